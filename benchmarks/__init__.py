@@ -1,0 +1,1 @@
+"""Floor 6: task files, suites and measured results."""

@@ -1,0 +1,28 @@
+"""Errors that reach a user, and the ones that stay inside.
+
+    TritonsmithError
+    ├── UsageError            one sentence that names the file, line or option and the way out; exit code 2
+    │   ├── TaskError         the task file
+    │   └── KernelFileError   the candidate's file
+    └── InfrastructureError   the machinery failed, not the candidate; never shown to an author as its fault
+"""
+
+
+class TritonsmithError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class UsageError(TritonsmithError):
+    """Wrong usage or input; the message is one sentence for the user. The command line exits with 2."""
+
+
+class TaskError(UsageError):
+    """The task file cannot be used; the message names file, line where known, and the cure."""
+
+
+class KernelFileError(UsageError):
+    """The candidate's file cannot be read."""
+
+
+class InfrastructureError(TritonsmithError):
+    """The oracle, the card or the sandbox failed. A verdict is never made from this."""

@@ -1,0 +1,318 @@
+"""The records every room shares: task, candidate, facts, verdict. Frozen, JSON in and out, defaults for every later field."""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+def text_sha(text: str) -> str:
+    """Content address of a kernel or task: the first 16 hex digits of SHA-256 over UTF-8."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Record(BaseModel):
+    """Base of all records: immutable, tolerant of fields from later versions."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class PrecisionClass(StrEnum):
+    """What arithmetic a task asks for and a candidate reached; the order is from strict to loose."""
+
+    IEEE = "ieee"
+    TF32 = "tf32"
+    HALF = "16-bit"
+
+
+class TensorSpec(Record):
+    """Shape and dtype of one tensor; dtype is torch's name without the prefix (`float32`)."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+
+class Task(Record):
+    """One KernelBench-style file (`Model`, `get_inputs`, `get_init_inputs`) at one size."""
+
+    name: str
+    path: str
+    source: str
+    size: str = "full"
+    """`full` (the file as it stands), `small` (its `SMALL` dict applied) or `custom`."""
+    overrides: dict[str, int | float | bool | str] = Field(default_factory=dict)
+    """Module-level names that are set after the file ran and before `get_inputs` is called."""
+    precision: PrecisionClass = PrecisionClass.IEEE
+
+    @property
+    def sha(self) -> str:
+        """Content address of source, size overrides and precision."""
+        return text_sha(repr((self.source, sorted(self.overrides.items()), self.precision.value)))
+
+
+class OpNode(Record):
+    """One node of the reference's traced forward (torch.fx)."""
+
+    name: str
+    op: str
+    """`placeholder`, `get_attr`, `call_function`, `call_method`, `call_module` or `output`."""
+    target: str
+    """Qualified name: `torch.add`, `relu`, or the submodule's path for `call_module`."""
+    module_type: str = ""
+    """Class name for `call_module`, such as `GRU`, `Linear`."""
+    attributes: dict[str, Any] = Field(default_factory=dict)
+    """Plain-valued constructor attributes of the module (`hidden_size`, `num_layers`, `bias`, ...)."""
+    args: tuple[Any, ...] = ()
+    """Positional arguments; a reference to another node is `{"ref": name}`."""
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    outputs: tuple[TensorSpec, ...] = ()
+
+
+class TaskFacts(Record):
+    """What running and tracing the reference once showed; the only view of the task that authors get beside its source."""
+
+    inputs: tuple[TensorSpec | None, ...] = ()
+    """One per argument of `forward`; None for an argument that is not a tensor."""
+    outputs: tuple[TensorSpec, ...] = ()
+    """Flattened tensors that `forward` returns, in order."""
+    returns: str = ""
+    """What forward returns, in words: `a tensor float32[512, 10, 256]`."""
+    parameters: dict[str, TensorSpec] = Field(default_factory=dict)
+    """Parameters and persistent buffers by their `state_dict` name."""
+    ops: tuple[OpNode, ...] = ()
+    """Traced forward; empty when torch.fx cannot trace it (`trace_error` says why)."""
+    trace_error: str = ""
+    modules: dict[str, int] = Field(default_factory=dict)
+    """Leaf module class names with their counts."""
+    flops: float = 0.0
+    """Floating-point operations per forward; recurrent cells are counted per step."""
+    min_bytes: float = 0.0
+    """Bytes of inputs, parameters and outputs, each moved once."""
+    reference_launches: int = 0
+    """Device kernels the reference launches per forward (counted from its operator trace, recurrent cells per step)."""
+    serial_steps: int = 1
+    """Length of the longest chain of recurrent steps (layers x time x directions in a stack); 1 without recurrence."""
+
+
+class Stage(StrEnum):
+    """The graph stage that produced a candidate."""
+
+    SEED = "seed"
+    REPAIR = "repair"
+    OPTIMIZE = "optimize"
+    TUNE_GRID = "tune_grid"
+    TUNE_BLOCK = "tune_block"
+    TUNE_MEMORY = "tune_memory"
+
+
+class Candidate(Record):
+    """One kernel text in the store, with where it came from."""
+
+    id: str
+    sha: str
+    stage: Stage
+    parent: str | None = None
+    branch: int | None = None
+    """Index of the seed branch; None for candidates made after the branches joined."""
+    rationale: str = ""
+    recipe: str = ""
+    settings: dict[str, int | float | bool | str] = Field(default_factory=dict)
+    """Values of the recipe's tunables, where a recipe wrote it."""
+
+
+class Status(StrEnum):
+    """The outcome of an evaluation; drives the edges of the graph."""
+
+    OK = "ok"
+    COMPILE_ERROR = "compile_error"
+    """The module does not import, or Triton rejects a kernel."""
+    LAUNCH_ERROR = "launch_error"
+    """The kernel compiles but cannot be launched: shared memory, grid, too many programs for a barrier."""
+    RUNTIME_ERROR = "runtime_error"
+    WRONG_SHAPE = "wrong_shape"
+    """Number, shape or dtype of the returned tensors differs from the reference's."""
+    WRONG_WEIGHTS = "wrong_weights"
+    """A parameter of the reference has no counterpart in the candidate, or its shape differs."""
+    INACCURATE = "inaccurate"
+    RACY = "racy"
+    """The result depends on the order in which programs run."""
+    CHEATING = "cheating"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+    """The process that ran the candidate died."""
+    UNSUPPORTED = "unsupported"
+    """This evaluator cannot judge the candidate (and says why)."""
+
+
+class Label(StrEnum):
+    """Who does the work: the candidate's own Triton kernels, a library, or both."""
+
+    KERNEL = "kernel"
+    HYBRID = "hybrid"
+    LIBRARY = "library"
+
+
+class Correctness(Record):
+    """Error of the candidate against the float64 oracle, over all trials (worst trial)."""
+
+    max_abs_err: float
+    mean_abs_err: float
+    err_vs_oracle: float
+    """Root mean square error over root mean square of the oracle."""
+    reference_err_vs_oracle: float
+    """The same for the reference itself in the task's precision class."""
+    reference_max_abs_err: float = 0.0
+    precision_class: PrecisionClass | None = None
+    """The strictest class whose tolerance the candidate meets; None when it meets none."""
+    trials: int = 0
+    worst_index: tuple[int, ...] = ()
+    worst_expected: float | None = None
+    worst_actual: float | None = None
+
+
+class TimingKind(StrEnum):
+    """A measurement on a card, or an estimate from counts; the two are never compared."""
+
+    MEASURED = "measured"
+    ESTIMATED = "estimated"
+
+
+class Timing(Record):
+    """Latency per forward in milliseconds and the score against each baseline."""
+
+    kind: TimingKind
+    median_ms: float
+    baselines_ms: dict[str, float]
+    """By name: `eager`, `cuda_graph`, `compile`, `compile_reduce_overhead` (those that could be had)."""
+    baseline: str
+    """Name of the baseline that `score` is against."""
+    score: float
+    """Baseline time over candidate time: median of pair ratios when measured."""
+    score_eager: float
+    interval: tuple[float, float] | None = None
+    """95 % confidence interval of `score`; None for an estimate."""
+    ratios: dict[str, float] = Field(default_factory=dict)
+    """Median pair ratio against every baseline."""
+    pairs: int = 0
+    raw: str | None = None
+    """Path of the JSON file with the raw samples."""
+    notes: tuple[str, ...] = ()
+
+
+class KernelFacts(Record):
+    """One distinct compiled kernel as it was launched."""
+
+    name: str
+    launches: int
+    """Launches of this kernel per forward."""
+    grid: tuple[int, int, int] = (1, 1, 1)
+    num_warps: int = 0
+    num_stages: int = 0
+    constexprs: dict[str, int | float | bool | str | None] = Field(default_factory=dict)
+    registers: int | None = None
+    """Per thread."""
+    spills: int | None = None
+    """Bytes of local memory per thread."""
+    shared_memory: int | None = None
+    """Bytes per program."""
+    resident: int | None = None
+    """Programs that fit on the card at once."""
+    cooperative: bool = False
+    tensor_cores: bool | None = None
+    device_ms: float | None = None
+    """Device time per forward, measured."""
+    bytes_loaded: float | None = None
+    bytes_stored: float | None = None
+    flops: float | None = None
+    sync_rounds: int | None = None
+    """Times a program waits for another one, at most over the programs."""
+
+
+class LaunchFacts(Record):
+    """What one forward of a candidate launches."""
+
+    launches_per_forward: int = 0
+    """Triton launches plus library kernels."""
+    triton_launches: int = 0
+    library_calls: dict[str, int] = Field(default_factory=dict)
+    """Torch operators that compute (not views or allocations), with their counts per forward."""
+    kernels: tuple[KernelFacts, ...] = ()
+    own_time_share: float | None = None
+    """Share of device time in the candidate's own Triton kernels (measured), or of the estimate."""
+    order_dependent: bool | None = None
+    races: tuple[str, ...] = ()
+
+
+class Verdict(Record):
+    """The answer about one candidate, as `evaluate --json` prints it."""
+
+    status: Status
+    sha: str = ""
+    label: Label | None = None
+    correctness: Correctness | None = None
+    timing: Timing | None = None
+    facts: LaunchFacts = Field(default_factory=LaunchFacts)
+    environment: dict[str, Any] = Field(default_factory=dict)
+    """Card, driver, versions, clocks, date, sandbox layers, target of the estimate."""
+    message: str = ""
+    """One paragraph for the author and the user; never seeds or tolerances."""
+    profile: str = "quick"
+    seconds: float = 0.0
+
+    @model_validator(mode="after")
+    def _status_is_backed(self) -> Verdict:
+        if self.status is Status.OK and (self.correctness is None or self.timing is None):
+            raise ValueError("an ok verdict needs correctness and timing")
+        return self
+
+    @property
+    def score(self) -> float | None:
+        """Score of a working candidate; None for any other."""
+        return self.timing.score if self.status is Status.OK and self.timing else None
+
+
+class Hardware(Record):
+    """A card: measured limits where known, else the vendor's data sheet. Rates in operations/s and bytes/s."""
+
+    key: str
+    name: str
+    capability: int
+    """Compute capability times ten: 90 for sm_90."""
+    processors: int
+    shared_per_processor: int
+    """Bytes."""
+    shared_per_block: int
+    """Bytes, opt-in maximum."""
+    threads_per_processor: int
+    blocks_per_processor: int
+    registers_per_processor: int = 65536
+    l2_bytes: int
+    memory_bytes: int
+    bandwidth: float
+    fp32: float
+    tf32: float
+    fp16: float
+    clock_hz: float
+    present: bool = False
+    """True for the card in this machine, False for a named target."""
+
+
+class Evaluator(Protocol):
+    """Answers questions about tasks and candidates; owns the processes that do. Used as an async context manager."""
+
+    hardware: Hardware
+
+    async def describe(self, task: Task) -> TaskFacts:
+        """Run and trace the reference once. Raises TaskError with a sentence for the user."""
+        ...
+
+    async def evaluate(self, task: Task, source: str, profile: str = "quick") -> Verdict:
+        """One verdict about a candidate's text; `profile` is `quick` or `strict`. Raises InfrastructureError only."""
+        ...
+
+    async def aclose(self) -> None:
+        """End every process; safe to call twice."""
+        ...

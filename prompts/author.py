@@ -1,0 +1,73 @@
+"""The author: whoever writes, repairs, analyses and tunes kernels. Nodes never know whether it is a model or our recipes."""
+
+from typing import Protocol
+
+from pydantic import Field
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import Candidate, Hardware, Record, Stage, Task, TaskFacts, Verdict
+from tritonsmith.prompts.analysis import Analysis
+
+
+class Attempt(Record):
+    """One earlier candidate of the same line with its verdict, oldest first in a brief."""
+
+    candidate: Candidate
+    source: str
+    verdict: Verdict | None = None
+
+
+class Brief(Record):
+    """Everything an author may know for one request."""
+
+    task: Task
+    facts: TaskFacts
+    hardware: Hardware
+    branch: int = 0
+    """Index of the seed; an author uses it to make its seeds differ."""
+    current: Attempt | None = None
+    """The candidate to repair, analyse, optimize or tune."""
+    history: tuple[Attempt, ...] = ()
+    analysis: Analysis | None = None
+    stage: Stage = Stage.SEED
+    """For tuning: which of the three stages."""
+
+
+class Draft(Record):
+    """A kernel text with the author's reason."""
+
+    source: str
+    rationale: str
+    recipe: str = ""
+    settings: dict[str, int | float | bool | str] = Field(default_factory=dict)
+
+
+class AuthorError(UsageError):
+    """The author cannot serve this task; the message says why and names the way out."""
+
+
+class Author(Protocol):
+    """Five requests; every one may raise AuthorError with a sentence for the user."""
+
+    name: str
+    """As the user named it: `offline` or `openai:NAME`."""
+
+    async def seed(self, brief: Brief) -> Draft:
+        """A first kernel; differs by `brief.branch`."""
+        ...
+
+    async def repair(self, brief: Brief) -> Draft | None:
+        """Mend `brief.current`, which failed; None when the author has nothing further to try."""
+        ...
+
+    async def analyze(self, brief: Brief) -> Analysis:
+        """Say why `brief.current` is slow and propose exactly one change."""
+        ...
+
+    async def optimize(self, brief: Brief) -> Draft | None:
+        """Write what `brief.analysis` proposes; None when the author cannot."""
+        ...
+
+    async def tune(self, brief: Brief) -> tuple[Draft, ...]:
+        """Variants of `brief.current` for `brief.stage`; empty when there is nothing to vary."""
+        ...
