@@ -1,0 +1,36 @@
+# Every target sets up its own environment first; the second time that takes no time and needs no network.
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PACKAGES := benchmarks cli evaluator graph nodes prompts
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check test-all test-gpu bench clean moved
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+demo: $(READY) ## optimize a 6-layer GRU and show the path and the table (GPU if there is one, else CPU with estimates)
+	@$(BIN)/tritonsmith optimize benchmarks/tasks/39_gru.py --model offline --out "runs/demo-$$(date +%Y%m%d-%H%M%S)"
+
+test: $(READY) ## the tests that need neither a GPU nor patience
+	@$(BIN)/python -m pytest -q -m "not gpu and not slow"
+
+check: $(READY) ## ruff, strict mypy, import floors, packaging
+	@echo "ruff"; $(BIN)/ruff check .
+	@echo "mypy --strict"; $(BIN)/python -m mypy $(addprefix -p tritonsmith.,$(PACKAGES))
+	@echo "import-linter"; $(BIN)/lint-imports
+	@echo "packaging"; $(BIN)/python -m pytest -q tests/test_packaging.py
+
+test-all: $(READY) ## every test that needs no GPU, the slow ones too
+	@$(BIN)/python -m pytest -q -m "not gpu"
+
+test-gpu: $(READY) ## the tests that need a CUDA card
+	@$(BIN)/python -m pytest -q -m gpu
+
+clean: ## remove the environment and caches (runs/ stays)
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build *.egg-info
+
+# The stamp holds the folder that the environment was made in; in a moved or copied checkout it is another one, and the set-up runs again.
+$(READY): pyproject.toml constraints.txt $(if $(subst $(CURDIR),,$(shell cat $(READY) 2>/dev/null)),moved)
+	@PYTHON="$(PYTHON)" .ci/setup $(VENV)

@@ -1,0 +1,96 @@
+"""The package map, the names it must not leak, and the wheel."""
+
+import json
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKAGES = set(CONFIG["tool"]["setuptools"]["packages"])
+FOLDERS = {name.removeprefix("tritonsmith.") for name in PACKAGES}
+
+
+def tracked(pattern: str) -> list[Path]:
+    """Files below the package folders, relative to the root."""
+    return sorted(path.relative_to(ROOT) for folder in FOLDERS for path in (ROOT / folder).rglob(pattern))
+
+
+def test_packages_are_the_folders_with_an_init() -> None:
+    hidden = {path for path in ROOT.iterdir() if path.name.startswith(".") or path.name in ("build", "dist", "runs")}
+    found = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for path in ROOT.rglob("__init__.py")
+        if not any(parent in hidden for parent in path.parents)
+    }
+    assert found == FOLDERS
+    assert CONFIG["tool"]["setuptools"]["package-dir"] == {f"tritonsmith.{name}": name for name in FOLDERS}
+
+
+def test_type_checkers_see_every_package() -> None:
+    links = {path.name: path.resolve() for path in (ROOT / ".typecheck" / "tritonsmith").iterdir()}
+    assert links == {name: ROOT / name for name in FOLDERS}
+    assert all((ROOT / name / "py.typed").exists() for name in FOLDERS)
+
+
+def test_no_bare_name_is_ever_imported(tmp_path: Path) -> None:
+    """Imports every module that may be imported without a card, away from the root, and looks for `graph`, `nodes`, ... among the names."""
+    modules = [
+        "tritonsmith." + ".".join(path.with_suffix("").parts)
+        for path in tracked("*.py")
+        if path.parts[0] != "evaluator" and len(path.parts) == 2 and path.stem not in ("__init__", "__main__")
+    ]
+    assert modules
+    code = (
+        "import importlib, importlib.util, json, sys\n"
+        f"for name in {modules!r}: importlib.import_module(name)\n"
+        f"bare = {sorted(FOLDERS)!r}\n"
+        "heavy = [name for name in ('torch', 'triton') if name in sys.modules]\n"
+        "print(json.dumps([[n for n in bare if n in sys.modules], [n for n in bare if importlib.util.find_spec(n)], heavy]))"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [[], [], []]
+
+
+def test_constraints_hold_names_and_versions_only() -> None:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    assert all(line.count("==") == 1 and "/" not in line and " " not in line and "+" not in line for line in lines)
+    assert {"torch==2.13.0", "triton==3.7.1"} <= set(lines)
+
+
+@pytest.fixture(scope="module")
+def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """Names in a wheel that is built from a copy of the sources, without network."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md"):
+        (source / name).write_bytes((ROOT / name).read_bytes())
+    for path in tracked("*"):
+        if (ROOT / path).is_file() and "__pycache__" not in path.parts:
+            (source / path).parent.mkdir(parents=True, exist_ok=True)
+            (source / path).write_bytes((ROOT / path).read_bytes())
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(out), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = out.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def test_wheel_holds_code_and_data(wheel_names: set[str]) -> None:
+    wanted = {
+        f"tritonsmith/{path.as_posix()}"
+        for path in tracked("*")
+        if path.suffix in (".py", ".j2", ".toml") or path.name == "py.typed"
+    }
+    assert any(name.startswith("tritonsmith/benchmarks/tasks/") for name in wanted)
+    assert any(name.startswith("tritonsmith/prompts/recipes/") for name in wanted)
+    assert wanted - wheel_names == set()
+
+
+def test_wheel_installs_nothing_beside_its_own_name(wheel_names: set[str]) -> None:
+    assert {name.split("/")[0] for name in wheel_names} == {"tritonsmith", f"tritonsmith-{CONFIG['project']['version']}.dist-info"}
