@@ -1,0 +1,89 @@
+"""The reference as it would be run without us: eager, eager in a CUDA graph, torch.compile in two modes. Runs in its own runner process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tritonsmith.evaluator.reference import load_reference
+from tritonsmith.evaluator.schema import PrecisionClass, Task
+
+NAMES = ("eager", "cuda_graph", "compile", "compile_reduce_overhead")
+_WARMUP = 3
+
+Forward = Callable[[], None]
+
+
+def set_tf32(allowed: bool) -> None:
+    """Allow or forbid TF32 in cuBLAS and cuDNN."""
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
+
+
+def mode_number(name: str, tf32: bool) -> int:
+    """The doorbell argument of a baseline at a TF32 setting."""
+    return NAMES.index(name) * 2 + int(tf32)
+
+
+class Baselines:
+    """The four baselines over one model, each built at its first call.
+
+    Args:
+        task: the task whose reference is run.
+        weights: file with the state_dict that the oracle drew.
+        arguments: forward's arguments; tensors are the input slots, whose addresses never change.
+        deliver: copies what forward returns into the output slots.
+    """
+
+    def __init__(self, task: Task, weights: str, arguments: list[Any], deliver: Callable[[Any], None]) -> None:
+        self._half = task.precision is PrecisionClass.HALF
+        self._model = load_reference(task).build(0).cuda()
+        self._arguments = arguments
+        self._deliver = deliver
+        self._forwards: dict[int, Forward] = {}
+        self.load_weights(Path(weights))
+
+    def load_weights(self, path: Path) -> None:
+        """Copy a state_dict into the model in place."""
+        self._model.load_state_dict(torch.load(path, weights_only=True, map_location="cuda"))
+
+    def call(self, arguments: list[Any], mode: int, deliver: Callable[[Any], None]) -> None:
+        """One forward of the baseline with that number, results in the slots."""
+        set_tf32(bool(mode % 2))
+        if mode not in self._forwards:
+            self._forwards[mode] = getattr(self, f"_{NAMES[mode // 2]}")()
+        self._forwards[mode]()
+
+    def facts(self, arguments: list[Any]) -> dict[str, Any]:
+        """The reference's launches are counted from its operator trace, not here."""
+        return {}
+
+    def _eager(self) -> Forward:
+        return lambda: self._deliver(self._model(*self._arguments))
+
+    def _cuda_graph(self) -> Forward:
+        eager = self._eager()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(_WARMUP):
+                eager()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            eager()
+        return graph.replay
+
+    def _compiled(self, mode: str) -> Forward:
+        torch._dynamo.reset()
+        compiled = torch.compile(self._model, mode=mode)
+        return lambda: self._deliver(compiled(*self._arguments))
+
+    def _compile(self) -> Forward:
+        return self._compiled("default")
+
+    def _compile_reduce_overhead(self) -> Forward:
+        return self._compiled("reduce-overhead")

@@ -1,0 +1,140 @@
+"""When is a result right? Error against a float64 oracle, bounded by the reference's own error in the task's precision class.
+
+A result y is accepted iff it is finite where the oracle is, and with e = y - y64 and e_ref = y_ref - y64
+
+    rms(e) <= 4 max(rms(e_ref), eps/4 rms(y64))      and      max|e| <= 8 max(max|e_ref|, eps/4 max|y64|),
+
+eps being the machine epsilon of the output's dtype. The factors separated 69 wrong from 24 legitimate variants over six input
+distributions and six shapes. Integer and boolean outputs must be equal. Imports torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from tritonsmith.evaluator.schema import Correctness, PrecisionClass
+
+RMS_FACTOR = 4.0
+MAX_FACTOR = 8.0
+
+
+@dataclass(frozen=True)
+class ErrorStats:
+    """Error of one set of tensors against the float64 oracle, over all of them."""
+
+    rms: float
+    max_abs: float
+    mean_abs: float
+    oracle_rms: float
+    oracle_max: float
+    epsilon: float
+    exact: bool
+    """False when an integer output differs or a non-finite value stands where the oracle is finite (or the reverse)."""
+    worst_tensor: int = 0
+    worst_index: tuple[int, ...] = ()
+    worst_expected: float | None = None
+    worst_actual: float | None = None
+
+    def within(self, reference: ErrorStats) -> bool:
+        """The acceptance rule of the module's docstring."""
+        if not self.exact:
+            return False
+        floor = self.epsilon / 4
+        return self.rms <= RMS_FACTOR * max(reference.rms, floor * self.oracle_rms) and self.max_abs <= MAX_FACTOR * max(
+            reference.max_abs, floor * self.oracle_max
+        )
+
+
+def error_stats(actual: list[torch.Tensor], oracle: list[torch.Tensor]) -> ErrorStats:
+    """Compare tensors with the oracle's, pairwise; shapes are equal by construction of the slots."""
+    squares = absolute = oracle_squares = worst = oracle_max = epsilon = 0.0
+    count, exact = 0, True
+    where: tuple[int, tuple[int, ...], float | None, float | None] = (0, (), None, None)
+    for number, (got, want) in enumerate(zip(actual, oracle, strict=True)):
+        if got.numel() == 0:
+            continue
+        if not got.is_floating_point():
+            wrong = got != want.to(got.dtype)
+            if bool(wrong.any()) and exact:
+                exact = False
+                where = (number, *_place(wrong.to(torch.float64), want, got))
+            continue
+        got64, want64 = got.to(torch.float64), want.to(torch.float64)
+        same = torch.isfinite(got64) == torch.isfinite(want64)
+        same &= torch.isfinite(want64) | (got64 == want64) | (torch.isnan(got64) & torch.isnan(want64))
+        if not bool(same.all()):
+            if exact:
+                exact = False
+                where = (number, *_place((~same).to(torch.float64), want, got))
+            got64 = torch.where(same, got64, torch.zeros_like(got64))
+        finite = torch.isfinite(want64)
+        error = torch.where(finite, got64 - want64, torch.zeros_like(want64)).abs()
+        scale = torch.where(finite, want64, torch.zeros_like(want64))
+        squares += float((error * error).sum())
+        absolute += float(error.sum())
+        oracle_squares += float((scale * scale).sum())
+        oracle_max = max(oracle_max, float(scale.abs().max()))
+        epsilon = max(epsilon, torch.finfo(got.dtype).eps)
+        count += error.numel()
+        if float(error.max()) > worst:
+            worst = float(error.max())
+            if exact:
+                where = (number, *_place(error, want, got))
+    count = max(count, 1)
+    return ErrorStats(
+        rms=(squares / count) ** 0.5, max_abs=worst, mean_abs=absolute / count, oracle_rms=(oracle_squares / count) ** 0.5,
+        oracle_max=oracle_max, epsilon=epsilon, exact=exact, worst_tensor=where[0], worst_index=where[1],
+        worst_expected=where[2], worst_actual=where[3],
+    )  # fmt: skip
+
+
+def _place(error: torch.Tensor, want: torch.Tensor, got: torch.Tensor) -> tuple[tuple[int, ...], float, float]:
+    flat = int(error.argmax())
+    index = tuple(int(part) for part in torch.unravel_index(torch.tensor(flat), error.shape)) if error.ndim else ()
+    return index, float(want.reshape(-1)[flat]), float(got.reshape(-1)[flat])
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One checked call: the candidate's error and the reference's own in every class that was computed."""
+
+    candidate: ErrorStats
+    reference: dict[PrecisionClass, ErrorStats]
+
+
+def reached_class(trials: list[Trial]) -> PrecisionClass | None:
+    """The strictest class whose rule every trial meets."""
+    for precision in PrecisionClass:
+        if all(precision in trial.reference and trial.candidate.within(trial.reference[precision]) for trial in trials):
+            return precision
+    return None
+
+
+def accepted(reached: PrecisionClass | None, asked: PrecisionClass) -> bool:
+    """Whether a candidate of the reached class may stand for a task of the asked one."""
+    order = list(PrecisionClass)
+    return reached is not None and order.index(reached) <= order.index(asked)
+
+
+def summarize(trials: list[Trial], asked: PrecisionClass) -> Correctness:
+    """Figures of the worst trial (by error over the reference's error) and the class reached over all."""
+    worst = max(trials, key=lambda trial: (not trial.candidate.exact, _relative(trial, asked)))
+    mine, own = worst.candidate, worst.reference[asked]
+    scale = mine.oracle_rms or 1.0
+    return Correctness(
+        max_abs_err=mine.max_abs, mean_abs_err=mine.mean_abs, err_vs_oracle=mine.rms / scale, reference_err_vs_oracle=own.rms / scale,
+        reference_max_abs_err=own.max_abs, precision_class=reached_class(trials), trials=len(trials), worst_index=mine.worst_index,
+        worst_expected=_plain(mine.worst_expected), worst_actual=_plain(mine.worst_actual),
+    )  # fmt: skip
+
+
+def _relative(trial: Trial, asked: PrecisionClass) -> float:
+    own = trial.reference[asked]
+    return trial.candidate.rms / max(own.rms, own.epsilon / 4 * own.oracle_rms, 1e-300)
+
+
+def _plain(value: float | None) -> float | None:
+    """JSON has no NaN or infinity: a non-finite value is left out, the message says so in words."""
+    return value if value is not None and abs(value) < float("inf") else None

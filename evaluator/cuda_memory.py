@@ -1,0 +1,73 @@
+"""Device memory that two processes share, through the driver's IPC calls. Imports torch: only evaluator processes use it."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+
+from tritonsmith.evaluator.errors import InfrastructureError
+
+_IPC_HANDLE_BYTES = 64
+_LAZY_ENABLE_PEER_ACCESS = 1
+
+
+class _IpcHandle(ctypes.Structure):
+    _fields_ = [("reserved", ctypes.c_char * _IPC_HANDLE_BYTES)]
+
+
+def _driver() -> ctypes.CDLL:
+    torch.cuda.init()
+    torch.cuda.current_stream().synchronize()  # makes torch's primary context current in this thread
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _check(code: int, call: str) -> None:
+    if code:
+        raise InfrastructureError(f"{call} failed with CUDA driver error {code}")
+
+
+class _RawMemory:
+    """Device memory by address, for torch to wrap without a copy."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__cuda_array_interface__: dict[str, Any] = {
+            "shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3, "strides": None,
+        }  # fmt: skip
+
+
+def _as_tensor(address: int, nbytes: int) -> torch.Tensor:
+    return torch.as_tensor(_RawMemory(address, nbytes), device="cuda")
+
+
+class Allocation:
+    """`nbytes` of plain device memory of its own (not from torch's pool, whose blocks hold other tensors)."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._cuda = _driver()
+        pointer = ctypes.c_uint64()
+        _check(self._cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(nbytes)), "cuMemAlloc")
+        self._pointer = pointer
+        self.tensor = _as_tensor(pointer.value, nbytes)
+
+    def handle(self) -> bytes:
+        """The bytes with which another process opens this memory."""
+        handle = _IpcHandle()
+        _check(self._cuda.cuIpcGetMemHandle(ctypes.byref(handle), self._pointer), "cuIpcGetMemHandle")
+        return ctypes.string_at(ctypes.byref(handle), _IPC_HANDLE_BYTES)
+
+    def close(self) -> None:
+        """Free the memory; tensors over it must be gone."""
+        torch.cuda.synchronize()
+        self.tensor = torch.empty(0)
+        _check(self._cuda.cuMemFree_v2(self._pointer), "cuMemFree")
+
+
+def open_handle(handle: bytes, nbytes: int) -> torch.Tensor:
+    """Memory of another process as a flat uint8 tensor on the card."""
+    cuda = _driver()
+    pointer = ctypes.c_uint64()
+    raw = _IpcHandle.from_buffer_copy(handle)
+    _check(cuda.cuIpcOpenMemHandle_v2(ctypes.byref(pointer), raw, ctypes.c_uint(_LAZY_ENABLE_PEER_ACCESS)), "cuIpcOpenMemHandle")
+    return _as_tensor(pointer.value, nbytes)

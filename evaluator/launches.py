@@ -1,0 +1,112 @@
+"""What one forward launches on the card: Triton kernels with grid and resources, library kernels, and the share of device time.
+
+Imports torch and triton; runs inside the runner, after correctness and timing are done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+from triton.runtime.jit import JITFunction
+
+from tritonsmith.evaluator.occupancy import resident_programs
+from tritonsmith.evaluator.schema import Hardware
+
+_BYTES_PER_SPILL_UNIT = 4  # Triton reports local memory in four-byte words
+_FREE = ("Memcpy", "Memset")
+
+
+@contextlib.contextmanager
+def recorded_launches() -> Iterator[list[dict[str, Any]]]:
+    """Every launch through Triton's JIT while the context is open: compiled kernel, bound arguments and grid."""
+    launches: list[dict[str, Any]] = []
+    original = JITFunction.run
+
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        kernel = original(self, *args, grid=grid, warmup=warmup, **kwargs)
+        if not warmup:
+            names = [parameter.name for parameter in self.params]
+            bound = {p.name: p.default for p in self.params if p.has_default} | dict(zip(names, args, strict=False)) | kwargs
+            extent = tuple(int(part) for part in (grid(bound) if callable(grid) else grid))
+            launches.append({"kernel": kernel, "grid": (extent + (1, 1, 1))[:3]})
+        return kernel
+
+    JITFunction.run = run
+    try:
+        yield launches
+    finally:
+        JITFunction.run = original
+
+
+def _constants(kernel: Any) -> dict[str, Any]:
+    constants = {}
+    for key, value in kernel.src.constants.items():
+        name = kernel.src.fn.arg_names[key[0]] if isinstance(key, tuple) else str(key)
+        constants[name] = value if isinstance(value, int | float | bool | str | None) else str(value)
+    return constants
+
+
+def _kernel_facts(kernel: Any, grid: tuple[int, int, int], count: int, hardware: Hardware) -> dict[str, Any]:
+    meta = kernel.metadata
+    return {
+        "name": meta.name,
+        "launches": count,
+        "grid": grid,
+        "num_warps": meta.num_warps,
+        "num_stages": meta.num_stages,
+        "constexprs": _constants(kernel),
+        "registers": kernel.n_regs,
+        "spills": kernel.n_spills * _BYTES_PER_SPILL_UNIT,
+        "shared_memory": meta.shared,
+        "resident": resident_programs(hardware, registers=kernel.n_regs, shared=meta.shared, warps=meta.num_warps),
+        "cooperative": bool(getattr(meta, "launch_cooperative_grid", False)),
+        "tensor_cores": "mma" in kernel.asm["ptx"],
+    }
+
+
+def profile_forward(forward: Callable[[], Any], hardware: Hardware) -> dict[str, Any]:
+    """LaunchFacts of one forward as a plain dict; times in milliseconds."""
+    with recorded_launches() as launches:
+        forward()
+        torch.cuda.synchronize()
+    counts: Counter[tuple[str, tuple[int, int, int]]] = Counter()
+    kernels: dict[tuple[str, tuple[int, int, int]], Any] = {}
+    for launch in launches:
+        key = (launch["kernel"].hash, launch["grid"])
+        counts[key] += 1
+        kernels[key] = launch["kernel"]
+    facts = [_kernel_facts(kernels[key], key[1], count, hardware) for key, count in counts.items()]
+    own_names = {fact["name"] for fact in facts}
+
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        forward()
+        torch.cuda.synchronize()
+    own = other = 0.0
+    library: Counter[str] = Counter()
+    times: Counter[str] = Counter()
+    for event in profiler.key_averages():
+        if event.device_type != DeviceType.CUDA:
+            continue
+        if event.key in own_names:
+            own += event.self_device_time_total
+            times[event.key] += event.self_device_time_total
+        else:
+            other += event.self_device_time_total
+            if not event.key.startswith(_FREE):
+                library[event.key[:120]] += event.count
+    for fact in facts:
+        if len([one for one in facts if one["name"] == fact["name"]]) == 1:
+            fact["device_ms"] = times[fact["name"]] / 1e3
+    return {
+        "launches_per_forward": sum(counts.values()) + sum(library.values()),
+        "triton_launches": sum(counts.values()),
+        "library_calls": dict(library.most_common(20)),
+        "kernels": facts[:40],
+        "own_time_share": own / (own + other) if own + other else None,
+    }

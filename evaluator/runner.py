@@ -1,0 +1,138 @@
+"""The disposable process that runs one candidate (or, as `reference`, the baselines): `python -P -m tritonsmith.evaluator.runner`.
+
+Reads one JSON line of configuration, answers on the original stdout, then serves the doorbell until it is told to exit or killed.
+Nothing it says is believed without a check by the oracle: results are bytes in poisoned slots, times are taken by the oracle's clock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tritonsmith.evaluator import candidate_module, wire
+from tritonsmith.evaluator.baselines import Baselines
+from tritonsmith.evaluator.candidate_module import CandidateFault
+from tritonsmith.evaluator.reference import flatten
+from tritonsmith.evaluator.sandbox import confine_self
+from tritonsmith.evaluator.schema import Hardware, Status, Task
+from tritonsmith.evaluator.wire import Command, Doorbell, Layout
+
+Deliver = Callable[[], None]
+
+
+class Runner:
+    """Holds the model, the slots and the doorbell of this process."""
+
+    def __init__(self, config: dict[str, Any], control: int) -> None:
+        self.control = control
+        self.cuda = config["device"] == "cuda"
+        self.config = config
+        self.doorbell = Doorbell(config["doorbell"])
+        self.layout = Layout(**pickle.loads(bytes.fromhex(config["layout"])))
+        # The functions that the protocol itself uses are bound before candidate code is imported.
+        self._sync = torch.cuda.synchronize if self.cuda else (lambda: None)
+        self._copy = torch.Tensor.copy_
+        if self.cuda:
+            torch.cuda.init()
+            self._flush_buffer = torch.empty(2 * config["l2_bytes"], dtype=torch.uint8, device="cuda")
+        self.inputs = self.layout.views(wire.open_block(config["inputs"]), self.layout.inputs)
+        self.outputs = self.layout.views(wire.open_block(config["outputs"]), self.layout.outputs)
+        self.arguments: list[Any] = []
+
+    def _place_arguments(self) -> None:
+        """Tensor arguments are the input slots themselves; the others come by value."""
+        slots = iter(self.inputs)
+        plain = pickle.loads(Path(self.config["arguments"]).read_bytes())
+        self.arguments = [next(slots) if value is None and is_tensor else value for value, is_tensor in plain]
+
+    def deliver(self, result: Any) -> None:
+        """Copy every returned tensor into its slot. Raises CandidateFault for a wrong number, shape or dtype."""
+        tensors = flatten(result)
+        wanted = self.layout.outputs
+        if len(tensors) != len(wanted):
+            raise CandidateFault(Status.WRONG_SHAPE, f"forward returned {len(tensors)} tensors, the reference returns {len(wanted)}")
+        for number, (tensor, slot, spec) in enumerate(zip(tensors, self.outputs, wanted, strict=True)):
+            if tuple(tensor.shape) != spec.shape or tensor.dtype != slot.dtype:
+                mine = wire.spec_of(tensor)
+                raise CandidateFault(
+                    Status.WRONG_SHAPE,
+                    f"output {number} is {mine.dtype}{list(mine.shape)}, the reference returns {spec.dtype}{list(spec.shape)}",
+                )
+            self._copy(slot, tensor)
+
+    def report(self, message: dict[str, Any]) -> None:
+        """One JSON line to the oracle; long text is cut so that the line stays within its limit."""
+        if "message" in message:
+            message["message"] = str(message["message"])[:4000]
+        wire.send_line(self.control, message)
+
+    def start(self) -> None:
+        """Import and build what this process runs, then say `ready`."""
+        self._place_arguments()
+        if self.config["role"] == "reference":
+            task = Task.model_validate(self.config["task"])
+            self.subject: candidate_module.Subject | Baselines = Baselines(task, self.config["weights"], self.arguments, self.deliver)
+        else:
+            self.subject = candidate_module.open_candidate(
+                Path(self.config["source"]), pickle.loads(Path(self.config["init"]).read_bytes()), Path(self.config["weights"]),
+                Hardware.model_validate(self.config["hardware"]), cuda=self.cuda,
+            )  # fmt: skip
+        self.report({"event": "ready"})
+
+    def serve(self) -> None:
+        """Answer the doorbell until EXIT."""
+        last = 0
+        while True:
+            last, command, argument = self.doorbell.next(last)
+            if command is Command.EXIT:
+                return
+            try:
+                self._do(command, argument)
+            except BaseException as error:  # noqa: BLE001 - the process boundary: whatever candidate code raises becomes a report
+                self.report({"event": "failed"} | candidate_module.classify(error, self.config.get("source", "")))
+                self.doorbell.answer(last, failed=True)
+            else:
+                self.doorbell.answer(last)
+
+    def _do(self, command: Command, argument: int) -> None:
+        if command is Command.CALL:
+            with torch.no_grad():
+                self.subject.call(self.arguments, argument, self.deliver)
+            self._sync()
+        elif command is Command.FLUSH:
+            self._flush_buffer.fill_(1)
+            self._sync()
+        elif command is Command.WEIGHTS:
+            self.subject.load_weights(Path(self.config["weights"]))
+            self._sync()
+        elif command is Command.FACTS:
+            with torch.no_grad():
+                facts = self.subject.facts(self.arguments)
+            self.report({"event": "facts", "facts": facts})
+
+
+def main() -> None:
+    """Entry point of the process."""
+    confine_self()
+    control = os.dup(1)
+    os.dup2(2, 1)  # whatever candidate code prints goes to the log, not to the control pipe
+    config = json.loads(sys.stdin.readline())
+    try:
+        runner = Runner(config, control)
+        runner.start()
+    except BaseException as error:  # noqa: BLE001 - the process boundary
+        wire.send_line(control, {"event": "failed"} | candidate_module.classify(error, config.get("source", "")))
+        return
+    runner.serve()
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)  # threads that candidate code left behind do not keep the process

@@ -1,0 +1,72 @@
+"""Statistics of paired timings: median of pair ratios with a bootstrap interval. Pure numpy; the clock is the oracle's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+_RESAMPLES = 2000
+_MIN_PAIRS, _MAX_PAIRS = 12, 60
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Samples of candidate and baseline in milliseconds, pair by pair, in the order they were taken."""
+
+    candidate: tuple[float, ...]
+    baseline: tuple[float, ...]
+
+    @property
+    def ratio(self) -> float:
+        """Median of baseline over candidate, pair by pair."""
+        return float(np.median(self._ratios()))
+
+    @property
+    def candidate_ms(self) -> float:
+        """Median of the candidate's samples."""
+        return float(np.median(self.candidate))
+
+    @property
+    def baseline_ms(self) -> float:
+        """Median of the baseline's samples."""
+        return float(np.median(self.baseline))
+
+    def _ratios(self) -> np.ndarray:
+        return np.asarray(self.baseline) / np.asarray(self.candidate)
+
+    def interval(self) -> tuple[float, float]:
+        """95 % bootstrap interval of the median ratio (percentile method, Efron 1979)."""
+        ratios = self._ratios()
+        draws = np.random.default_rng(0).choice(ratios, size=(_RESAMPLES, ratios.size))
+        low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
+        return float(low), float(high)
+
+
+def pair_count(baseline_ms: float, seconds: float) -> int:
+    """Pairs per baseline, fixed from the baseline's time alone so that a candidate cannot choose how often it is timed."""
+    return max(_MIN_PAIRS, min(_MAX_PAIRS, int(seconds * 1e3 / max(baseline_ms, 1e-3)))) // 2 * 2
+
+
+def abba(candidate: Callable[[], float], baseline: Callable[[], float], pairs: int) -> Paired:
+    """Take `pairs` pairs in the order A B B A A B B A ...: linear drift cancels. Each callable returns milliseconds of one call."""
+    mine: list[float] = []
+    theirs: list[float] = []
+    for number in range(pairs):
+        first, second = (candidate, baseline) if number % 2 == 0 else (baseline, candidate)
+        one, two = first(), second()
+        mine.append(one if first is candidate else two)
+        theirs.append(two if first is candidate else one)
+    return Paired(tuple(mine), tuple(theirs))
+
+
+def strongest(baselines: dict[str, Paired]) -> str:
+    """Name of the baseline with the smallest median."""
+    return min(baselines, key=lambda name: baselines[name].baseline_ms)
+
+
+def spread(samples: Sequence[float]) -> float:
+    """Interquartile range over the median: how noisy the card was."""
+    low, middle, high = np.percentile(samples, [25, 50, 75])
+    return float((high - low) / middle) if middle else 0.0

@@ -1,0 +1,211 @@
+"""The wire between the oracle and a runner: sealed shared memory for tensors and a doorbell, strict bounded JSON for words.
+
+Trust runs one way. The oracle sends pickles and files to the runner; from the runner it takes only bytes in slots of fixed shape,
+eight-byte words on the doorbell page, and JSON lines of at most 64 KiB. Imports torch: only evaluator processes use it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import mmap
+import os
+import secrets
+import select
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import torch
+
+from tritonsmith.evaluator import cuda_memory
+from tritonsmith.evaluator.schema import TensorSpec
+
+_ALIGN = 512
+_PAGE = 4096
+_LINE_LIMIT = 64 << 10
+_SPIN_SECONDS = 0.02
+"""How long a waiting side polls before it starts to sleep: longer than a gap between two timed calls."""
+
+
+class Command(IntEnum):
+    """What the oracle asks of a runner through the doorbell."""
+
+    CALL = 1
+    """Run forward on the input slots and deliver every returned tensor into the output slots; the argument is a mode or a schedule seed."""
+    FLUSH = 2
+    """Overwrite the L2 cache."""
+    FACTS = 3
+    """Run forward once and report launches on the control pipe."""
+    WEIGHTS = 4
+    """Read the weights file again and copy it into the model in place."""
+    EXIT = 5
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each tensor lies in one shared block: inputs first, outputs after them."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+    def _offsets(self, specs: Sequence[TensorSpec], start: int) -> tuple[list[int], int]:
+        offsets = []
+        for spec in specs:
+            offsets.append(start)
+            start += -(-max(1, spec_bytes(spec)) // _ALIGN) * _ALIGN
+        return offsets, start
+
+    @property
+    def input_bytes(self) -> int:
+        """Size of the input block in bytes."""
+        return self._offsets(self.inputs, 0)[1] or _ALIGN
+
+    @property
+    def output_bytes(self) -> int:
+        """Size of the output block in bytes."""
+        return self._offsets(self.outputs, 0)[1] or _ALIGN
+
+    def views(self, block: torch.Tensor, specs: Sequence[TensorSpec]) -> list[torch.Tensor]:
+        """Tensors of the given specs inside a flat uint8 block."""
+        offsets, _ = self._offsets(specs, 0)
+        return [
+            block[offset : offset + spec_bytes(spec)].view(dtype_of(spec.dtype)).view(spec.shape)
+            for offset, spec in zip(offsets, specs, strict=True)
+        ]
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """Torch's dtype for its name without prefix."""
+    dtype = getattr(torch, name)
+    assert isinstance(dtype, torch.dtype)
+    return dtype
+
+
+def spec_of(tensor: torch.Tensor) -> TensorSpec:
+    """Shape and dtype name of a tensor."""
+    return TensorSpec(shape=tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
+
+
+def spec_bytes(spec: TensorSpec) -> int:
+    """Bytes of a contiguous tensor of that spec."""
+    count = 1
+    for extent in spec.shape:
+        count *= extent
+    return count * dtype_of(spec.dtype).itemsize
+
+
+class SharedBlock:
+    """A flat block of bytes that two processes see: a sealed memfd on the CPU, an IPC allocation on the card."""
+
+    def __init__(self, nbytes: int, device: str) -> None:
+        self.nbytes = nbytes
+        self.device = device
+        self.fd = -1
+        if device == "cpu":
+            self.fd = os.memfd_create("tritonsmith", os.MFD_ALLOW_SEALING)
+            os.ftruncate(self.fd, nbytes)
+            # Without the seals a candidate could shrink the file and the oracle would die of SIGBUS.
+            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+            self._map = mmap.mmap(self.fd, nbytes)
+            self.tensor = torch.frombuffer(self._map, dtype=torch.uint8)
+        else:
+            self._allocation = cuda_memory.Allocation(nbytes)
+            self.tensor = self._allocation.tensor
+
+    def handle(self) -> dict[str, Any]:
+        """What the other process needs to open the block; the memfd travels as an inherited descriptor."""
+        if self.device == "cpu":
+            return {"fd": self.fd, "nbytes": self.nbytes}
+        return {"ipc": self._allocation.handle().hex(), "nbytes": self.nbytes}
+
+    def close(self) -> None:
+        """Give the memory back."""
+        if self.device == "cpu":
+            del self.tensor
+            os.close(self.fd)
+        else:
+            del self.tensor
+            self._allocation.close()
+
+
+def open_block(handle: dict[str, Any]) -> torch.Tensor:
+    """The block behind a handle, as a flat uint8 tensor, in the process that did not make it."""
+    if "fd" in handle:
+        return torch.frombuffer(mmap.mmap(handle["fd"], handle["nbytes"]), dtype=torch.uint8)
+    return cuda_memory.open_handle(bytes.fromhex(handle["ipc"]), handle["nbytes"])
+
+
+class Doorbell:
+    """A page of eight-byte words: the oracle rings with a fresh nonce, the runner echoes it when the work is done."""
+
+    def __init__(self, fd: int | None = None) -> None:
+        if fd is None:
+            fd = os.memfd_create("doorbell", os.MFD_ALLOW_SEALING)
+            os.ftruncate(fd, _PAGE)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        self.fd = fd
+        self._words = memoryview(mmap.mmap(fd, _PAGE)).cast("Q")
+
+    def ring(self, command: Command, argument: int = 0) -> int:
+        """Oracle: ask for a command; returns the nonce to wait for."""
+        nonce = secrets.randbits(63) | 1
+        self._words[1], self._words[2] = int(command), argument
+        self._words[0] = nonce
+        return nonce
+
+    def answered(self, nonce: int) -> bool:
+        """Oracle: whether the runner has echoed the nonce."""
+        return self._words[8] == nonce
+
+    @property
+    def failed(self) -> bool:
+        """Oracle: whether the answer says that the command failed (a message follows on the control pipe)."""
+        return self._words[9] != 0
+
+    def next(self, last: int) -> tuple[int, Command, int]:
+        """Runner: wait for a nonce other than `last`; returns nonce, command, argument."""
+        idle_since = time.monotonic()
+        while self._words[0] == last:
+            if time.monotonic() - idle_since > _SPIN_SECONDS:
+                time.sleep(0.0005)
+        return self._words[0], Command(self._words[1]), self._words[2]
+
+    def answer(self, nonce: int, *, failed: bool = False) -> None:
+        """Runner: the command is done."""
+        self._words[9] = int(failed)
+        self._words[8] = nonce
+
+
+def send_line(fd: int, message: dict[str, Any]) -> None:
+    """Write one JSON line; text fields are expected to be trimmed by the caller."""
+    data = json.dumps(message).encode() + b"\n"
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+class LineReader:
+    """Reads bounded JSON lines from a pipe with a deadline."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._buffer = b""
+
+    def read(self, timeout: float) -> dict[str, Any] | None:
+        """The next message; None at time-out, end of file, an over-long line or anything that is not a JSON object."""
+        deadline = time.monotonic() + timeout
+        while b"\n" not in self._buffer:
+            if len(self._buffer) > _LINE_LIMIT or not select.select([self._fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                return None
+            chunk = os.read(self._fd, 1 << 16)
+            if not chunk:
+                return None
+            self._buffer += chunk
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        try:
+            message = json.loads(line)
+        except ValueError:
+            return None
+        return message if isinstance(message, dict) else None
