@@ -7,6 +7,7 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -98,8 +99,7 @@ class InterpretedCandidate(_Candidate):
         interp_patches.install()
         self._schedule = interp_schedule
         self._fake = lambda: fake_cuda.FakeCuda(hardware)
-        self._counted: list[dict[str, Any]] = []
-        self._races: list[str] = []
+        self._counted: list[Any] = []
         with self._fake():
             super().__init__(source, init, weights)
 
@@ -108,8 +108,9 @@ class InterpretedCandidate(_Candidate):
         order = "round_robin" if mode == _ROUND_ROBIN else "shuffled"
         with self._schedule.session(order=order, seed=mode) as session, self._fake():
             result = self.model(*arguments)
-        self._counted = [launch.as_dict() for launch in session.launches]
-        self._races = sorted({race for launch in session.launches for race in launch.races})
+        if session.faults:  # also those that candidate code caught and hid
+            raise session.faults[0]
+        self._counted = list(session.launches)
         deliver(result)
 
     def load_weights(self, path: Path) -> None:
@@ -119,19 +120,16 @@ class InterpretedCandidate(_Candidate):
 
     def facts(self, arguments: list[Any]) -> dict[str, Any]:
         """Counts of the last call."""
-        return {"launches": fold_launches(self._counted), "races": self._races[:5]}
+        races = sorted({race for launch in self._counted for race in launch.races})
+        return {"launches": fold_launches(self._counted), "races": races[:5]}
 
 
-def fold_launches(launches: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Equal launches (name, grid, constants) once, with their number: 6000 per-step launches must fit into one report."""
-    folded: dict[str, dict[str, Any]] = {}
+def fold_launches(launches: list[Any]) -> list[dict[str, Any]]:
+    """One representative of equal launches (kernel, grid, constants): thousands of per-step launches must fit into one report."""
+    folded: dict[str, Any] = {}
     for launch in launches:
-        key = repr((launch["name"], launch["grid"], sorted(launch["constexprs"].items(), key=str)))
-        if key in folded:
-            folded[key]["count"] += 1
-        else:
-            folded[key] = {**{name: value for name, value in launch.items() if name != "races"}, "count": 1}
-    return list(folded.values())
+        folded.setdefault(repr((launch.kernel, launch.grid, sorted(launch.constexprs.items(), key=str))), launch)
+    return [asdict(launch) | {"races": ()} for launch in list(folded.values())[:100]]
 
 
 def import_candidate(source: Path) -> Any:
@@ -201,6 +199,8 @@ def classify(error: BaseException, source: str) -> dict[str, Any]:
         status, text = Status.CRASHED, "the candidate asked the process to exit"
     elif "DeadlockError" in names:
         status = Status.TIMEOUT
+    elif "KernelFault" in names:
+        status = Status.RUNTIME_ERROR
     elif "OutOfResources" in names or any(pattern in text for pattern in _LAUNCH_PATTERNS):
         status = Status.LAUNCH_ERROR
     elif names & _COMPILE_ERRORS or (frames and frames[-1].name == "<module>"):

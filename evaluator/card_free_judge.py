@@ -1,0 +1,161 @@
+"""A verdict without a card: the interpreter for correctness and races, compilation for a named card, an estimate of latency.
+
+The candidate runs in one process under Triton's interpreter, and is compiled (not run) in another. Imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from tritonsmith.evaluator.card_judge import label_of
+from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace
+from tritonsmith.evaluator.interp_counts import LaunchCount, merge
+from tritonsmith.evaluator.runner_client import IMPORT_SECONDS, Runner, RunnerFault
+from tritonsmith.evaluator.sandbox import SandboxedProcess
+from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts, Status, Timing, TimingKind, Verdict, text_sha
+from tritonsmith.evaluator.session import TaskSession
+from tritonsmith.evaluator.trace_records import OperatorCost
+from tritonsmith.evaluator.trials import TrialLog, checked_call, require_settled, require_unchanged, same_bits, snapshot
+from tritonsmith.evaluator.wire import Command
+
+_INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+_CALL_SECONDS = 180.0
+_COMPILE_SECONDS = 180.0
+_TRIALS = {"quick": ("own", "signed"), "strict": ("own", "own", "signed", "signed")}
+_SHUFFLES = {"quick": 1, "strict": 3}
+_ROUND_ROBIN = 0
+
+
+class CardFreeJudge:
+    """Judges candidates of one task for a named card.
+
+    Args:
+        session: the task on the CPU.
+        trace: the reference's operators, from the probe.
+    """
+
+    def __init__(self, session: TaskSession, trace: list[OperatorCost]) -> None:
+        self.session = session
+        self._baselines = {
+            "eager": estimate_trace(session.hardware, trace, in_graph=False),
+            "cuda_graph": estimate_trace(session.hardware, trace, in_graph=True),
+        }
+
+    def close(self) -> None:
+        """Give the slots back."""
+        self.session.close()
+
+    def judge(self, source: Path, profile: str, raw: Path) -> Verdict:
+        """One verdict; `raw` is where the parts of the estimate go."""
+        log = TrialLog(self.session)
+        sha = text_sha(source.read_text())
+        facts = LaunchFacts()
+        try:
+            with _start_compilation(self.session, source) as compilation:
+                with Runner(self.session.setup, "candidate", {"source": str(source)}, _INTERPRETER) as runner:
+                    compiled = _compiled(compilation)
+                    runner.wait_ready(IMPORT_SECONDS)
+                    order_dependent, report = self._check(log, runner, profile)
+            facts = _launch_facts(compiled, report, order_dependent)
+            _require_no_race(facts, report)
+            log.require_accurate()
+            timing, facts = self._estimate(compiled, facts, raw)
+        except RunnerFault as fault:
+            return Verdict(
+                status=fault.status, sha=sha, message=str(fault), correctness=log.correctness, facts=facts, profile=profile
+            )
+        return Verdict(
+            status=Status.OK, sha=sha, label=label_of(facts), correctness=log.correctness, timing=timing, facts=facts, profile=profile,
+            message=f"ESTIMATE for {self.session.hardware.name}: {timing.median_ms:.4g} ms, {timing.score:.2f}x the estimate of "
+            f"the strongest baseline ({timing.baseline}); correct in the interpreter",
+        )  # fmt: skip
+
+    def _check(self, log: TrialLog, runner: Runner, profile: str) -> tuple[bool, dict[str, Any]]:
+        """Accuracy in turn, then the same inputs in other orders. Returns whether the order changed any bit, and the report."""
+        races: set[str] = set()
+        got = checked_call(log, runner, _TRIALS[profile][0], _ROUND_ROBIN, _CALL_SECONDS)
+        report = runner.facts(_CALL_SECONDS)
+        races |= set(report.get("races", ()))
+        inputs = [slot.clone() for slot in self.session.slots]
+        differs = False
+        for seed in range(1, _SHUFFLES[profile] + 1):
+            runner.poison()
+            runner.command(Command.CALL, seed, timeout=_CALL_SECONDS)
+            differs |= not same_bits(got, snapshot(runner))
+            races |= set(runner.facts(_CALL_SECONDS).get("races", ()))
+            require_unchanged(self.session, inputs)
+        require_settled(runner, snapshot(runner))
+        if not differs and not races:
+            for kind in _TRIALS[profile][1:]:
+                checked_call(log, runner, kind, _ROUND_ROBIN, _CALL_SECONDS)
+        return differs, report | {"races": sorted(races)}
+
+    def _estimate(self, compiled: dict[str, Any], facts: LaunchFacts, raw: Path) -> tuple[Timing, LaunchFacts]:
+        hardware = self.session.hardware
+        torch_part = (compiled["torch_ops"], compiled["torch_flops"], compiled["torch_bytes"])
+        mine = estimate_candidate(hardware, facts.kernels, *torch_part)
+        library = estimate_candidate(hardware, (), *torch_part, in_graph=True).parts["device"] if compiled["torch_ops"] else 0.0
+        facts = facts.model_copy(update={"own_time_share": 1.0 - min(1.0, library / mine.parts["device"]) if mine.parts["device"] else None})
+        best = min(self._baselines, key=lambda name: self._baselines[name].ms)
+        raw.parent.mkdir(parents=True, exist_ok=True)
+        raw.write_text(json.dumps({"kind": "ESTIMATE", "candidate": _band(mine)} | {k: _band(v) for k, v in self._baselines.items()}))
+        timing = Timing(
+            kind=TimingKind.ESTIMATED, median_ms=mine.ms, baselines_ms={name: one.ms for name, one in self._baselines.items()}, baseline=best,
+            score=self._baselines[best].ms / mine.ms, score_eager=self._baselines["eager"].ms / mine.ms,
+            ratios={name: one.ms / mine.ms for name, one in self._baselines.items()}, raw=str(raw),
+            notes=(f"an estimate for {hardware.name}, never compared with a measurement; band {mine.low_ms:.4g} to {mine.high_ms:.4g} ms",),
+        )  # fmt: skip
+        return timing, facts
+
+
+def _band(estimate: Estimate) -> dict[str, Any]:
+    return {"low_ms": estimate.low_ms, "high_ms": estimate.high_ms, "ms": estimate.ms, "parts": estimate.parts}
+
+
+def _start_compilation(session: TaskSession, source: Path) -> SandboxedProcess:
+    sandbox = SandboxedProcess("tritonsmith.evaluator.compile_only", environment={"OMP_NUM_THREADS": "1"})
+    request = {"candidate": str(source), "target": session.hardware.key, "init_pickle": str(session.compile_request)}
+    assert sandbox.process.stdin is not None
+    sandbox.process.stdin.write(json.dumps(request).encode() + b"\n")
+    sandbox.process.stdin.flush()
+    return sandbox
+
+
+def _compiled(sandbox: SandboxedProcess) -> dict[str, Any]:
+    """The compiler's report. Raises RunnerFault where it is a refusal, or none came."""
+    started = time.monotonic()
+    try:
+        output, _ = sandbox.process.communicate(timeout=_COMPILE_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise RunnerFault(Status.TIMEOUT, f"compilation took longer than {time.monotonic() - started:.0f} s") from None
+    try:
+        report = json.loads(output)
+        status = Status(report["status"])
+    except (ValueError, KeyError, TypeError):
+        raise RunnerFault(Status.CRASHED, "the process that compiles the candidate died without a report") from None
+    if status is not Status.OK:
+        raise RunnerFault(status, str(report.get("message", ""))[:4000])
+    compiled: dict[str, Any] = report
+    return compiled
+
+
+def _launch_facts(compiled: dict[str, Any], report: dict[str, Any], order_dependent: bool) -> LaunchFacts:
+    kernels = [KernelFacts.model_validate(kernel) for kernel in compiled["kernels"]]
+    counts = [LaunchCount(**(launch | {"grid": tuple(launch["grid"]), "races": ()})) for launch in report.get("launches", ())]
+    triton_launches = sum(kernel.launches for kernel in kernels)
+    library = {str(name): int(count) for name, count in compiled["torch_ops"].items()}
+    return LaunchFacts(
+        launches_per_forward=triton_launches + int(compiled.get("torch_launches", sum(library.values()))), triton_launches=triton_launches,
+        library_calls=library, kernels=tuple(merge(kernels, counts)), order_dependent=order_dependent, races=tuple(report.get("races", ())),
+    )  # fmt: skip
+
+
+def _require_no_race(facts: LaunchFacts, report: dict[str, Any]) -> None:
+    if facts.races:
+        raise RunnerFault(Status.RACY, "two programs touch one address without waiting for each other: " + facts.races[0])
+    if facts.order_dependent:
+        raise RunnerFault(Status.RACY, "running the programs in another order gave another result")

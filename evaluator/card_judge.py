@@ -1,0 +1,203 @@
+"""A verdict on a card: correctness, repetition, paired timing against every baseline, then launch facts. Imports torch."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tritonsmith.evaluator.baselines import NAMES, mode_number
+from tritonsmith.evaluator.correctness import Trial, error_stats
+from tritonsmith.evaluator.environment import clocks
+from tritonsmith.evaluator.runner_client import Runner, RunnerFault
+from tritonsmith.evaluator.schema import (
+    Label,
+    LaunchFacts,
+    PrecisionClass,
+    Status,
+    Timing,
+    TimingKind,
+    Verdict,
+    text_sha,
+)
+from tritonsmith.evaluator.session import TaskSession
+from tritonsmith.evaluator.timing import Paired, abba, pair_count, spread, strongest
+from tritonsmith.evaluator.trials import (
+    TrialLog,
+    checked_call,
+    reference_errors,
+    repeat_bitwise,
+    require_settled,
+    require_unchanged,
+    snapshot,
+)
+from tritonsmith.evaluator.wire import Command
+
+_BUILD_SECONDS = 300.0  # torch.compile of a large network
+_FIRST_CALL_SECONDS = 120.0
+_SECONDS_PER_BASELINE = {"quick": 0.5, "strict": 1.5}
+_TRIALS = {"quick": ("own", "own", "signed"), "strict": ("own", "own", "own", "signed", "signed")}
+_REPEATS = {"quick": 20, "strict": 100}
+_INPUT_SETS = 3
+_KERNEL_SHARE, _LIBRARY_SHARE = 0.9, 0.05
+_WARM_CALLS = 5
+
+
+class CardJudge:
+    """Judges candidates of one task on the card; keeps the baselines' process alive between candidates.
+
+    Raises:
+        TaskError: the task file cannot be used.
+    """
+
+    def __init__(self, session: TaskSession) -> None:
+        self.session = session
+        self._baselines: Runner | None = None
+        self._modes: dict[str, int] = {}
+        self._notes: list[str] = []
+
+    def close(self) -> None:
+        """End the baselines' process and give the slots back."""
+        if self._baselines:
+            self._baselines.close()
+            self._baselines = None
+        self.session.close()
+
+    def judge(self, source: Path, profile: str, raw: Path) -> Verdict:
+        """One verdict; `raw` is where the samples go."""
+        log = TrialLog(self.session)
+        sha = text_sha(source.read_text())
+        try:
+            with Runner(self.session.setup, "candidate", {"source": str(source)}) as runner:
+                runner.wait_ready()
+                order_dependent = self._check(log, runner, source, profile)
+                timing = self._time(runner, profile, raw)
+                facts = LaunchFacts.model_validate(runner.facts(_FIRST_CALL_SECONDS) | {"order_dependent": order_dependent})
+        except RunnerFault as fault:
+            return Verdict(status=fault.status, sha=sha, message=str(fault), correctness=log.correctness, profile=profile)
+        return Verdict(
+            status=Status.OK, sha=sha, label=label_of(facts), correctness=log.correctness, timing=timing, facts=facts, profile=profile,
+            message=_summary(timing),
+        )  # fmt: skip
+
+    def _check(self, log: TrialLog, runner: Runner, source: Path, profile: str) -> bool:
+        """Accuracy over all trials, settled outputs, bitwise repetition. Returns whether bits vary (allowed with float atomics only)."""
+        got: list[torch.Tensor] = []
+        for number, kind in enumerate(_TRIALS[profile]):
+            if profile == "strict" and number == 2:  # weights kept from an earlier call must not survive new ones
+                self.session.new_weights()
+                runner.command(Command.WEIGHTS, timeout=_FIRST_CALL_SECONDS)
+            got = checked_call(log, runner, kind, 0, _FIRST_CALL_SECONDS)
+            log.require_accurate()
+        require_settled(runner, got)
+        differing = repeat_bitwise(runner, got, _REPEATS[profile], _FIRST_CALL_SECONDS)
+        if differing and "atomic_add" not in source.read_text():
+            raise RunnerFault(
+                Status.RACY, f"{differing} of {_REPEATS[profile]} launches on the same inputs gave other bits, and no atomic add explains it"
+            )
+        return bool(differing)
+
+    # ---- timing
+
+    def _timed(self, runner: Runner, mode: int, timeout: float) -> float:
+        runner.command(Command.FLUSH, timeout=timeout)
+        return runner.command(Command.CALL, mode, timeout=timeout)
+
+    def _open_baselines(self) -> Runner:
+        if self._baselines is None:
+            config = {"task": self.session.task.model_dump(mode="json")}
+            self._baselines = Runner(self.session.setup, "reference", config)
+            self._baselines.wait_ready()
+            for name in NAMES:
+                self._choose_mode(self._baselines, name)
+        return self._baselines
+
+    def _choose_mode(self, runner: Runner, name: str) -> None:
+        """Build a baseline; where TF32 is allowed, keep the faster of its two settings (a stricter one is a fair bar as well)."""
+        settings = (False,) if self.session.task.precision is PrecisionClass.IEEE else (False, True)
+        best: tuple[float, int] | None = None
+        for tf32 in settings:
+            mode = mode_number(name, tf32)
+            try:
+                runner.command(Command.CALL, mode, timeout=_BUILD_SECONDS)
+                took = min(self._timed(runner, mode, _BUILD_SECONDS) for _ in range(_WARM_CALLS))
+            except RunnerFault as fault:
+                self._notes.append(f"baseline {name} could not be had: {str(fault)[:200]}")
+                return
+            if best is None or took < best[0]:
+                best = (took, mode)
+        if best:
+            self._modes[name] = best[1]
+
+    def _input_sets(self) -> list[list[torch.Tensor]]:
+        return [self.session.draw("own") for _ in range(_INPUT_SETS)]
+
+    def _time(self, runner: Runner, profile: str, raw: Path) -> Timing:
+        """Candidate against every baseline in turn, each timed output checked. Raises RunnerFault."""
+        baselines = self._open_baselines()
+        session = self.session
+        sets = self._input_sets()
+        oracles = [session.oracle(tensors) for tensors in sets]
+        errors = [reference_errors(session, tensors, oracle) for tensors, oracle in zip(sets, oracles, strict=True)]
+        limit = _FIRST_CALL_SECONDS
+        turn = 0
+
+        def candidate() -> float:
+            nonlocal turn
+            which = turn % _INPUT_SETS
+            turn += 1
+            session.place(sets[which])
+            took = self._timed(runner, 0, limit)
+            stats = error_stats(snapshot(runner), oracles[which])
+            if not Trial(stats, errors[which]).candidate.within(errors[which][session.task.precision]):
+                raise RunnerFault(Status.CHEATING, f"a timed call (number {turn}) gave a wrong result, the checked calls did not")
+            return took
+
+        def baseline(mode: int) -> Callable[[], float]:
+            return lambda: self._timed(baselines, mode, limit)
+
+        for _ in range(_WARM_CALLS):
+            candidate()
+        before, started = clocks(), time.time()
+        paired: dict[str, Paired] = {}
+        for name, mode in self._modes.items():
+            one = baseline(mode)
+            rough = sorted(one() for _ in range(_WARM_CALLS))[_WARM_CALLS // 2]
+            paired[name] = abba(candidate, one, pair_count(rough, _SECONDS_PER_BASELINE[profile]))
+        if not paired:
+            raise RunnerFault(Status.UNSUPPORTED, "no baseline could be run: " + "; ".join(self._notes))
+        require_unchanged(session, sets[(turn - 1) % _INPUT_SETS])
+        return self._timing(paired, raw, {"clocks_before": before, "clocks_after": clocks(), "started": started, "profile": profile})
+
+    def _timing(self, paired: dict[str, Paired], raw: Path, about: dict[str, Any]) -> Timing:
+        best = strongest(paired)
+        samples = {name: {"candidate_ms": pair.candidate, "baseline_ms": pair.baseline} for name, pair in paired.items()}
+        raw.parent.mkdir(parents=True, exist_ok=True)
+        raw.write_text(json.dumps(about | {"order": "ABBA", "clock": "oracle wall clock, L2 flushed before each call", "samples": samples}))
+        noise = spread(paired[best].candidate)
+        notes = [*self._notes, f"spread of the candidate's samples (IQR/median) {noise:.1%}"]
+        tf32 = [name for name, mode in self._modes.items() if mode % 2]
+        if self.session.task.precision is not PrecisionClass.IEEE:
+            notes.append(f"baselines with TF32 on: {', '.join(tf32) or 'none (off was faster)'}")
+        return Timing(
+            kind=TimingKind.MEASURED, median_ms=paired[best].candidate_ms,
+            baselines_ms={name: pair.baseline_ms for name, pair in paired.items()}, baseline=best, score=paired[best].ratio,
+            score_eager=paired["eager"].ratio if "eager" in paired else paired[best].ratio, interval=paired[best].interval(),
+            ratios={name: pair.ratio for name, pair in paired.items()}, pairs=len(paired[best].candidate), raw=str(raw), notes=tuple(notes),
+        )  # fmt: skip
+
+
+def label_of(facts: LaunchFacts) -> Label:
+    """Who does the work, by the share of (device) time in the candidate's own kernels."""
+    share = facts.own_time_share if facts.own_time_share is not None else (1.0 if facts.triton_launches else 0.0)
+    if not facts.triton_launches or share <= _LIBRARY_SHARE:
+        return Label.LIBRARY
+    return Label.KERNEL if share >= _KERNEL_SHARE else Label.HYBRID
+
+
+def _summary(timing: Timing) -> str:
+    return f"{timing.median_ms:.3f} ms, {timing.score:.2f}x the strongest baseline ({timing.baseline}), {timing.score_eager:.2f}x eager"

@@ -1,0 +1,191 @@
+"""The evaluator of this machine: oracle processes behind the Evaluator protocol. Imports no torch; safe from any event loop or thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tritonsmith.evaluator.describe import run_probe
+from tritonsmith.evaluator.errors import InfrastructureError, TaskError
+from tritonsmith.evaluator.sandbox import scrubbed_environment
+from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict, text_sha
+from tritonsmith.evaluator.trace_records import OperatorCost
+from tritonsmith.evaluator.wire_text import read_line
+
+HELLO_SECONDS = 120.0
+EVALUATE_SECONDS = 1200.0
+"""A whole verdict; every step inside has a shorter limit of its own, so this only catches a stuck oracle."""
+
+
+class OracleProcess:
+    """One oracle over pipes; started at the first request and again after it died."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-home-", ignore_cleanup_errors=True)
+        self.hardware: Hardware | None = None
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            folder = Path(self._folder.name)
+            with (folder / "oracle.log").open("ab") as log:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-W", "ignore", "-m", "tritonsmith.evaluator.oracle"],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=scrubbed_environment(folder), cwd=folder,
+                    start_new_session=True,
+                )  # fmt: skip
+            answer = self._exchange(self._process, {"op": "hello", "target": self._target}, HELLO_SECONDS)
+            self.hardware = Hardware.model_validate(answer["hardware"])
+        return self._process
+
+    def _exchange(self, process: subprocess.Popen[bytes], request: dict[str, Any], timeout: float) -> dict[str, Any]:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            answer = read_line(process.stdout.fileno(), timeout)
+        except OSError as error:
+            answer = None
+            reason = str(error)
+        else:
+            reason = f"no answer within {timeout:.0f} s" if process.poll() is None else f"exit code {process.returncode}"
+        if answer is None:
+            self.close()
+            raise InfrastructureError(f"the oracle process failed ({reason}){self._log_tail()}")
+        return answer
+
+    def _log_tail(self) -> str:
+        with contextlib.suppress(OSError):
+            lines = (Path(self._folder.name) / "oracle.log").read_text(errors="replace").strip().splitlines()
+            return f": {lines[-1][:300]}" if lines else ""
+        return ""
+
+    def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+        """Answer to one request. Raises TaskError, or InfrastructureError when the oracle died, hung or reported its own fault."""
+        answer = self._exchange(self._start(), request, timeout)
+        if "error" in answer:
+            raise TaskError(answer["error"]) if answer.get("kind") == "task" else InfrastructureError(answer["error"])
+        return answer
+
+    def hello(self) -> Hardware:
+        """The card that this oracle judges for."""
+        self._start()
+        assert self.hardware is not None
+        return self.hardware
+
+    def close(self) -> None:
+        """End the process; its runners die with it."""
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, 9)
+            self._process.wait(timeout=10)
+            for stream in (self._process.stdin, self._process.stdout):
+                if stream:
+                    with contextlib.suppress(OSError):
+                        stream.close()
+            self._process = None
+
+
+class LocalEvaluator:
+    """Evaluator of this machine: one oracle on a card, up to two without.
+
+    Args:
+        target: `auto` (the card that is here, else estimates for the default card) or a card's name.
+        raw_dir: where raw samples go; a temporary folder when None.
+    """
+
+    def __init__(self, target: str = "auto", raw_dir: Path | None = None) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="tritonsmith-raw-", ignore_cleanup_errors=True)
+        self.raw_dir = raw_dir or Path(self._temporary.name)
+        first = OracleProcess(target)
+        self.hardware = first.hello()
+        self.parallel = 1 if self.hardware.present else min(2, os.cpu_count() or 1)
+        self._oracles: queue.Queue[OracleProcess] = queue.Queue()
+        self._all = [first, *(OracleProcess(target) for _ in range(self.parallel - 1))]
+        for oracle in reversed(self._all):
+            self._oracles.put(oracle)
+        self._probes: dict[str, tuple[TaskFacts, list[OperatorCost]]] = {}
+        self._probe_lock = threading.Lock()
+        self._numbers = itertools.count()
+
+    def _probe(self, task: Task) -> tuple[TaskFacts, list[OperatorCost]]:
+        with self._probe_lock:
+            if task.sha not in self._probes:
+                self._probes[task.sha] = run_probe(task)
+            return self._probes[task.sha]
+
+    @contextlib.contextmanager
+    def _leased(self) -> Iterator[OracleProcess]:
+        oracle = self._oracles.get()
+        try:
+            yield oracle
+        finally:
+            self._oracles.put(oracle)
+
+    def evaluate_now(self, task: Task, source: str, profile: str = "quick") -> Verdict:
+        """As `evaluate`, blocking; an oracle that fails is started again and asked once more."""
+        _, trace = self._probe(task)
+        with tempfile.TemporaryDirectory(prefix="tritonsmith-kernel-") as folder, self._leased() as oracle:
+            Path(folder).chmod(0o755)
+            path = Path(folder) / "candidate.py"
+            path.write_text(source)
+            raw = self.raw_dir / f"{text_sha(source)}-{profile}-{next(self._numbers)}.json"
+            request = {
+                "op": "evaluate", "task": task.model_dump(mode="json"), "trace": [asdict(one) for one in trace], "source": str(path),
+                "profile": profile, "raw": str(raw.resolve()),
+            }  # fmt: skip
+            try:
+                answer = oracle.ask(request, EVALUATE_SECONDS)
+            except InfrastructureError:
+                oracle.close()
+                answer = oracle.ask(request, EVALUATE_SECONDS)
+        return Verdict.model_validate(answer["verdict"])
+
+    async def describe(self, task: Task) -> TaskFacts:
+        """Run and trace the reference once (cached). Raises TaskError."""
+        return (await asyncio.to_thread(self._probe, task))[0]
+
+    async def evaluate(self, task: Task, source: str, profile: str = "quick") -> Verdict:
+        """One verdict about a candidate's text. Raises TaskError or InfrastructureError."""
+        return await asyncio.to_thread(self.evaluate_now, task, source, profile)
+
+    def close(self) -> None:
+        """End every process; safe to call twice."""
+        for oracle in self._all:
+            oracle.close()
+        self._temporary.cleanup()
+
+    async def aclose(self) -> None:
+        """As `close`, from an event loop."""
+        await asyncio.to_thread(self.close)
+
+    async def __aenter__(self) -> LocalEvaluator:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> LocalEvaluator:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def open_evaluator(target: str = "auto", raw_dir: Path | None = None) -> LocalEvaluator:
+    """The evaluator for a target. Raises UsageError for an unknown card, InfrastructureError when the oracle does not start."""
+    return LocalEvaluator(target, raw_dir)

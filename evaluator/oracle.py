@@ -1,0 +1,124 @@
+"""The trusted process: `python -P -m tritonsmith.evaluator.oracle`. Holds seeds, reference, clock and verdict; never candidate code.
+
+Reads one JSON request per line on stdin and answers each with one JSON line on its original stdout:
+
+    {"op": "hello", "target": key}                                         -> {"hardware": {...}}
+    {"op": "evaluate", "task": {...}, "trace": [...], "source": path,
+     "profile": name, "raw": path}                                         -> {"verdict": {...}}
+    faults                                                                 -> {"error": sentence, "kind": "task" | "infrastructure"}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tritonsmith.evaluator.baselines import set_tf32
+from tritonsmith.evaluator.card_free_judge import CardFreeJudge
+from tritonsmith.evaluator.card_judge import CardJudge
+from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.environment import describe_environment, present_card
+from tritonsmith.evaluator.errors import InfrastructureError, TaskError
+from tritonsmith.evaluator.sandbox import guard_self
+from tritonsmith.evaluator.schema import Hardware, Status, Task, Verdict
+from tritonsmith.evaluator.session import TaskSession
+from tritonsmith.evaluator.trace_records import OperatorCost
+from tritonsmith.evaluator.wire import send_line
+
+DEFAULT_TARGET = "h200"
+"""The card that estimates are made for when none is named and none is present."""
+
+
+class Oracle:
+    """Keeps one judge per task; answers requests one at a time."""
+
+    def __init__(self) -> None:
+        self._hardware: Hardware | None = None
+        self._judges: dict[str, CardJudge | CardFreeJudge] = {}
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one request. Raises TaskError or InfrastructureError."""
+        if request["op"] == "hello":
+            return {"hardware": self.hardware(request["target"]).model_dump(mode="json")}
+        return {"verdict": self._evaluate(request).model_dump(mode="json")}
+
+    def hardware(self, target: str) -> Hardware:
+        """The present card for `auto`, otherwise the named one (then everything is an estimate unless it is the present one)."""
+        card = present_card()
+        if target == "auto":
+            self._hardware = card or named_card(DEFAULT_TARGET)
+        else:
+            self._hardware = card if card and card.key == target.lower() else named_card(target)
+        return self._hardware
+
+    def _evaluate(self, request: dict[str, Any]) -> Verdict:
+        started = time.monotonic()
+        task = Task.model_validate(request["task"])
+        judge = self._judge(task, request["trace"])
+        verdict = judge.judge(Path(request["source"]), request["profile"], Path(request["raw"]))
+        if verdict.status not in (Status.OK, Status.INACCURATE) and isinstance(judge, CardJudge):
+            self._require_healthy_card()
+        assert self._hardware is not None
+        seconds = time.monotonic() - started
+        return verdict.model_copy(update={"environment": describe_environment(self._hardware), "seconds": seconds})
+
+    def _judge(self, task: Task, trace: list[dict[str, Any]]) -> CardJudge | CardFreeJudge:
+        assert self._hardware is not None
+        if task.sha not in self._judges:
+            for old in self._judges.values():
+                old.close()
+            self._judges.clear()
+            if self._hardware.present:
+                self._judges[task.sha] = CardJudge(TaskSession(task, self._hardware, "cuda"))
+            else:
+                costs = [OperatorCost(**one) for one in trace]
+                self._judges[task.sha] = CardFreeJudge(TaskSession(task, self._hardware, "cpu"), costs)
+        return self._judges[task.sha]
+
+    def _require_healthy_card(self) -> None:
+        """After a death on the card: a small product must still be right. Raises InfrastructureError."""
+        try:
+            one = torch.arange(64 * 64, device="cuda", dtype=torch.float64).view(64, 64)
+            if not torch.equal((one @ one).cpu(), one.cpu() @ one.cpu()):
+                raise InfrastructureError("the card gave a wrong product after a candidate failed")
+        except RuntimeError as error:
+            raise InfrastructureError(f"the card does not answer after a candidate failed: {error}") from error
+
+    def close(self) -> None:
+        """End what the judges keep."""
+        for judge in self._judges.values():
+            judge.close()
+        self._judges.clear()
+
+
+def main() -> None:
+    """Serve until stdin closes."""
+    guard_self()
+    out = os.dup(1)
+    os.dup2(2, 1)  # a task file may print
+    set_tf32(False)
+    oracle = Oracle()
+    try:
+        for line in sys.stdin:
+            try:
+                message = oracle.answer(json.loads(line))
+            except TaskError as error:
+                message = {"error": str(error), "kind": "task"}
+            except Exception as error:  # noqa: BLE001 - the process boundary: the orchestrator decides what to do
+                traceback.print_exc()
+                message = {"error": f"{type(error).__name__}: {error}"[:2000], "kind": "infrastructure"}
+            send_line(out, message)
+    finally:
+        oracle.close()
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)

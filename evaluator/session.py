@@ -1,0 +1,153 @@
+"""One task inside the oracle: the reference in its precision and in float64, secret seeds, inputs, slots. Imports torch."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import secrets
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tritonsmith.evaluator.baselines import set_tf32
+from tritonsmith.evaluator.correctness import ErrorStats, error_stats
+from tritonsmith.evaluator.reference import flatten, load_reference
+from tritonsmith.evaluator.runner_client import RunnerSetup
+from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task
+from tritonsmith.evaluator.wire import Layout, SharedBlock, spec_of
+
+_TF32_ROUND, _TF32_MASK = 0x1000, -0x2000
+
+
+def fresh_seed() -> int:
+    """A seed from the operating system; it never leaves this process."""
+    return secrets.randbits(62)
+
+
+def round_to_tf32(tensor: torch.Tensor) -> torch.Tensor:
+    """float32 rounded to TF32's 10 mantissa bits (nearest, ties away), as tensor cores read it."""
+    if tensor.dtype != torch.float32:
+        return tensor
+    bits = tensor.contiguous().view(torch.int32)
+    return ((bits + _TF32_ROUND) & _TF32_MASK).view(torch.float32)
+
+
+class TaskSession:
+    """Reference, weights and slots of one task on one device.
+
+    Args:
+        task: what to judge against.
+        hardware: the card, present or named.
+        device: `cuda` or `cpu`.
+    Raises:
+        TaskError: the task file cannot be used.
+    """
+
+    def __init__(self, task: Task, hardware: Hardware, device: str) -> None:
+        self.task = task
+        self.hardware = hardware
+        self.device = device
+        self.reference = load_reference(task)
+        self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-oracle-")
+        folder = Path(self._folder.name)
+        folder.chmod(0o755)
+        arguments = self.reference.draw_inputs(fresh_seed(), device)
+        self.is_tensor = [isinstance(argument, torch.Tensor) for argument in arguments]
+        self.plain = [None if isinstance(argument, torch.Tensor) else argument for argument in arguments]
+        self.weights_path = folder / "weights.pt"
+        self._draw_weights()
+        tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
+        before = [tensor.clone() for tensor in tensors]
+        with torch.no_grad():
+            outputs = flatten(self.model(*arguments))
+        self.changes_inputs = any(not torch.equal(one, two) for one, two in zip(tensors, before, strict=True))
+        self.layout = Layout(tuple(map(spec_of, tensors)), tuple(map(spec_of, outputs)))
+        self.block = SharedBlock(self.layout.input_bytes, device)
+        self.slots = self.layout.views(self.block.tensor, self.layout.inputs)
+        init_path, arguments_path = folder / "init.pkl", folder / "arguments.pkl"
+        init_path.write_bytes(pickle.dumps(self.reference.init_inputs()))
+        arguments_path.write_bytes(pickle.dumps(list(zip(self.plain, self.is_tensor, strict=True))))
+        self.setup = RunnerSetup(device, self.layout, init_path, arguments_path, self.weights_path, hardware, self.block)
+        self.compile_request = folder / "compile.pkl"
+        self.compile_request.write_bytes(pickle.dumps(self._compile_arguments(tensors)))
+
+    def _compile_arguments(self, tensors: list[torch.Tensor]) -> dict[str, Any]:
+        specs = iter(tensors)
+        values = [
+            (tuple((one := next(specs)).shape), str(one.dtype).removeprefix("torch.")) if is_tensor else plain
+            for plain, is_tensor in zip(self.plain, self.is_tensor, strict=True)
+        ]
+        return {"init": self.reference.init_inputs(), "inputs": values, "overrides": {}}
+
+    def _draw_weights(self) -> None:
+        self.model: nn.Module = self.reference.build(fresh_seed()).to(self.device)
+        self.model64: nn.Module = copy.deepcopy(self.model).double()
+        torch.save({name: tensor.cpu() for name, tensor in self.model.state_dict().items()}, self.weights_path)
+
+    def new_weights(self) -> None:
+        """Draw the weights again; runners must be told to read the file."""
+        self._draw_weights()
+
+    def draw(self, kind: str) -> list[torch.Tensor]:
+        """Fresh tensors for the slots: `own` by the task's get_inputs, `signed` standard normal of the same shapes."""
+        arguments = self.reference.draw_inputs(fresh_seed(), self.device)
+        tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
+        if kind == "signed":
+            tensors = [torch.randn_like(tensor) if tensor.is_floating_point() else tensor for tensor in tensors]
+        return tensors
+
+    def place(self, tensors: list[torch.Tensor]) -> None:
+        """Copy tensors into the input slots that runners see."""
+        for slot, tensor in zip(self.slots, tensors, strict=True):
+            slot.copy_(tensor)
+        self.sync()
+
+    def unchanged(self, tensors: list[torch.Tensor]) -> int | None:
+        """Index of the first input slot whose content differs from `tensors`; None when all are as they were placed."""
+        for number, (slot, tensor) in enumerate(zip(self.slots, tensors, strict=True)):
+            same = torch.equal(slot.view(torch.uint8), tensor.contiguous().view(torch.uint8)) if slot.ndim else torch.equal(slot, tensor)
+            if not same:
+                return number
+        return None
+
+    def sync(self) -> None:
+        """Wait for the card."""
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def _arguments(self, tensors: list[torch.Tensor]) -> list[Any]:
+        left = iter(tensors)
+        return [next(left) if is_tensor else plain for plain, is_tensor in zip(self.plain, self.is_tensor, strict=True)]
+
+    def oracle(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The reference in float64; integer outputs as the reference in its own dtype gives them."""
+        doubled = [tensor.double() if tensor.is_floating_point() else tensor.clone() for tensor in tensors]
+        with torch.no_grad():
+            return flatten(self.model64(*self._arguments(doubled)))
+
+    def reference_error(self, tensors: list[torch.Tensor], oracle: list[torch.Tensor], precision: PrecisionClass) -> ErrorStats:
+        """Error of the reference itself when it computes in the given class."""
+        set_tf32(precision is PrecisionClass.TF32)
+        model, inputs = self.model, [tensor.clone() for tensor in tensors]
+        if precision is PrecisionClass.HALF:
+            model = copy.deepcopy(self.model).bfloat16()
+            inputs = [tensor.bfloat16() if tensor.is_floating_point() else tensor for tensor in inputs]
+        elif precision is PrecisionClass.TF32 and self.device == "cpu":
+            model = copy.deepcopy(self.model)
+            for parameter in model.parameters():
+                parameter.data = round_to_tf32(parameter.data)
+            inputs = [round_to_tf32(tensor) for tensor in inputs]
+        with torch.no_grad():
+            outputs = flatten(model(*self._arguments(inputs)))
+        set_tf32(False)
+        dtypes = [spec.dtype for spec in self.layout.outputs]
+        return error_stats([one.to(getattr(torch, name)) for one, name in zip(outputs, dtypes, strict=True)], oracle)
+
+    def close(self) -> None:
+        """Give slots and files back."""
+        self.slots = []
+        self.block.close()
+        self._folder.cleanup()

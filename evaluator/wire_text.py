@@ -1,0 +1,32 @@
+"""Reading bounded JSON lines from a pipe with a deadline; no torch, so that the orchestrator may use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+from typing import Any
+
+LINE_LIMIT = 4 << 20
+
+
+def read_line(fd: int, timeout: float) -> dict[str, Any] | None:
+    """One JSON object that stands on one line; None at time-out, end of file or for anything else.
+
+    Only for pipes where one request has one answer: bytes after the newline would be lost.
+    """
+    deadline = time.monotonic() + timeout
+    data = b""
+    while not data.endswith(b"\n"):
+        if len(data) > LINE_LIMIT or not select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            return None
+        chunk = os.read(fd, 1 << 16)
+        if not chunk:
+            return None
+        data += chunk
+    try:
+        message = json.loads(data)
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) else None
