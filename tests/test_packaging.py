@@ -73,7 +73,8 @@ def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         if (ROOT / path).is_file() and "__pycache__" not in path.parts:
             (source / path).parent.mkdir(parents=True, exist_ok=True)
             (source / path).write_bytes((ROOT / path).read_bytes())
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(out), str(source)]
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(out)]
+    command = [sys.executable, "-m", "pip", "wheel", *options, str(source)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     (wheel,) = out.glob("*.whl")

@@ -1,0 +1,83 @@
+"""What the commands share: option types, the two output channels, and files that are checked before use."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from tritonsmith.evaluator.errors import KernelFileError, UsageError
+from tritonsmith.evaluator.schema import Record
+
+out = Console(highlight=False, soft_wrap=True)
+"""Answers for a reader; unused when `--json` is given."""
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+"""Progress and notes; never part of an answer."""
+
+
+class SizeChoice(StrEnum):
+    """Which dimensions of the task are used."""
+
+    AUTO = "auto"
+    FULL = "full"
+    SMALL = "small"
+
+
+class ProfileChoice(StrEnum):
+    """How thorough an evaluation is."""
+
+    QUICK = "quick"
+    STRICT = "strict"
+
+
+class PrecisionChoice(StrEnum):
+    """The arithmetic that a task allows."""
+
+    IEEE = "ieee"
+    TF32 = "tf32"
+    HALF = "16-bit"
+
+
+TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="A KernelBench-style file: Model, get_inputs, get_init_inputs.")]
+KernelArgument = Annotated[str, typer.Argument(metavar="KERNEL", help="A file with a ModelNew that calls Triton kernels.")]
+TargetOption = Annotated[
+    str,
+    typer.Option(help="auto takes the card of this machine, else h200; a named card that is not here gives estimates for it."),
+]
+SizeOption = Annotated[SizeChoice, typer.Option(help="auto is full on a card and small without one.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a module-level name of the task file; repeatable.")
+]
+PrecisionOption = Annotated[PrecisionChoice, typer.Option(help="The arithmetic that the task allows.")]
+PolicyOption = Annotated[str, typer.Option(help="A preset or path/to/file.py:ClassName.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON on stdout, everything else on stderr.")]
+
+
+def print_json(answer: Record | dict[str, Any]) -> None:
+    """The answer as indented JSON on stdout; a number that JSON lacks (infinite, undefined) becomes null."""
+    typer.echo(answer.model_dump_json(indent=2) if isinstance(answer, Record) else json.dumps(answer, indent=2, ensure_ascii=False))
+
+
+def read_kernel(path: str) -> str:
+    """The text of a candidate's file. Raises KernelFileError with a sentence for the user."""
+    file = Path(path)
+    if file.is_dir():
+        raise KernelFileError(f"{path} is a directory; name a Python file with the kernel.")
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise KernelFileError(f"{path}: no such file; name a Python file with the kernel.") from None
+    except UnicodeDecodeError as error:
+        raise KernelFileError(f"{path} is not UTF-8 text (byte {error.start}); name a Python file with the kernel.") from None
+    except OSError as error:
+        raise KernelFileError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def write_text(path: str, text: str, option: str = "--out") -> None:
+    """Write a text file. Raises UsageError that names the option."""
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{option} {path}: cannot write there ({error.strerror}); name another file.") from None

@@ -1,0 +1,176 @@
+"""`tritonsmith doctor`: what works on this machine, what does not, and what to do about it."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import pynvml
+import typer
+from rich.markup import escape
+
+from tritonsmith.cli.common import JsonOption, err, out, print_json
+from tritonsmith.evaluator.sandbox import probe_layers
+
+_PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langchain-openai", "langsmith", "pydantic", "numpy", "greenlet")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the answer."""
+
+    name: str
+    works: bool
+    detail: str
+    todo: str = ""
+
+
+def doctor(as_json: JsonOption = False) -> None:
+    """Show what works here, what does not, and what to do."""
+    with err.status("Trying Triton in child processes (a few seconds) ..."):
+        interpreted, compiled = _self_check("interpret"), _self_check("compile")
+    card = _card()
+    checks = [
+        card, _python(), _torch(compiled or interpreted), _outcome("interpreter", interpreted), _outcome("compiler", compiled),
+        _launch(card, compiled), _c_compiler(), *_packages(), *_sandbox(), _model(), _langsmith(),
+    ]  # fmt: skip
+    ways = _ways({check.name: check.works for check in checks})
+    if as_json:
+        print_json({"checks": [asdict(check) for check in checks], "ways": [asdict(way) for way in ways]})
+    else:
+        _show(checks, ways)
+    raise typer.Exit(0 if any(way.works for way in ways) else 1)
+
+
+def _show(checks: list[Check], ways: list[Check]) -> None:
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        out.print(f"{'[green]works   [/]' if check.works else '[yellow]does not[/]'}  {check.name:<{width}}  {escape(check.detail)}")
+        if check.todo:
+            out.print(f"{'':>{width + 10}}  -> {escape(check.todo)}")
+    out.print("\nWays to use it here:")
+    for way in ways:
+        out.print(f"  {'[green]yes[/]' if way.works else '[yellow]no[/] '} {way.name}: {way.detail}")
+
+
+def _ways(works: dict[str, bool]) -> list[Check]:
+    on_card, off_card = works["kernel launch"], works["interpreter"] and works["compiler"]
+    return [
+        Check("measured on the card of this machine", on_card, "tritonsmith optimize TASK --model offline"),
+        Check("estimated for a named card, without one", off_card, "tritonsmith optimize TASK --model offline --target h200"),
+        Check("written by a model", (on_card or off_card) and works["model endpoint"], "tritonsmith optimize TASK --model openai:NAME"),
+    ]
+
+
+def _self_check(mode: str) -> dict[str, Any]:
+    """Answer of the child process; `{"error": ...}` when there is none."""
+    env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    if mode == "interpret":
+        env["TRITON_INTERPRET"] = "1"
+    command = [sys.executable, "-P", "-W", "ignore", "-m", "tritonsmith.evaluator.self_check", mode]
+    try:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=180)
+    except subprocess.TimeoutExpired:
+        return {"error": "no answer within 180 s"}
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return {"error": last}
+    return answer
+
+
+def _card() -> Check:
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return Check("card", False, f"no NVIDIA card or driver ({error})", "estimates need none; to measure, use a machine with one")
+    try:
+        driver = pynvml.nvmlSystemGetDriverVersion()
+        names = [pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(pynvml.nvmlDeviceGetCount())]
+    except pynvml.NVMLError as error:
+        return Check("card", False, f"the driver does not answer ({error})", "see that `nvidia-smi` works for this user")
+    finally:
+        pynvml.nvmlShutdown()
+    return Check("card", bool(names), f"{', '.join(map(str, names)) or 'none'}; driver {driver}", "" if names else "check the driver")
+
+
+def _python() -> Check:
+    good = sys.version_info >= (3, 11)
+    detail = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    return Check("python", good, detail, "" if good else "use 3.11 or newer")
+
+
+def _torch(answer: dict[str, Any]) -> Check:
+    if "error" in answer:
+        return Check("torch and triton", False, answer["error"], "run make again, or `pip install -c constraints.txt -e .`")
+    build = f"CUDA {answer['cuda']}" if answer["cuda"] else "CPU build"
+    return Check("torch and triton", True, f"torch {answer['torch']} ({build}), triton {answer['triton']}")
+
+
+def _outcome(name: str, answer: dict[str, Any]) -> Check:
+    what = {
+        "interpreter": "a kernel ran in Triton's interpreter",
+        "compiler": "a kernel was compiled for sm_90 without a card",
+    }[name]
+    reason = answer.get("error") or answer.get(name)
+    return Check(name, not reason, reason or what, "estimates need it; reinstall with constraints.txt" if reason else "")
+
+
+def _launch(card: Check, answer: dict[str, Any]) -> Check:
+    if "launch" in answer and not answer["launch"]:
+        return Check("kernel launch", True, "a kernel ran on the card")
+    if "launch" in answer:
+        return Check("kernel launch", False, answer["launch"], "a launch needs a C compiler and a driver that fits torch's CUDA")
+    todo = "install the CUDA build of torch" if card.works and not answer.get("cuda") else ""
+    return Check("kernel launch", False, "torch sees no CUDA card", todo)
+
+
+def _c_compiler() -> Check:
+    found = next((path for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name and (path := shutil.which(name))), None)
+    todo = "" if found else "only launching on a card needs one: install gcc, or set CC"
+    return Check("C compiler", bool(found), found or "none found", todo)
+
+
+def _packages() -> list[Check]:
+    checks = []
+    for name in _PACKAGES:
+        try:
+            checks.append(Check(name, True, importlib.metadata.version(name)))
+        except importlib.metadata.PackageNotFoundError:
+            checks.append(Check(name, False, "not installed", f"pip install -c constraints.txt {name}"))
+    return checks
+
+
+def _sandbox() -> list[Check]:
+    todo = {"unavailable": "needs Linux or a kernel setting", "not built yet": "do not evaluate files you would not run yourself"}
+    return [
+        Check(f"sandbox: {name}", state == "applied", state, "" if state == "applied" else todo.get(state, ""))
+        for name, state in probe_layers().items()
+    ]
+
+
+def _model() -> Check:
+    key, base = bool(os.environ.get("OPENAI_API_KEY")), os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or ""
+    host = urlsplit(base).hostname or "OpenAI's own" if base else "OpenAI's own"
+    if key:
+        return Check("model endpoint", True, f"OPENAI_API_KEY is set (not tried), endpoint: {host}")
+    todo = "--model offline needs none; else set it (and --base-url for another server)"
+    return Check("model endpoint", False, f"OPENAI_API_KEY is not set, endpoint: {host}", todo)
+
+
+def _langsmith() -> Check:
+    tracing = next((n for n in ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2") if os.environ.get(n, "").lower() == "true"), None)
+    key = next((n for n in ("LANGSMITH_API_KEY", "LANGCHAIN_API_KEY") if os.environ.get(n)), None)
+    project = os.environ.get("LANGSMITH_PROJECT") or os.environ.get("LANGCHAIN_PROJECT") or "default"
+    if tracing and key:
+        return Check("LangSmith", True, f"{tracing} and {key} are set (not tried), project {project}")
+    if tracing:
+        return Check("LangSmith", False, f"{tracing} is set and no key is", f"set LANGSMITH_API_KEY or unset {tracing}")
+    return Check("LangSmith", False, "tracing is off", "optional: set LANGSMITH_TRACING=true and LANGSMITH_API_KEY")

@@ -1,0 +1,111 @@
+"""Verdicts, candidates and decisions for a reader. Every score carries its kind: `measured` or `ESTIMATE`."""
+
+from collections.abc import Iterable
+
+from rich.markup import escape
+from rich.table import Table
+
+from tritonsmith.evaluator.schema import KernelFacts, Status, Timing, TimingKind, Verdict
+from tritonsmith.graph.state import Decision
+from tritonsmith.graph.summary import CandidateRow
+
+
+def kind_of(timing: Timing) -> str:
+    """`measured` or, in capitals, `ESTIMATE`."""
+    return "measured" if timing.kind is TimingKind.MEASURED else "ESTIMATE"
+
+
+def row_score(row: CandidateRow) -> str:
+    """`2.88x measured`, `1.7x ESTIMATE`, or a dash when there is no score."""
+    if row.score is None:
+        return "-"
+    return f"{_digits(row.score)}x {'measured' if row.kind == TimingKind.MEASURED.value else 'ESTIMATE'}"
+
+
+def candidate_table(rows: Iterable[CandidateRow], winner: str | None = None, title: str | None = None) -> Table:
+    """One row per candidate: id, parent, stage, verdict, score, launches, and what the author meant by it."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("candidate", "from", "stage", "verdict"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("launches", justify="right", no_wrap=True)
+    table.add_column("what it is", overflow="fold", min_width=24)
+    for row in rows:
+        launches = str(row.launches_per_forward) if row.launches_per_forward else "-"
+        table.add_row(
+            escape(row.id), escape(row.parent or "-"), row.stage, _coloured(row.status), row_score(row), launches,
+            escape(row.rationale or row.recipe), style="bold" if row.id == winner else None,
+        )  # fmt: skip
+    return table
+
+
+def decision_lines(decisions: Iterable[Decision]) -> list[str]:
+    """Per decision one line with branch, gate, candidate, choice and reason."""
+    rows = [(d.branch, d.gate or d.site, d.candidate or "", d.choice, d.reason) for d in decisions]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
+    return [
+        "  ".join([escape(f"{text:<{width}}") for text, width in zip(row[:4], widths, strict=True)] + [escape(row[4])]) for row in rows
+    ]
+
+
+def verdict_lines(verdict: Verdict) -> list[str]:
+    """A verdict as labelled lines."""
+    lines = [f"status    {_coloured(verdict.status.value)}" + (f" ({verdict.label.value})" if verdict.label else "")]
+    if verdict.message:
+        lines.append(f"message   {escape(verdict.message)}")
+    if verdict.timing and verdict.status is Status.OK:
+        lines += _timing_lines(verdict.timing)
+    if verdict.correctness:
+        found = verdict.correctness
+        lines.append(
+            f"error     {found.err_vs_oracle:.2e} of the float64 oracle (the reference's own: {found.reference_err_vs_oracle:.2e}); "
+            f"max {found.max_abs_err:.2e}, mean {found.mean_abs_err:.2e}, {found.trials} trials"
+        )
+        lines.append(f"precision {found.precision_class.value if found.precision_class else 'meets no class'}")
+    if verdict.facts.kernels or verdict.facts.launches_per_forward:
+        lines.append(f"launches  {verdict.facts.launches_per_forward} per forward")
+        lines += [f"          {escape(_kernel_text(kernel))}" for kernel in verdict.facts.kernels]
+    if verdict.facts.library_calls:
+        calls = ", ".join(f"{name} x{count}" for name, count in verdict.facts.library_calls.items())
+        lines.append(f"library   {escape(calls)}")
+    card = verdict.environment.get("card")
+    target = verdict.environment.get("target")
+    if card or target:
+        lines.append(f"card      {escape(str(card or f'none here; figures are for {target}'))}")
+    return lines
+
+
+def _coloured(status: str) -> str:
+    colour = {Status.OK.value: "green", "...": "dim", "not evaluated": "dim"}.get(status, "red")
+    return f"[{colour}]{status}[/]"
+
+
+def _timing_lines(timing: Timing) -> list[str]:
+    interval = f", 95 % interval {timing.interval[0]:.3f} to {timing.interval[1]:.3f}" if timing.interval else ""
+    baselines = ", ".join(f"{name} {_milliseconds(value)}" for name, value in timing.baselines_ms.items())
+    return [
+        f"score     {_digits(timing.score)}x {kind_of(timing)} against {timing.baseline}{interval}; {_digits(timing.score_eager)}x eager",
+        f"time      {_milliseconds(timing.median_ms)} ms; baselines in ms: {baselines}",
+        *(f"note      {escape(note)}" for note in timing.notes),
+    ]
+
+
+def _kernel_text(kernel: KernelFacts) -> str:
+    facts = [
+        f"{kernel.launches} x {kernel.name}",
+        f"grid {'x'.join(map(str, kernel.grid))}",
+        f"{kernel.num_warps} warps" if kernel.num_warps else "",
+        f"{kernel.registers} registers" if kernel.registers is not None else "",
+        f"{kernel.spills} B spilled" if kernel.spills else "",
+        f"{kernel.shared_memory} B shared" if kernel.shared_memory is not None else "",
+        f"{kernel.resident} fit at once" if kernel.resident is not None else "",
+    ]
+    return ", ".join(fact for fact in facts if fact)
+
+
+def _digits(value: float) -> str:
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:.4g}"
