@@ -1,8 +1,9 @@
 """What one interpreted launch did, and how those counts fill the facts of the compiled kernel. Imports neither torch nor Triton."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from tritonsmith.evaluator.schema import KernelFacts
 
@@ -30,11 +31,25 @@ class LaunchCount:
     """Times a program waits for another one between two publications of its own, at most over the programs."""
     races: tuple[str, ...] = ()
     """One sentence per pair of source lines that access one element in no defined order."""
+    count: int = 1
+    """Equal launches that this record stands for."""
 
     @property
     def total_flops(self) -> int:
         """Products and elementwise operations together."""
         return self.flops + sum(self.dot_flops.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for a report in JSON; the kernel's name is under `name`."""
+        fields = asdict(self)
+        return {"name": fields.pop("kernel"), **fields}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "LaunchCount":
+        """The inverse of as_dict, also after a round trip through JSON; missing counts are zero, unknown keys ignored."""
+        known = {name: values[name] for name in cls.__dataclass_fields__ if name in values and name not in ("grid", "races")}
+        x, y, z = (int(extent) for extent in values["grid"])
+        return cls(kernel=values["name"], grid=(x, y, z), races=tuple(values.get("races", ())), **known)
 
 
 def merge(kernels: Sequence[KernelFacts], launches: Sequence[LaunchCount]) -> list[KernelFacts]:
@@ -53,12 +68,12 @@ def _filled(kernel: KernelFacts, launches: list[LaunchCount]) -> KernelFacts:
     chosen = same or launches
     if not chosen:
         return kernel
-    count = len(chosen)
+    count = sum(x.count for x in chosen)
     return kernel.model_copy(
         update={
-            "bytes_loaded": sum(x.bytes_loaded for x in chosen) / count,
-            "bytes_stored": sum(x.bytes_stored for x in chosen) / count,
-            "flops": sum(x.total_flops for x in chosen) / count,
+            "bytes_loaded": sum(x.bytes_loaded * x.count for x in chosen) / count,
+            "bytes_stored": sum(x.bytes_stored * x.count for x in chosen) / count,
+            "flops": sum(x.total_flops * x.count for x in chosen) / count,
             "sync_rounds": max(x.sync_rounds for x in chosen),
         }
     )

@@ -1,6 +1,96 @@
-"""Fixes of the stock Triton interpreter (3.6 to 3.7). Imports torch and Triton: for evaluator processes with TRITON_INTERPRET=1 only."""
+"""Fixes of the stock Triton interpreter (3.6 to 3.7): arithmetic, reductions, libdevice, run-time ranges, speed, autotuning.
+
+Imports torch and Triton: for evaluator processes with TRITON_INTERPRET=1 only, which must be set before Triton is imported.
+"""
+
+import types
+from typing import Any
+
+import numpy as np
+import triton
+import triton.language as tl
+from triton.runtime import interpreter
+from triton.runtime.errors import InterpreterError
+
+from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.fake_driver import FakeDriver
+from tritonsmith.evaluator.interp_libdevice import install_libdevice
+from tritonsmith.evaluator.interp_numerics import install_numerics
+from tritonsmith.evaluator.interp_reduce import install_reductions
+from tritonsmith.evaluator.schema import Hardware
+
+_BOTH = types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
+"""Stands for a kernel that sees triton.language under both names, so that one patch serves nested helpers too."""
+_stock_patch_lang = interpreter._patch_lang
 
 
-def install() -> None:
-    """Patch the interpreter once, before candidate code is imported; safe to call twice."""
-    raise NotImplementedError
+def _as_int(tensor: Any) -> int:
+    # numpy >= 2.4 refuses int() of a one-element array, which run-time ranges need
+    return int(np.asarray(tensor.handle.data).reshape(-1)[0])
+
+
+def patch_language(_function: Any = None) -> Any:
+    """Point triton.language at the interpreter; returns the scope whose restore() undoes it."""
+    scope = _stock_patch_lang(_BOTH)
+    scope.set_attr(tl.core.tensor, "__index__", _as_int)
+    scope.set_attr(tl.core.tensor, "__int__", _as_int)
+    return scope
+
+
+def language_is_patched() -> bool:
+    """Whether triton.language points at the interpreter now."""
+    return not tl.core.is_builtin(tl.core.load)
+
+
+def bind_direct_imports(function: Any) -> None:
+    """Wrap builtins that a kernel's module imported by name (`from triton.language import load`); patching modules misses those."""
+    names = function.__globals__
+    for name, value in list(names.items()):
+        if callable(value) and tl.core.is_builtin(value):
+            names[name] = _interpreted(value)
+
+
+def _interpreted(builtin: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs["_semantic"] = interpreter.interpreter_semantic
+        return builtin(*args, **kwargs)
+
+    return call
+
+
+def _install_helper_calls() -> None:
+    """Stock Triton patches the language anew on every call of a jitted helper (0.3 ms); inside a launch once is enough."""
+    stock = interpreter.InterpretedFunction.__call__
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not language_is_patched():
+            return stock(self, *args, **kwargs)
+        if self.fn not in self.rewritten_fn:
+            bind_direct_imports(self.fn)
+        function = self.rewrite()
+        return function(*args, **kwargs)
+
+    interpreter.InterpretedFunction.__call__ = call
+
+
+def install(hardware: Hardware | None = None) -> None:
+    """Patch the interpreter once, before candidate code is imported; safe to call twice.
+
+    Args:
+        hardware: the card that Triton's driver answers for; an H200 when None.
+    Raises:
+        RuntimeError: TRITON_INTERPRET=1 was not set before Python started.
+    """
+    if not triton.knobs.runtime.interpret:
+        raise RuntimeError("TRITON_INTERPRET=1 must be set before Python starts")
+    triton.runtime.driver.set_active(FakeDriver(hardware or CARDS["h200"]))
+    if getattr(interpreter, "_tritonsmith", False):
+        return
+    interpreter._tritonsmith = True
+    if not hasattr(interpreter, "InterpreterError"):
+        interpreter.InterpreterError = InterpreterError
+    install_numerics()
+    install_reductions()
+    install_libdevice()
+    interpreter._patch_lang = patch_language
+    _install_helper_calls()

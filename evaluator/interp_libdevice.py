@@ -1,0 +1,148 @@
+"""What the Triton interpreter cannot run by itself: libdevice functions, a few lines of inline assembly, CUDA-only intrinsics.
+
+Imports torch and Triton: for evaluator processes with TRITON_INTERPRET=1 only.
+"""
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import triton.language as tl
+from triton.language.extra import libdevice as generic_libdevice
+from triton.language.extra import cuda as cuda_extra
+from triton.language.extra.cuda import libdevice as cuda_libdevice
+from triton.runtime import interpreter
+
+from tritonsmith.evaluator.interp_numerics import Array, Builder, TensorHandle, handle_like, torch_elementwise, values_of
+
+_UNARY: dict[str, Callable[[Array], Array]] = {
+    "tanh": np.tanh, "exp": np.exp, "exp2": np.exp2, "exp10": lambda x: np.power(10, x), "expm1": np.expm1,
+    "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
+    "sqrt": np.sqrt, "sqrt_rn": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "rsqrt_rn": lambda x: 1 / np.sqrt(x), "cbrt": np.cbrt,
+    "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "erf": torch_elementwise(torch.erf), "erfc": torch_elementwise(torch.erfc), "erfinv": torch_elementwise(torch.erfinv),
+    "lgamma": torch_elementwise(torch.lgamma), "j0": torch_elementwise(torch.special.bessel_j0),
+    "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "nearbyint": np.rint,
+    "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x), "abs": np.abs, "fabs": np.abs,
+    "fast_expf": np.exp, "fast_exp10f": lambda x: np.power(10, x), "fast_tanhf": np.tanh, "fast_logf": np.log, "fast_log2f": np.log2,
+    "fast_log10f": np.log10, "fast_sinf": np.sin, "fast_cosf": np.cos, "fast_tanf": np.tan,
+    "rcp_rn": lambda x: 1 / x, "normcdf": torch_elementwise(torch.special.ndtr), "saturatef": lambda x: np.clip(x, 0, 1),
+}  # fmt: skip
+_BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "pow": np.power, "fast_powf": np.power, "atan2": np.arctan2, "fmod": np.fmod, "hypot": np.hypot, "copysign": np.copysign,
+    "div_rn": np.divide, "fast_dividef": np.divide, "add_rn": np.add, "mul_rn": np.multiply, "sub_rn": np.subtract,
+    "fdim": lambda x, y: np.maximum(x - y, 0), "remainder": lambda x, y: x - np.rint(x / y) * y,
+}  # fmt: skip
+_FMA = ("fma", "fma_rn")
+_PREDICATES: dict[str, Callable[[Array], Array]] = {"isnan": np.isnan, "isinf": np.isinf, "isfinited": np.isfinite, "finitef": np.isfinite}
+
+_ASM: dict[str, Callable[[Array], Array]] = {
+    "tanh.approx.f32": np.tanh, "ex2.approx.f32": np.exp2, "ex2.approx.ftz.f32": np.exp2, "lg2.approx.f32": np.log2,
+    "rcp.approx.f32": lambda x: 1 / x, "rcp.approx.ftz.f32": lambda x: 1 / x, "rsqrt.approx.f32": lambda x: 1 / np.sqrt(x),
+    "sqrt.approx.f32": np.sqrt,
+}  # fmt: skip
+_ASM_COMMENT = re.compile(r"//.*|/\*.*?\*/")
+_ASM_UNARY = re.compile(r"([\w.]+)\s+\$0\s*,\s*\$1$")
+_ACQUIRE_LOAD = re.compile(r"ld\.acquire\.(?:gpu|sys)(?:\.global)?\.[bsu]32\s+\$0\s*,\s*\[\s*\$1(?:\s*\+\s*0)?\s*\]$")
+
+
+def asm_instructions(text: str) -> list[str]:
+    """The instructions of an inline assembly text, comments and braces removed."""
+    bare = _ASM_COMMENT.sub("", text)
+    return [line.strip(" \n\t{}") for line in bare.split(";") if line.strip(" \n\t{}")]
+
+
+def is_acquire_load(text: str) -> bool:
+    """Whether inline assembly is one 32-bit load with acquire semantics and nothing else."""
+    instructions = asm_instructions(text)
+    return len(instructions) == 1 and _ACQUIRE_LOAD.match(instructions[0]) is not None
+
+
+class AsmResult:
+    """What the front end expects back from inline assembly: one handle per output."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def get_result(self, _index: int) -> Any:
+        """The handle of the only output."""
+        return self._handle
+
+
+def _create_inline_asm(
+    self: Any, asm: str, _constraints: str, values: list[Any], types: list[Any], _is_pure: bool, _pack: int
+) -> AsmResult:
+    if is_acquire_load(asm) and len(values) == 1:
+        pointers = values[0]
+        as_words = TensorHandle(pointers.data, tl.pointer_type(types[0].scalar))
+        mask = TensorHandle(np.ones(pointers.data.shape, dtype=bool), tl.int1)
+        return AsmResult(self.create_acquire_load(as_words, mask))
+    instructions = asm_instructions(asm)
+    found = _ASM_UNARY.match(instructions[0]) if len(instructions) == 1 and len(values) == 1 else None
+    if found is None or found.group(1) not in _ASM:
+        raise NotImplementedError(f"this inline assembly cannot be interpreted without a card: {asm.strip()!r}")
+    return AsmResult(self.unary_op(values[0], _ASM[found.group(1)]))
+
+
+def _create_acquire_load(self: Any, pointers: Any, mask: Any) -> Any:
+    """A load with acquire semantics; the concurrent schedule replaces it with one that is a switch point."""
+    return self.create_masked_load(pointers, mask, None, None, None, True)
+
+
+def _operands(arguments: tuple[Any, ...]) -> list[Any]:
+    semantic = interpreter.interpreter_semantic
+    tensors = [semantic.to_tensor(argument) for argument in arguments]
+    for index in range(1, len(tensors)):
+        tensors[0], tensors[index] = semantic.broadcast_impl_value(tensors[0], tensors[index])
+    return [tensors[0], *(semantic.broadcast_impl_value(tensors[0], tensor)[1] for tensor in tensors[1:])]
+
+
+def _elementwise(function: Callable[..., Array], kind: Any = None) -> Callable[..., Any]:
+    def call(*arguments: Any, _semantic: Any = None, **_options: Any) -> Any:
+        tensors = _operands(arguments)
+        result = function(*(values_of(tensor.handle) for tensor in tensors))
+        first = tensors[0]
+        if kind is None:
+            return tl.core.tensor(handle_like(result, first.handle.dtype), first.type)
+        shape = list(first.shape)
+        return tl.core.tensor(TensorHandle(result.astype(np.int32), kind), tl.block_type(kind, shape) if shape else kind)
+
+    return call
+
+
+def _install_functions() -> None:
+    tables: list[tuple[dict[str, Any], Any]] = [(dict(_UNARY), None), (dict(_BINARY), None), (dict(_PREDICATES), tl.int32)]
+    tables.append((dict.fromkeys(_FMA, lambda x, y, z: x * y + z), None))
+    for module in (generic_libdevice, cuda_libdevice):
+        for functions, kind in tables:
+            for name, function in functions.items():
+                if hasattr(module, name):
+                    setattr(module, name, _elementwise(function, kind))
+
+
+def _scalar(value: int, dtype: Any) -> Any:
+    return tl.core.tensor(TensorHandle(np.array([value], interpreter._get_np_dtype(dtype)), dtype), dtype)
+
+
+def _install_intrinsics() -> None:
+    replacements: dict[str, Callable[..., Any]] = {
+        "gdc_wait": lambda *_a, **_k: None,
+        "gdc_launch_dependents": lambda *_a, **_k: None,
+        "smid": lambda *_a, **_k: _scalar(0, tl.int32),
+        "globaltimer": lambda *_a, **_k: _scalar(time.perf_counter_ns(), tl.int64),
+    }
+    for name, function in replacements.items():
+        if hasattr(cuda_extra, name):
+            setattr(cuda_extra, name, function)
+
+
+def install_libdevice() -> None:
+    """Give the interpreter libdevice, the known inline assembly and harmless stand-ins for CUDA intrinsics."""
+    Builder.create_inline_asm = _create_inline_asm
+    Builder.create_acquire_load = _create_acquire_load
+    _install_functions()
+    _install_intrinsics()

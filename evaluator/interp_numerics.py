@@ -1,0 +1,162 @@
+"""Arithmetic of the Triton interpreter brought to what the hardware does: bfloat16, TF32 products, rounding, NaN rules.
+
+The stock interpreter keeps bfloat16 as uint16 and adds the integers, truncates float32 to bfloat16, and computes TF32 products in full
+float32. Imports Triton: for evaluator processes with TRITON_INTERPRET=1 only.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import triton.language as tl
+from numpy.typing import NDArray
+from triton.runtime import interpreter
+
+TensorHandle = interpreter.TensorHandle
+Builder = interpreter.InterpreterBuilder
+Array = NDArray[Any]
+
+_TF32_MASK = np.uint32(0xFFFFE000)
+"""Tensor cores read the upper 19 bits of a float32; Triton hands them over unrounded."""
+
+
+def widen(bits: Array) -> Array:
+    """bfloat16 bits as float32; exact."""
+    return (np.asarray(bits).astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def narrow(values: Array) -> Array:
+    """float32 as bfloat16 bits, rounded to nearest even, NaN kept."""
+    values = np.ascontiguousarray(values, dtype=np.float32).reshape(np.shape(values))
+    bits = values.view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    return np.where(np.isnan(values), np.uint16(0x7FC0), rounded.astype(np.uint16))
+
+
+def is_bfloat16(handle: Any) -> bool:
+    """Whether a handle holds bfloat16 values (not pointers to them)."""
+    return not isinstance(handle.dtype, tl.pointer_type) and handle.dtype.scalar == tl.bfloat16
+
+
+def values_of(handle: Any) -> Array:
+    """A handle's numbers: bfloat16 widened, anything else as it is."""
+    return widen(handle.data) if is_bfloat16(handle) else handle.data
+
+
+def handle_like(values: Array, dtype: Any) -> Any:
+    """A handle of scalar type `dtype` from numbers; rounds to bfloat16 where asked."""
+    if dtype.scalar == tl.bfloat16:
+        return TensorHandle(narrow(values), tl.bfloat16)
+    return TensorHandle(np.asarray(values).astype(interpreter._get_np_dtype(dtype.scalar), copy=False), dtype.scalar)
+
+
+def truncate_to_tf32(values: Array) -> Array:
+    """float32 as a tensor core reads it: the low 13 mantissa bits dropped."""
+    return (np.ascontiguousarray(values, dtype=np.float32).view(np.uint32) & _TF32_MASK).view(np.float32)
+
+
+def dot_kind(left: Any, precision: Any) -> str:
+    """Name of the product a tl.dot asks for: by operand type, and for float32 by input precision."""
+    scalar = left.dtype.scalar
+    if scalar == tl.float32:
+        name = str(precision).rsplit(".", 1)[-1].lower()
+        return name if name in ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6") else "tf32"
+    return str(scalar)
+
+
+def _dot(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def create_dot(self: Any, left: Any, right: Any, accumulator: Any, precision: Any, imprecise: Any) -> Any:
+        kind = dot_kind(left, precision)
+        if kind == "tf32":
+            product = np.matmul(truncate_to_tf32(left.data), truncate_to_tf32(right.data))
+        elif kind in ("bf16", "fp16") and accumulator.dtype.scalar == tl.float32:
+            # 16-bit products are exact in float32, and one float32 BLAS call beats numpy's half-precision loop
+            product = np.matmul(values_of(left).astype(np.float32), values_of(right).astype(np.float32))
+        elif is_bfloat16(left) or is_bfloat16(accumulator):
+            product = np.matmul(values_of(left).astype(np.float32), values_of(right).astype(np.float32))
+            return handle_like(product + values_of(accumulator), accumulator.dtype)
+        else:
+            return stock(self, left, right, accumulator, precision, imprecise)
+        return TensorHandle(product + accumulator.data, accumulator.dtype.scalar)
+
+    return create_dot
+
+
+def _binary(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def binary_op(self: Any, left: Any, right: Any, op: Callable[..., Array]) -> Any:
+        if not (is_bfloat16(left) or is_bfloat16(right)):
+            return stock(self, left, right, op)
+        result = op(values_of(left), values_of(right))
+        return TensorHandle(result, left.dtype.scalar) if result.dtype == np.bool_ else TensorHandle(narrow(result), tl.bfloat16)
+
+    return binary_op
+
+
+def _unary(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def unary_op(self: Any, argument: Any, op: Callable[..., Array]) -> Any:
+        return TensorHandle(narrow(op(widen(argument.data))), tl.bfloat16) if is_bfloat16(argument) else stock(self, argument, op)
+
+    return unary_op
+
+
+def _ternary(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def ternary_op(self: Any, first: Any, second: Any, third: Any, op: Callable[..., Array]) -> Any:
+        if op is np.clip and is_bfloat16(first):
+            return TensorHandle(narrow(op(values_of(first), values_of(second), values_of(third))), tl.bfloat16)
+        return stock(self, first, second, third, op)
+
+    return ternary_op
+
+
+def _cast(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def cast_impl(self: Any, source: Any, target: Any) -> Any:
+        scalar = target.scalar
+        if scalar == tl.bfloat16 and not is_bfloat16(source):
+            return TensorHandle(narrow(source.data.astype(np.float32)), tl.bfloat16)
+        if is_bfloat16(source) and scalar != tl.bfloat16:
+            return TensorHandle(widen(source.data).astype(interpreter._get_np_dtype(target)), scalar)
+        return stock(self, source, target)
+
+    return cast_impl
+
+
+def _fp_to_fp(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def create_fp_to_fp(self: Any, source: Any, target: Any, rounding: Any) -> Any:
+        wide = min(source.dtype.scalar.primitive_bitwidth, target.scalar.primitive_bitwidth) >= 16
+        if wide and tl.bfloat16 in (source.dtype.scalar, target.scalar):
+            return self.cast_impl(source, target)
+        return stock(self, source, target, rounding)
+
+    return create_fp_to_fp
+
+
+def _fma(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def create_fma(self: Any, first: Any, second: Any, third: Any) -> Any:
+        if not is_bfloat16(third):
+            return stock(self, first, second, third)
+        return TensorHandle(narrow(widen(first.data) * widen(second.data) + widen(third.data)), tl.bfloat16)
+
+    return create_fma
+
+
+def torch_elementwise(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Array], Array]:
+    """A torch function on numpy arrays, for what numpy lacks."""
+    return lambda values: np.asarray(function(torch.from_numpy(np.array(values))).numpy())
+
+
+def install_numerics() -> None:
+    """Replace the builder's arithmetic."""
+    replacements = {
+        "binary_op": _binary, "unary_op": _unary, "ternary_op": _ternary, "cast_impl": _cast,
+        "create_fp_to_fp": _fp_to_fp, "create_dot": _dot, "create_fma": _fma,
+    }  # fmt: skip
+    for name, wrap in replacements.items():
+        setattr(Builder, name, wrap(getattr(Builder, name)))
+    Builder.create_rsqrt = lambda self, argument: self.unary_op(argument, lambda values: 1 / np.sqrt(values))
+    Builder.create_erf = lambda self, argument: self.unary_op(argument, torch_elementwise(torch.erf))
+    # the hardware's min and max return the operand that is a number; numpy's minimum and maximum return the NaN
+    Builder.create_maxnumf = lambda self, left, right: self.binary_op(left, right, np.fmax)
+    Builder.create_minnumf = lambda self, left, right: self.binary_op(left, right, np.fmin)
+    if not hasattr(Builder, "get_bf16"):
+        Builder.get_bf16 = lambda _self, value: TensorHandle(narrow(np.array([value], np.float32)), tl.bfloat16)

@@ -1,0 +1,204 @@
+"""Happens-before race detector of one interpreted launch: vector clocks per program, last-access epochs per element.
+
+Two accesses to one element race when one of them writes, at least one is not atomic, and no chain of release and acquire orders
+them. A release is made by one thread of a program: it covers the stores of the others only up to the last tl.debug_barrier (Triton 3.6
+puts no barrier in front of it). Numpy only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tritonsmith.evaluator.interp_memory import Access, Index, Region
+
+_FULL_TABLE = 1 << 26
+"""Entries of a per-program read table; a region above keeps only the last reader and may miss races, never invents one."""
+_MOST_SYNCHRONISED = 4096
+"""Programs above which clocks of programs that synchronise are no longer kept, and detection stops at the first acquire."""
+_MOST_REPORTED = 5
+
+Same = Callable[[NDArray[Any] | slice], NDArray[np.bool_]]
+"""Whether a store leaves the value as it was, for the given lanes."""
+
+
+@dataclass
+class _Epochs:
+    """Last plain access per element of one region: number of the program plus one (0: none) and that program's clock."""
+
+    writer: NDArray[np.int32]
+    written: NDArray[np.int32]
+    write_line: NDArray[np.int32]
+    reads: NDArray[np.int32] | None
+    """Clock of the last read, per program and element."""
+    reader: NDArray[np.int32]
+    """Last reader; kept where `reads` is not."""
+    read: NDArray[np.int32]
+    read_line: NDArray[np.int32]
+    readers: set[int] = field(default_factory=set)
+    atomic: NDArray[np.int32] | None = None
+    """Last program that changed the element atomically."""
+    atomic_clock: NDArray[np.int32] | None = None
+
+
+class RaceDetector:
+    """Told of every access in the order in which the schedule runs them; `races` collects one sentence per pair of lines.
+
+    Args:
+        programs: ids of the programs, in the order of their numbers.
+    """
+
+    def __init__(self, programs: list[tuple[int, int, int]]) -> None:
+        self.races: list[str] = []
+        self._programs = programs
+        count = len(programs)
+        self._clock = np.ones(count, np.int32)
+        self._fenced = np.zeros(count, np.int32)
+        self._seen: NDArray[np.int32] | None = None
+        self._released: dict[tuple[int, int], NDArray[np.int32]] = {}
+        self._epochs: dict[int, _Epochs] = {}
+        self._reported: set[tuple[str, int, int]] = set()
+        self._off = False
+
+    def read(self, program: int, access: Access, line: int) -> None:
+        """A plain load."""
+        if self._off:
+            return
+        state, index = self._state(access.region), access.index
+        self._check(program, access, state.writer[index], state.written[index], state.write_line, "load", "store", line)
+        if state.atomic is not None and state.atomic_clock is not None:
+            self._check(program, access, state.atomic[index], state.atomic_clock[index], None, "load", "atomic", line)
+        clock = self._clock[program]
+        if state.reads is not None:
+            state.reads[program, index] = clock
+        else:
+            state.reader[index], state.read[index] = program + 1, clock
+        state.read_line[index] = line
+        state.readers.add(program)
+
+    def write(self, program: int, access: Access, line: int, same: Same) -> None:
+        """A plain store; called before the memory changes."""
+        if self._off:
+            return
+        state, index = self._state(access.region), access.index
+        self._check(program, access, state.writer[index], state.written[index], state.write_line, "store", "store", line, same)
+        if state.atomic is not None and state.atomic_clock is not None:
+            self._check(program, access, state.atomic[index], state.atomic_clock[index], None, "store", "atomic", line, same)
+        self._check_readers(program, access, state, "store", line, same)
+        state.writer[index], state.written[index], state.write_line[index] = program + 1, self._clock[program], line
+
+    def atomic(self, program: int, access: Access, line: int, *, acquire: bool, release: bool, changed: bool) -> None:
+        """An atomic operation, or an acquire load (changed=False); called after the memory changed."""
+        if self._off:
+            return
+        state, index = self._state(access.region), access.index
+        self._check(program, access, state.writer[index], state.written[index], state.write_line, "atomic", "store", line)
+        if changed:
+            self._check_readers(program, access, state, "atomic", line, None)
+            if state.atomic is None or state.atomic_clock is None:
+                state.atomic = np.zeros(access.region.elements, np.int32)
+                state.atomic_clock = np.zeros(access.region.elements, np.int32)
+            state.atomic[index], state.atomic_clock[index] = program + 1, self._clock[program]
+        if acquire or release:
+            self._synchronise(program, access, acquire=acquire, release=release)
+
+    def fence(self, program: int) -> None:
+        """tl.debug_barrier: what the program did so far is covered by its next release."""
+        self._fenced[program] = self._clock[program]
+        self._clock[program] += 1
+
+    def _synchronise(self, program: int, access: Access, *, acquire: bool, release: bool) -> None:
+        if self._seen is None:
+            count = len(self._programs)
+            if count > _MOST_SYNCHRONISED:
+                self._off = True
+                return
+            self._seen = np.zeros((count, count), np.int32)
+        known = self._seen[program]
+        for element in set(access.index.tolist()):
+            key = (access.region.number, element)
+            earlier = self._released.get(key)
+            if acquire and earlier is not None:
+                np.maximum(known, earlier, out=known)
+            if release:
+                published = known.copy()
+                published[program] = self._fenced[program]
+                # an atomic continues the release sequence of the ones before it
+                self._released[key] = published if earlier is None else np.maximum(earlier, published)
+        if release:
+            self._clock[program] += 1
+
+    def _state(self, region: Region) -> _Epochs:
+        state = self._epochs.get(region.number)
+        if state is None:
+            count = region.elements
+            full = len(self._programs) * count <= _FULL_TABLE
+            small = 0 if full else count
+            state = _Epochs(
+                writer=np.zeros(count, np.int32),
+                written=np.zeros(count, np.int32),
+                write_line=np.zeros(count, np.int32),
+                reads=np.zeros((len(self._programs), count), np.int32) if full else None,
+                reader=np.zeros(small, np.int32),
+                read=np.zeros(small, np.int32),
+                read_line=np.zeros(count, np.int32),
+            )
+            self._epochs[region.number] = state
+        return state
+
+    def _known(self, program: int, others: NDArray[np.int32]) -> NDArray[np.int32]:
+        return np.zeros(others.shape, np.int32) if self._seen is None else self._seen[program][np.maximum(others - 1, 0)]
+
+    def _check(
+        self, program: int, access: Access, other: NDArray[np.int32], clock: NDArray[np.int32], lines: NDArray[np.int32] | None,
+        kind: str, earlier: str, line: int, same: Same | None = None,
+    ) -> None:  # fmt: skip
+        foreign = (other > 0) & (other != program + 1)
+        if not foreign.any():
+            return
+        bad = foreign & (clock > self._known(program, other))
+        if bad.any() and not (same is not None and _all_same(same, access, bad)):
+            where = int(np.argmax(bad))
+            element = int(access.index[where])
+            self._report(program, access.region, element, int(other[where]) - 1, kind, earlier, line, int(lines[element]) if lines is not None else 0)
+
+    def _check_readers(self, program: int, access: Access, state: _Epochs, kind: str, line: int, same: Same | None) -> None:
+        others = state.readers - {program}
+        if not others:
+            return
+        index = access.index
+        if state.reads is None:
+            self._check(program, access, state.reader[index], state.read[index], state.read_line, kind, "load", line, same)
+            return
+        rows = np.fromiter(others, np.int64, len(others))
+        known = self._known(program, rows.astype(np.int32) + 1)
+        unordered = state.reads[np.ix_(rows, index)] > known[:, None]
+        bad = unordered.any(axis=0)
+        if bad.any() and not (same is not None and _all_same(same, access, bad)):
+            row, where = (int(part) for part in np.unravel_index(int(np.argmax(unordered)), unordered.shape))
+            element = int(index[where])
+            self._report(program, access.region, element, int(rows[row]), kind, "load", line, int(state.read_line[element]))
+
+    def _report(
+        self, program: int, region: Region, element: int, other: int, kind: str, earlier: str, line: int, other_line: int
+    ) -> None:
+        key = (f"{kind} {earlier}", line, other_line)
+        if key in self._reported or len(self.races) >= _MOST_REPORTED:
+            return
+        self._reported.add(key)
+        at = f" (line {other_line})" if other_line else ""
+        self.races.append(
+            f"{kind} in line {line} by program {self._programs[program]} and {earlier}{at} by program {self._programs[other]} "
+            f"on {region.name}[{element}] are in no defined order"
+        )
+
+
+def _all_same(same: Same, access: Access, bad: NDArray[np.bool_]) -> bool:
+    values = same(access.lanes)
+    if values.size != bad.size:  # an element wider than the granule
+        values = np.repeat(values, bad.size // values.size)
+    return bool(values[bad].all())
