@@ -1,0 +1,143 @@
+"""The whole graph on one screen: which nodes there are, and which edges. Every fork is a gate from `graph/sites.py`."""
+
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import END, START, StateGraph
+from langgraph.runtime import get_runtime
+from langgraph.types import Send
+
+from tritonsmith.evaluator.schema import Stage
+from tritonsmith.graph.background import run_blocking
+from tritonsmith.graph.context import Context
+from tritonsmith.graph.sites import SITES
+from tritonsmith.graph.state import BranchInput, BranchState, Budget, RunInput, RunOutput, Shared, State, Update
+from tritonsmith.nodes.analyze import analyze
+from tritonsmith.nodes.common import Runner, context_of
+from tritonsmith.nodes.confirm import confirm
+from tritonsmith.nodes.decide import choice_of, decide
+from tritonsmith.nodes.describe import describe
+from tritonsmith.nodes.detect import check, detect
+from tritonsmith.nodes.evaluate import evaluate, evaluate_queue
+from tritonsmith.nodes.optimize import optimize
+from tritonsmith.nodes.repair import repair
+from tritonsmith.nodes.seed import seed
+from tritonsmith.nodes.select import finish, select
+from tritonsmith.nodes.tune import keep_best, tune
+
+Resolve = Callable[[Any], Awaitable[Context]]
+"""Turns what `context=` was given into a Context; for servers that can only send plain values."""
+
+Graph = StateGraph[Any, Any, Any, Any]
+
+
+def build_graph(context_schema: type[Any] = Context, resolve: Resolve | None = None) -> Graph:
+    """The graph, not yet compiled: `build_graph().compile(checkpointer=...)` is the caller's choice."""
+    graph: Graph = StateGraph(State, context_schema=context_schema, input_schema=RunInput, output_schema=RunOutput)
+    add = partial(_add_node, graph, State, resolve)
+    branch = build_branch(context_schema, resolve).compile(name="branch")
+
+    add("describe", describe)
+    graph.add_node("branch", branch)
+    add("select", select)
+    graph.add_node("improve", branch)
+    add("detect", detect)
+    for stage in (Stage.TUNE_GRID, Stage.TUNE_BLOCK, Stage.TUNE_MEMORY):
+        axis = stage.value.removeprefix("tune_")
+        add(stage.value, partial(tune, stage))
+        add(f"evaluate_{axis}", partial(evaluate_queue, f"evaluate_{axis}"))
+        add(f"keep_{axis}", keep_best)
+        graph.add_edge(stage.value, f"evaluate_{axis}")
+        graph.add_edge(f"evaluate_{axis}", f"keep_{axis}")
+        _add_gate(graph, State, resolve, f"keep_{axis}", f"after_{axis}")
+    add("confirm", confirm)
+    add("finish", finish)
+
+    graph.add_edge(START, "describe")
+    graph.add_conditional_edges("describe", _seeds, ["branch"])
+    graph.add_edge("branch", "select")
+    graph.add_edge("improve", "select")
+    _add_gate(graph, State, resolve, "select", "after_select")
+    _add_gate(graph, State, resolve, "detect", "after_detect")
+    _add_gate(graph, State, resolve, "confirm", "after_confirm")
+    graph.add_edge("finish", END)
+    return graph
+
+
+def build_branch(context_schema: type[Any] = Context, resolve: Resolve | None = None) -> Graph:
+    """One line of work: a seed, its repairs and its rescue; or, entered with a candidate, the rescue alone."""
+    graph: Graph = StateGraph(BranchState, context_schema=context_schema, input_schema=BranchInput, output_schema=Shared)
+    add = partial(_add_node, graph, BranchState, resolve)
+    add("seed", seed)
+    add("evaluate", evaluate)
+    add("repair", repair)
+    add("analyze", analyze)
+    add("optimize", optimize)
+    add("check", check)
+    graph.add_conditional_edges(START, _entry, {"new": "seed", "selected": "analyze"})
+    graph.add_edge("seed", "evaluate")
+    _add_gate(graph, BranchState, resolve, "evaluate", "after_evaluate")
+    _add_gate(graph, BranchState, resolve, "analyze", "worth_optimizing")
+    _add_gate(graph, BranchState, resolve, "check", "after_optimize")
+    for author in ("repair", "optimize"):
+        graph.add_conditional_edges(author, _drafted, {"drafted": "evaluate", "nothing": "decide_after_evaluate"})
+    return graph
+
+
+def step_limit(budget: Budget) -> int:
+    """A recursion limit that no run within the budget reaches: a backstop, not a rule."""
+    return 200 + 20 * (budget.candidates or 1000)
+
+
+def _entry(state: BranchState) -> str:
+    return "selected" if state.get("current") else "new"
+
+
+def _drafted(state: BranchState) -> str:
+    return "nothing" if state.get("exhausted") else "drafted"
+
+
+def _seeds(state: State) -> list[Send]:
+    shared = {"task": state["task"], "facts": state["facts"], "run": state["run"]}
+    return [Send("branch", {**shared, "branch": f"seed{index}", "index": index}) for index in range(state["seeds"])]
+
+
+def _improvement(state: State) -> Send:
+    best = str(state["current"])
+    line = {"branch": f"improve{state['improvements']}", "index": None, "current": best}
+    pool = {"candidates": {best: state["candidates"][best]}, "verdicts": {best: state["verdicts"][best]}}
+    return Send("improve", {"task": state["task"], "facts": state["facts"], "run": state["run"], **line, **pool})
+
+
+def _add_gate(graph: Graph, schema: type[Any], resolve: Resolve | None, source: str, gate: str) -> None:
+    """A node that decides and records, and an edge that only reads the answer; so the drawing is the same for every policy."""
+
+    def read(state: Any) -> Hashable:
+        choice = choice_of(state)
+        return _improvement(state) if SITES[gate].choices[choice] == "improve" else choice
+
+    read.__name__ = f"choice_{gate}"  # a trace shows this name
+    _add_node(graph, schema, resolve, f"decide_{gate}", partial(decide, gate))
+    graph.add_edge(source, f"decide_{gate}")
+    graph.add_conditional_edges(f"decide_{gate}", read, cast("dict[Hashable, str]", SITES[gate].choices))
+
+
+def _add_node(graph: Graph, schema: type[Any], resolve: Resolve | None, name: str, node: Callable[..., Awaitable[Update]]) -> None:
+    """Add an asynchronous node so that synchronous invocations work too (on one background event loop)."""
+
+    async def work(state: Any, runtime: Runner) -> Update:
+        if resolve is not None:
+            runtime = replace(runtime, context=await resolve(runtime.context))
+        context_of(runtime)  # a missing context is reported before any work
+        return await node(state, runtime)
+
+    async def asynchronous(state: Any) -> Update:
+        return await work(state, get_runtime(Context))
+
+    def synchronous(state: Any) -> Update:
+        return run_blocking(work(state, get_runtime(Context)))
+
+    graph.add_node(name, RunnableLambda(synchronous, afunc=asynchronous, name=name), input_schema=schema)

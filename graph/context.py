@@ -1,0 +1,74 @@
+"""What a run works with: author, evaluator, policy, limits and store. Never checkpointed, never traced."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from tritonsmith.evaluator.detect import Detection, detect
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import Evaluator, Hardware, LaunchFacts, TaskFacts, Timing
+from tritonsmith.graph.background import run_blocking
+from tritonsmith.graph.session import Session
+from tritonsmith.graph.state import Budget
+from tritonsmith.graph.store import Store
+from tritonsmith.graph.view import Policy
+from tritonsmith.prompts.author import Author
+
+Detector = Callable[[str, LaunchFacts, TaskFacts, Hardware, Timing | None], Detection]
+"""Labels a kernel's text, given what was measured of it."""
+
+
+class _Sessions:
+    """Sessions by run; branches of a run find the same one from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_run: dict[str, Session] = {}
+
+    def of(self, run: str, parallel: int) -> Session:
+        with self._lock:
+            return self._by_run.setdefault(run, Session(parallel))
+
+
+@dataclass(frozen=True)
+class Context:
+    """The `context=` of every invocation. As a context manager (`with` or `async with`) it ends the evaluator's processes."""
+
+    author: Author
+    evaluator: Evaluator
+    policy: Policy
+    store: Store = field(default_factory=Store)
+    budget: Budget = field(default_factory=Budget)
+    seeds: int = 2
+    """Seed branches, where the policy does not set their number."""
+    detector: Detector = detect
+    sessions: _Sessions = field(default_factory=_Sessions, repr=False)
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a number of seeds that makes no run."""
+        if self.seeds < 1:
+            raise UsageError(f"--seeds {self.seeds}: a run needs at least one seed")
+
+    def session(self, run: str) -> Session:
+        """Ledger and memo of a run."""
+        return self.sessions.of(run, max(1, int(getattr(self.evaluator, "parallel", 1))))
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        run_blocking(self.aclose())
+
+    async def __aenter__(self) -> Context:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End the evaluator's processes and drop a temporary store."""
+        await self.evaluator.aclose()
+        self.store.close()

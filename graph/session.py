@@ -1,0 +1,82 @@
+"""What lives beside the state while a run goes on: the ledger that all branches share, and verdicts already paid for."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from weakref import WeakKeyDictionary
+
+from tritonsmith.evaluator.schema import Verdict
+from tritonsmith.graph.state import BranchState, Budget, State, Usage, total
+
+MemoKey = tuple[str, str, str]
+"""Task sha, kernel sha, profile."""
+
+
+class Session:
+    """One run's ledger and memo. Everything in it can be rebuilt from the state, so a resumed run goes on counting."""
+
+    def __init__(self, parallel: int = 1) -> None:
+        """Start the clock; at most `parallel` evaluations run at once."""
+        self.halted = ""
+        self._parallel = parallel
+        self._candidates: set[str] = set()
+        self._usage: dict[str, Usage] = {}
+        self._started = time.monotonic()
+        self._verdicts: dict[MemoKey, Verdict] = {}
+        # asyncio primitives belong to one event loop, and a context may be used from several
+        self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[MemoKey, asyncio.Lock]] = WeakKeyDictionary()
+
+    @property
+    def elapsed(self) -> float:
+        """Wall seconds of the run, earlier processes included."""
+        return time.monotonic() - self._started
+
+    def absorb(self, state: State | BranchState) -> None:
+        """Count what a state knows; counting twice changes nothing."""
+        self._candidates.update(state.get("candidates", {}))
+        self._usage.update(state.get("usage", {}))
+        self._started -= max(0.0, state.get("elapsed", 0.0) - self.elapsed)
+        self.halted = self.halted or state.get("stopped_because", "")
+
+    def note_candidate(self, candidate_id: str) -> None:
+        """Count a new candidate at once, so that parallel branches see it."""
+        self._candidates.add(candidate_id)
+
+    def note_usage(self, request: str, usage: Usage) -> None:
+        """Count a request to the author at once."""
+        self._usage[request] = usage
+
+    def halt(self, reason: str) -> None:
+        """Let every branch stop at its next decision."""
+        self.halted = self.halted or reason
+
+    def room(self, budget: Budget) -> int | None:
+        """Candidates that may still be written; None without a limit."""
+        return None if budget.candidates is None else max(0, budget.candidates - len(self._candidates))
+
+    def spent(self, budget: Budget) -> str | None:
+        """Why the run has to stop now, as a sentence; None while it may go on."""
+        used = total(self._usage)
+        if self.halted:
+            return self.halted
+        if budget.candidates is not None and len(self._candidates) >= budget.candidates:
+            return f"budget: {len(self._candidates)} of {budget.candidates} candidates are written"
+        if budget.seconds is not None and self.elapsed >= budget.seconds:
+            return f"budget: {self.elapsed:.0f} of {budget.seconds:.0f} seconds are gone"
+        if budget.tokens is not None and used.tokens >= budget.tokens:
+            return f"budget: {used.tokens} of {budget.tokens} tokens are used"
+        if budget.money is not None and used.money >= budget.money:
+            return f"budget: {used.money:.2f} of {budget.money:.2f} dollars are spent"
+        return None
+
+    async def once(self, key: MemoKey, make: Callable[[], Awaitable[Verdict]]) -> Verdict:
+        """The verdict for a key: from memory, else made, however many branches ask at the same time."""
+        loop = asyncio.get_running_loop()
+        lock = self._locks.setdefault(loop, {}).setdefault(key, asyncio.Lock())
+        slot = self._slots.setdefault(loop, asyncio.Semaphore(self._parallel))
+        async with lock:
+            if key not in self._verdicts:
+                async with slot:
+                    self._verdicts[key] = await make()
+            return self._verdicts[key]

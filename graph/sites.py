@@ -1,0 +1,59 @@
+"""The decision sites: which choices a gate offers and where each leads. The drawing comes from here and from nowhere else."""
+
+from dataclasses import dataclass, field
+
+from langgraph.graph import END
+
+
+@dataclass(frozen=True)
+class Site:
+    """One gate of the graph."""
+
+    asks: str
+    """The policy's method."""
+    choices: dict[str, str]
+    """Choice to node."""
+    exit: str
+    """The choice taken when a budget is spent or the machinery failed."""
+    spends: dict[str, str] = field(default_factory=dict)
+    """Choice to the allowance it uses up: `repairs`, `rounds` or `improvements`."""
+    budgeted: bool = True
+    """False where going on costs nothing and stopping would waste what was reached."""
+
+
+SITES: dict[str, Site] = {
+    # inside a branch
+    "after_evaluate": Site(
+        asks="after_evaluate",
+        choices={"repair": "repair", "rescue": "analyze", "check": "check", "accept": END, "give_up": END},
+        exit="give_up",
+        spends={"repair": "repairs", "rescue": "rounds"},
+    ),
+    "worth_optimizing": Site(asks="worth_optimizing", choices={"optimize": "optimize", "stop": END}, exit="stop"),
+    "after_optimize": Site(
+        asks="after_optimize",
+        choices={"kept": END, "again": "analyze", "broken": "analyze", "stop": END},
+        exit="stop",
+        spends={"again": "rounds", "broken": "rounds"},
+    ),
+    # after the branches joined
+    "after_select": Site(
+        asks="after_select",
+        choices={"detect": "detect", "rescue": "improve", "finish": "confirm"},
+        exit="finish",
+        spends={"rescue": "improvements"},
+    ),
+    "after_detect": Site(asks="after_detect", choices={"tune": "tune_grid", "skip": "confirm"}, exit="skip"),
+    "after_grid": Site(asks="after_stage", choices={"next": "tune_block", "stop": "confirm"}, exit="stop"),
+    "after_block": Site(asks="after_stage", choices={"next": "tune_memory", "stop": "confirm"}, exit="stop"),
+    "after_memory": Site(asks="after_stage", choices={"next": "confirm", "stop": "confirm"}, exit="stop"),
+    "after_confirm": Site(
+        asks="after_confirm",
+        choices={"accept": "finish", "next_best": "confirm", "give_up": "finish"},
+        exit="give_up",
+        budgeted=False,  # the measurement is already paid for
+    ),
+}
+
+QUESTIONS: tuple[str, ...] = tuple(dict.fromkeys(site.asks for site in SITES.values()))
+"""The methods that every policy has."""

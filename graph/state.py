@@ -1,0 +1,224 @@
+"""What a run remembers: small frozen records merged by id, so that a resumed or repeated step changes nothing twice.
+
+Kernel texts are not here; they lie in the content-addressed store and candidates name them by sha.
+"""
+
+from typing import Annotated, Any, TypedDict, TypeVar
+
+from pydantic import Field
+
+from tritonsmith.evaluator.schema import Candidate, Record, Task, TaskFacts, Verdict
+from tritonsmith.prompts.analysis import Analysis
+
+Evidence = dict[str, float | int | bool | str | list[str] | None]
+"""The numbers and labels that a decision used."""
+
+Value = TypeVar("Value")
+
+
+class Decision(Record):
+    """One answer of a policy (or of the budget) with its reason."""
+
+    id: str
+    """`<branch>/<number>`: the order within a branch, the same in every repetition of a run."""
+    site: str
+    """The policy's method that was asked, `budget`, or `author` where an author had nothing further to offer."""
+    choice: str
+    reason: str
+    evidence: Evidence = Field(default_factory=dict)
+    policy: str = ""
+    branch: str = "main"
+    """`seed0`, `seed1`, ..., `improve1` or `main`."""
+    candidate: str | None = None
+    gate: str = ""
+    """The gate's name in the drawing; several gates may ask one site (`after_stage`)."""
+
+
+class Finding(Record):
+    """One label that detection gave a kernel, with the line it rests on."""
+
+    name: str
+    line: int | None = None
+    evidence: str = ""
+
+
+class Findings(Record):
+    """All labels of one candidate."""
+
+    candidate: str
+    labels: tuple[Finding, ...] = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The labels' names alone."""
+        return frozenset(finding.name for finding in self.labels)
+
+
+class PromiseCheck(Record):
+    """Did an optimized candidate do what its analysis promised? Checked against measured facts."""
+
+    candidate: str
+    analysis: str
+    """Id of the analysis that promised."""
+    metric: str = ""
+    bound: float | None = None
+    actual: float | None = None
+    kept: bool = True
+    time_loop_in_python: bool = False
+    reason: str = ""
+
+
+class Usage(Record):
+    """What asking a language model cost; zero for the built-in author."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    money: float = 0.0
+    """US dollars, where the model's prices are known; else 0."""
+    seconds: float = 0.0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            calls=self.calls + other.calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            money=self.money + other.money,
+            seconds=self.seconds + other.seconds,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Input and output tokens together."""
+        return self.input_tokens + self.output_tokens
+
+
+class Budget(Record):
+    """Limits of a run; None is no limit. A spent budget ends the run with the best so far."""
+
+    candidates: int | None = Field(default=60, ge=1)
+    """Kernels written in the whole run."""
+    repairs: int = Field(default=5, ge=0)
+    """Repairs in a row of one failing candidate."""
+    rounds: int = Field(default=2, ge=0)
+    """Analyses per branch."""
+    seconds: float | None = Field(default=None, gt=0)
+    """Wall time, checked at every decision."""
+    tokens: int | None = Field(default=None, ge=1)
+    money: float | None = Field(default=None, gt=0)
+
+
+def by_id(old: dict[str, Value] | None, new: dict[str, Value] | None) -> dict[str, Value]:
+    """Merge two tables; a later record replaces an earlier one of the same id."""
+    return {**(old or {}), **(new or {})}
+
+
+def first_reason(old: str | None, new: str | None) -> str:
+    """Keep the reason that came first: later stops are its consequence."""
+    return old or new or ""
+
+
+def latest(old: float | None, new: float | None) -> float:
+    """The larger of two clock readings."""
+    return max(old or 0.0, new or 0.0)
+
+
+class Shared(TypedDict, total=False):
+    """What branches hand back to the run."""
+
+    candidates: Annotated[dict[str, Candidate], by_id]
+    verdicts: Annotated[dict[str, Verdict], by_id]
+    """The latest verdict of a candidate: the strict one, once it was confirmed or rejected."""
+    analyses: Annotated[dict[str, Analysis], by_id]
+    findings: Annotated[dict[str, Findings], by_id]
+    checks: Annotated[dict[str, PromiseCheck], by_id]
+    decisions: Annotated[dict[str, Decision], by_id]
+    usage: Annotated[dict[str, Usage], by_id]
+    """Cost of each request to the author, by request."""
+    stopped_because: Annotated[str, first_reason]
+    elapsed: Annotated[float, latest]
+    """Wall seconds of the run so far; carried over a resume."""
+
+
+class RunInput(TypedDict):
+    """What a run is started with."""
+
+    task: Task
+
+
+class State(Shared, total=False):
+    """The run."""
+
+    task: Task
+    run: str
+    """Names this run's ledger within the context."""
+    facts: TaskFacts
+    seeds: int
+    """Number of seed branches."""
+    current: str | None
+    """The candidate that the next decision is about."""
+    queue: list[str]
+    """Candidates of the present tuning stage that have no verdict yet."""
+    improvements: int
+    """How often the selected candidate was sent back to be analysed."""
+    choice: str
+    """The last gate's answer; the edges read it."""
+    winner: str | None
+
+
+class RunOutput(TypedDict, total=False):
+    """What a run answers."""
+
+    winner: str | None
+    candidates: dict[str, Candidate]
+    verdicts: dict[str, Verdict]
+    analyses: dict[str, Analysis]
+    decisions: dict[str, Decision]
+    usage: dict[str, Usage]
+    stopped_because: str
+    facts: TaskFacts
+
+
+class BranchState(Shared, total=False):
+    """One line of work: a seed and what becomes of it, or the selected candidate under analysis."""
+
+    task: Task
+    run: str
+    facts: TaskFacts
+    branch: str
+    index: int | None
+    """Number of the seed; None when the branch improves a selected candidate."""
+    current: str | None
+    analysis: str
+    """Id of the analysis in force."""
+    repairs: int
+    """Repairs in a row of the line in hand."""
+    rounds: int
+    """Analyses so far."""
+    optimized: bool
+    """Whether the line in hand stems from an analysis of this branch."""
+    exhausted: bool
+    """Whether the author had nothing further to offer for the line in hand."""
+    choice: str
+
+
+class BranchInput(TypedDict, total=False):
+    """What a branch is started with; with a `current` candidate it starts at the analysis."""
+
+    task: Task
+    run: str
+    facts: TaskFacts
+    branch: str
+    index: int | None
+    current: str | None
+    candidates: Annotated[dict[str, Candidate], by_id]
+    verdicts: Annotated[dict[str, Verdict], by_id]
+
+
+Update = dict[str, Any]
+"""What a node returns: only the keys it changes."""
+
+
+def total(usage: dict[str, Usage] | None) -> Usage:
+    """Sum over all requests."""
+    return sum((usage or {}).values(), Usage())

@@ -1,0 +1,58 @@
+"""Files of a run: kernels by content, verdicts by candidate, prompts and replies by request."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tritonsmith.evaluator.errors import InfrastructureError, UsageError
+from tritonsmith.evaluator.schema import Verdict, text_sha
+
+
+class Store:
+    """A folder with `kernels/`, `verdicts/` and `llm/`; without a folder, a temporary one that goes with the object."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        """Make the folders. Raises UsageError when that is not allowed."""
+        self._temporary = tempfile.TemporaryDirectory(prefix="tritonsmith-") if root is None else None
+        self.root = Path(self._temporary.name) if self._temporary else Path(root or ".")
+        try:
+            for name in ("kernels", "verdicts", "llm", "raw"):
+                (self.root / name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--out {self.root}: cannot write there ({error.strerror}); name a folder that you may write to") from error
+
+    def put(self, text: str) -> str:
+        """Keep a kernel's text; returns its sha. Writing the same text again changes nothing."""
+        sha = text_sha(text)
+        path = self.kernel_path(sha)
+        if not path.exists():
+            partial = path.with_suffix(f".{id(text):x}.part")
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(path)  # atomic, so that a killed run leaves no half kernel
+        return sha
+
+    def get(self, sha: str) -> str:
+        """The text of a kernel. Raises InfrastructureError when the file is gone."""
+        try:
+            return self.kernel_path(sha).read_text(encoding="utf-8")
+        except OSError as error:
+            raise InfrastructureError(f"kernel {sha} is missing from {self.root / 'kernels'}") from error
+
+    def kernel_path(self, sha: str) -> Path:
+        """Where a kernel lies."""
+        return self.root / "kernels" / f"{sha}.py"
+
+    def save_verdict(self, candidate_id: str, verdict: Verdict) -> None:
+        """Write `verdicts/<id>.json`, or `<id>.strict.json` for a confirmation."""
+        suffix = ".strict" if verdict.profile == "strict" else ""
+        (self.root / "verdicts" / f"{candidate_id}{suffix}.json").write_text(verdict.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+    def save_call(self, name: str, call: dict[str, Any]) -> None:
+        """Write one request to a model with its reply as `llm/<name>.json`."""
+        (self.root / "llm" / f"{name}.json").write_text(json.dumps(call, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def close(self) -> None:
+        """Remove the folder if it is a temporary one."""
+        if self._temporary:
+            self._temporary.cleanup()

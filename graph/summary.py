@@ -1,0 +1,155 @@
+"""What a run leaves behind: `summary.json` and `best.py`, written from the state alone."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from tritonsmith.evaluator.schema import Record, Verdict
+from tritonsmith.graph.state import Decision, State, Usage, total
+from tritonsmith.graph.store import Store
+
+
+class Winner(Record):
+    """The confirmed candidate; its verdict is the strict one."""
+
+    id: str
+    stage: str
+    verdict: Verdict
+    confirmed: bool = True
+    """False when the run ended before the winner could be measured again."""
+    sha: str = ""
+    rationale: str = ""
+    recipe: str = ""
+
+
+class CandidateRow(Record):
+    """One candidate of the run in the table."""
+
+    id: str
+    parent: str | None = None
+    stage: str
+    status: str
+    """The verdict's status; `not evaluated` when the run stopped before."""
+    score: float | None = None
+    branch: int | None = None
+    sha: str = ""
+    median_ms: float | None = None
+    kind: str | None = None
+    """`measured` or `estimated`."""
+    launches_per_forward: int | None = None
+    profile: str = ""
+    message: str = ""
+    rationale: str = ""
+    recipe: str = ""
+    settings: dict[str, int | float | bool | str] = Field(default_factory=dict)
+
+
+class Summary(Record):
+    """A run as `summary.json` tells it."""
+
+    task: str
+    policy: str
+    model: str
+    winner: Winner | None = None
+    candidates: tuple[CandidateRow, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    usage: Usage = Field(default_factory=Usage)
+    stopped_because: str = ""
+    size: str = ""
+    precision: str = ""
+    target: str = ""
+    """Name of the card that the figures are for."""
+    kind: str | None = None
+    """`measured` or `estimated`; None without a winner."""
+    seconds: float = 0.0
+    date: str = ""
+    out: str = ""
+    analyses: dict[str, Any] = Field(default_factory=dict)
+    findings: dict[str, Any] = Field(default_factory=dict)
+    task_facts: dict[str, Any] = Field(default_factory=dict)
+
+    def write(self, folder: Path) -> None:
+        """Write `summary.json`."""
+        (folder / "summary.json").write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def summarize(state: State, *, policy: str, model: str, target: str, seconds: float, out: str) -> Summary:
+    """The summary of a finished run from its last state."""
+    task, candidates = state["task"], state.get("candidates", {})
+    winner = _winner(state)
+    facts = state.get("facts")
+    told = {"returns", "flops", "min_bytes", "reference_launches", "serial_steps"}
+    return Summary(
+        task=task.name,
+        policy=policy,
+        model=model,
+        winner=winner,
+        candidates=tuple(_row(state, cid) for cid in candidates),
+        decisions=tuple(state.get("decisions", {}).values()),
+        usage=total(state.get("usage")),
+        stopped_because=state.get("stopped_because", ""),
+        size=task.size,
+        precision=task.precision.value,
+        target=target,
+        kind=winner.verdict.timing.kind.value if winner and winner.verdict.timing else None,
+        seconds=round(seconds, 3),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        out=out,
+        analyses={key: value.model_dump(mode="json") for key, value in state.get("analyses", {}).items()},
+        findings={key: value.model_dump(mode="json")["labels"] for key, value in state.get("findings", {}).items()},
+        task_facts=facts.model_dump(mode="json", include=told) if facts else {},
+    )
+
+
+def write_best(summary: Summary, store: Store) -> Path | None:
+    """Write `best.py`: the winner's module, complete in itself, under a header that says what was found; None without a winner."""
+    winner = summary.winner
+    if winner is None or winner.verdict.timing is None:
+        return None
+    timing = winner.verdict.timing
+    interval = f", 95 % interval {timing.interval[0]:.3f} to {timing.interval[1]:.3f}" if timing.interval else ""
+    baselines = ", ".join(f"{name} {value:.4g} ms" for name, value in timing.baselines_ms.items())
+    lines = [
+        f"{summary.task} ({summary.size} size, {summary.precision}), written by tritonsmith on {summary.date}",
+        f"score {timing.score:.3f} against {timing.baseline}{interval}: {timing.kind.value} on {summary.target}",
+        f"latency {timing.median_ms:.4g} ms ({timing.kind.value}); baselines: {baselines}",
+        "confirmed in fresh processes with the strict profile" if winner.confirmed else "NOT confirmed: the run ended before",
+        f"candidate {winner.id} ({winner.stage}), author {summary.model}, policy {summary.policy}",
+    ]
+    path = store.root / "best.py"
+    path.write_text("".join(f"# {line}\n" for line in lines) + "\n" + store.get(winner.sha), encoding="utf-8")
+    return path
+
+
+def _winner(state: State) -> Winner | None:
+    winner_id = state.get("winner")
+    if not winner_id:
+        return None
+    candidate, verdict = state["candidates"][winner_id], state["verdicts"][winner_id]
+    return Winner(
+        id=winner_id,
+        stage=candidate.stage.value,
+        verdict=verdict,
+        confirmed=verdict.profile == "strict",
+        sha=candidate.sha,
+        rationale=candidate.rationale,
+        recipe=candidate.recipe,
+    )
+
+
+def _row(state: State, candidate_id: str) -> CandidateRow:
+    candidate, verdict = state["candidates"][candidate_id], state.get("verdicts", {}).get(candidate_id)
+    timing = verdict.timing if verdict else None
+    return CandidateRow(
+        **candidate.model_dump(include={"id", "parent", "branch", "sha", "rationale", "recipe", "settings"}),
+        stage=candidate.stage.value,
+        status=verdict.status.value if verdict else "not evaluated",
+        score=verdict.score if verdict else None,
+        median_ms=timing.median_ms if timing else None,
+        kind=timing.kind.value if timing else None,
+        launches_per_forward=verdict.facts.launches_per_forward if verdict else None,
+        profile=verdict.profile if verdict else "",
+        message=verdict.message if verdict else "",
+    )

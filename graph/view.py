@@ -1,0 +1,167 @@
+"""What a policy sees at a decision, and what it is: one method per site, each answering with a choice and a reason."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tritonsmith.evaluator.schema import Candidate, Status, Verdict
+from tritonsmith.graph.pool import working
+from tritonsmith.graph.sites import SITES
+from tritonsmith.graph.state import BranchState, Budget, Evidence, PromiseCheck, State
+from tritonsmith.prompts.analysis import Analysis
+
+Answer = tuple[str, str]
+"""A choice of the site and the reason for it."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A run (or one branch of it) as a policy may see it; read-only."""
+
+    site: str
+    gate: str = ""
+    branch: str = "main"
+    current: Candidate | None = None
+    """The candidate that the decision is about."""
+    verdict: Verdict | None = None
+    """Its verdict; None when the machinery failed."""
+    best: Candidate | None = None
+    """The best working candidate of the branch, or of the run after the branches joined."""
+    best_score: float | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """Working candidates with their scores, best first."""
+    failed: int = 0
+    """Candidates that do not work."""
+    labels: frozenset[str] = frozenset()
+    """What detection says about the current candidate."""
+    analysis: Analysis | None = None
+    promise: PromiseCheck | None = None
+    optimized: bool = False
+    """Whether the current line stems from an analysis of this branch."""
+    exhausted: bool = False
+    """Whether the author has nothing further to offer for this line."""
+    repairs: int = 0
+    rounds: int = 0
+    improvements: int = 0
+    budget: Budget = field(default_factory=Budget)
+
+    @property
+    def works(self) -> bool:
+        """Whether the current candidate has an ok verdict."""
+        return self.verdict is not None and self.verdict.status is Status.OK
+
+    @property
+    def score(self) -> float | None:
+        """The current candidate's score; None when it does not work."""
+        return self.verdict.score if self.verdict else None
+
+    @property
+    def status(self) -> str:
+        """The current verdict's status, `none` without one."""
+        return self.verdict.status.value if self.verdict else "none"
+
+    @property
+    def repairs_left(self) -> int:
+        """Repairs that the line in hand may still use."""
+        return max(0, self.budget.repairs - self.repairs)
+
+    @property
+    def rounds_left(self) -> int:
+        """Analyses that this branch may still use."""
+        return max(0, self.budget.rounds - self.rounds)
+
+    def left(self, allowance: str) -> int:
+        """What is left of `repairs`, `rounds` or `improvements`."""
+        if allowance == "improvements":
+            return max(0, min(1, self.budget.rounds) - self.improvements)
+        return self.repairs_left if allowance == "repairs" else self.rounds_left
+
+    def evidence(self) -> Evidence:
+        """The numbers and labels of this decision, for the record."""
+        facts = self.verdict.facts if self.verdict else None
+        found: Evidence = {
+            "status": self.status if self.current else None,
+            "score": self.score,
+            "best": self.best.id if self.best else None,
+            "best_score": self.best_score,
+            "launches_per_forward": facts.launches_per_forward if facts and self.works else None,
+            "labels": sorted(self.labels) or None,
+        }
+        if self.site in ("after_evaluate", "after_optimize"):
+            found |= {"repairs": self.repairs, "rounds": self.rounds}
+        if self.site == "worth_optimizing" and self.analysis:
+            found |= {"expected_speedup": self.analysis.expected_speedup, "worth_optimizing": self.analysis.worth_optimizing}
+            found |= {"category": self.analysis.category.value, **self.analysis.evidence}
+        if self.site == "after_optimize" and self.promise:
+            found |= {"metric": self.promise.metric or None, "bound": self.promise.bound, "actual": self.promise.actual}
+            found |= {"promise_kept": self.promise.kept, "time_loop_in_python": self.promise.time_loop_in_python}
+        if self.site in ("after_select", "after_confirm"):
+            found |= {"working": len(self.scores), "failed": self.failed}
+        if self.site == "after_stage":
+            found["stage"] = self.gate.removeprefix("after_")
+        return {key: value for key, value in found.items() if value is not None}
+
+
+class Policy(Protocol):
+    """Decides at every site. A method per site; the choices are those of `graph/sites.py`."""
+
+    name: str
+    seeds: int | None
+    """Number of seed branches that the policy insists on; None leaves it to the run."""
+
+    def after_evaluate(self, view: View) -> Answer:
+        """`repair`, `rescue`, `check`, `accept` or `give_up`."""
+        ...
+
+    def worth_optimizing(self, view: View) -> Answer:
+        """`optimize` or `stop`."""
+        ...
+
+    def after_optimize(self, view: View) -> Answer:
+        """`kept`, `again`, `broken` or `stop`."""
+        ...
+
+    def after_select(self, view: View) -> Answer:
+        """`detect`, `rescue` or `finish`."""
+        ...
+
+    def after_detect(self, view: View) -> Answer:
+        """`tune` or `skip`."""
+        ...
+
+    def after_stage(self, view: View) -> Answer:
+        """`next` or `stop`."""
+        ...
+
+    def after_confirm(self, view: View) -> Answer:
+        """`accept`, `next_best` or `give_up`."""
+        ...
+
+
+def view_of(gate: str, state: State | BranchState, budget: Budget) -> View:
+    """The view that a gate's policy gets, from the state alone."""
+    candidates, verdicts = state.get("candidates", {}), state.get("verdicts", {})
+    ranked = working(candidates, verdicts)
+    scores = {candidate.id: verdicts[candidate.id].score or 0.0 for candidate in ranked}
+    current = candidates.get(state.get("current") or "")
+    findings = state.get("findings", {}).get(current.id) if current else None
+    return View(
+        site=SITES[gate].asks,
+        gate=gate,
+        branch=str(state.get("branch", "main")),
+        current=current,
+        verdict=verdicts.get(current.id) if current else None,
+        best=ranked[0] if ranked else None,
+        best_score=scores[ranked[0].id] if ranked else None,
+        scores=scores,
+        failed=sum(verdict.status is not Status.OK for verdict in verdicts.values()),
+        labels=findings.names if findings else frozenset(),
+        analysis=state.get("analyses", {}).get(str(state.get("analysis", ""))),
+        promise=state.get("checks", {}).get(current.id) if current else None,
+        optimized=bool(state.get("optimized", False)),
+        exhausted=bool(state.get("exhausted", False)),
+        repairs=int(str(state.get("repairs", 0))),
+        rounds=int(str(state.get("rounds", 0))),
+        improvements=int(str(state.get("improvements", 0))),
+        budget=budget,
+    )

@@ -1,0 +1,27 @@
+"""analyze: say why the branch's best kernel is slow, and propose exactly one change."""
+
+from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.graph.pool import best
+from tritonsmith.graph.state import BranchState, Update
+from tritonsmith.nodes.asking import ask, brief_for
+from tritonsmith.nodes.common import Runner, context_of, emit
+
+
+async def analyze(state: BranchState, runtime: Runner) -> Update:
+    """Analyse the best working candidate, never a worse one; what was tried since is in the brief's history."""
+    candidates = state["candidates"]
+    base = best(candidates, state.get("verdicts", {}))
+    if base is None:
+        raise InfrastructureError("analyze was reached without a working candidate; the policy's route is wrong")
+    rounds = state.get("rounds", 0) + 1
+    emit(runtime, "stage", "analyze", state, base.id, round=rounds)
+    request = f"{state['branch']}-analysis-{rounds}"
+    previous = state.get("analyses", {}).get(state.get("analysis", ""))
+    brief = await brief_for(state, runtime, current=base, analysis=previous, others=tuple(candidates.values()))
+    analysis, usage = await ask(request, context_of(runtime).author.analyze(brief), state, runtime)
+    emit(
+        runtime, "analysis", "analyze", state, base.id, id=request, bottleneck=analysis.bottleneck, method=analysis.optimisation_method,
+        category=analysis.category.value, expected_speedup=analysis.expected_speedup, worth_optimizing=analysis.worth_optimizing,
+        reason=analysis.reason, evidence=analysis.evidence,
+    )  # fmt: skip
+    return {"analyses": {request: analysis}, "analysis": request, "current": base.id, "rounds": rounds, "usage": usage, "exhausted": False}

@@ -1,0 +1,86 @@
+"""What all nodes share: the context, events, and turning drafts into candidates."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.runtime import Runtime
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import Candidate, Stage, Verdict
+from tritonsmith.graph.context import Context
+from tritonsmith.graph.session import Session
+from tritonsmith.graph.state import BranchState, State
+from tritonsmith.prompts.author import Draft
+
+Runner = Runtime[Context]
+"""What a node gets beside the state."""
+
+
+def context_of(runtime: Runner) -> Context:
+    """The context of this run. Raises UsageError when the graph was invoked without one."""
+    if not isinstance(runtime.context, Context):
+        raise UsageError("the graph was invoked without context=; make one with tritonsmith.graph.run.make_context(...)")
+    return runtime.context
+
+
+def session_of(state: State | BranchState, runtime: Runner) -> Session:
+    """Ledger and memo of this run, brought up to date with the state."""
+    session = context_of(runtime).session(state["run"])
+    session.absorb(state)
+    return session
+
+
+def branch_of(state: State | BranchState) -> str:
+    """`seed0`, `improve1`, ... or `main`."""
+    return str(state.get("branch", "main"))
+
+
+def emit(runtime: Runner, event: str, node: str, state: State | BranchState, candidate: str | None = None, **data: Any) -> None:
+    """Send one event to the custom stream; nothing happens when nobody listens."""
+    runtime.stream_writer({"event": event, "node": node, "branch": branch_of(state), "candidate": candidate, **data})
+
+
+async def make_candidate(
+    draft: Draft, stage: Stage, candidate_id: str, parent: str | None, state: State | BranchState, runtime: Runner
+) -> Candidate:
+    """Keep a draft in the store and announce it as a candidate."""
+    index = state.get("index")
+    candidate = Candidate(
+        id=candidate_id,
+        sha=await asyncio.to_thread(context_of(runtime).store.put, draft.source),
+        stage=stage,
+        parent=parent,
+        branch=index if isinstance(index, int) else None,
+        rationale=draft.rationale,
+        recipe=draft.recipe,
+        settings=draft.settings,
+    )
+    session_of(state, runtime).note_candidate(candidate_id)
+    emit(
+        runtime, "candidate", stage.value, state, candidate_id, stage=stage.value, parent=parent, sha=candidate.sha,
+        rationale=draft.rationale, recipe=draft.recipe, settings=draft.settings,
+    )  # fmt: skip
+    return candidate
+
+
+def next_id(candidates: Mapping[str, Candidate], prefix: str) -> str:
+    """The next free `<prefix>-<two digits>`; depends on the state alone, so a resumed node makes the same id."""
+    return f"{prefix}-{1 + sum(cid.startswith(f'{prefix}-') for cid in candidates):02d}"
+
+
+def verdict_event(verdict: Verdict) -> dict[str, Any]:
+    """What the stream tells of a verdict; the whole of it is in `verdicts/`."""
+    timing = verdict.timing
+    return {
+        "status": verdict.status.value,
+        "score": verdict.score,
+        "profile": verdict.profile,
+        "kind": timing.kind.value if timing else None,
+        "median_ms": timing.median_ms if timing else None,
+        "baseline": timing.baseline if timing else None,
+        "label": verdict.label.value if verdict.label else None,
+        "launches_per_forward": verdict.facts.launches_per_forward,
+        "message": verdict.message,
+        "seconds": verdict.seconds,
+    }

@@ -1,0 +1,68 @@
+"""decide: the gate in front of every fork. Checks the budget, asks the policy, records the answer with its evidence."""
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.graph.sites import SITES
+from tritonsmith.graph.state import BranchState, Decision, State, Update
+from tritonsmith.graph.view import Answer, Policy, View, view_of
+from tritonsmith.nodes.common import Runner, context_of, emit, session_of
+
+
+async def decide(gate: str, state: State | BranchState, runtime: Runner) -> Update:
+    """Answer one gate. Raises UsageError when the policy answers something that the site does not offer."""
+    context, session, site = context_of(runtime), session_of(state, runtime), SITES[gate]
+    view = view_of(gate, state, context.budget)
+    spent = session.spent(context.budget) if site.budgeted else None
+    if spent is not None:
+        answers = [("budget", "stop", spent), (site.asks, site.exit, f"not asked: {spent}")]
+    else:
+        choice, reason = ask_policy(context.policy, gate, view)
+        answers = [(site.asks, choice, reason)]
+        allowance = site.spends.get(choice)
+        if allowance and not view.left(allowance):
+            answers += [("budget", site.exit, f"the policy answered {choice}, but no {allowance} are left")]
+    first = sum(decision.branch == view.branch for decision in state.get("decisions", {}).values())
+    decisions = _record(answers, view, context.policy.name, first)
+    for decision in decisions.values():
+        emit(runtime, "decision", f"decide_{gate}", state, decision.candidate, **decision.model_dump(exclude={"candidate", "branch"}))
+    update: Update = {"decisions": decisions, "choice": answers[-1][1], "elapsed": session.elapsed}
+    if spent is not None:
+        update["stopped_because"] = spent
+    if site.spends.get(update["choice"]) == "improvements":
+        update["improvements"] = view.improvements + 1
+    return update
+
+
+def ask_policy(policy: Policy, gate: str, view: View) -> Answer:
+    """The policy's choice and reason, checked against what the site offers."""
+    site = SITES[gate]
+    answer = getattr(policy, site.asks)(view)
+    if not (isinstance(answer, tuple) and len(answer) == 2 and all(isinstance(part, str) for part in answer)):
+        raise UsageError(f"policy {policy.name}: {site.asks} must answer (choice, reason), two strings, not {answer!r}")
+    if answer[0] not in site.choices:
+        raise UsageError(f"policy {policy.name}: {site.asks} answered {answer[0]!r}; it may answer {', '.join(site.choices)}")
+    return answer
+
+
+def _record(answers: list[tuple[str, str, str]], view: View, policy: str, first: int) -> dict[str, Decision]:
+    made = [
+        Decision(
+            id=f"{view.branch}/{first + number:02d}",
+            site=site,
+            choice=choice,
+            reason=reason,
+            evidence=view.evidence(),
+            policy=policy,
+            branch=view.branch,
+            candidate=view.current.id if view.current else None,
+            gate=view.gate,
+        )
+        for number, (site, choice, reason) in enumerate(answers)
+    ]
+    return {decision.id: decision for decision in made}
+
+
+def choice_of(state: State | BranchState) -> str:
+    """What the last gate answered; the conditional edges read it."""
+    return state["choice"]
+
+

@@ -1,0 +1,71 @@
+"""detect and check: what kind of kernel this is, and whether it keeps its analysis' promise."""
+
+import asyncio
+
+from tritonsmith.evaluator.schema import Candidate, Verdict
+from tritonsmith.graph.state import BranchState, Finding, Findings, PromiseCheck, State, Update
+from tritonsmith.nodes.common import Runner, context_of, emit
+from tritonsmith.prompts.analysis import Promise
+
+
+async def detect(state: State, runtime: Runner) -> Update:
+    """Label the selected candidate."""
+    candidate = state["candidates"][str(state["current"])]
+    return {"findings": {candidate.id: await _findings("detect", candidate, state, runtime)}}
+
+
+async def check(state: BranchState, runtime: Runner) -> Update:
+    """Label the optimized candidate and hold it against the promise of its analysis."""
+    candidate = state["candidates"][str(state["current"])]
+    verdict = state.get("verdicts", {}).get(candidate.id)
+    if verdict is None or verdict.score is None:
+        return {}  # a kernel that does not run has no facts to check
+    findings = await _findings("check", candidate, state, runtime)
+    promise = state["analyses"][state["analysis"]].promise
+    result = check_promise(candidate.id, state["analysis"], promise, verdict, findings)
+    return {"findings": {candidate.id: findings}, "checks": {candidate.id: result}}
+
+
+def check_promise(candidate: str, analysis: str, promise: Promise | None, verdict: Verdict, findings: Findings) -> PromiseCheck:
+    """Hold a promise against measured facts; a time loop that is still in Python breaks any promise."""
+    loop = next((finding for finding in findings.labels if finding.name == "time_loop_in_python"), None)
+    actual = None if promise is None else _measured(promise.metric, verdict)
+    kept, reason = True, "nothing measurable was promised"
+    if promise is not None and actual is not None:
+        kept = actual <= promise.bound if promise.at_most else actual >= promise.bound
+        bound = f"{'at most' if promise.at_most else 'at least'} {promise.bound:g}"
+        reason = f"{promise.metric} is {actual:g} ({bound} was promised, {promise.before:g} before)"
+    if loop is not None:
+        where = f" (line {loop.line})" if loop.line else ""
+        kept, reason = False, f"the time loop is still in Python{where}; {reason}"
+    return PromiseCheck(
+        candidate=candidate,
+        analysis=analysis,
+        metric=promise.metric if promise else "",
+        bound=promise.bound if promise else None,
+        actual=actual,
+        kept=kept,
+        time_loop_in_python=loop is not None,
+        reason=reason,
+    )
+
+
+def _measured(metric: str, verdict: Verdict) -> float | None:
+    if metric == "launches_per_forward":
+        return float(verdict.facts.launches_per_forward)
+    if metric == "programs":
+        return float(max((x * y * z for x, y, z in (kernel.grid for kernel in verdict.facts.kernels)), default=0))
+    return verdict.score if metric == "score" else None
+
+
+async def _findings(node: str, candidate: Candidate, state: State | BranchState, runtime: Runner) -> Findings:
+    context = context_of(runtime)
+    emit(runtime, "stage", node, state, candidate.id)
+    source = await asyncio.to_thread(context.store.get, candidate.sha)
+    verdict = state["verdicts"][candidate.id]
+    detection = await asyncio.to_thread(
+        context.detector, source, verdict.facts, state["facts"], context.evaluator.hardware, verdict.timing
+    )
+    hits = tuple(Finding(name=str(hit.name), line=hit.line, evidence=hit.evidence) for hit in detection.labels)
+    emit(runtime, "findings", node, state, candidate.id, labels=[hit.model_dump() for hit in hits])
+    return Findings(candidate=candidate.id, labels=hits)

@@ -1,0 +1,52 @@
+"""evaluate: one verdict per candidate. A failing candidate is an answer; failing machinery ends the run with the best so far."""
+
+import asyncio
+
+from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.schema import Verdict
+from tritonsmith.graph.state import BranchState, State, Update
+from tritonsmith.nodes.common import Runner, context_of, emit, session_of, verdict_event
+
+
+async def judge(candidate_id: str, profile: str, node: str, state: State | BranchState, runtime: Runner) -> Verdict | str:
+    """The verdict, measured once per text and profile; or, after the machinery failed a second time, the reason as a sentence."""
+    context, session = context_of(runtime), session_of(state, runtime)
+    candidate, task = state["candidates"][candidate_id], state["task"]
+    source = await asyncio.to_thread(context.store.get, candidate.sha)
+
+    async def measure() -> Verdict:
+        verdict = await context.evaluator.evaluate(task, source, profile)
+        return verdict.model_copy(update={"sha": candidate.sha, "profile": profile})
+
+    key = (task.sha, candidate.sha, profile)
+    try:
+        try:
+            verdict = await session.once(key, measure)
+        except InfrastructureError:
+            verdict = await session.once(key, measure)
+    except InfrastructureError as error:
+        reason = f"the evaluator failed twice on {candidate_id}: {error}"
+        session.halt(reason)
+        emit(runtime, "stop", node, state, candidate_id, reason=reason)
+        return reason
+    await asyncio.to_thread(context.store.save_verdict, candidate_id, verdict)
+    emit(runtime, "verdict", node, state, candidate_id, **verdict_event(verdict))
+    return verdict
+
+
+async def evaluate(state: BranchState, runtime: Runner) -> Update:
+    """Judge the branch's current candidate."""
+    candidate_id = str(state["current"])
+    emit(runtime, "stage", "evaluate", state, candidate_id)
+    answer = await judge(candidate_id, "quick", "evaluate", state, runtime)
+    return {"stopped_because": answer} if isinstance(answer, str) else {"verdicts": {candidate_id: answer}}
+
+
+async def evaluate_queue(node: str, state: State, runtime: Runner) -> Update:
+    """Judge all variants of a tuning stage."""
+    queue = state.get("queue", [])
+    answers = await asyncio.gather(*(judge(candidate_id, "quick", node, state, runtime) for candidate_id in queue))
+    verdicts = {candidate_id: answer for candidate_id, answer in zip(queue, answers, strict=True) if isinstance(answer, Verdict)}
+    update: Update = {"verdicts": verdicts, "queue": []}
+    reasons = [answer for answer in answers if isinstance(answer, str)]
+    return {**update, "stopped_because": reasons[0]} if reasons else update

@@ -1,0 +1,16 @@
+"""seed: the first kernel of a branch."""
+
+from tritonsmith.evaluator.schema import Stage
+from tritonsmith.graph.state import BranchState, Update
+from tritonsmith.nodes.asking import ask, brief_for
+from tritonsmith.nodes.common import Runner, context_of, emit, make_candidate, next_id
+
+
+async def seed(state: BranchState, runtime: Runner) -> Update:
+    """Ask the author for this branch's first kernel. Raises AuthorError when it cannot serve the task."""
+    emit(runtime, "stage", "seed", state)
+    cid = next_id(state.get("candidates", {}), state["branch"])
+    brief = await brief_for(state, runtime)
+    draft, usage = await ask(f"{cid}-seed", context_of(runtime).author.seed(brief), state, runtime)
+    candidate = await make_candidate(draft, Stage.SEED, cid, None, state, runtime)
+    return {"candidates": {cid: candidate}, "current": cid, "usage": usage, "repairs": 0, "optimized": False, "exhausted": False}

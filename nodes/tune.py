@@ -1,0 +1,32 @@
+"""tune: variants of the best working candidate, in one of three stages (grid, block, memory)."""
+
+from tritonsmith.evaluator.schema import Candidate, Stage
+from tritonsmith.graph.pool import best
+from tritonsmith.graph.state import State, Update
+from tritonsmith.nodes.asking import ask, brief_for
+from tritonsmith.nodes.common import Runner, context_of, emit, make_candidate, next_id, session_of
+
+
+async def tune(stage: Stage, state: State, runtime: Runner) -> Update:
+    """Queue the author's variants of the best working candidate, never of a worse one; as many as the budget has room for."""
+    context, candidates = context_of(runtime), state["candidates"]
+    base = best(candidates, state.get("verdicts", {}))
+    if base is None:
+        return {"queue": [], "current": None}
+    emit(runtime, "stage", stage.value, state, base.id)
+    tried = tuple(candidate for candidate in candidates.values() if candidate.stage.value.startswith("tune_"))
+    brief = await brief_for(state, runtime, current=base, stage=stage, others=tried)
+    drafts, usage = await ask(f"{stage.value}-{base.id}", context.author.tune(brief), state, runtime)
+    room = session_of(state, runtime).room(context.budget)
+    made: dict[str, Candidate] = {}
+    for draft in drafts[:room]:
+        cid = next_id({**candidates, **made}, stage.value.removeprefix("tune_"))
+        made[cid] = await make_candidate(draft, stage, cid, base.id, state, runtime)
+    return {"candidates": made, "queue": list(made), "current": base.id, "usage": usage}
+
+
+async def keep_best(state: State, runtime: Runner) -> Update:
+    """After a stage, make the best working candidate of the whole run the current one."""
+    del runtime
+    chosen = best(state["candidates"], state.get("verdicts", {}))
+    return {"current": chosen.id if chosen else None}
