@@ -26,7 +26,7 @@ from tritonsmith.nodes.optimize import optimize
 from tritonsmith.nodes.repair import repair
 from tritonsmith.nodes.seed import seed
 from tritonsmith.nodes.select import finish, select
-from tritonsmith.nodes.tune import keep_best, tune
+from tritonsmith.nodes.tune import tune
 
 Resolve = Callable[[Any], Awaitable[Context]]
 """Turns what `context=` was given into a Context; for servers that can only send plain values."""
@@ -49,10 +49,8 @@ def build_graph(context_schema: type[Any] = Context, resolve: Resolve | None = N
         axis = stage.value.removeprefix("tune_")
         add(stage.value, partial(tune, stage))
         add(f"evaluate_{axis}", partial(evaluate_queue, f"evaluate_{axis}"))
-        add(f"keep_{axis}", keep_best)
         graph.add_edge(stage.value, f"evaluate_{axis}")
-        graph.add_edge(f"evaluate_{axis}", f"keep_{axis}")
-        _add_gate(graph, State, resolve, f"keep_{axis}", f"after_{axis}")
+        _add_gate(graph, State, resolve, f"evaluate_{axis}", f"after_{axis}")
     add("confirm", confirm)
     add("finish", finish)
 

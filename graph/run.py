@@ -178,15 +178,15 @@ def _sized(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task:
 async def _drive(task: Task, context: Context, log: _Log) -> State:
     graph = build_graph().compile(name="tritonsmith")
     last: State = {}
-    async for mode, data in graph.astream(
+    async for namespace, mode, data in graph.astream(
         {"task": task},
         {"recursion_limit": step_limit(context.budget)},
         context=context,
         stream_mode=["custom", "values"],
-        output_keys=list(State.__annotations__),
+        subgraphs=True,  # without it the branches' events are lost
     ):
         if mode == "custom":
             log(cast(Event, data))
-        else:
+        elif not namespace:
             last = cast(State, data)
     return last

@@ -4,6 +4,7 @@ import asyncio
 
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.schema import Verdict
+from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import BranchState, State, Update
 from tritonsmith.nodes.common import Runner, context_of, emit, session_of, verdict_event
 
@@ -43,10 +44,11 @@ async def evaluate(state: BranchState, runtime: Runner) -> Update:
 
 
 async def evaluate_queue(node: str, state: State, runtime: Runner) -> Update:
-    """Judge all variants of a tuning stage."""
+    """Judge all variants of a tuning stage; the best working candidate of the whole run becomes the current one."""
     queue = state.get("queue", [])
     answers = await asyncio.gather(*(judge(candidate_id, "quick", node, state, runtime) for candidate_id in queue))
     verdicts = {candidate_id: answer for candidate_id, answer in zip(queue, answers, strict=True) if isinstance(answer, Verdict)}
-    update: Update = {"verdicts": verdicts, "queue": []}
+    chosen = best(state["candidates"], {**state.get("verdicts", {}), **verdicts})
+    update: Update = {"verdicts": verdicts, "queue": [], "current": chosen.id if chosen else None}
     reasons = [answer for answer in answers if isinstance(answer, str)]
     return {**update, "stopped_because": reasons[0]} if reasons else update

@@ -18,7 +18,7 @@ async def finish(state: State, runtime: Runner) -> Update:
     candidates, verdicts = state.get("candidates", {}), state.get("verdicts", {})
     ranked = working(candidates, verdicts)
     confirmed = [candidate for candidate in ranked if verdicts[candidate.id].profile == "strict"]
-    winner = (confirmed or ranked or [None])[0]
+    winner = next(iter(confirmed or ranked), None)
     session = session_of(state, runtime)
     if winner is None:
         statuses = sorted({verdict.status.value for verdict in verdicts.values() if verdict.status is not Status.OK})

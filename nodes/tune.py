@@ -23,10 +23,3 @@ async def tune(stage: Stage, state: State, runtime: Runner) -> Update:
         cid = next_id({**candidates, **made}, stage.value.removeprefix("tune_"))
         made[cid] = await make_candidate(draft, stage, cid, base.id, state, runtime)
     return {"candidates": made, "queue": list(made), "current": base.id, "usage": usage}
-
-
-async def keep_best(state: State, runtime: Runner) -> Update:
-    """After a stage, make the best working candidate of the whole run the current one."""
-    del runtime
-    chosen = best(state["candidates"], state.get("verdicts", {}))
-    return {"current": chosen.id if chosen else None}

@@ -1,0 +1,82 @@
+"""The picture of the graph as Mermaid text, and the way that a run took through it."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+from langchain_core.runnables.graph import Graph
+from langgraph.graph import START
+
+from tritonsmith.graph.builder import build_graph
+from tritonsmith.graph.sites import SITES
+from tritonsmith.graph.state import Decision
+
+_TAKEN = "fill:#ffd8a8,stroke:#d9480f,stroke-width:2px"
+_LABELLED = re.compile(r"(decide_(\w+) -\. )&nbsp;(\w+)&nbsp;( \.-> )")
+
+
+def graph_mermaid(xray: bool = True, decisions: Iterable[Decision] = ()) -> str:
+    """The graph as Mermaid text, branches drawn open with `xray`; nodes on the way of `decisions` are highlighted.
+
+    The text depends on the wiring alone, never on the policy. Edges of one gate that lead to one node share a label.
+    """
+    graph = _whole(xray)
+    text = _LABELLED.sub(_join_labels, graph.draw_mermaid())
+    visited = visited_nodes(graph, decisions)
+    if visited:
+        names = ",".join(node.replace(":", r"\3a") for node in visited)
+        text = f"{text.rstrip()}\n\tclassDef taken {_TAKEN}\n\tclass {names} taken\n"
+    return text
+
+
+def visited_nodes(graph: Graph, decisions: Iterable[Decision]) -> list[str]:
+    """Ids of the drawn nodes that a run with these decisions went through, in the drawing's order."""
+    onward: dict[str, list[str]] = defaultdict(list)
+    for edge in graph.edges:
+        if not edge.conditional:
+            onward[edge.source].append(edge.target)
+    seen: set[str] = set()
+
+    def walk(node: str) -> None:
+        if node in graph.nodes and node not in seen:
+            seen.add(node)
+            for target in onward[node]:
+                walk(target)
+
+    for decision in decisions:
+        where = _prefix(graph, decision.branch)
+        walk(START)
+        if where is None:  # a closed branch is one node
+            walk("branch" if decision.branch.startswith("seed") else "improve")
+            continue
+        if where:
+            seen.add(f"{where}{START}")
+            walk(where + ("seed" if decision.branch.startswith("seed") else "analyze"))
+        gate = f"{where}decide_{decision.gate}"
+        walk(gate)
+        target = SITES[decision.gate].choices.get(decision.choice) if decision.gate in SITES else None
+        if target is not None:
+            for edge in graph.edges:
+                reached = edge.target.removesuffix(f":{START}") if not where else edge.target
+                if edge.source == gate and reached == where + target:
+                    walk(edge.target)
+    return [node for node in graph.nodes if node in seen]
+
+
+def _whole(xray: bool) -> Graph:
+    return build_graph().compile(name="tritonsmith").get_graph(xray=1 if xray else False)
+
+
+def _prefix(graph: Graph, branch: str) -> str | None:
+    if branch == "main":
+        return ""
+    name = "branch" if branch.startswith("seed") else "improve"
+    return None if name in graph.nodes else f"{name}:"
+
+
+def _join_labels(edge: re.Match[str]) -> str:
+    """Mermaid draws one edge per pair of nodes; name every choice that takes it."""
+    head, gate, label, arrow = edge.groups()
+    choices = SITES[gate].choices
+    joined = [choice for choice, target in choices.items() if target == choices[label]]
+    return f"{head}&nbsp;{' / '.join(joined)}&nbsp;{arrow}"
