@@ -4,6 +4,7 @@ import json
 import tempfile
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.schema import Verdict, text_sha
@@ -27,7 +28,7 @@ class Store:
         sha = text_sha(text)
         path = self.kernel_path(sha)
         if not path.exists():
-            partial = path.with_suffix(f".{id(text):x}.part")
+            partial = path.with_suffix(f".{uuid4().hex}.part")  # two branches may write one text
             partial.write_text(text, encoding="utf-8")
             partial.replace(path)  # atomic, so that a killed run leaves no half kernel
         return sha

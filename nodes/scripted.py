@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.detect import Detection, LabelHit
 from tritonsmith.evaluator.schema import (
     Correctness,
     Hardware,
@@ -114,6 +115,18 @@ class ScriptedEvaluator:
     async def aclose(self) -> None:
         """Note that the run is over."""
         self.closed = True
+
+
+@dataclass(frozen=True)
+class ScriptedDetector:
+    """Answers with labels from a table, by text."""
+
+    labels: Mapping[str, Sequence[str]]
+
+    def __call__(self, source: str, facts: LaunchFacts, task_facts: TaskFacts, hardware: Hardware, timing: Timing | None) -> Detection:
+        """The labels of the table, each on line 1."""
+        del facts, task_facts, hardware, timing
+        return Detection(labels=tuple(LabelHit(name=name, line=1, evidence="scripted") for name in self.labels.get(source, ())))
 
 
 def scripted_verdict(

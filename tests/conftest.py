@@ -1,0 +1,89 @@
+"""Fixtures shared by the tests: a scripted run of the graph, and a task that needs no file."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tritonsmith.evaluator.schema import Task, Verdict
+from tritonsmith.graph.builder import build_graph
+from tritonsmith.graph.context import Context
+from tritonsmith.graph.policies import load_policy
+from tritonsmith.graph.state import Budget
+from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedDetector, ScriptedEvaluator, scripted_verdict
+from tritonsmith.prompts.analysis import Analysis, Category, Promise
+
+
+class Script:
+    """One scripted run: tables in, the graph's answer out."""
+
+    def __init__(
+        self,
+        scores: dict[str, float | None | Verdict | Exception],
+        *,
+        strict: dict[str, float | None | Verdict | Exception] | None = None,
+        labels: dict[str, tuple[str, ...]] | None = None,
+        policy: Any = "default",
+        budget: Budget | None = None,
+        **author: Any,
+    ) -> None:
+        self.author = ScriptedAuthor(**author)
+        self.evaluator = ScriptedEvaluator(_verdicts(scores), _verdicts(strict or {}))
+        self.context = Context(
+            author=self.author,
+            evaluator=self.evaluator,
+            policy=load_policy(policy) if isinstance(policy, str) else policy,
+            budget=budget or Budget(),
+            seeds=len(self.author.seeds) or 1,
+            detector=ScriptedDetector(labels or {}),
+        )
+        self.task = Task(name="task", path="task.py", source="")
+        self.result: dict[str, Any] = {}
+
+    def run(self) -> dict[str, Any]:
+        self.result = build_graph().compile().invoke({"task": self.task}, context=self.context)
+        return self.result
+
+    def path(self, branch: str) -> list[tuple[str, str]]:
+        """Sites and choices of one branch, in order."""
+        return [(decision.site, decision.choice) for decision in self.result["decisions"].values() if decision.branch == branch]
+
+    def text(self, candidate: str | None) -> str:
+        """The kernel text of a candidate."""
+        return self.context.store.get(self.result["candidates"][candidate].sha)
+
+    def asked(self, kind: str) -> list[str]:
+        """The texts that the author was asked about."""
+        return [brief.current.source for what, brief in self.author.briefs if what == kind and brief.current]
+
+
+def _verdicts(table: dict[str, Any]) -> dict[str, Verdict | Exception]:
+    return {text: entry if isinstance(entry, Verdict | Exception) else scripted_verdict(entry) for text, entry in table.items()}
+
+
+@pytest.fixture
+def script() -> Iterator[Callable[..., Script]]:
+    """Makes scripted runs; temporary stores go with the test."""
+    made: list[Script] = []
+
+    def make(*args: Any, **kwargs: Any) -> Script:
+        made.append(Script(*args, **kwargs))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.context.store.close()
+
+
+@pytest.fixture
+def analysis() -> Callable[..., Analysis]:
+    """Makes analyses that promise fewer launches."""
+
+    def make(bound: float = 2, **fields: Any) -> Analysis:
+        promise = Promise(metric="launches_per_forward", before=3000, bound=bound)
+        return Analysis(
+            bottleneck="launches", optimisation_method="one launch", modification_plan="move the time loop into the kernel",
+            category=Category.LAUNCHES, **{"expected_speedup": 3.0, "promise": promise, **fields},
+        )  # fmt: skip
+
+    return make

@@ -1,0 +1,225 @@
+"""The ways through the graph, seen through its decisions: scripted author, scripted evaluator, real nodes and policies."""
+
+import pytest
+
+from tritonsmith.evaluator.errors import InfrastructureError, UsageError
+from tritonsmith.evaluator.schema import Status
+from tritonsmith.graph.builder import build_graph
+from tritonsmith.graph.policies import Default
+from tritonsmith.graph.state import Budget
+from tritonsmith.nodes.scripted import scripted_verdict
+from tritonsmith.prompts.author import AuthorError
+
+SLOW = scripted_verdict(0.1, launches=3000)
+
+
+def test_a_slow_seed_is_rescued_and_a_fast_persistent_kernel_is_not_tuned(script, analysis):
+    run = script(
+        {"steps": SLOW, "wave": 2.7}, seeds=("steps",), analyses={"steps": analysis()}, optimized={"steps": ("wave",)},
+        labels={"wave": ("persistent",)},
+    )  # fmt: skip
+    result = run.run()
+    assert run.path("seed0") == [
+        ("after_evaluate", "rescue"), ("worth_optimizing", "optimize"), ("after_evaluate", "check"), ("after_optimize", "kept"),
+    ]  # fmt: skip
+    assert run.path("main") == [("after_select", "detect"), ("after_detect", "skip"), ("after_confirm", "accept")]
+    assert run.text(result["winner"]) == "wave"
+    assert result["verdicts"][result["winner"]].profile == "strict"
+    assert result["stopped_because"] == "the winner is confirmed"
+    kept = result["decisions"]["seed0/03"]
+    assert kept.evidence["metric"] == "launches_per_forward" and kept.evidence["actual"] == 1 and kept.evidence["bound"] == 2
+
+
+def test_decision_ids_and_order_are_the_same_in_every_run(script, analysis):
+    def decisions():
+        run = script(
+            {"a": SLOW, "b": None, "b2": 1.2, "a2": 1.5}, seeds=("a", "b"), analyses={"a": analysis()}, optimized={"a": ("a2",)}, repairs={"b": "b2"}
+        )
+        return list(run.run()["decisions"].items())
+
+    first = decisions()
+    assert first == decisions()
+    assert [key for key, _ in first][:2] == ["seed0/00", "seed0/01"]
+
+
+def test_repair_stops_at_its_limit_and_sees_every_earlier_attempt(script):
+    texts = [f"broken{number}" for number in range(8)]
+    run = script(
+        {text: scripted_verdict(None, status=Status.COMPILE_ERROR, message=text) for text in texts},
+        seeds=(texts[0],),
+        repairs=dict(zip(texts, texts[1:], strict=False)),
+        budget=Budget(repairs=3),
+    )
+    result = run.run()
+    assert run.path("seed0") == [("after_evaluate", "repair")] * 3 + [("after_evaluate", "give_up")]
+    last = [brief for kind, brief in run.author.briefs if kind == "repair"][-1]
+    assert [attempt.verdict.message for attempt in last.history] == ["broken0", "broken1"]
+    assert result["winner"] is None
+    assert result["stopped_because"] == "no candidate works (compile_error)"
+
+
+def test_an_author_with_nothing_further_to_try_ends_the_line_with_a_reason(script):
+    run = script({"broken": None}, seeds=("broken",))
+    run.run()
+    assert run.path("seed0") == [("after_evaluate", "repair"), ("after_evaluate", "give_up")]
+    assert "nothing further" in run.result["decisions"]["seed0/01"].reason
+
+
+def test_tuning_never_continues_from_a_worse_candidate(script):
+    run = script(
+        {"base": 1.2, "grid": 0.4, "block": 0.3, "block2": 1.5, "memory": 0.9},
+        seeds=("base",),
+        variants={
+            ("tune_grid", "base"): ("grid",), ("tune_block", "base"): ("block", "block2"), ("tune_memory", "block2"): ("memory",),
+        },
+    )  # fmt: skip
+    result = run.run()
+    assert run.asked("tune_grid") == ["base"] and run.asked("tune_block") == ["base"] and run.asked("tune_memory") == ["block2"]
+    assert run.text(result["winner"]) == "block2"
+    stages = [decision.evidence["stage"] for decision in result["decisions"].values() if decision.site == "after_stage"]
+    assert stages == ["grid", "block", "memory"]
+
+
+def test_a_worse_optimized_kernel_is_not_the_base_of_the_next_round(script, analysis):
+    run = script(
+        {"seed": SLOW, "worse": scripted_verdict(0.05, launches=1), "better": 1.1},
+        seeds=("seed",), analyses={"seed": analysis()}, optimized={"seed": ("worse", "better")},
+    )  # fmt: skip
+    run.run()
+    assert run.asked("analyze") == ["seed", "seed"] and run.asked("optimize") == ["seed", "seed"]
+    assert ("after_optimize", "again") in run.path("seed0")
+    assert run.text(run.result["winner"]) == "better"
+    second = [brief for kind, brief in run.author.briefs if kind == "analyze"][1]
+    assert [attempt.source for attempt in second.history] == ["worse"]
+
+
+def test_a_broken_promise_goes_back_to_the_analysis(script, analysis):
+    run = script(
+        {"seed": SLOW, "still3000": scripted_verdict(0.9, launches=3000), "one": 1.4},
+        seeds=("seed",), analyses={"seed": analysis(), "still3000": analysis()}, optimized={"seed": ("still3000",), "still3000": ("one",)},
+    )  # fmt: skip
+    run.run()
+    assert [choice for site, choice in run.path("seed0") if site == "after_optimize"] == ["broken", "kept"]
+    broken = next(decision for decision in run.result["decisions"].values() if decision.choice == "broken")
+    assert broken.evidence["promise_kept"] is False and broken.evidence["actual"] == 3000
+
+
+def test_a_time_loop_in_python_breaks_any_promise(script, analysis):
+    run = script(
+        {"seed": SLOW, "loop": 1.3}, seeds=("seed",), analyses={"seed": analysis()}, optimized={"seed": ("loop",)},
+        labels={"loop": ("time_loop_in_python",)}, budget=Budget(rounds=1), policy="notes",
+    )  # fmt: skip
+    run.run()
+    assert ("after_optimize", "stop") in run.path("seed0")
+    assert run.result["decisions"]["seed0/03"].evidence["time_loop_in_python"] is True
+
+
+def test_an_optimized_kernel_that_cannot_be_repaired_leaves_the_best(script, analysis):
+    run = script(
+        {"seed": SLOW, "fails": None}, seeds=("seed",), analyses={"seed": analysis()}, optimized={"seed": ("fails",)},
+        budget=Budget(repairs=1, rounds=1), policy="no-tune",
+    )  # fmt: skip
+    run.run()
+    assert run.path("seed0")[2:] == [("after_evaluate", "repair"), ("after_evaluate", "check"), ("after_optimize", "stop")]
+    assert run.text(run.result["winner"]) == "seed"
+
+
+def test_an_analysis_that_is_not_worth_it_ends_the_branch(script, analysis):
+    run = script({"seed": SLOW}, seeds=("seed",), analyses={"seed": analysis(worth_optimizing=False, reason="memory bound")})
+    run.run()
+    assert run.path("seed0") == [("after_evaluate", "rescue"), ("worth_optimizing", "stop")]
+    assert "memory bound" in run.result["decisions"]["seed0/01"].reason
+
+
+def test_the_best_goes_back_to_the_analysis_only_when_all_seeds_are_bad(script, analysis):
+    tables = {"analyses": {"b": analysis()}, "optimized": {"b": ("wave",)}, "policy": "rescue-best"}
+    bad = script({"a": 0.1, "b": 0.3, "c": 0.2, "wave": 2.0}, seeds=("a", "b", "c"), **tables)
+    bad.run()
+    assert bad.path("main")[:2] == [("after_select", "rescue"), ("after_select", "detect")]
+    assert bad.path("improve1")[0] == ("worth_optimizing", "optimize")
+    assert bad.text(bad.result["winner"]) == "wave"
+    good = script({"a": 0.1, "b": 0.3, "c": 1.2, "wave": 2.0}, seeds=("a", "b", "c"), **tables)
+    good.run()
+    assert good.path("main")[0] == ("after_select", "detect")
+
+
+def test_identical_kernels_are_measured_once_and_ties_go_to_the_first(script):
+    run = script({"same": 1.5}, seeds=("same", "same"), policy="no-tune")
+    result = run.run()
+    assert run.evaluator.calls == [("same", "quick"), ("same", "strict")]
+    assert result["winner"] == "seed0-01" and set(result["verdicts"]) == {"seed0-01", "seed1-01"}
+
+
+def test_a_winner_that_fails_confirmation_makes_room_for_the_next_best(script):
+    lucky = scripted_verdict(None, status=Status.RACY)
+    run = script({"lucky": 3.0, "honest": 1.5}, strict={"lucky": lucky}, seeds=("lucky", "honest", "lucky"), policy="no-tune")
+    result = run.run()
+    assert run.path("main")[-2:] == [("after_confirm", "next_best"), ("after_confirm", "accept")]
+    assert run.text(result["winner"]) == "honest"
+    assert result["verdicts"]["seed0-01"].status is Status.RACY
+
+
+def test_nothing_is_reported_when_every_candidate_fails_confirmation(script):
+    run = script({"lucky": 3.0}, strict={"lucky": None}, seeds=("lucky",), policy="no-tune")
+    assert run.run()["winner"] is None
+    assert run.path("main")[-1] == ("after_confirm", "give_up")
+
+
+@pytest.mark.parametrize("budget", [Budget(candidates=2), Budget(seconds=1e-9)], ids=["candidates", "seconds"])
+def test_a_spent_budget_ends_the_run_with_the_best_so_far(script, analysis, budget):
+    run = script({"a": 0.2, "b": 0.4, "wave": 2.0}, seeds=("a", "b"), analyses={"b": analysis()}, optimized={"b": ("wave",)}, budget=budget)
+    result = run.run()
+    assert run.path("seed1") == [("budget", "stop"), ("after_evaluate", "give_up")]
+    assert run.text(result["winner"]) == "b" and result["verdicts"][result["winner"]].profile == "strict"
+    assert result["stopped_because"].startswith("budget:")
+
+
+def test_an_allowance_that_is_spent_overrules_a_policy_that_never_stops(script, analysis):
+    class Endless(Default):
+        def after_optimize(self, view):
+            return "again", "once more"
+
+    run = script(
+        {"seed": SLOW, "o1": 1.1, "o2": 1.2}, seeds=("seed",), policy=Endless(), analyses={"seed": analysis(), "o1": analysis()},
+        optimized={"seed": ("o1",), "o1": ("o2",)}, labels={"o2": ("persistent",)},
+    )  # fmt: skip
+    run.run()
+    assert run.path("seed0")[-2:] == [("after_optimize", "again"), ("budget", "stop")]
+    assert run.text(run.result["winner"]) == "o2"
+
+
+def test_failing_machinery_ends_the_run_with_the_best_so_far(script):
+    run = script({"good": 1.2, "g": InfrastructureError("the card fell off the bus")}, seeds=("good",), variants={("tune_grid", "good"): ("g",)})
+    result = run.run()
+    assert [text for text, _ in run.evaluator.calls].count("g") == 2, "one retry"
+    assert "grid-01" not in result["verdicts"], "a verdict is never made from this"
+    assert run.path("main")[-3:] == [("budget", "stop"), ("after_stage", "stop"), ("after_confirm", "accept")]
+    assert run.text(result["winner"]) == "good" and "fell off the bus" in result["stopped_because"]
+
+
+def test_a_winner_that_could_not_be_confirmed_is_said_to_be_unconfirmed(script):
+    run = script({"good": 1.2}, strict={"good": InfrastructureError("gone")}, seeds=("good",), policy="no-tune")
+    result = run.run()
+    assert result["winner"] == "seed0-01" and result["verdicts"]["seed0-01"].profile == "quick"
+    assert run.path("main")[-1] == ("after_confirm", "give_up") and "gone" in result["stopped_because"]
+
+
+def test_an_author_that_cannot_serve_the_task_reaches_the_caller(script):
+    with pytest.raises(AuthorError, match="no seed for branch 0"):
+        script({}, seeds=()).run()
+
+
+def test_a_missing_context_is_named(script):
+    with pytest.raises(UsageError, match="without context="):
+        build_graph().compile().invoke({"task": script({}).task})
+
+
+def test_a_wrong_answer_of_a_policy_is_named_with_what_it_may_answer(script):
+    class Wrong(Default):
+        name = "wrong"
+
+        def after_detect(self, view):
+            return "polish", "why not"
+
+    with pytest.raises(UsageError, match="wrong: after_detect answered 'polish'; it may answer tune, skip"):
+        script({"a": 1.5}, seeds=("a",), policy=Wrong()).run()
