@@ -17,6 +17,7 @@ from tritonsmith.evaluator.fake_driver import FakeDriver
 from tritonsmith.evaluator.interp_libdevice import install_libdevice
 from tritonsmith.evaluator.interp_numerics import install_numerics
 from tritonsmith.evaluator.interp_reduce import install_reductions
+from tritonsmith.evaluator.interp_speed import install_speed
 from tritonsmith.evaluator.schema import Hardware
 
 _BOTH = types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
@@ -89,6 +90,7 @@ def install(hardware: Hardware | None = None) -> None:
     interpreter._tritonsmith = True
     if not hasattr(interpreter, "InterpreterError"):
         interpreter.InterpreterError = InterpreterError
+    install_speed()
     install_numerics()
     install_reductions()
     install_libdevice()

@@ -1,0 +1,77 @@
+"""Removes costs of the Triton interpreter that repeat for every operation: types built anew, dtype tables built anew, overflow asserts.
+
+Imports Triton: for evaluator processes with TRITON_INTERPRET=1 only.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import triton.language as tl
+from triton.runtime import interpreter
+
+_block_types: dict[Any, dict[str, Any]] = {}
+_shapes: dict[tuple[int, ...], tuple[Any, Any]] = {}
+_numpy_types: dict[Any, Any] = {}
+
+
+def _identity(dtype: Any) -> tuple[Any, ...]:
+    """What tells a scalar or pointer type from any other; pointer types are not hashable."""
+    return type(dtype), dtype.name, getattr(dtype, "address_space", None), getattr(dtype, "const", None)
+
+
+def _plain(extent: Any) -> Any:
+    return extent.value if isinstance(extent, tl.constexpr) else extent
+
+
+def _memoise_block_types() -> None:
+    stock = tl.core.block_type.__init__
+
+    def __init__(self: Any, element_ty: Any, shape: Any) -> None:
+        extents = tuple(_plain(extent) for extent in shape)
+        key = (_identity(element_ty), extents)
+        known = _block_types.get(key)
+        if known is None:
+            stock(self, element_ty, shape)
+            if all(type(extent) is int for extent in extents):
+                _block_types[key] = dict(self.__dict__)
+        else:
+            self.__dict__.update(known)
+
+    tl.core.block_type.__init__ = __init__
+
+
+def _memoise_shapes() -> None:
+    def __init__(self: Any, handle: Any, type: Any) -> None:
+        self.handle, self.type, self.dtype = handle, type, type.scalar
+        extents = tuple(type.shape.values) if type.is_block() else ()
+        known = _shapes.get(extents)
+        if known is None:
+            known = _shapes[extents] = (tl.core.tuple([tl.constexpr(extent) for extent in extents]), tl.constexpr(math.prod(extents)))
+        self.shape, self.numel = known
+
+    tl.core.tensor.__init__ = __init__
+
+
+def _memoise_numpy_types() -> None:
+    stock = interpreter._get_np_dtype
+
+    def numpy_type(dtype: Any) -> Any:
+        scalar = dtype.element_ty if isinstance(dtype, tl.block_type) else dtype
+        key = _identity(scalar)
+        found = _numpy_types.get(key)
+        if found is None:
+            found = _numpy_types[key] = stock(scalar)
+        return found
+
+    interpreter._get_np_dtype = numpy_type
+
+
+def install_speed() -> None:
+    """Replace the slow constructors; what they build stays equal."""
+    _memoise_block_types()
+    _memoise_shapes()
+    _memoise_numpy_types()
+    # integer overflow wraps on the card; the check triples the cost of index arithmetic, and out-of-bounds accesses are found anyway
+    builder = interpreter.interpreter_builder
+    builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
