@@ -1,0 +1,32 @@
+"""A stack of six GRU layers over 512 time steps; only the state of each layer after the last step is returned."""
+
+import torch
+from torch import nn
+
+seq_len = 512
+batch_size = 10
+input_size = 128
+hidden_size = 256
+num_layers = 6
+
+SMALL = {"seq_len": 16, "input_size": 32, "hidden_size": 64}
+
+
+class Model(nn.Module):
+    """Maps x [seq_len, batch, input] and h0 [layers, batch, hidden] to the last states [layers, batch, hidden]."""
+
+    def __init__(self, input_size, hidden_size, num_layers=3, bias=True, batch_first=False):
+        super().__init__()
+        self.gru = nn.GRU(input_size, hidden_size, num_layers, bias=bias, batch_first=batch_first)
+
+    def forward(self, x, h0):
+        _, last = self.gru(x, h0)
+        return last
+
+
+def get_inputs():
+    return [torch.rand(seq_len, batch_size, input_size), torch.rand(num_layers, batch_size, hidden_size)]
+
+
+def get_init_inputs():
+    return [input_size, hidden_size, num_layers]

@@ -1,0 +1,62 @@
+"""Asks a process of its own what a task's reference is and costs, so that the caller never loads torch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from tritonsmith.evaluator.errors import InfrastructureError, TaskError
+from tritonsmith.evaluator.sandbox import scrubbed_environment
+from tritonsmith.evaluator.schema import Task, TaskFacts
+from tritonsmith.evaluator.trace_records import OperatorCost
+
+PROBE_SECONDS = 120.0
+
+_Answer: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+_Trace = TypeAdapter(list[OperatorCost])
+
+
+def run_probe(task: Task, timeout: float = PROBE_SECONDS) -> tuple[TaskFacts, list[OperatorCost]]:
+    """Run and trace the reference once in a fresh process.
+
+    Raises:
+        TaskError: the task file is at fault; one sentence for the user.
+        InfrastructureError: the probe itself failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="tritonsmith-probe-", ignore_cleanup_errors=True) as folder:
+        threads = str(os.cpu_count() or 1)
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-W", "ignore", "-m", "tritonsmith.evaluator.probe"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, start_new_session=True,
+            env=scrubbed_environment(Path(folder), {"OMP_NUM_THREADS": threads}),
+        )  # fmt: skip
+        try:
+            out, log = process.communicate(task.model_dump_json().encode() + b"\n", timeout)
+        except subprocess.TimeoutExpired:
+            raise TaskError(
+                f"{task.path}: one forward of the reference took longer than {timeout:.0f} s; use --size small or --set NAME=VALUE"
+            ) from None
+        finally:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    return _read_answer(out, log, process.returncode)
+
+
+def _read_answer(out: bytes, log: bytes, code: int) -> tuple[TaskFacts, list[OperatorCost]]:
+    try:
+        answer = _Answer.validate_json(out)
+        if answer.get("kind") == "task":
+            raise TaskError(str(answer["error"]))
+        return TaskFacts.model_validate(answer["facts"]), _Trace.validate_python(answer["trace"])
+    except (ValidationError, KeyError):
+        tail = log.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
+        raise InfrastructureError(f"the probe of the task failed (exit code {code}): {tail[0][:300]}") from None

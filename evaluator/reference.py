@@ -1,0 +1,165 @@
+"""The reference of a task, executed: module, weights, inputs, outputs. Imports torch; for trusted processes.
+
+Whatever goes wrong inside the task file becomes a TaskError with one sentence: file, line in that file, what happened, the cure.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import linecache
+import sys
+import traceback
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.schema import Task
+from tritonsmith.evaluator.tasks import assigned_names
+
+_MESSAGE_CHARACTERS = 300
+
+
+def flatten(output: Any) -> list[torch.Tensor]:
+    """Tensors of a nested output (tuples, lists, dicts by sorted key, dataclasses), in a stable order; other values are left out."""
+    if isinstance(output, torch.Tensor):
+        return [output]
+    if isinstance(output, Mapping):
+        parts: Sequence[Any] = [output[key] for key in sorted(output, key=str)]
+    elif isinstance(output, tuple | list):
+        parts = output
+    elif dataclasses.is_dataclass(output) and not isinstance(output, type):
+        parts = [getattr(output, field.name) for field in dataclasses.fields(output)]
+    else:
+        parts = []
+    return [tensor for part in parts for tensor in flatten(part)]
+
+
+class Reference:
+    """The executed task file.
+
+    Args:
+        task: the task whose source was executed.
+        module: the namespace it left.
+    """
+
+    def __init__(self, task: Task, module: types.ModuleType) -> None:
+        self.task = task
+        self.module = module
+
+    def init_inputs(self) -> list[Any]:
+        """Arguments of Model's constructor. Raises TaskError."""
+        with _blamed_on_task(self.task, "get_init_inputs()", "it must return the list of Model's arguments"):
+            values = self.module.get_init_inputs()
+        return self._as_list("get_init_inputs", values)
+
+    def build(self, seed: int) -> nn.Module:
+        """The model in eval mode with weights drawn under the seed; the random state of the caller stays as it was. Raises TaskError."""
+        arguments = self.init_inputs()
+        with _seeded(seed), _blamed_on_task(self.task, f"Model({', '.join(map(_short, arguments))})", "mend __init__ or get_init_inputs"):
+            model = self.module.Model(*arguments)
+        if not isinstance(model, nn.Module):
+            raise TaskError(f"{self.task.path}: Model is not a torch.nn.Module; derive it from torch.nn.Module")
+        return model.eval()
+
+    def draw_inputs(self, seed: int, device: str | torch.device = "cpu") -> list[Any]:
+        """Forward's arguments drawn under the seed, tensors on the device; the caller's random state stays as it was. Raises TaskError."""
+        with _blamed_on_task(self.task, "get_inputs()", "it must return the list of forward's arguments"):
+            values = self._call_get_inputs(seed, torch.device(device))
+        values = self._as_list("get_inputs", values)
+        return [value.detach().to(device) if isinstance(value, torch.Tensor) else value for value in values]
+
+    def _call_get_inputs(self, seed: int, device: torch.device) -> Any:
+        """Drawn on the device itself, since the largest tasks hold gigabytes; on the CPU where the file insists on it."""
+        if device.type != "cpu":
+            with contextlib.suppress(RuntimeError), _seeded(seed), device:
+                return self.module.get_inputs()
+        with _seeded(seed):
+            return self.module.get_inputs()
+
+    def forward(self, model: nn.Module, inputs: list[Any]) -> Any:
+        """What the model returns, checked to hold a tensor. Raises TaskError."""
+        with torch.no_grad(), _blamed_on_task(self.task, "forward", "make Model.forward accept what get_inputs returns"):
+            output = model(*inputs)
+        if not flatten(output):
+            line = _line_of_method(self.task.source, "forward")
+            where = f"{self.task.path}, line {line}" if line else self.task.path
+            raise TaskError(f"{where}: forward returns {type(output).__name__}, which holds no tensor; return a tensor or several")
+        return output
+
+    def _as_list(self, function: str, values: Any) -> list[Any]:
+        if isinstance(values, list | tuple):
+            return list(values)
+        line = _line_of_method(self.task.source, function)
+        where = f"{self.task.path}, line {line}" if line else self.task.path
+        raise TaskError(f"{where}: {function}() returns {type(values).__name__}; return a list, one entry per argument")
+
+
+def load_reference(task: Task) -> Reference:
+    """Execute a task's source in a namespace of its own, its size applied. Raises TaskError.
+
+    An overridden name gets its value right after each statement that sets it, so that names computed from it follow.
+    """
+    name = f"_tritonsmith_task_{task.sha}"
+    module = types.ModuleType(name)
+    module.__file__ = task.path
+    lines = task.source.splitlines(keepends=True)
+    linecache.cache[task.path] = (len(task.source), None, lines, task.path)  # tracebacks and inspect show what was executed
+    sys.modules[name] = module
+    try:
+        with _blamed_on_task(task, "the file", "mend the file so that it imports, or install what it needs"):
+            exec(compile(_with_overrides(task), task.path, "exec"), module.__dict__)  # noqa: S102 - the user's own task file
+    except TaskError:
+        del sys.modules[name]
+        raise
+    return Reference(task, module)
+
+
+def _with_overrides(task: Task) -> ast.Module:
+    tree = ast.parse(task.source, task.path)
+    body: list[ast.stmt] = []
+    for statement in tree.body:
+        body.append(statement)
+        for name in {*assigned_names(statement)} & task.overrides.keys():
+            place = ast.Assign(targets=[ast.Name(name, ast.Store())], value=ast.Constant(task.overrides[name]))
+            body.append(ast.fix_missing_locations(ast.copy_location(place, statement)))
+    return ast.Module(body, tree.type_ignores)
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_available() and torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices=list(devices)):
+        torch.manual_seed(seed)
+        yield
+
+
+@contextlib.contextmanager
+def _blamed_on_task(task: Task, what: str, cure: str) -> Iterator[None]:
+    try:
+        yield
+    except (Exception, SystemExit) as error:  # foreign code: anything may come out of it
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == task.path]
+        line = f", line {frames[-1].lineno}" if frames else ""
+        text = " ".join(str(error).split())[:_MESSAGE_CHARACTERS] or "no message"
+        raise TaskError(f"{task.path}{line}: {what} raised {type(error).__name__} ({text}); {cure}") from error
+
+
+def _line_of_method(source: str, name: str) -> int | None:
+    """Line of `def name` in the class Model, or at the top level."""
+    for node in ast.parse(source).body:
+        inner = node.body if isinstance(node, ast.ClassDef) and node.name == "Model" else [node]
+        for one in inner:
+            if isinstance(one, ast.FunctionDef) and one.name == name:
+                return one.lineno
+    return None
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if not isinstance(value, torch.Tensor) else f"tensor{list(value.shape)}"
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,202 @@
+"""Task files in KernelBench form: read, checked and sized without running them. No torch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from tritonsmith.evaluator.errors import TaskError, UsageError
+from tritonsmith.evaluator.schema import PrecisionClass, Task
+
+Value: TypeAlias = int | float | bool | str
+
+_PARTS = {
+    "Model": "a class Model(torch.nn.Module) with the reference's forward",
+    "get_inputs": "a function get_inputs() that returns the list of forward's arguments",
+    "get_init_inputs": "a function get_init_inputs() that returns the list of Model's arguments",
+}
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def load_task(
+    path: str | Path,
+    size: str = "full",
+    overrides: Mapping[str, Value] | None = None,
+    precision: PrecisionClass | str = PrecisionClass.IEEE,
+) -> Task:
+    """The task in a file.
+
+    Args:
+        path: a file that defines Model, get_inputs and get_init_inputs.
+        size: `full` (the file as it stands) or `small` (its `SMALL` dict applied).
+        overrides: values for module-level names, applied after those of the size.
+        precision: the arithmetic that the reference stands for.
+    Raises:
+        TaskError: one sentence that names file, line where known, and the cure.
+    """
+    path = Path(path)
+    source = _read(path)
+    tree = _parse(path, source)
+    _require_parts(path, tree)
+    names = _literals(tree)
+    chosen: dict[str, Value] = {}
+    if size == "small":
+        chosen |= _small(path, tree, names)
+    elif size != "full":
+        raise TaskError(f"{path}: size {size!r} does not exist; choose full or small")
+    for name, value in (overrides or {}).items():
+        _check_override(path, names, name, value)
+        chosen[name] = value
+    return Task(
+        name=path.stem,
+        path=str(path),
+        source=source,
+        size="custom" if overrides else size,
+        overrides=chosen,
+        precision=_precision(precision),
+    )
+
+
+def parse_overrides(settings: Iterable[str]) -> dict[str, Value]:
+    """`["seq_len=16", "activation=relu"]` as a dict; numbers and booleans are read as such. Raises UsageError."""
+    result: dict[str, Value] = {}
+    for setting in settings:
+        name, equals, text = (part.strip() for part in setting.partition("="))
+        if not equals or not name.isidentifier() or not text:
+            raise UsageError(f"--set {setting}: write NAME=VALUE, such as --set seq_len=16")
+        try:
+            value = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            value = {"true": True, "false": False}.get(text.lower(), text)
+        if not isinstance(value, int | float | bool | str):
+            raise UsageError(f"--set {setting}: the value must be a number, True, False or a word")
+        result[name] = value
+    return result
+
+
+def assigned_names(statement: ast.stmt) -> Iterator[str]:
+    """Names that a module-level statement binds by assignment, also inside `if`, `for`, `with` and `try`."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, _SCOPES):
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        pending.extend(ast.iter_child_nodes(node))
+
+
+def _precision(precision: PrecisionClass | str) -> PrecisionClass:
+    try:
+        return PrecisionClass(precision)
+    except ValueError:
+        choices = ", ".join(one.value for one in PrecisionClass)
+        raise TaskError(f"precision {precision!r} does not exist; choose one of {choices}") from None
+
+
+def _read(path: Path) -> str:
+    if path.is_dir():
+        raise TaskError(f"{path}: is a directory; name one task file in it, such as {path / '39_gru.py'}")
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise TaskError(f"{path}: no such task file; check the path (the tasks that come along are in benchmarks/tasks)") from None
+    except OSError as error:
+        raise TaskError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise TaskError(f"{path}, line {line}: is not UTF-8 text; save the file as UTF-8") from None
+
+
+def _parse(path: Path, source: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        raise TaskError(f"{path}, line {error.lineno}: Python cannot read it ({error.msg}); mend the syntax") from None
+    except ValueError:
+        raise TaskError(f"{path}: holds null bytes; name a Python source file") from None
+
+
+def _require_parts(path: Path, tree: ast.Module) -> None:
+    bound = _top_level(tree)
+    for name, description in _PARTS.items():
+        node = bound.get(name)
+        if node is None:
+            raise TaskError(f"{path}: lacks {name}; add {description}")
+        is_class = isinstance(node, ast.ClassDef)
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and is_class != (name == "Model"):
+            raise TaskError(f"{path}, line {node.lineno}: {name} is a {'class' if is_class else 'function'}; make it {description}")
+
+
+def _top_level(tree: ast.Module) -> dict[str, ast.AST]:
+    """What the module binds at its top level: definitions, assignments, imports (also inside `if` and `try`)."""
+    bound: dict[str, ast.AST] = {}
+    pending: list[ast.AST] = list(reversed(tree.body))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound[node.name] = node
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            bound |= {alias.asname or alias.name.split(".")[0]: node for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound[node.id] = node
+        else:
+            pending.extend(reversed(list(ast.iter_child_nodes(node))))
+    return bound
+
+
+def _literals(tree: ast.Module) -> dict[str, object]:
+    """Module-level names with the literal they are set to; Ellipsis where the value is computed."""
+    found: dict[str, object] = {}
+    for statement in tree.body:
+        for name in assigned_names(statement):
+            found[name] = ...
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and isinstance(statement.value, ast.Constant):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            found |= {target.id: statement.value.value for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def _small(path: Path, tree: ast.Module, names: Mapping[str, object]) -> dict[str, Value]:
+    for statement in tree.body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
+            continue
+        if any(isinstance(target, ast.Name) and target.id == "SMALL" for target in targets):
+            return _read_small(path, statement.value, names)
+    known = ", ".join(sorted(names)) or "none"
+    raise TaskError(
+        f"{path}: declares no small size; give one with --set NAME=VALUE (module-level names: {known}), "
+        "use --size full, or add SMALL = {'NAME': VALUE} to the file"
+    )
+
+
+def _read_small(path: Path, node: ast.expr, names: Mapping[str, object]) -> dict[str, Value]:
+    try:
+        small = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError):
+        small = None
+    pairs = small.items() if isinstance(small, dict) else ((None, None),)
+    if not isinstance(small, dict) or not all(isinstance(key, str) and isinstance(value, int | float | str) for key, value in pairs):
+        raise TaskError(f"{path}, line {node.lineno}: SMALL must be a literal dict from module-level names to numbers or words")
+    for name, value in small.items():
+        _check_override(path, names, name, value, f"{path}, line {node.lineno}: SMALL")
+    return small
+
+
+def _check_override(path: Path, names: Mapping[str, object], name: str, value: Value, where: str = "") -> None:
+    where = where or f"{path}: --set {name}={value}"
+    given = f"{where} gives {name} the value {value!r}, but the file sets it to"
+    if name not in names or name == "SMALL":
+        known = ", ".join(sorted(set(names) - {"SMALL"})) or "none"
+        raise TaskError(f"{where} names {name}, which the file does not set at module level; choose among: {known}")
+    current = names[name]
+    numeric = (int, float)
+    if isinstance(current, numeric) and not isinstance(current, bool) and (isinstance(value, bool) or not isinstance(value, numeric)):
+        raise TaskError(f"{given} the number {current}; give a number")
+    if isinstance(current, int) and not isinstance(current, bool) and isinstance(value, float):
+        raise TaskError(f"{given} the whole number {current}; give a whole number")
