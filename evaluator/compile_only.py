@@ -1,6 +1,113 @@
-"""Process that compiles what one forward would launch, for a named card, without running it: stub, body follows.
+"""Process that compiles what one forward would launch, for a named card, without running it.
 
 `python -P -m tritonsmith.evaluator.compile_only` reads one JSON line on stdin
-{"candidate": path, "target": card key, "init_pickle": path} and writes one JSON object
-{"status", "message", "kernels", "torch_ops", "torch_launches", "torch_flops", "torch_bytes", "seconds"} to the stdout it was started with.
+{"candidate": path, "target": card key, "init_pickle": path of a pickle {"init": list, "inputs": list of (shape, dtype) or plain values,
+"overrides": {name: value}}} and writes one JSON object to the stdout it was started with: {"status", "message", "kernels": [KernelFacts],
+"torch_ops", "torch_launches", "torch_flops", "torch_bytes"}. Whatever the candidate prints goes to stderr. The caller sets the deadline
+and reads anything but one JSON object as a crash. Torch's heavy operators are not computed either, so values a candidate's Python looks
+at are meaningless. Imports torch and Triton; needs TRITON_INTERPRET unset.
 """
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+
+from tritonsmith.evaluator.candidate_module import import_candidate
+from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.compile_launches import LaunchRecorder, LaunchRefused
+from tritonsmith.evaluator.fake_cuda import FakeCuda
+from tritonsmith.evaluator.schema import Status
+from tritonsmith.evaluator.torch_ops import TorchOpCounter
+
+_LONGEST_MESSAGE = 4000
+
+
+def _keep_ends(text: str) -> str:
+    """Compilers print whole programs; what matters stands at the start and at the end."""
+    half = _LONGEST_MESSAGE // 2 - 3
+    return text if len(text) <= _LONGEST_MESSAGE else f"{text[:half]}\n...\n{text[-half:]}"
+
+
+def _argument(spec: Any) -> Any:
+    """A tensor for (shape, dtype name), anything else as it is."""
+    if isinstance(spec, tuple) and len(spec) == 2 and isinstance(spec[0], tuple) and isinstance(spec[1], str):
+        dtype = getattr(torch, spec[1].removeprefix("torch."))
+        return torch.rand(spec[0]).to(dtype) if dtype.is_floating_point else torch.zeros(spec[0], dtype=dtype)
+    return spec
+
+
+def _describe(error: BaseException, source: str) -> str:
+    """Type, text and the innermost line of the candidate's file."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == source]
+    line = frames[-1].lineno if frames else getattr(error, "lineno", None)
+    where = f"line {line}: " if line else ""
+    return f"{where}{type(error).__name__}: {error}"
+
+
+def _forward(module: Any, request: dict[str, Any], recorder: LaunchRecorder, counter: TorchOpCounter) -> None:
+    for name, value in request["overrides"].items():
+        if hasattr(module, name):
+            setattr(module, name, value)
+    model = module.ModelNew(*request["init"]).cuda().eval()
+    arguments = [_argument(spec) for spec in request["inputs"]]
+    with recorder.recording(), counter:
+        model(*arguments)
+
+
+def examine(candidate: Path, target: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Import the candidate, run its forward with launches compiled instead of made, and report; never raises for what the candidate does."""
+    hardware = named_card(target)
+    recorder, counter = LaunchRecorder(hardware), TorchOpCounter()
+    triton.runtime.driver.set_active(recorder.driver)
+    status, message = Status.OK, ""
+    with FakeCuda(hardware), torch.no_grad():
+        try:
+            module = import_candidate(candidate)
+        except BaseException as error:  # noqa: BLE001 - the boundary to candidate code
+            status, message = Status.COMPILE_ERROR, f"the module does not import: {_describe(error, str(candidate))}"
+        else:
+            try:
+                _forward(module, request, recorder, counter)
+            except LaunchRefused as refusal:
+                status, message = refusal.status, str(refusal)
+            except BaseException as error:  # noqa: BLE001 - as above
+                status, message = Status.RUNTIME_ERROR, _describe(error, str(candidate))
+    if recorder.refused:  # the candidate may have caught it and gone another way
+        status, message = recorder.refused[0].status, str(recorder.refused[0])
+    return {
+        "status": status.value,
+        "message": _keep_ends(message),
+        "kernels": [kernel.model_dump(mode="json") for kernel in recorder.kernels()],
+        "torch_ops": dict(counter.ops),
+        "torch_launches": counter.launches,
+        "torch_flops": counter.flops,
+        "torch_bytes": counter.bytes,
+    }
+
+
+def main() -> None:
+    """Serve one request."""
+    answer = os.dup(1)
+    os.dup2(2, 1)  # prints of the candidate and of ptxas
+    if triton.knobs.runtime.interpret:
+        raise RuntimeError("the compile-only process needs TRITON_INTERPRET unset")
+    line = json.loads(sys.stdin.readline())
+    request = pickle.loads(Path(line["init_pickle"]).read_bytes())  # written by the caller, not by the candidate
+    result = examine(Path(line["candidate"]), line["target"], {"init": [], "inputs": [], "overrides": {}, **request})
+    with os.fdopen(answer, "w") as stream:
+        json.dump(result, stream)
+    sys.stdout.flush()
+    os._exit(0)  # threads and exit handlers of the candidate have no say
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""Binds, specialises and compiles every Triton launch of a forward for a named card, runs none, and tells what each kernel needs.
+
+Imports torch and Triton: for the compile-only process, without TRITON_INTERPRET.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import triton.backends.nvidia
+from triton.compiler.errors import CompilationError
+from triton.runtime import _allocation
+from triton.runtime.errors import OutOfResources, PTXASError
+from triton.runtime.jit import JITFunction, get_jit_fn_file_line
+
+from tritonsmith.evaluator.fake_driver import FakeDriver
+from tritonsmith.evaluator.occupancy import resident_programs
+from tritonsmith.evaluator.schema import Hardware, KernelFacts, Status
+
+_OBJDUMP = Path(triton.backends.nvidia.__file__).parent / "bin" / "cuobjdump"
+_USAGE = re.compile(r"REG:(\d+) STACK:(\d+)")
+_MMA = re.compile(r"\b(?:wgmma|mma\.sync|tcgen05\.mma)")
+_GRID_LIMITS = ((1 << 31) - 1, 65535, 65535)
+
+_ZERO = re.compile(r"(%[\w#]+) = arith\.constant (?:dense<)?(?:0|false)\b")
+_READ_MODIFY = re.compile(r"tt\.atomic_rmw (?:add|or|xor|umax), \w+, \w+, %[\w#]+, (%[\w#]+)")
+_COMPARE_SWAP = re.compile(r"tt\.atomic_cas \w+, \w+, %[\w#]+, (%[\w#]+), (%[\w#]+)")
+_VOLATILE = re.compile(r"tt\.load .*isVolatile = true")
+_ASM_LOAD = re.compile(r"tt\.elementwise_inline_asm .*ld\.(?:acquire|volatile|relaxed)")
+
+
+class LaunchRefused(Exception):
+    """A launch that cannot be compiled or made; carries the status of the verdict."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class LaunchRecorder:
+    """What the launches of a forward would be.
+
+    Args:
+        hardware: the card to compile for.
+    """
+
+    def __init__(self, hardware: Hardware) -> None:
+        self.hardware = hardware
+        self.refused: list[LaunchRefused] = []
+        """Every refusal, also those that the candidate's own code caught."""
+        self._counts: Counter[tuple[str, tuple[int, int, int]]] = Counter()
+        self._facts: dict[str, KernelFacts] = {}
+        self._spins: dict[str, bool] = {}
+        self._trying = False
+        self.driver = FakeDriver(hardware, self._benchmark)
+
+    def kernels(self) -> list[KernelFacts]:
+        """One record per compiled kernel and grid, in order of first launch."""
+        return [self._facts[key].model_copy(update={"launches": count, "grid": grid}) for (key, grid), count in self._counts.items()]
+
+    def _benchmark(self, call: Callable[[], object], **_options: object) -> list[float]:
+        """The autotuner tries a configuration: compile it, and keep the first that fits."""
+        self._trying = True
+        try:
+            call()
+        finally:
+            self._trying = False
+        return [1.0, 1.0, 1.0]
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Launches inside are compiled and recorded instead of made."""
+        stock = JITFunction.run
+
+        def run(function: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+            compiled = self._compile(stock, function, args, grid, options)
+            if not warmup:
+                self._record(function, compiled, _extent(function, args, grid, options))
+            return compiled
+
+        JITFunction.run = run
+        try:
+            yield
+        finally:
+            JITFunction.run = stock
+
+    def _refuse(self, status: Status, message: str) -> LaunchRefused:
+        refusal = LaunchRefused(status, message)
+        self.refused.append(refusal)
+        return refusal
+
+    def _compile(self, stock: Any, function: Any, args: Any, grid: Any, options: dict[str, Any]) -> Any:
+        try:
+            return stock(function, *args, grid=grid, warmup=True, **options)
+        except (CompilationError, PTXASError) as error:
+            if self._trying:  # the autotuner drops this configuration by itself
+                raise
+            raise self._refuse(Status.COMPILE_ERROR, _compile_message(function, error)) from error
+        except KeyError as error:
+            if "Keyword argument" in str(error):
+                raise self._refuse(Status.COMPILE_ERROR, f"kernel {function.fn.__name__}: {error.args[0]}") from error
+            raise
+
+    def _record(self, function: Any, compiled: Any, extent: tuple[int, int, int]) -> None:
+        if 0 in extent:  # Triton launches nothing
+            return
+        if compiled.hash not in self._facts:
+            self._facts[compiled.hash] = self._examine(function, compiled)
+            self._spins[compiled.hash] = spins(compiled.asm["ttir"])
+        facts = self._facts[compiled.hash]
+        self._check(facts, compiled, extent)
+        if not self._trying:
+            self._counts[compiled.hash, extent] += 1
+
+    def _examine(self, function: Any, compiled: Any) -> KernelFacts:
+        meta = compiled.metadata
+        registers, spills = _resource_usage(compiled.asm["cubin"])
+        return KernelFacts(
+            name=function.fn.__name__,
+            launches=0,
+            num_warps=meta.num_warps,
+            num_stages=meta.num_stages,
+            constexprs=_constants(function, compiled),
+            registers=registers,
+            spills=spills,
+            shared_memory=meta.shared,
+            resident=resident_programs(self.hardware, registers=registers, shared=meta.shared, warps=meta.num_warps),
+            cooperative=bool(getattr(meta, "launch_cooperative_grid", False)),
+            tensor_cores=_MMA.search(compiled.asm["ptx"]) is not None,
+        )
+
+    def _check(self, facts: KernelFacts, compiled: Any, extent: tuple[int, int, int]) -> None:
+        """Refuse what the card would refuse or hang on."""
+        card, shared = self.hardware, facts.shared_memory or 0
+        if shared > card.shared_per_block:
+            if self._trying:
+                raise OutOfResources(shared, card.shared_per_block, "shared memory")
+            raise self._refuse(
+                Status.LAUNCH_ERROR,
+                f"kernel {facts.name} needs {shared} bytes of shared memory, {card.name} has {card.shared_per_block} per program: "
+                f"use smaller blocks or fewer stages than num_stages={facts.num_stages}",
+            )
+        if any(size > limit for size, limit in zip(extent, _GRID_LIMITS, strict=True)):
+            raise self._refuse(Status.LAUNCH_ERROR, f"kernel {facts.name}: grid {extent} is beyond the limits {_GRID_LIMITS}")
+        programs, resident = extent[0] * extent[1] * extent[2], facts.resident or 0
+        waits = facts.cooperative or self._spins[compiled.hash]
+        if waits and programs > resident and not self._trying:
+            why = "asks for a cooperative launch" if facts.cooperative else "waits in a loop for other programs"
+            raise self._refuse(
+                Status.LAUNCH_ERROR,
+                f"kernel {facts.name} {why}, but only {resident} of its {programs} programs fit on {card.name} at once "
+                f"({facts.registers} registers x {facts.num_warps} warps, {shared} bytes of shared memory): it would not start or would hang",
+            )
+        needs_scratch = getattr(compiled.metadata, "global_scratch_size", 0) > 0
+        if needs_scratch and type(_allocation._allocator.get()).__name__ == "NullAllocator":
+            raise self._refuse(Status.LAUNCH_ERROR, f"kernel {facts.name} makes tensor descriptors: call triton.set_allocator before the launch")
+
+
+def _extent(function: Any, args: Any, grid: Any, options: dict[str, Any]) -> tuple[int, int, int]:
+    names = [parameter.name for parameter in function.params]
+    bound = {parameter.name: parameter.default for parameter in function.params if parameter.has_default}
+    bound |= dict(zip(names, args, strict=False)) | {name: value for name, value in options.items() if name in names}
+    x, y, z = (tuple(int(extent) for extent in (grid(bound) if callable(grid) else grid)) + (1, 1, 1))[:3]
+    return x, y, z
+
+
+def _constants(function: Any, compiled: Any) -> dict[str, Any]:
+    """Values of the parameters declared tl.constexpr (not those Triton specialised on by itself)."""
+    declared = {parameter.name for parameter in function.params if parameter.is_constexpr}
+    constants = {}
+    for key, value in compiled.src.constants.items():
+        name = function.arg_names[key[0]] if isinstance(key, tuple) else str(key)
+        if name in declared:
+            constants[name] = value if isinstance(value, int | float | bool | str | None) else str(value)
+    return constants
+
+
+def _resource_usage(cubin: bytes) -> tuple[int, int]:
+    """Registers and bytes of stack per thread (spills live on the stack)."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        text = subprocess.run([_OBJDUMP, "-res-usage", file.name], capture_output=True, text=True, check=False).stdout
+    found = _USAGE.search(text)
+    if found is None:
+        raise RuntimeError(f"cuobjdump said nothing about registers: {text[:200]!r}")
+    return int(found.group(1)), int(found.group(2))
+
+
+def _compile_message(function: Any, error: CompilationError | PTXASError) -> str:
+    name = function.fn.__name__
+    node = getattr(error, "node", None)
+    line = getattr(node, "lineno", None)
+    if line is None:
+        return f"kernel {name}: {error}"
+    first_line = int(get_jit_fn_file_line(function)[1])
+    reasons, cause = [], error
+    while isinstance(cause, CompilationError):  # a helper's error hangs below the call in the kernel
+        reasons.append(cause.error_message or "")
+        below = cause.__cause__
+        if below is not None and not isinstance(below, CompilationError):
+            reasons.append(str(below))
+        cause = below
+    reason = next((text for text in reversed(reasons) if text.strip()), type(error).__name__)
+    source = (error.src or "").split("\n")[line - 1].strip() if error.src else ""
+    return f"kernel {name}, line {first_line + line - 1}: {reason.strip()}\n    {source}"
+
+
+def spins(ttir: str) -> bool:
+    """Whether a kernel waits in a loop for other programs: a while loop that reads memory atomically without changing it.
+
+    A spin lock (compare-and-swap that changes the word) and a work queue (atomic addition of a number) do not need all programs at once.
+    """
+    zeros = set(_ZERO.findall(ttir))
+    depth, loops = 0, []
+    for text in ttir.splitlines():
+        line = text.strip()
+        if "scf.while" in line:
+            loops.append(depth)
+        if loops and _is_poll(line, zeros):
+            return True
+        depth += line.count("{") - line.count("}")
+        # `} do {` closes the condition and opens the body at the same depth: the loop ends when both are closed
+        while loops and depth <= loops[-1] and not line.endswith("{"):
+            loops.pop()
+    return False
+
+
+def _is_poll(line: str, zeros: set[str]) -> bool:
+    if _VOLATILE.search(line) or _ASM_LOAD.search(line):
+        return True
+    if (change := _READ_MODIFY.search(line)) is not None:
+        return change.group(1) in zeros
+    if (swap := _COMPARE_SWAP.search(line)) is not None:
+        return swap.group(1) == swap.group(2)
+    return False

@@ -1,0 +1,119 @@
+"""Counts the torch operators of a forward that would run as library kernels, and spares the CPU the heavy ones.
+
+Imports torch: for evaluator processes only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+_FREE = frozenset(
+    "view _unsafe_view reshape _reshape_alias t transpose permute expand slice select narrow as_strided unsqueeze squeeze detach alias unbind "
+    "split split_with_sizes chunk unfold diagonal view_as movedim swapaxes flatten unflatten lift_fresh resolve_conj resolve_neg "
+    "empty empty_like empty_strided new_empty new_empty_strided _local_scalar_dense is_same_size set_ resize_".split()
+)
+"""Views, allocations and reads of one number: no kernel."""
+_HEAVY = frozenset("mm addmm bmm baddbmm convolution _convolution mkldnn_convolution linear".split())
+"""Their values are not needed, since nothing runs: an empty result of the right shape will do."""
+_GATES = {"gru": 3, "lstm": 4, "rnn_tanh": 1, "rnn_relu": 1}
+_LAUNCHES_PER_STEP = 2
+"""A library's recurrent layer starts a product and a pointwise kernel per step: 6144 for 6 layers of 512 steps."""
+
+
+class TorchOpCounter:
+    """Context manager around a forward.
+
+    `ops` counts compute operators by name, `launches` the kernels they start, `flops` their floating-point operations and `bytes` their
+    operands and results.
+    """
+
+    def __init__(self) -> None:
+        self.ops: Counter[str] = Counter()
+        self.launches = 0
+        self.flops = 0.0
+        self.bytes = 0.0
+        self._modes = (_Dispatch(self), _Recurrent(self))
+
+    def __enter__(self) -> TorchOpCounter:
+        for mode in self._modes:
+            mode.__enter__()
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        for mode in reversed(self._modes):
+            mode.__exit__(kind, error, trace)
+
+    def add(self, name: str, launches: int, flops: float, moved: float) -> None:
+        """One call of an operator."""
+        self.ops[name] += 1
+        self.launches += launches
+        self.flops += flops
+        self.bytes += moved
+
+
+def _leaves(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _leaves(part)
+    elif isinstance(value, dict):
+        yield from _leaves(list(value.values()))
+
+
+def _size(value: Any) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in _leaves(value))
+
+
+def _shape_only(func: Any, args: Any, kwargs: Any) -> Any:
+    """The result of an operator with the right shape and no values."""
+    lift = lambda x: x.to("meta") if isinstance(x, torch.Tensor) else x  # noqa: E731
+    result = func(*[lift(arg) for arg in args], **{name: lift(value) for name, value in kwargs.items()})
+    return torch.empty_strided(result.size(), result.stride(), dtype=result.dtype).zero_()
+
+
+class _Dispatch(TorchDispatchMode):
+    def __init__(self, counter: TorchOpCounter) -> None:
+        super().__init__()
+        self._counter = counter
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = func._schema.name.split("::")[1]
+        result = _shape_only(func, args, kwargs) if name in _HEAVY else func(*args, **kwargs)
+        if name not in _FREE:
+            formula = flop_registry.get(func._overloadpacket)
+            outputs = sum(tensor.numel() for tensor in _leaves(result))
+            flops = float(formula(*args, **kwargs, out_val=result)) if formula is not None else float(outputs)
+            self._counter.add(name, 1, flops, _size(args) + _size(kwargs) + _size(result))
+        return result
+
+
+class _Recurrent(TorchFunctionMode):
+    """torch.gru and its kin: on the CPU they would be one operator or thousands; on a card they are two launches per step."""
+
+    def __init__(self, counter: TorchOpCounter) -> None:
+        super().__init__()
+        self._counter = counter
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name not in _GATES or kwargs or len(args) != 9 or not isinstance(args[0], torch.Tensor) or isinstance(args[3], list | tuple):
+            return func(*args, **(kwargs or {}))
+        x, state, weights, _, layers, _, _, bidirectional, batch_first = args
+        directions = 2 if bidirectional else 1
+        steps, batch = (x.shape[1], x.shape[0]) if batch_first else (x.shape[0], x.shape[1])
+        hidden = (state[0] if isinstance(state, tuple | list) else state).shape[-1]
+        products = sum(weight.numel() for weight in weights if weight.dim() == 2)
+        output = x.new_zeros((*x.shape[:-1], hidden * directions))
+        launches = layers * directions * (_LAUNCHES_PER_STEP * steps + 1)
+        self._counter.add(name, launches, 2.0 * products * steps * batch, _size(args) + _size(output))
+        states = state if isinstance(state, tuple | list) else (state,)
+        return (output, *(torch.zeros_like(part) for part in states))
