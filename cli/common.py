@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import KernelFileError, UsageError
 from tritonsmith.evaluator.schema import Record
 
@@ -40,11 +41,20 @@ class PrecisionChoice(StrEnum):
     HALF = "16-bit"
 
 
+def _existing_card(target: str) -> str:
+    """The name as it is, where it can be a target; checked before anything is made or started."""
+    if target != "auto":
+        named_card(target)
+    return target
+
+
 TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="A KernelBench-style file: Model, get_inputs, get_init_inputs.")]
 KernelArgument = Annotated[str, typer.Argument(metavar="KERNEL", help="A file with a ModelNew that calls Triton kernels.")]
 TargetOption = Annotated[
     str,
-    typer.Option(help="auto takes the card of this machine, else h200; a named card that is not here gives estimates for it."),
+    typer.Option(
+        callback=_existing_card, help="auto: the card of this machine, else h200; a named card that is not here gives estimates for it."
+    ),
 ]
 SizeOption = Annotated[SizeChoice, typer.Option(help="auto is full on a card and small without one.")]
 SetOption = Annotated[

@@ -43,12 +43,13 @@ def evaluate(
 ) -> None:
     """Judge KERNEL against TASK; exit code 1 when it is rejected."""
     source = read_kernel(kernel)
-    overrides = parse_overrides(set_ or [])
+    overrides, wanted = parse_overrides(set_ or []), PrecisionClass(precision.value)
+    load_task(task, "full", overrides, wanted)  # what is wrong with the file is said before anything is started
 
     async def judge() -> Verdict:
         async with open_evaluator(target, raw) as evaluator:
             chosen = size.value if size is not SizeChoice.AUTO else "full" if evaluator.hardware.present else "small"
-            loaded = load_task(task, chosen, overrides, PrecisionClass(precision.value))
+            loaded = load_task(task, chosen, overrides, wanted)
             return await evaluator.evaluate(loaded, source, profile.value)
 
     raw = Path(tempfile.mkdtemp(prefix="tritonsmith-raw-"))

@@ -32,7 +32,9 @@ def run(arguments: Sequence[str]) -> int:
     """Execute one command line and return its exit code; expected failures become one sentence on stderr."""
     try:
         code = app(args=list(arguments) or ["--help"], prog_name="tritonsmith", standalone_mode=False)
-        return code if isinstance(code, int) else 0 if arguments else 2
+        if not arguments:
+            return 2
+        return code if isinstance(code, int) else 0
     except UsageError as error:
         typer.echo(f"error: {error}", err=True)
         return 2

@@ -75,7 +75,7 @@ def optimize(
             size=None if size is SizeChoice.AUTO else size.value,
             overrides=overrides,
             precision=precision.value,
-            budget=Budget(**{name: value for name, value in limits.items() if value is not None}),
+            budget=Budget.model_validate({name: value for name, value in limits.items() if value is not None}),
             out=out_folder,
         )
     if as_json:

@@ -1,0 +1,66 @@
+"""`tritonsmith graph`: the drawing, with the way a run took."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from tritonsmith.cli.common import JsonOption, PolicyOption, err, print_json, write_text
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.graph.drawing import graph_mermaid
+from tritonsmith.graph.policies import load_policy
+from tritonsmith.graph.state import Decision
+
+
+class FormatChoice(StrEnum):
+    """How the drawing is written."""
+
+    MERMAID = "mermaid"
+    PNG = "png"
+    SVG = "svg"
+
+
+RunOption = Annotated[str | None, typer.Option("--run", metavar="DIR", help="Folder of a run, whose way is marked.")]
+FormatOption = Annotated[FormatChoice, typer.Option("--format", help="Only mermaid can be had without a network.")]
+FileOption = Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write to a file instead of stdout.")]
+
+
+def graph(
+    policy: PolicyOption = "default",
+    run: RunOption = None,
+    format_: FormatOption = FormatChoice.MERMAID,
+    out_file: FileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the graph as Mermaid text; with --run, the way that the run took is marked."""
+    if format_ is not FormatChoice.MERMAID:
+        raise UsageError(
+            f"--format {format_.value}: drawing pictures needs a renderer that this package does not bring; "
+            "take --format mermaid and open the text in any Markdown viewer that draws Mermaid."
+        )
+    load_policy(policy)
+    decisions = read_decisions(run) if run else ()
+    text = graph_mermaid(decisions=decisions)
+    if out_file:
+        write_text(out_file, text)
+    if as_json:
+        print_json({"mermaid": text, "decisions": [decision.model_dump(mode="json") for decision in decisions]})
+    elif not out_file:
+        typer.echo(text, nl=False)
+    if not run:
+        err.print("The drawing is the same for every policy: a policy only chooses the way through it (--run DIR shows one).")
+
+
+def read_decisions(run: str) -> tuple[Decision, ...]:
+    """The decisions of a run so far, from its event log. Raises UsageError when the folder is not a run's."""
+    path = Path(run) / "events.jsonl"
+    try:
+        events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return tuple(Decision.model_validate(event) for event in events if event["event"] == "decision")
+    except OSError as error:
+        raise UsageError(f"--run {run}: {path} cannot be read ({error.strerror}); name the folder that a run wrote.") from None
+    except (ValueError, ValidationError, KeyError, TypeError):
+        raise UsageError(f"--run {run}: {path} is not the event log of a run; name the folder that a run wrote.") from None

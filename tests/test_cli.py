@@ -1,0 +1,278 @@
+"""The command line as a user meets it: answers, exit codes, and one sentence for every bad input."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tritonsmith.cli.main import run
+from tritonsmith.graph.policies import PRESETS
+
+ROOT = Path(__file__).resolve().parent.parent
+GRU = str(ROOT / "benchmarks" / "tasks" / "39_gru.py")
+COMMAND = str(Path(sys.executable).parent / "tritonsmith")
+
+TASK = """
+import torch
+from torch import nn
+
+ROWS = 48
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, x):
+        return torch.relu(x) * 2.0
+
+def get_inputs():
+    return [torch.randn(ROWS, 33)]
+
+def get_init_inputs():
+    return []
+"""
+
+KERNEL = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+@triton.jit
+def relu_twice(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, at < n)
+    tl.store(y + at, tl.maximum(value, 0.0) * FACTOR, at < n)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        relu_twice[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256)
+        return y
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """Good and bad files by name."""
+    contents = {
+        "task.py": TASK,
+        "good.py": KERNEL.replace("FACTOR", "2.0"),
+        "wrong.py": KERNEL.replace("FACTOR", "2.5"),
+        "syntax.py": "class Model(:\n",
+        "no_inputs.py": "class Model: pass\ndef get_init_inputs(): return []\n",
+        "policy.py": "class Mine: pass\n",
+    }
+    for name, text in contents.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "binary.py").write_bytes(b"\x7fELF\x00\xff\xfe\x80")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "old.txt").write_text("earlier result")
+    names = [*contents, "binary.py", "full"]
+    paths = {name.removesuffix(".py"): str(tmp_path / name) for name in [*names, "missing.py"]}
+    return paths | {"folder": str(tmp_path)}
+
+
+BAD_INPUTS = [
+    ("optimize {missing}", "missing.py"),
+    ("optimize {folder}", "directory"),
+    ("optimize {binary}", "binary.py"),
+    ("optimize {syntax}", "syntax.py"),
+    ("optimize {no_inputs}", "get_inputs"),
+    ("optimize {task} --set ROWS", "ROWS"),
+    ("optimize {task} --set NOTHING=3", "NOTHING"),
+    ("optimize {task} --policy best", "best"),
+    ("optimize {task} --policy {missing}:Mine", "missing.py"),
+    ("optimize {task} --policy {policy}:Mine", "after_evaluate"),
+    ("optimize {task} --target abacus", "rtx4090"),
+    ("optimize {task} --model oracle", "openai:NAME"),
+    ("optimize {task} --size medium", "--size"),
+    ("optimize {task} --precision fp8", "--precision"),
+    ("optimize {task} --seeds 0", "--seeds"),
+    ("optimize {task} --seeds two", "--seeds"),
+    ("optimize {task} --budget-candidates 0", "--budget-candidates"),
+    ("optimize {task} --out {good}", "--out"),
+    ("optimize {task} --out {good}/below", "--out"),
+    ("optimize {task} --out {full}", "not empty"),
+    ("optimize", "TASK"),
+    ("evaluate {task}", "KERNEL"),
+    ("evaluate {task} {missing}", "missing.py"),
+    ("evaluate {task} {folder}", "directory"),
+    ("evaluate {task} {binary}", "binary.py"),
+    ("evaluate {missing} {good}", "missing.py"),
+    ("evaluate {task} {good} --profile careful", "--profile"),
+    ("evaluate {task} {good} --target abacus", "abacus"),
+    ("detect {missing}", "missing.py"),
+    ("detect {syntax}", "syntax.py"),
+    ("graph --policy best", "best"),
+    ("graph --format png", "mermaid"),
+    ("graph --run {folder}", "--run"),
+    ("graph --out {folder}", "--out"),
+    ("optimise {task}", "optimise"),
+    ("doctor --quickly", "--quickly"),
+]
+
+
+@pytest.mark.parametrize(("line", "named"), BAD_INPUTS, ids=[line for line, _ in BAD_INPUTS])
+def test_bad_input_gets_one_sentence(
+    line: str, named: str, files: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a run folder that should not be made would be made here
+    arguments = [word.format_map(files) for word in line.split()]
+    assert run(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
+    assert named in printed.err and "Traceback" not in printed.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_without_arguments_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in ("optimize", "evaluate", "detect", "graph", "doctor"))
+
+
+def test_graph_is_the_same_for_every_policy(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    drawings = set()
+    for policy in PRESETS:
+        assert run(["graph", "--policy", policy]) == 0
+        drawings.add(capsys.readouterr().out)
+    (drawing,) = drawings
+    assert "decide_after_detect" in drawing
+    assert run(["graph", "--out", str(tmp_path / "graph.mmd")]) == 0
+    assert (tmp_path / "graph.mmd").read_text() == drawing
+
+
+def test_the_picture_in_the_documents_is_the_graph(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["graph"]) == 0
+    picture = (ROOT / "ARCHITECTURE.md").read_text().split("```mermaid\n", 1)[1].split("```", 1)[0]
+    assert picture == capsys.readouterr().out, "paste the output of `tritonsmith graph` into ARCHITECTURE.md"
+
+
+def test_doctor_tells_what_works_and_keeps_secrets(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://user:password@models.example/v1")
+    assert run(["doctor", "--json"]) == 0
+    printed = capsys.readouterr()
+    answer = json.loads(printed.out)
+    works = {check["name"]: check["works"] for check in answer["checks"]}
+    assert works["interpreter"] and works["compiler"] and works["model endpoint"]
+    assert any(name.startswith("sandbox") for name in works)
+    assert not any(secret in printed.out + printed.err for secret in ("sk-very-secret", "password"))
+    assert all(check["works"] or check["detail"] for check in answer["checks"])
+
+
+def test_evaluate_accepts_and_rejects(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["--target", "h200", "--size", "full", "--set", "ROWS=16", "--json"]
+    assert run(["evaluate", files["task"], files["good"], *common]) == 0
+    verdict = json.loads(capsys.readouterr().out)
+    assert verdict["status"] == "ok" and verdict["label"] == "kernel"
+    assert verdict["timing"]["kind"] == "estimated" and "eager" in verdict["timing"]["baselines_ms"]
+    assert {"median_ms", "score", "score_eager", "interval", "baseline"} <= set(verdict["timing"])
+    assert verdict["facts"]["launches_per_forward"] == 1 and verdict["facts"]["kernels"][0]["name"] == "relu_twice"
+    assert {"max_abs_err", "mean_abs_err", "err_vs_oracle", "reference_err_vs_oracle", "trials"} <= set(verdict["correctness"])
+    assert verdict["correctness"]["precision_class"] == "ieee"
+    assert run(["evaluate", files["task"], files["wrong"], *common]) == 1
+    assert json.loads(capsys.readouterr().out)["status"] == "inaccurate"
+
+
+def test_evaluate_for_a_reader_calls_an_estimate_one(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["evaluate", files["task"], files["good"], "--target", "h200", "--set", "ROWS=16", "--size", "full"]) == 0
+    printed = capsys.readouterr().out
+    assert "ESTIMATE" in printed and "measured" not in printed
+
+
+def test_detect_gives_labels_with_evidence(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["detect", files["good"], "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert {"labels", "kernels"} <= set(answer)
+    assert all({"name", "line", "evidence"} <= set(label) for label in answer["labels"])
+    assert [kernel["name"] for kernel in answer["kernels"]] == ["relu_twice"]
+    assert run(["detect", files["good"], "--task", files["task"]]) == 0
+    assert "relu_twice" in capsys.readouterr().out
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """Folder and printed text of a run."""
+
+    folder: Path
+    done: subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """One run of the main job on the small GRU, through the installed command."""
+    folder = tmp_path_factory.mktemp("run") / "out"
+    line = [COMMAND, "optimize", GRU, "--size", "small", "--target", "h200", "--out", str(folder), "--json"]
+    return FinishedRun(folder, subprocess.run(line, capture_output=True, text=True, timeout=280, cwd=folder.parent))
+
+
+def test_optimize_leaves_what_it_promises(finished_run: FinishedRun) -> None:
+    folder, done = finished_run.folder, finished_run.done
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer == json.loads((folder / "summary.json").read_text())
+    assert {"task", "policy", "model", "winner", "candidates", "decisions", "usage", "stopped_because"} <= set(answer)
+    assert answer["winner"]["verdict"]["status"] == "ok" and answer["winner"]["verdict"]["timing"]["kind"] == "estimated"
+    assert all(decision["reason"] for decision in answer["decisions"])
+    assert (folder / "best.py").exists() and (folder / "events.jsonl").exists() and any((folder / "kernels").iterdir())
+    assert "after_select" in done.stderr  # the progress goes to stderr, one line per event when it is no terminal
+
+
+def test_optimize_shows_the_table(finished_run: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+    from tritonsmith.cli.optimize import show
+    from tritonsmith.graph.summary import Summary
+
+    folder = finished_run.folder
+    summary = Summary.model_validate_json((folder / "summary.json").read_text())
+    show(summary)
+    printed = capsys.readouterr().out
+    assert all(row.id in printed and row.status in printed for row in summary.candidates)
+    assert all(decision.reason in printed for decision in summary.decisions)
+    assert "ESTIMATE" in printed and str(folder / "best.py") in printed
+
+
+def test_graph_marks_the_way_of_a_run(finished_run: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = finished_run.folder
+    assert run(["graph", "--run", str(folder)]) == 0
+    marked = capsys.readouterr().out
+    assert run(["graph"]) == 0
+    plain = capsys.readouterr().out
+    assert "taken" in marked and "taken" not in plain
+
+
+def test_best_is_a_module_of_its_own(finished_run: FinishedRun) -> None:
+    folder = finished_run.folder
+    line = [COMMAND, "evaluate", GRU, str(folder / "best.py"), "--size", "small", "--target", "h200", "--json"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert json.loads(done.stdout)["status"] == "ok"
+
+
+def test_interrupt_is_one_sentence(files: dict[str, str], tmp_path: Path) -> None:
+    line = [COMMAND, "optimize", GRU, "--size", "small", "--target", "h200", "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    assert process.stderr
+    first = process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130, rest
+    assert "Traceback" not in first + rest and "Interrupted" in rest
+
+
+def test_readme_script_runs_as_written(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    script = text.split("```python\n", 1)[1].split("```", 1)[0]
+    assert sum(bool(line.strip()) for line in script.splitlines()) <= 10
+    file = tmp_path / "readme.py"
+    file.write_text(script)
+    done = subprocess.run([sys.executable, str(file)], cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith(("estimated", "measured"))
