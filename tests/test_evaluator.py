@@ -1,0 +1,110 @@
+"""The evaluator without a card, on a real GRU at its small size: what is right passes, what is wrong gets the status it deserves."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
+from tritonsmith.evaluator.schema import Label, Status, Task, TimingKind, Verdict
+from tritonsmith.evaluator.tasks import load_task
+
+ROOT = Path(__file__).parents[1]
+GOOD = (ROOT / "tests/kernels/gru_batch.py").read_text()
+RACY = (ROOT / "tests/kernels/gru_tiled_racy.py").read_text()
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Iterator[LocalEvaluator]:
+    with open_evaluator("h200", call_seconds=20) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def gru() -> Task:
+    return load_task(ROOT / "benchmarks/tasks/39_gru.py", size="small", overrides={"num_layers": 2, "seq_len": 8})
+
+
+def judge(evaluator: LocalEvaluator, task: Task, source: str) -> Verdict:
+    return evaluator.evaluate_now(task, source)
+
+
+def test_a_correct_gru_is_accepted_with_an_estimate_that_says_so(evaluator: LocalEvaluator, gru: Task) -> None:
+    verdict = judge(evaluator, gru, GOOD)
+    assert verdict.status is Status.OK, verdict.message
+    assert verdict.timing is not None and verdict.timing.kind is TimingKind.ESTIMATED
+    assert verdict.timing.interval is None
+    assert "ESTIMATE" in verdict.message
+    assert set(verdict.timing.baselines_ms) == {"eager", "cuda_graph"}
+    assert verdict.correctness is not None and verdict.correctness.trials >= 2
+    assert verdict.label in (Label.HYBRID, Label.KERNEL)  # cuBLAS-like addmm for the input side, the recurrence in Triton
+    kernel = next(one for one in verdict.facts.kernels if one.name == "gru_layer")
+    assert kernel.launches == 2 and kernel.grid == (1, 1, 1)
+    assert kernel.registers and kernel.shared_memory is not None and kernel.spills is not None
+    assert kernel.bytes_loaded and kernel.flops
+    assert verdict.facts.triton_launches == 2
+    assert verdict.facts.library_calls.get("addmm") == 2
+
+
+def test_programs_that_share_the_hidden_state_without_waiting_are_racy(evaluator: LocalEvaluator, gru: Task) -> None:
+    verdict = judge(evaluator, gru, RACY)
+    assert verdict.status is Status.RACY, verdict.message
+    assert "gru_layer_tiled" in verdict.message or "states" in verdict.message or "order" in verdict.message
+
+
+WRONG = {
+    "swapped gates": (GOOD.replace("r * (tl.dot(h, w_n", "z * (tl.dot(h, w_n"), Status.INACCURATE),
+    "zeros": (GOOD.replace("        return x\n", "        return torch.zeros_like(x)\n"), Status.INACCURATE),
+    "last step never written": (GOOD.replace("for t in range(steps):", "for t in range(steps - 1):"), Status.INACCURATE),
+    "random weights": (
+        GOOD.replace("nn.Parameter(torch.zeros(shape))", "nn.Parameter(torch.zeros(shape))")
+        .replace("weight_ih, weight_hh, bias_ih, bias_hh = (getattr(self.gru, f\"{name}_l{layer}\")", "weight_ih, weight_hh, bias_ih, bias_hh = (torch.randn_like(getattr(self.gru, f\"{name}_l{layer}\"))"),
+        Status.INACCURATE,
+    ),
+    "weights under other names": (GOOD.replace("self.gru", "self.rnn"), Status.WRONG_WEIGHTS),
+    "a weight of another shape": (GOOD.replace('("bias_hh", (3 * hidden_size,))', '("bias_hh", (hidden_size,))'), Status.WRONG_WEIGHTS),
+    "half of the output": (GOOD.replace("        return x\n", "        return x[: steps // 2]\n"), Status.WRONG_SHAPE),
+    "broadcastable output": (GOOD.replace("        return x\n", "        return x[:, :1]\n"), Status.WRONG_SHAPE),
+    "another dtype": (GOOD.replace("        return x\n", "        return x.double()\n"), Status.WRONG_SHAPE),
+    "changes its input": (GOOD.replace("        for layer in", "        h0.mul_(0.5)\n        h0.mul_(2.0).add_(1e-3)\n        for layer in"), Status.CHEATING),
+    "half precision product": (GOOD.replace("tl.dot(h, w_n, input_precision=\"ieee\")", "tl.dot(h.to(tl.float16), w_n.to(tl.float16))"), Status.INACCURATE),
+    "exits the process": (GOOD.replace("        steps, batch, _ = x.shape\n", "        import os\n\n        os._exit(0)\n"), Status.CRASHED),
+    "asks to exit": (GOOD.replace("        steps, batch, _ = x.shape\n", "        raise SystemExit(0)\n"), Status.CRASHED),
+    "loops forever": (GOOD.replace("        steps, batch, _ = x.shape\n", "        while True:\n            pass\n"), Status.TIMEOUT),
+    "raises": (GOOD.replace("        steps, batch, _ = x.shape\n", "        steps, batch, _ = x.nonsense\n"), Status.RUNTIME_ERROR),
+    "does not parse": ("def broken(:\n", Status.COMPILE_ERROR),
+    "no ModelNew": ("import torch\n", Status.COMPILE_ERROR),
+    "unknown Triton function": (GOOD.replace("n = tanh(", "n = tl.tanh("), Status.COMPILE_ERROR),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_gru_costs_one_verdict(evaluator: LocalEvaluator, gru: Task, name: str) -> None:
+    source, status = WRONG[name]
+    assert source != GOOD
+    verdict = judge(evaluator, gru, source)
+    assert verdict.status is status, f"{verdict.status}: {verdict.message}"
+    assert verdict.message and "Traceback" not in verdict.message
+    assert verdict.timing is None and verdict.score is None
+
+
+def test_the_next_honest_candidate_passes_after_the_wrong_ones(evaluator: LocalEvaluator, gru: Task) -> None:
+    assert judge(evaluator, gru, WRONG["exits the process"][0]).status is Status.CRASHED
+    assert judge(evaluator, gru, GOOD).status is Status.OK
+
+
+def test_a_declared_map_carries_weights_under_other_names(evaluator: LocalEvaluator, gru: Task) -> None:
+    names = [f"{kind}_l{layer}" for layer in range(2) for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+    mapping = {f"rnn.{name}": f"gru.{name}" for name in names}
+    source = GOOD.replace("self.gru", "self.rnn").replace("class ModelNew(nn.Module):\n", f"class ModelNew(nn.Module):\n    WEIGHT_MAP = {mapping}\n\n")
+    assert judge(evaluator, gru, source).status is Status.OK
+
+
+def test_a_key_in_our_environment_does_not_reach_the_candidate(gru: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "canary-5f1d")
+    source = GOOD.replace(
+        "        steps, batch, _ = x.shape\n",
+        "        import os\n\n        if 'canary-5f1d' in str(dict(os.environ)):\n            return torch.zeros(1)\n        steps, batch, _ = x.shape\n",
+    )
+    with open_evaluator("h200", call_seconds=20) as opened:
+        assert judge(opened, gru, source).status is Status.OK
