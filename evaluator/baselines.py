@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from tritonsmith.evaluator.reference import load_reference
-from tritonsmith.evaluator.schema import PrecisionClass, Task
+from tritonsmith.evaluator.schema import Task
 
 NAMES = ("eager", "cuda_graph", "compile", "compile_reduce_overhead")
 _WARMUP = 3
 
-Forward = Callable[[], None]
+Forward = Callable[[], Any]
 
 
 def set_tf32(allowed: bool) -> None:
@@ -35,14 +35,11 @@ class Baselines:
         task: the task whose reference is run.
         weights: file with the state_dict that the oracle drew.
         arguments: forward's arguments; tensors are the input slots, whose addresses never change.
-        deliver: copies what forward returns into the output slots.
     """
 
-    def __init__(self, task: Task, weights: str, arguments: list[Any], deliver: Callable[[Any], None]) -> None:
-        self._half = task.precision is PrecisionClass.HALF
+    def __init__(self, task: Task, weights: str, arguments: list[Any]) -> None:
         self._model = load_reference(task).build(0).cuda()
         self._arguments = arguments
-        self._deliver = deliver
         self._forwards: dict[int, Forward] = {}
         self.load_weights(Path(weights))
 
@@ -50,19 +47,19 @@ class Baselines:
         """Copy a state_dict into the model in place."""
         self._model.load_state_dict(torch.load(path, weights_only=True, map_location="cuda"))
 
-    def call(self, arguments: list[Any], mode: int, deliver: Callable[[Any], None]) -> None:
-        """One forward of the baseline with that number, results in the slots."""
+    def call(self, arguments: list[Any], mode: int) -> Any:
+        """What one forward of the baseline with that number returns."""
         set_tf32(bool(mode % 2))
         if mode not in self._forwards:
             self._forwards[mode] = getattr(self, f"_{NAMES[mode // 2]}")()
-        self._forwards[mode]()
+        return self._forwards[mode]()
 
     def facts(self, arguments: list[Any]) -> dict[str, Any]:
         """The reference's launches are counted from its operator trace, not here."""
         return {}
 
     def _eager(self) -> Forward:
-        return lambda: self._deliver(self._model(*self._arguments))
+        return lambda: self._model(*self._arguments)
 
     def _cuda_graph(self) -> Forward:
         eager = self._eager()
@@ -74,13 +71,18 @@ class Baselines:
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            eager()
-        return graph.replay
+            result = eager()
+
+        def replay() -> Any:
+            graph.replay()
+            return result
+
+        return replay
 
     def _compiled(self, mode: str) -> Forward:
         torch._dynamo.reset()
         compiled = torch.compile(self._model, mode=mode)
-        return lambda: self._deliver(compiled(*self._arguments))
+        return lambda: compiled(*self._arguments)
 
     def _compile(self) -> Forward:
         return self._compiled("default")

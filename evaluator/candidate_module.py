@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,8 +31,8 @@ class CandidateFault(Exception):
 class Subject(Protocol):
     """What a runner serves: one call, new weights, and the facts of one forward."""
 
-    def call(self, arguments: list[Any], mode: int, deliver: Callable[[Any], None]) -> None:
-        """One forward; results into the slots."""
+    def call(self, arguments: list[Any], mode: int) -> Any:
+        """What one forward returns."""
         ...
 
     def load_weights(self, path: Path) -> None:
@@ -79,9 +79,9 @@ class CardCandidate(_Candidate):
     def _to_device(self, model: nn.Module) -> nn.Module:
         return model.cuda()
 
-    def call(self, arguments: list[Any], mode: int, deliver: Callable[[Any], None]) -> None:
+    def call(self, arguments: list[Any], mode: int) -> Any:
         """One forward; `mode` has no meaning on the card."""
-        deliver(self.model(*arguments))
+        return self.model(*arguments)
 
     def facts(self, arguments: list[Any]) -> dict[str, Any]:
         """Launches, resources and device time of one forward, as the profiler and Triton report them."""
@@ -103,7 +103,7 @@ class InterpretedCandidate(_Candidate):
         with self._fake():
             super().__init__(source, init, weights)
 
-    def call(self, arguments: list[Any], mode: int, deliver: Callable[[Any], None]) -> None:
+    def call(self, arguments: list[Any], mode: int) -> Any:
         """One forward under the schedule: 0 runs programs in turn, any other number seeds a shuffled order."""
         order = "round_robin" if mode == _ROUND_ROBIN else "shuffled"
         with self._schedule.session(order=order, seed=mode) as session, self._fake():
@@ -111,7 +111,7 @@ class InterpretedCandidate(_Candidate):
         if session.faults:  # also those that candidate code caught and hid
             raise session.faults[0]
         self._counted = list(session.launches)
-        deliver(result)
+        return result
 
     def load_weights(self, path: Path) -> None:
         """As for every candidate, under the stand-in for CUDA."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,9 @@ from tritonsmith.evaluator.sandbox import SandboxedProcess
 from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts, Status, Timing, TimingKind, Verdict, text_sha
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.trace_records import OperatorCost
-from tritonsmith.evaluator.trials import TrialLog, checked_call, require_settled, require_unchanged, same_bits, snapshot
-from tritonsmith.evaluator.wire import Command
+from tritonsmith.evaluator.trials import TrialLog, checked_call, require_settled, require_unchanged, run_and_deliver, same_bits, snapshot
 
 _INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-_CALL_SECONDS = 180.0
-_COMPILE_SECONDS = 180.0
 _TRIALS = {"quick": ("own", "signed"), "strict": ("own", "own", "signed", "signed")}
 _SHUFFLES = {"quick": 1, "strict": 3}
 _ROUND_ROBIN = 0
@@ -40,6 +36,7 @@ class CardFreeJudge:
 
     def __init__(self, session: TaskSession, trace: list[OperatorCost]) -> None:
         self.session = session
+        self._limit = 0.0
         self._baselines = {
             "eager": estimate_trace(session.hardware, trace, in_graph=False),
             "cuda_graph": estimate_trace(session.hardware, trace, in_graph=True),
@@ -49,15 +46,16 @@ class CardFreeJudge:
         """Give the slots back."""
         self.session.close()
 
-    def judge(self, source: Path, profile: str, raw: Path) -> Verdict:
-        """One verdict; `raw` is where the parts of the estimate go."""
+    def judge(self, source: Path, profile: str, raw: Path, call_seconds: float) -> Verdict:
+        """One verdict; `raw` is where the parts of the estimate go, `call_seconds` bounds one interpreted call."""
+        self._limit = call_seconds
         log = TrialLog(self.session)
         sha = text_sha(source.read_text())
         facts = LaunchFacts()
         try:
             with _start_compilation(self.session, source) as compilation:
                 with Runner(self.session.setup, "candidate", {"source": str(source)}, _INTERPRETER) as runner:
-                    compiled = _compiled(compilation)
+                    compiled = _compiled(compilation, call_seconds)
                     runner.wait_ready(IMPORT_SECONDS)
                     order_dependent, report = self._check(log, runner, profile)
             facts = _launch_facts(compiled, report, order_dependent)
@@ -77,21 +75,21 @@ class CardFreeJudge:
     def _check(self, log: TrialLog, runner: Runner, profile: str) -> tuple[bool, dict[str, Any]]:
         """Accuracy in turn, then the same inputs in other orders. Returns whether the order changed any bit, and the report."""
         races: set[str] = set()
-        got = checked_call(log, runner, _TRIALS[profile][0], _ROUND_ROBIN, _CALL_SECONDS)
-        report = runner.facts(_CALL_SECONDS)
+        got = checked_call(log, runner, _TRIALS[profile][0], _ROUND_ROBIN, self._limit)
+        report = runner.facts(self._limit)
         races |= set(report.get("races", ()))
         inputs = [slot.clone() for slot in self.session.slots]
         differs = False
         for seed in range(1, _SHUFFLES[profile] + 1):
             runner.poison()
-            runner.command(Command.CALL, seed, timeout=_CALL_SECONDS)
+            run_and_deliver(runner, seed, self._limit)
             differs |= not same_bits(got, snapshot(runner))
-            races |= set(runner.facts(_CALL_SECONDS).get("races", ()))
+            races |= set(runner.facts(self._limit).get("races", ()))
             require_unchanged(self.session, inputs)
         require_settled(runner, snapshot(runner))
         if not differs and not races:
             for kind in _TRIALS[profile][1:]:
-                checked_call(log, runner, kind, _ROUND_ROBIN, _CALL_SECONDS)
+                checked_call(log, runner, kind, _ROUND_ROBIN, self._limit)
         return differs, report | {"races": sorted(races)}
 
     def _estimate(self, compiled: dict[str, Any], facts: LaunchFacts, raw: Path) -> tuple[Timing, LaunchFacts]:
@@ -125,13 +123,12 @@ def _start_compilation(session: TaskSession, source: Path) -> SandboxedProcess:
     return sandbox
 
 
-def _compiled(sandbox: SandboxedProcess) -> dict[str, Any]:
+def _compiled(sandbox: SandboxedProcess, seconds: float) -> dict[str, Any]:
     """The compiler's report. Raises RunnerFault where it is a refusal, or none came."""
-    started = time.monotonic()
     try:
-        output, _ = sandbox.process.communicate(timeout=_COMPILE_SECONDS)
+        output, _ = sandbox.process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        raise RunnerFault(Status.TIMEOUT, f"compilation took longer than {time.monotonic() - started:.0f} s") from None
+        raise RunnerFault(Status.TIMEOUT, f"importing and compiling took longer than {seconds:.0f} s") from None
     try:
         report = json.loads(output)
         status = Status(report["status"])

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.describe import run_probe
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.sandbox import scrubbed_environment
@@ -26,6 +28,8 @@ from tritonsmith.evaluator.trace_records import OperatorCost
 from tritonsmith.evaluator.wire_text import read_line
 
 HELLO_SECONDS = 120.0
+CALL_SECONDS = 120.0
+_GOODBYE_SECONDS = 3.0
 EVALUATE_SECONDS = 1200.0
 """A whole verdict; every step inside has a shorter limit of its own, so this only catches a stuck oracle."""
 
@@ -88,16 +92,25 @@ class OracleProcess:
         return self.hardware
 
     def close(self) -> None:
-        """End the process; its runners die with it."""
-        if self._process is not None:
+        """End the process (it gives its memory back when its input ends); runners die with it in any case."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None and process.stdout is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(timeout=_GOODBYE_SECONDS)
+        except subprocess.TimeoutExpired:
             with contextlib.suppress(OSError):
-                os.killpg(self._process.pid, 9)
-            self._process.wait(timeout=10)
-            for stream in (self._process.stdin, self._process.stdout):
-                if stream:
-                    with contextlib.suppress(OSError):
-                        stream.close()
-            self._process = None
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(timeout=10)
+        process.stdout.close()
+
+    def remove(self) -> None:
+        """End the process and remove its folder."""
+        self.close()
+        self._folder.cleanup()
 
 
 class LocalEvaluator:
@@ -106,11 +119,15 @@ class LocalEvaluator:
     Args:
         target: `auto` (the card that is here, else estimates for the default card) or a card's name.
         raw_dir: where raw samples go; a temporary folder when None.
+        call_seconds: the longest that one call of a candidate may take, compilation included.
     """
 
-    def __init__(self, target: str = "auto", raw_dir: Path | None = None) -> None:
+    def __init__(self, target: str = "auto", raw_dir: Path | None = None, call_seconds: float = CALL_SECONDS) -> None:
+        if target != "auto":
+            named_card(target)  # a wrong name is the user's sentence, not an oracle's fault
         self._temporary = tempfile.TemporaryDirectory(prefix="tritonsmith-raw-", ignore_cleanup_errors=True)
         self.raw_dir = raw_dir or Path(self._temporary.name)
+        self._call_seconds = call_seconds
         first = OracleProcess(target)
         self.hardware = first.hello()
         self.parallel = 1 if self.hardware.present else min(2, os.cpu_count() or 1)
@@ -146,7 +163,7 @@ class LocalEvaluator:
             raw = self.raw_dir / f"{text_sha(source)}-{profile}-{next(self._numbers)}.json"
             request = {
                 "op": "evaluate", "task": task.model_dump(mode="json"), "trace": [asdict(one) for one in trace], "source": str(path),
-                "profile": profile, "raw": str(raw.resolve()),
+                "profile": profile, "raw": str(raw.resolve()), "call_seconds": self._call_seconds,
             }  # fmt: skip
             try:
                 answer = oracle.ask(request, EVALUATE_SECONDS)
@@ -166,7 +183,7 @@ class LocalEvaluator:
     def close(self) -> None:
         """End every process; safe to call twice."""
         for oracle in self._all:
-            oracle.close()
+            oracle.remove()
         self._temporary.cleanup()
 
     async def aclose(self) -> None:
@@ -186,6 +203,6 @@ class LocalEvaluator:
         self.close()
 
 
-def open_evaluator(target: str = "auto", raw_dir: Path | None = None) -> LocalEvaluator:
+def open_evaluator(target: str = "auto", raw_dir: Path | None = None, call_seconds: float = CALL_SECONDS) -> LocalEvaluator:
     """The evaluator for a target. Raises UsageError for an unknown card, InfrastructureError when the oracle does not start."""
-    return LocalEvaluator(target, raw_dir)
+    return LocalEvaluator(target, raw_dir, call_seconds)

@@ -4,7 +4,7 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
 
     {"op": "hello", "target": key}                                         -> {"hardware": {...}}
     {"op": "evaluate", "task": {...}, "trace": [...], "source": path,
-     "profile": name, "raw": path}                                         -> {"verdict": {...}}
+     "profile": name, "raw": path, "call_seconds": limit}                  -> {"verdict": {...}}
     faults                                                                 -> {"error": sentence, "kind": "task" | "infrastructure"}
 """
 
@@ -62,7 +62,7 @@ class Oracle:
         started = time.monotonic()
         task = Task.model_validate(request["task"])
         judge = self._judge(task, request["trace"])
-        verdict = judge.judge(Path(request["source"]), request["profile"], Path(request["raw"]))
+        verdict = judge.judge(Path(request["source"]), request["profile"], Path(request["raw"]), request["call_seconds"])
         if verdict.status not in (Status.OK, Status.INACCURATE) and isinstance(judge, CardJudge):
             self._require_healthy_card()
         assert self._hardware is not None

@@ -10,22 +10,18 @@ import json
 import os
 import pickle
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from tritonsmith.evaluator import candidate_module, wire
-from tritonsmith.evaluator.baselines import Baselines
+from tritonsmith.evaluator.baselines import Baselines, set_tf32
 from tritonsmith.evaluator.candidate_module import CandidateFault
 from tritonsmith.evaluator.reference import flatten
 from tritonsmith.evaluator.sandbox import confine_self
 from tritonsmith.evaluator.schema import Hardware, Status, Task
 from tritonsmith.evaluator.wire import Command, Doorbell, Layout
-
-Deliver = Callable[[], None]
-
 
 class Runner:
     """Holds the model, the slots and the doorbell of this process."""
@@ -45,6 +41,9 @@ class Runner:
         self.inputs = self.layout.views(wire.open_block(config["inputs"]), self.layout.inputs)
         self.outputs = self.layout.views(wire.open_block(config["outputs"]), self.layout.outputs)
         self.arguments: list[Any] = []
+        self._result: Any = None
+        # Torch lets cuDNN use TF32 by default: a library call inside a candidate gets the class that the task asks for.
+        set_tf32(config["tf32"])
 
     def _place_arguments(self) -> None:
         """Tensor arguments are the input slots themselves; the others come by value."""
@@ -78,7 +77,7 @@ class Runner:
         self._place_arguments()
         if self.config["role"] == "reference":
             task = Task.model_validate(self.config["task"])
-            self.subject: candidate_module.Subject | Baselines = Baselines(task, self.config["weights"], self.arguments, self.deliver)
+            self.subject: candidate_module.Subject | Baselines = Baselines(task, self.config["weights"], self.arguments)
         else:
             self.subject = candidate_module.open_candidate(
                 Path(self.config["source"]), pickle.loads(Path(self.config["init"]).read_bytes()), Path(self.config["weights"]),
@@ -104,7 +103,12 @@ class Runner:
     def _do(self, command: Command, argument: int) -> None:
         if command is Command.CALL:
             with torch.no_grad():
-                self.subject.call(self.arguments, argument, self.deliver)
+                self._result = self.subject.call(self.arguments, argument)
+            self._sync()
+        elif command is Command.DELIVER:
+            with torch.no_grad():
+                self.deliver(self._result)
+            self._result = None
             self._sync()
         elif command is Command.FLUSH:
             self._flush_buffer.fill_(1)

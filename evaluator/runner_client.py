@@ -37,6 +37,8 @@ class RunnerSetup:
     weights: Path
     hardware: Hardware
     inputs: SharedBlock
+    tf32: bool
+    """Whether library calls may use TF32: the task's precision class is not `ieee`."""
 
 
 class Runner:
@@ -63,6 +65,7 @@ class Runner:
             "role": role, "device": setup.device, "doorbell": self._doorbell.fd, "layout": layout, "init": str(setup.init),
             "arguments": str(setup.arguments), "weights": str(setup.weights), "l2_bytes": setup.hardware.l2_bytes,
             "inputs": setup.inputs.handle(), "outputs": self.block.handle(), "hardware": setup.hardware.model_dump(mode="json"),
+            "tf32": setup.tf32,
         } | config  # fmt: skip
         self._lines = LineReader(process.stdout.fileno())
         try:

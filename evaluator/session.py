@@ -61,8 +61,7 @@ class TaskSession:
         self._draw_weights()
         tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
         before = [tensor.clone() for tensor in tensors]
-        with torch.no_grad():
-            outputs = flatten(self.model(*arguments))
+        outputs = flatten(self.reference.forward(self.model, arguments))
         self.changes_inputs = any(not torch.equal(one, two) for one, two in zip(tensors, before, strict=True))
         self.layout = Layout(tuple(map(spec_of, tensors)), tuple(map(spec_of, outputs)))
         self.block = SharedBlock(self.layout.input_bytes, device)
@@ -70,7 +69,8 @@ class TaskSession:
         init_path, arguments_path = folder / "init.pkl", folder / "arguments.pkl"
         init_path.write_bytes(pickle.dumps(self.reference.init_inputs()))
         arguments_path.write_bytes(pickle.dumps(list(zip(self.plain, self.is_tensor, strict=True))))
-        self.setup = RunnerSetup(device, self.layout, init_path, arguments_path, self.weights_path, hardware, self.block)
+        tf32 = task.precision is not PrecisionClass.IEEE
+        self.setup = RunnerSetup(device, self.layout, init_path, arguments_path, self.weights_path, hardware, self.block, tf32)
         self.compile_request = folder / "compile.pkl"
         self.compile_request.write_bytes(pickle.dumps(self._compile_arguments(tensors)))
 

@@ -63,6 +63,12 @@ def same_bits(one: list[torch.Tensor], two: list[torch.Tensor]) -> bool:
     return all(torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8)) for a, b in zip(one, two, strict=True))
 
 
+def run_and_deliver(runner: Runner, mode: int, timeout: float) -> None:
+    """One call and its results in the slots. Raises RunnerFault."""
+    runner.command(Command.CALL, mode, timeout=timeout)
+    runner.command(Command.DELIVER, timeout=timeout)
+
+
 def checked_call(log: TrialLog, runner: Runner, kind: str, mode: int, timeout: float) -> list[torch.Tensor]:
     """One call on fresh inputs, judged; returns the outputs. Skips (returns them unjudged) where the oracle itself is not finite.
 
@@ -73,7 +79,7 @@ def checked_call(log: TrialLog, runner: Runner, kind: str, mode: int, timeout: f
     session.place(tensors)
     runner.poison()
     session.sync()
-    runner.command(Command.CALL, mode, timeout=timeout)
+    run_and_deliver(runner, mode, timeout)
     got = snapshot(runner)
     require_unchanged(session, tensors)
     oracle = session.oracle(tensors)
@@ -112,6 +118,6 @@ def repeat_bitwise(runner: Runner, got: list[torch.Tensor], calls: int, timeout:
     for _ in range(calls):
         runner.poison()
         torch.cuda.synchronize()
-        runner.command(Command.CALL, timeout=timeout)
+        run_and_deliver(runner, 0, timeout)
         differing += not same_bits(got, runner.outputs)
     return differing

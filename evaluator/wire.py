@@ -34,7 +34,9 @@ class Command(IntEnum):
     """What the oracle asks of a runner through the doorbell."""
 
     CALL = 1
-    """Run forward on the input slots and deliver every returned tensor into the output slots; the argument is a mode or a schedule seed."""
+    """Run forward on the input slots and wait for the card; the argument is a mode or a schedule seed."""
+    DELIVER = 6
+    """Copy every tensor that the last call returned into the output slots."""
     FLUSH = 2
     """Overwrite the L2 cache."""
     FACTS = 3
