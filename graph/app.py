@@ -4,6 +4,7 @@ A server holds one context per settings for as long as it lives; its kernels lie
 """
 
 import asyncio
+import threading
 from dataclasses import dataclass
 from functools import cache
 
@@ -24,6 +25,9 @@ class Settings:
     out: str | None = None
 
 
+_opening = threading.Lock()
+
+
 @cache
 def _opened(settings: Settings) -> Context:
     return make_context(
@@ -36,9 +40,14 @@ def _opened(settings: Settings) -> Context:
     )
 
 
+def _opened_once(settings: Settings) -> Context:
+    with _opening:  # the cache alone would let two runs that start together open two evaluators
+        return _opened(settings)
+
+
 async def open_settings(settings: Settings | None) -> Context:
     """The context for these settings; opened once, in a thread because processes are started. Raises UsageError."""
-    return await asyncio.to_thread(_opened, settings or Settings())
+    return await asyncio.to_thread(_opened_once, settings or Settings())
 
 
 graph = build_graph(Settings, open_settings).compile(name="tritonsmith")

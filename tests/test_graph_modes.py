@@ -112,7 +112,8 @@ def test_the_path_of_a_run_is_highlighted(run):
     result = build_graph().compile().invoke({"task": run.task}, context=run.context)
     taken = graph_mermaid(decisions=result["decisions"].values()).splitlines()[-1]
     names = taken.split()[1].split(",")
-    assert {"describe", "detect", "tune_grid", "evaluate_block", "confirm", "finish", r"branch\3arepair", r"branch\3aoptimize"} <= set(names)
+    assert {"describe", "detect", "tune_grid", "evaluate_block", "confirm", "finish"} <= set(names)
+    assert {r"branch\3arepair", r"branch\3aoptimize"} <= set(names)
     assert not {name for name in names if name.startswith("improve")}
     assert graph_mermaid(xray=False, decisions=result["decisions"].values()).splitlines()[-1].startswith("\tclass ")
 

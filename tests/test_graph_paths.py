@@ -33,8 +33,9 @@ def test_a_slow_seed_is_rescued_and_a_fast_persistent_kernel_is_not_tuned(script
 def test_decision_ids_and_order_are_the_same_in_every_run(script, analysis):
     def decisions():
         run = script(
-            {"a": SLOW, "b": None, "b2": 1.2, "a2": 1.5}, seeds=("a", "b"), analyses={"a": analysis()}, optimized={"a": ("a2",)}, repairs={"b": "b2"}
-        )
+            {"a": SLOW, "b": None, "b2": 1.2, "a2": 1.5}, seeds=("a", "b"), analyses={"a": analysis()}, optimized={"a": ("a2",)},
+            repairs={"b": "b2"},
+        )  # fmt: skip
         return list(run.run()["decisions"].items())
 
     first = decisions()
@@ -189,7 +190,8 @@ def test_an_allowance_that_is_spent_overrules_a_policy_that_never_stops(script, 
 
 
 def test_failing_machinery_ends_the_run_with_the_best_so_far(script):
-    run = script({"good": 1.2, "g": InfrastructureError("the card fell off the bus")}, seeds=("good",), variants={("tune_grid", "good"): ("g",)})
+    lost = InfrastructureError("the card fell off the bus")
+    run = script({"good": 1.2, "g": lost}, seeds=("good",), variants={("tune_grid", "good"): ("g",)})
     result = run.run()
     assert [text for text, _ in run.evaluator.calls].count("g") == 2, "one retry"
     assert "grid-01" not in result["verdicts"], "a verdict is never made from this"

@@ -1,0 +1,135 @@
+"""Policies route as their rules state: a view in, a choice out; and loading one by name or from a file."""
+
+from dataclasses import replace
+
+import pytest
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import Candidate, Stage, Status
+from tritonsmith.graph.policies import PRESETS, load_policy
+from tritonsmith.graph.state import Budget, PromiseCheck
+from tritonsmith.graph.view import View
+from tritonsmith.nodes.scripted import scripted_verdict
+from tritonsmith.prompts.analysis import Analysis, Category
+
+KERNEL = Candidate(id="seed0-01", sha="0", stage=Stage.SEED)
+BROKEN = PromiseCheck(candidate="seed0-01", analysis="a", kept=False, reason="3000 launches")
+
+
+def view(score=None, *, status=Status.RUNTIME_ERROR, profile="quick", **fields):
+    verdict = scripted_verdict(score, status=Status.OK if score is not None else status).model_copy(update={"profile": profile})
+    best = {"best": KERNEL, "best_score": score, "scores": {KERNEL.id: score}} if score is not None else {}
+    return View(site="", current=KERNEL, verdict=verdict, **{**best, **fields})
+
+
+def analysed(**fields):
+    change = {"bottleneck": "b", "optimisation_method": "m", "modification_plan": "p", "category": Category.FUSION, "expected_speedup": 2.0}
+    return Analysis(**{**change, **fields})
+
+
+def loop():
+    return PromiseCheck(candidate="seed0-01", analysis="a", kept=False, time_loop_in_python=True, reason="loop")
+
+
+RULES = [
+    # rule 2: a failing candidate is repaired up to five times
+    ("default", "after_evaluate", view(), "repair"),
+    ("default", "after_evaluate", view(repairs=4), "repair"),
+    ("default", "after_evaluate", view(repairs=5), "give_up"),
+    ("default", "after_evaluate", view(exhausted=True), "give_up"),
+    ("default", "after_evaluate", view(repairs=5, optimized=True, best=KERNEL), "check"),
+    ("no-repair", "after_evaluate", view(), "give_up"),
+    ("best-of-n", "after_evaluate", view(), "give_up"),
+    # rule 3: below 1.0 is analysed, from 1.0 on it is not
+    ("default", "after_evaluate", view(0.99), "rescue"),
+    ("default", "after_evaluate", view(1.0), "accept"),
+    ("default", "after_evaluate", view(0.99, rounds=2), "accept"),
+    ("notes", "after_evaluate", view(0.99), "rescue"),
+    ("no-analysis", "after_evaluate", view(0.1), "accept"),
+    ("rescue-all", "after_evaluate", view(1.7), "rescue"),
+    ("rescue-best", "after_evaluate", view(0.1), "accept"),
+    ("best-of-n", "after_evaluate", view(0.1), "accept"),
+    ("default", "after_evaluate", view(0.1, optimized=True), "check"),
+    # rule 4: worth it?
+    ("default", "worth_optimizing", view(0.1, analysis=analysed()), "optimize"),
+    ("default", "worth_optimizing", view(0.1, analysis=analysed(worth_optimizing=False)), "stop"),
+    ("default", "worth_optimizing", view(0.1, analysis=analysed(expected_speedup=1.05)), "stop"),
+    # rule 11: the promise
+    ("default", "after_optimize", view(0.9, promise=BROKEN), "broken"),
+    ("default", "after_optimize", view(0.9, promise=BROKEN, rounds=2), "stop"),
+    ("default", "after_optimize", view(0.9), "again"),
+    ("default", "after_optimize", view(1.1), "kept"),
+    ("default", "after_optimize", view(), "broken"),
+    ("default", "after_optimize", view(rounds=2), "stop"),
+    ("notes", "after_optimize", view(0.9, promise=BROKEN), "kept"),
+    ("notes", "after_optimize", view(0.9, promise=loop()), "broken"),
+    ("notes", "after_optimize", view(0.9, promise=loop(), rounds=2), "stop"),
+    # rule 6 and experiment B
+    ("default", "after_select", view(0.3), "detect"),
+    ("default", "after_select", View(site="", failed=3), "finish"),
+    ("rescue-best", "after_select", view(0.3), "rescue"),
+    ("rescue-best", "after_select", view(0.3, improvements=1), "detect"),
+    ("rescue-best", "after_select", view(1.3), "detect"),
+    # rule 8: the skip edge, refined in `default`
+    ("default", "after_detect", view(1.2, labels=frozenset({"persistent"})), "skip"),
+    ("default", "after_detect", view(0.2, labels=frozenset({"persistent"})), "tune"),
+    ("notes", "after_detect", view(0.2, labels=frozenset({"persistent"})), "skip"),
+    ("default", "after_detect", view(0.2, labels=frozenset({"high_complexity"})), "skip"),
+    ("default", "after_detect", view(1.2), "tune"),
+    ("no-detect", "after_detect", view(1.2, labels=frozenset({"persistent"})), "tune"),
+    ("no-tune", "after_detect", view(0.2), "skip"),
+    ("best-of-n", "after_detect", view(0.2), "skip"),
+    ("default", "after_stage", view(0.2), "next"),
+    # confirmation
+    ("default", "after_confirm", view(1.2, profile="strict"), "accept"),
+    ("default", "after_confirm", view(1.2), "give_up"),
+    ("default", "after_confirm", view(profile="strict", best=KERNEL, best_score=1.0), "next_best"),
+    ("default", "after_confirm", view(profile="strict"), "give_up"),
+]
+
+
+@pytest.mark.parametrize(("policy", "site", "seen", "choice"), RULES, ids=[f"{p}-{s}-{n}" for n, (p, s, _, _) in enumerate(RULES)])
+def test_the_rule(policy, site, seen, choice):
+    answered, reason = getattr(load_policy(policy), site)(seen)
+    assert answered == choice
+    assert reason, "a decision without a reason explains nothing"
+
+
+def test_limits_come_from_the_budget():
+    tight = replace(view(), budget=Budget(repairs=0))
+    assert load_policy("default").after_evaluate(tight)[0] == "give_up"
+
+
+def test_presets_that_fix_the_number_of_seeds():
+    assert {name: load_policy(name).seeds for name in PRESETS if load_policy(name).seeds} == {"single-seed": 1, "rescue-best": 3}
+
+
+def test_a_policy_from_a_file(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from tritonsmith.graph.policies import Default\n"
+        "class Mine(Default):\n"
+        "    def after_detect(self, view):\n"
+        "        return 'skip', 'mine'\n"
+    )
+    policy = load_policy(f"{path}:Mine")
+    assert policy.name == "Mine" and policy.after_detect(view(0.5)) == ("skip", "mine")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "says"),
+    [
+        (None, "greedy", "choose one of default, notes"),
+        (None, "nowhere.py:Mine", "there is no file"),
+        ("class Other: pass", "{}:Mine", "it defines Other"),
+        ("x = 1 +", "{}:Mine", "does not import"),
+        ("class Mine: pass", "{}:Mine", "lacks after_evaluate"),
+        ("class Mine:\n    def __init__(self, x): pass", "{}:Mine", "without arguments"),
+    ],
+)
+def test_a_policy_that_cannot_be_loaded_is_named_with_the_way_out(tmp_path, text, name, says):
+    path = tmp_path / "mine.py"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UsageError, match=says):
+        load_policy(name.format(path))

@@ -1,0 +1,144 @@
+"""A run from a task file to its folder: what it writes, what it refuses, and what it tells while it goes on."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import TaskFacts
+from tritonsmith.graph.policies import Default
+from tritonsmith.graph.run import RunConfig, make_context, optimize, optimize_async
+from tritonsmith.nodes.authors import make_author
+from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
+
+TASK = """
+import torch
+from torch import nn
+
+N = 1024
+SMALL = {"N": 16}
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+
+def get_inputs():
+    return [torch.randn(N)]
+
+
+def get_init_inputs():
+    return []
+"""
+WINNER = "from __future__ import annotations\nANSWER = 1\n"
+
+
+@pytest.fixture
+def task(tmp_path):
+    path = tmp_path / "1_relu.py"
+    path.write_text(TASK)
+    return path
+
+
+@pytest.fixture
+def players():
+    author = ScriptedAuthor(seeds=("bad", "good"), variants={("tune_block", "good"): (WINNER,)})
+    verdicts = {"bad": scripted_verdict(None, message="it fails"), "good": scripted_verdict(0.6), WINNER: scripted_verdict(1.5)}
+    return {"author": author, "evaluator": ScriptedEvaluator(verdicts, facts=TaskFacts(returns="a tensor"))}
+
+
+def test_the_folder_of_a_run(task, players, tmp_path):
+    events = []
+    out = tmp_path / "out"
+    summary = optimize(task, out=str(out), on_event=events.append, **players)
+    told = json.loads((out / "summary.json").read_text())
+    assert {"task", "policy", "model", "winner", "candidates", "decisions", "usage", "stopped_because"} <= set(told)
+    assert {"id", "stage", "verdict"} <= set(told["winner"]) and told["winner"]["verdict"]["profile"] == "strict"
+    assert all({"id", "parent", "stage", "status", "score"} <= set(row) for row in told["candidates"])
+    assert all({"site", "choice", "reason", "evidence"} <= set(row) for row in told["decisions"])
+    assert (told["task"], told["policy"], told["model"]) == ("1_relu", "default", "scripted")
+    assert told["winner"]["id"] == summary.winner.id == "block-01"
+
+    best = (out / "best.py").read_text()
+    assert best.endswith(WINNER) and "score 1.500 against eager: estimated" in best
+    compile(best, "best.py", "exec")
+
+    lines = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines] == [event["event"] for event in events]
+    assert {line["branch"] for line in lines} == {"main", "seed0", "seed1"}
+    assert {path.stem for path in (out / "verdicts").iterdir()} == {"seed0-01", "seed1-01", "block-01", "block-01.strict"}
+    assert {path.stem for path in (out / "kernels").iterdir()} == {row["sha"] for row in told["candidates"]}
+
+
+def test_without_a_card_the_small_size_runs(task, players, tmp_path):
+    assert optimize(task, out=str(tmp_path / "a"), **players).size == "small"
+    assert optimize(task, out=str(tmp_path / "b"), size="full", **players).size == "full"
+
+
+def test_a_run_in_a_running_event_loop(task, players, tmp_path):
+    async def notebook():
+        return optimize(task, out=str(tmp_path / "a"), **players)
+
+    assert asyncio.run(notebook()).winner.id == "block-01"
+    config = RunConfig(task=str(task), out=str(tmp_path / "b"), policy="no-tune")
+    assert asyncio.run(optimize_async(config, **players)).winner.id == "seed1-01"
+
+
+def test_no_winner_leaves_a_summary_and_no_kernel(task, tmp_path):
+    players = {"author": ScriptedAuthor(seeds=("bad", "bad")), "evaluator": ScriptedEvaluator({"bad": scripted_verdict(None)})}
+    summary = optimize(task, out=str(tmp_path / "out"), **players)
+    assert summary.winner is None and summary.stopped_because == "no candidate works (runtime_error)"
+    assert (tmp_path / "out" / "summary.json").exists() and not (tmp_path / "out" / "best.py").exists()
+
+
+def test_the_default_folder_names_the_task(task, players, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    summary = optimize(task, **players)
+    assert Path(summary.out).parent == Path("runs") and Path(summary.out).name.startswith("1_relu-")
+
+
+def test_an_evaluator_that_was_passed_in_stays_open_and_a_context_closes_its_own(task, players, tmp_path):
+    optimize(task, out=str(tmp_path / "out"), **players)
+    assert not players["evaluator"].closed
+    with make_context(**players):
+        pass
+    assert players["evaluator"].closed
+
+
+def refused(tmp_path, task, players, **options):
+    with pytest.raises(UsageError) as caught:
+        optimize(task, **{**players, **options})
+    return str(caught.value)
+
+
+def test_a_folder_that_holds_something_is_refused(task, players, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "best.py").write_text("earlier")
+    assert "not empty" in refused(tmp_path, task, players, out=str(tmp_path / "out"))
+    assert "is a file" in refused(tmp_path, task, players, out=str(tmp_path / "out" / "best.py"))
+    assert "cannot write there" in refused(tmp_path, task, players, out=str(tmp_path / "out" / "best.py" / "deeper"))
+    assert (tmp_path / "out" / "best.py").read_text() == "earlier"
+
+
+def test_wrong_options_are_named_before_anything_is_written(task, players, tmp_path):
+    out = tmp_path / "out"
+    assert "choose one of default" in refused(tmp_path, task, players, out=str(out), policy="greedy")
+    assert "knows no option sedes" in refused(tmp_path, task, players, out=str(out), sedes=3)
+    assert "option budget.repairs" in refused(tmp_path, task, players, out=str(out), budget={"repairs": -1})
+    assert "option precision" in refused(tmp_path, task, players, out=str(out), precision="fp4")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "openai:", "anthropic:x"])
+def test_an_author_that_does_not_exist_is_named(model):
+    with pytest.raises(UsageError, match="use offline or openai:NAME"):
+        make_author(model)
+
+
+def test_a_context_takes_a_policy_object(players):
+    with make_context(policy=Default(), **players) as context:
+        assert context.policy.name == "default" and context.store.root.exists()
+    assert not context.store.root.exists(), "a temporary store goes with the context"
