@@ -28,6 +28,9 @@ test-all: $(READY) ## every test that needs no GPU, the slow ones too
 test-gpu: $(READY) ## the tests that need a CUDA card
 	@$(BIN)/python -m pytest -q -m gpu
 
+bench: $(READY) ## measure every task on the card of this machine; rows and samples go to benchmarks/results
+	@$(BIN)/python -m tritonsmith.benchmarks.bench
+
 clean: ## remove the environment and caches (runs/ stays)
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build *.egg-info
 
