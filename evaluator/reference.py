@@ -12,7 +12,7 @@ import linecache
 import sys
 import traceback
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -84,8 +84,12 @@ class Reference:
 
     def forward(self, model: nn.Module, inputs: list[Any]) -> Any:
         """What the model returns, checked to hold a tensor. Raises TaskError."""
+        return self.checked(lambda: model(*inputs))
+
+    def checked(self, call: Callable[[], Any]) -> Any:
+        """What a call of forward returns, checked to hold a tensor; its faults are the task's. Raises TaskError."""
         with torch.no_grad(), _blamed_on_task(self.task, "forward", "make Model.forward accept what get_inputs returns"):
-            output = model(*inputs)
+            output = call()
         if not flatten(output):
             line = _line_of_method(self.task.source, "forward")
             where = f"{self.task.path}, line {line}" if line else self.task.path

@@ -13,7 +13,7 @@ SMALL = {"seq_len": 16, "input_size": 32, "hidden_size": 64}
 
 
 class Model(nn.Module):
-    """Maps x [seq_len, batch, input] and h0 [2 * layers, batch, hidden] to states [seq_len, batch, 2 * hidden]: both directions side by side."""
+    """Maps x [seq_len, batch, input] and h0 [2 * layers, batch, hidden] to states [seq_len, batch, 2 * hidden]."""
 
     def __init__(self, input_size, hidden_size, num_layers=3, bias=True, batch_first=False):
         super().__init__()

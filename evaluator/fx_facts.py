@@ -1,0 +1,129 @@
+"""A reference's forward as a list of records: torch.fx for the structure, a run over the graph for the shapes. Imports torch."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from tritonsmith.evaluator.reference import flatten
+from tritonsmith.evaluator.schema import OpNode, TensorSpec
+from tritonsmith.evaluator.trace import intercepted_cells
+
+_NAMESPACES = (("torch.nn.functional", torch.nn.functional), ("torch", torch), ("_operator", operator), ("math", math))
+_PLAIN = (bool, int, float, str)
+_MESSAGE_CHARACTERS = 300
+
+
+def leaf_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Modules that the trace does not look into: those of torch.nn without children, and childless modules of the task."""
+    for name, module in model.named_modules():
+        if not list(module.children()) and module is not model:
+            yield name, module
+
+
+def trace_forward(model: nn.Module, inputs: list[Any], outputs: list[TensorSpec]) -> tuple[tuple[OpNode, ...], str]:
+    """Nodes of the traced forward with the shapes they produce; none, and the reason, where torch.fx cannot follow the code.
+
+    Args:
+        model: the reference.
+        inputs: arguments of forward, real or fake.
+        outputs: what forward really returned; a trace that says otherwise is not used.
+    """
+    try:
+        # Arguments that get_inputs does not give keep their defaults, so that `if h0 is None` is decided at trace time.
+        rest = list(inspect.signature(model.forward).parameters.values())[len(inputs) :]
+        defaults = {one.name: one.default for one in rest if one.default is not inspect.Parameter.empty}
+        tracer = fx.Tracer()
+        graph = tracer.trace(model, concrete_args=defaults or None)
+        shapes = _Shapes(fx.GraphModule(tracer.root, graph))
+        with torch.no_grad(), intercepted_cells(model):
+            shapes.run(*inputs, *defaults.values())
+        if shapes.last() != outputs:
+            return (), "torch.fx follows another path than the forward itself takes"
+        return tuple(_node(model, node, shapes.found.get(node.name, ())) for node in graph.nodes), ""
+    except Exception as error:  # noqa: BLE001 - tracing runs the task's code on stand-ins; whatever it raises is the reason
+        text = " ".join(str(error).split())[:_MESSAGE_CHARACTERS]
+        return (), f"torch.fx cannot trace forward: {type(error).__name__} ({text})"
+
+
+class _Shapes(fx.Interpreter):
+    """Runs the graph and keeps the specification of every tensor that a node returns."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.found: dict[str, tuple[TensorSpec, ...]] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        """As the base class, noting shapes."""
+        result = super().run_node(n)
+        self.found[n.name] = tuple(
+            TensorSpec(shape=tuple(int(size) for size in one.shape), dtype=str(one.dtype).removeprefix("torch.")) for one in flatten(result)
+        )
+        return result
+
+    def last(self) -> list[TensorSpec]:
+        """Specifications of what the output node returned."""
+        return list(self.found["output"])
+
+
+def _node(model: nn.Module, node: fx.Node, outputs: tuple[TensorSpec, ...]) -> OpNode:
+    module = model.get_submodule(str(node.target)) if node.op == "call_module" else None
+    return OpNode(
+        name=node.name,
+        op=node.op,
+        target=node.target if isinstance(node.target, str) else qualified_name(node.target),
+        module_type=type(module).__name__ if module is not None else "",
+        attributes=plain_attributes(module) if module is not None else {},
+        args=tuple(_plain(value) for value in node.args),
+        kwargs={name: _plain(value) for name, value in node.kwargs.items()},
+        outputs=outputs,
+    )
+
+
+def qualified_name(function: Callable[..., Any]) -> str:
+    """Public name of a function: `torch.nn.functional.gelu` also where torch implements it in a private module."""
+    name = getattr(function, "__name__", str(function))
+    for prefix, namespace in _NAMESPACES:
+        if getattr(namespace, name, None) is function:
+            return f"{prefix}.{name}"
+    return f"{getattr(function, '__module__', None) or 'torch'}.{name}"
+
+
+def plain_attributes(module: nn.Module) -> dict[str, Any]:
+    """Constructor attributes with plain values; a parameter slot such as `bias` as True or False."""
+    found: dict[str, Any] = {}
+    for name, value in vars(module).items():
+        if not name.startswith("_") and name != "training" and (encoded := _attribute(value)) is not None:
+            found[name] = encoded
+    found |= {name: value is not None for name, value in module._parameters.items() if name == "bias"}
+    return found
+
+
+def _attribute(value: Any) -> Any:
+    """The value where JSON can hold it; None otherwise."""
+    if isinstance(value, tuple | list) and all(isinstance(one, _PLAIN) for one in value):
+        return list(value)
+    return value if isinstance(value, _PLAIN) else None
+
+
+def _plain(value: Any) -> Any:
+    """An argument of a node as JSON: nodes as {"ref": name}, slices, dtypes and infinities as small objects."""
+    if isinstance(value, fx.Node):
+        return {"ref": value.name}
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, slice):
+        return {"slice": [_plain(value.start), _plain(value.stop), _plain(value.step)]}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if value is Ellipsis:
+        return {"ellipsis": True}
+    return value if value is None or isinstance(value, _PLAIN) else str(value)

@@ -1,0 +1,127 @@
+"""Describes a task's reference: `python -P -m tritonsmith.evaluator.probe`. Imports torch; runs the user's own task file.
+
+Reads one JSON line, the Task record, and writes one JSON object on the original stdout:
+{"facts": TaskFacts, "trace": [OperatorCost, ...]} or {"error": sentence, "kind": "task"}.
+Shapes and counts come from fake tensors, which compute nothing; where a model needs values, the forward is run for real.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.fx_facts import leaf_modules, trace_forward
+from tritonsmith.evaluator.reference import Reference, flatten, load_reference
+from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts, TensorSpec
+from tritonsmith.evaluator.trace import Trace, tensor_bytes, trace_operators
+from tritonsmith.evaluator.trace_records import OperatorCost
+
+_SEED = 0
+
+
+def spec_of(tensor: torch.Tensor) -> TensorSpec:
+    """Shape and dtype of a tensor."""
+    return TensorSpec(shape=tuple(int(size) for size in tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
+
+
+def probe(task: Task) -> tuple[TaskFacts, list[OperatorCost]]:
+    """Facts and operator trace of a task's reference. Raises TaskError."""
+    reference = load_reference(task)
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            return _describe(reference)
+    except Exception:  # noqa: BLE001 - fake tensors refuse whatever needs values; the real run below tells a fault of the task
+        return _describe(reference)
+
+
+def _describe(reference: Reference) -> tuple[TaskFacts, list[OperatorCost]]:
+    model = reference.build(_SEED)
+    inputs = reference.draw_inputs(_SEED)
+    traces: list[Trace] = []
+
+    def forward() -> Any:
+        traces.append(trace_operators(model, inputs))
+        return traces[0].output
+
+    output = reference.checked(forward)
+    outputs = flatten(output)
+    ops, trace_error = trace_forward(model, inputs, [spec_of(one) for one in outputs])
+    (trace,) = traces
+    state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
+    tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
+    facts = TaskFacts(
+        inputs=tuple(spec_of(one) if isinstance(one, torch.Tensor) else None for one in inputs),
+        outputs=tuple(spec_of(one) for one in outputs),
+        returns=returns_sentence(output, ops),
+        parameters={name: spec_of(value) for name, value in state.items()},
+        ops=ops,
+        trace_error=trace_error,
+        modules=dict(Counter(type(module).__name__ for _, module in leaf_modules(model))),
+        flops=sum(one.flops for one in trace.costs),
+        min_bytes=_total_bytes([*tensors, *_storages(model), *outputs]),
+        reference_launches=sum(one.launches for one in trace.costs),
+        serial_steps=trace.serial_steps,
+    )
+    return facts, trace.costs
+
+
+def _storages(model: nn.Module) -> Iterable[torch.Tensor]:
+    """Parameters and persistent buffers, shared ones once."""
+    return {id(value): value for value in model.state_dict(keep_vars=True).values() if isinstance(value, torch.Tensor)}.values()
+
+
+def _total_bytes(tensors: Iterable[torch.Tensor]) -> float:
+    return sum(map(tensor_bytes, tensors))
+
+
+def returns_sentence(output: Any, ops: tuple[OpNode, ...]) -> str:
+    """What forward returns, in words, with the part of a recurrent layer where the trace shows it."""
+    specs = [f"{one.dtype}[{', '.join(map(str, one.shape))}]" for one in map(spec_of, flatten(output))]
+    text = f"a tensor {specs[0]}" if isinstance(output, torch.Tensor) else f"a {type(output).__name__} of {len(specs)} tensors: {'; '.join(specs)}"
+    part = _recurrent_part(ops) if isinstance(output, torch.Tensor) else ""
+    return f"{text}{', ' if part else ''}{part}"
+
+
+def _recurrent_part(ops: tuple[OpNode, ...]) -> str:
+    by_name = {op.name: op for op in ops}
+    at: Any = ops[-1].args[0] if ops and ops[-1].args else None
+    path: list[int] = []
+    while isinstance(at, dict) and "ref" in at:
+        op = by_name[at["ref"]]
+        if op.module_type in ("GRU", "LSTM", "RNN"):
+            known = {(0,): "the top layer's states of every step", (1, 0): "the last hidden states", (1, 1): "the last cell states"}
+            words = known.get(tuple(path)) if op.module_type == "LSTM" or path != [1] else "the last hidden states"
+            return f"{words} of {op.target}" if words else ""
+        if op.target != "_operator.getitem" or not isinstance(op.args[1], int):
+            return ""
+        path.insert(0, op.args[1])
+        at = op.args[0]
+    return ""
+
+
+def main() -> None:
+    """Entry point of the process."""
+    answer_to = os.dup(1)
+    os.dup2(2, 1)  # whatever the task prints must not mix with the answer
+    task = Task.model_validate_json(sys.stdin.readline())
+    try:
+        facts, trace = probe(task)
+        answer = {"facts": facts.model_dump(mode="json"), "trace": [asdict(one) for one in trace]}
+    except TaskError as error:
+        answer = {"error": str(error), "kind": "task"}
+    with os.fdopen(answer_to, "w") as stream:
+        json.dump(answer, stream)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""Counts what one eager forward of a reference launches, moves and computes. Imports torch.
+
+Every operator that computes is one device kernel; views and allocations are none. A convolution with bias is two (cuDNN, then the
+addition). Recurrent layers are counted by formula, as cuDNN's general path runs them: per layer and direction one product for
+the input side of the whole sequence, then per step one product for the recurrent side and one pointwise kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import is_fake
+from torch.nn.utils.rnn import PackedSequence
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from tritonsmith.evaluator.trace_records import OperatorCost
+
+Record: TypeAlias = Callable[[OperatorCost, int, Callable[[], Any]], Any]
+"""Called with a recurrent module's cost, its serial steps, and the call that does the work."""
+
+_GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+_CELL_GATES = {"LSTMCell": 4, "GRUCell": 3, "RNNCell": 1}
+_POINTWISE_FLOPS_PER_GATE = 5
+"""Two additions, an activation of about two operations, one product: small beside the matrix products."""
+_FREE = {
+    "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided", "aten::detach",
+    "aten::lift_fresh", "aten::_unsafe_view", "aten::_reshape_alias", "aten::set_", "aten::resize_", "aten::sym_size",
+    "aten::_local_scalar_dense", "aten::is_same_size", "aten::lift",
+}  # fmt: skip
+_MOVES = {"aten::clone", "aten::copy_", "aten::_to_copy", "aten::cat", "aten::stack", "aten::fill_", "aten::zero_", "aten::contiguous"}
+_CONVOLUTION = "aten::convolution"
+
+
+def tensor_bytes(tensor: torch.Tensor) -> float:
+    """Bytes that one pass over a tensor moves; broadcast dimensions count once."""
+    return float(_distinct(tensor)) * tensor.element_size()
+
+
+def _distinct(tensor: torch.Tensor) -> int:
+    if tensor.layout is not torch.strided:
+        return tensor.numel()
+    return math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride != 0)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One eager forward."""
+
+    costs: list[OperatorCost]
+    """In the order of execution."""
+    serial_steps: int
+    """Recurrent steps that follow each other: layers times time of every recurrent stack, plus every call of a cell; at least 1."""
+    output: Any
+
+
+def trace_operators(model: nn.Module, inputs: list[Any]) -> Trace:
+    """Trace one forward.
+
+    Args:
+        model: in eval mode; on real or fake tensors.
+        inputs: arguments of forward, of the same kind.
+    """
+    recorder = _Recorder()
+    with torch.no_grad(), intercepted_cells(model, recorder.recurrent_call), recorder:
+        output = model(*inputs)
+    return Trace(recorder.costs, max(1, recorder.serial_steps), output)
+
+
+class _Recorder(TorchDispatchMode):
+    """One OperatorCost per operator that reaches the dispatcher while it is not muted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.costs: list[OperatorCost] = []
+        self.serial_steps = 0
+        self._muted = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        result = func(*args, **kwargs)
+        if not self._muted and not _is_free(func):
+            self.costs.append(_operator_cost(func, args, kwargs, result))
+        return result
+
+    def recurrent_call(self, cost: OperatorCost, steps: int, call: Callable[[], Any]) -> Any:
+        """Record the given cost and serial steps for whatever the call does."""
+        self._muted += 1
+        try:
+            result = call()
+        finally:
+            self._muted -= 1
+        if not self._muted:
+            self.costs.append(cost)
+            self.serial_steps += steps
+        return result
+
+
+def _is_free(func: Any) -> bool:
+    name = func._schema.name
+    return name in _FREE or name.startswith(("prim::", "profiler::")) or bool(func.is_view)
+
+
+def _operator_cost(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> OperatorCost:
+    name = func._schema.name
+    read = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+    written = [one for one in tree_leaves(result) if isinstance(one, torch.Tensor)]
+    formula = flop_registry.get(func.overloadpacket)
+    if formula is not None:
+        flops = float(formula(*args, **kwargs, out_val=result))
+    elif name in _MOVES:
+        flops = 0.0
+    else:
+        flops = float(max((one.numel() for one in read + written), default=0))
+    if name in ("aten::fill_", "aten::zero_", "aten::copy_"):
+        read = read[1:]  # the destination is written only
+    launches = 2 if name == _CONVOLUTION and len(args) > 2 and args[2] is not None else 1
+    if name == "aten::_to_copy" and read and written and read[0].dtype == written[0].dtype and read[0].device != written[0].device:
+        launches = 0  # a transfer, not a kernel
+    return OperatorCost(name.replace("::", "."), launches, flops, sum(map(tensor_bytes, read + written)), launches)
+
+
+@contextlib.contextmanager
+def intercepted_cells(model: nn.Module, record: Record | None = None) -> Iterator[None]:
+    """While open, recurrent modules report a cost by formula; on fake tensors they return empty tensors of the right shapes."""
+    touched = [module for module in model.modules() if isinstance(module, nn.RNNBase | nn.RNNCellBase)]
+    for module in touched:
+        module.__dict__["forward"] = _intercept(module, module.forward, record or _call_only)
+    try:
+        yield
+    finally:
+        for module in touched:
+            del module.__dict__["forward"]  # the class's method shows again
+
+
+def _call_only(cost: OperatorCost, steps: int, call: Callable[[], Any]) -> Any:
+    return call()
+
+
+def _intercept(module: nn.RNNBase | nn.RNNCellBase, forward: Callable[..., Any], record: Record) -> Callable[..., Any]:
+    def replacement(x: Any, hx: Any = None) -> Any:
+        if isinstance(module, nn.RNNCellBase):
+            return record(_cell_cost(module, x), 1, lambda: forward(x, hx))
+        by_shape = not isinstance(x, PackedSequence) and is_fake(x)
+        steps = _sequence_shape(module, x)[0] * module.num_layers  # the two directions of a layer run side by side
+        return record(recurrent_cost(module, x), steps, lambda: _empty_result(module, x, hx) if by_shape else forward(x, hx))
+
+    return replacement
+
+
+def _sequence_shape(module: nn.RNNBase, x: torch.Tensor | PackedSequence) -> tuple[int, int]:
+    """Steps and batch."""
+    if isinstance(x, PackedSequence):
+        return len(x.batch_sizes), int(x.batch_sizes[0])
+    if x.dim() == 2:
+        return x.shape[0], 1
+    return (x.shape[1], x.shape[0]) if module.batch_first else (x.shape[0], x.shape[1])
+
+
+def recurrent_cost(module: nn.RNNBase, x: torch.Tensor | PackedSequence) -> OperatorCost:
+    """Cost of a recurrent stack: the recurrent weights are read again in every step."""
+    steps, batch = _sequence_shape(module, x)
+    directions = 2 if module.bidirectional else 1
+    hidden, gates = module.hidden_size, _GATES[module.mode]
+    state = module.proj_size or hidden
+    size = next(module.parameters()).element_size()
+    flops = moved = 0.0
+    width = module.input_size
+    for _ in range(module.num_layers):
+        outputs = gates * hidden
+        flops += directions * steps * batch * (2.0 * outputs * (width + state) + _POINTWISE_FLOPS_PER_GATE * outputs)
+        input_side = steps * batch * (width + outputs) + outputs * width
+        per_step = outputs * state + batch * (state + 3 * outputs + 2 * hidden)  # weights; row in; product out and in, gates in; state
+        moved += directions * size * (input_side + steps * per_step)
+        if module.proj_size:
+            flops += directions * steps * batch * 2.0 * hidden * state
+            moved += directions * size * steps * hidden * state
+        width = state * directions
+    kernels = 3 if module.proj_size else 2
+    launches = module.num_layers * directions * (1 + kernels * steps)
+    return OperatorCost(f"nn.{type(module).__name__}", launches, flops, moved, module.num_layers * (1 + kernels * steps))
+
+
+def _cell_cost(module: nn.RNNCellBase, x: torch.Tensor) -> OperatorCost:
+    """One step of a cell: two products and one pointwise kernel."""
+    gates = _CELL_GATES[type(module).__name__]
+    batch = x.shape[0] if x.dim() == 2 else 1
+    outputs, width, hidden = gates * module.hidden_size, module.input_size, module.hidden_size
+    flops = batch * (2.0 * outputs * (width + hidden) + _POINTWISE_FLOPS_PER_GATE * outputs)
+    moved = x.element_size() * (outputs * (width + hidden) + batch * (width + 4 * outputs + 2 * hidden))
+    return OperatorCost(f"nn.{type(module).__name__}", 3, flops, float(moved), 2)
+
+
+def _empty_result(module: nn.RNNBase, x: torch.Tensor, hx: Any) -> Any:
+    """What the stack returns, by shape; checks the arguments as the module does."""
+    steps, batch = _sequence_shape(module, x)
+    directions = 2 if module.bidirectional else 1
+    batched = x.dim() == 3
+    rows = x if batched else x.unsqueeze(0 if module.batch_first else 1)
+    if hx is not None:
+        states: Any = hx if batched else tuple(one.unsqueeze(1) for one in hx) if isinstance(hx, tuple) else hx.unsqueeze(1)
+        module.check_forward_args(rows, states, None)
+    state = module.proj_size or module.hidden_size
+    lead = (batch, steps) if module.batch_first else (steps, batch)
+    output = x.new_empty((*lead, directions * state) if batched else (steps, directions * state))
+    shape = (module.num_layers * directions, batch) if batched else (module.num_layers * directions,)
+    last = x.new_empty((*shape, state))
+    return (output, (last, x.new_empty((*shape, module.hidden_size)))) if isinstance(module, nn.LSTM) else (output, last)
