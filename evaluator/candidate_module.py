@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import nn
@@ -105,7 +105,7 @@ class InterpretedCandidate(_Candidate):
 
     def call(self, arguments: list[Any], mode: int) -> Any:
         """One forward under the schedule: 0 runs programs in turn, any other number seeds a shuffled order."""
-        order = "round_robin" if mode == _ROUND_ROBIN else "shuffled"
+        order: Literal["round_robin", "shuffled"] = "round_robin" if mode == _ROUND_ROBIN else "shuffled"
         with self._schedule.session(order=order, seed=mode) as session, self._fake():
             result = self.model(*arguments)
         if session.faults:  # also those that candidate code caught and hid
@@ -176,7 +176,7 @@ def transfer_weights(model: nn.Module, reference: dict[str, torch.Tensor]) -> No
         )
 
 
-_COMPILE_ERRORS = {"CompilationError", "UnsupportedLanguageConstruct", "CompileTimeAssertionFailure", "PTXASError", "SyntaxError", "NameError"}
+_COMPILE_ERRORS = {"CompilationError", "UnsupportedLanguageConstruct", "CompileTimeAssertionFailure", "PTXASError", "SyntaxError"}
 _LAUNCH_PATTERNS = ("out of resource", "too many resources", "cooperative", "invalid configuration", "CUDA]: invalid argument")
 
 

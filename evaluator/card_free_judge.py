@@ -97,12 +97,14 @@ class CardFreeJudge:
         torch_part = (compiled["torch_ops"], compiled["torch_flops"], compiled["torch_bytes"])
         mine = estimate_candidate(hardware, facts.kernels, *torch_part)
         library = estimate_candidate(hardware, (), *torch_part, in_graph=True).parts["device"] if compiled["torch_ops"] else 0.0
-        facts = facts.model_copy(update={"own_time_share": 1.0 - min(1.0, library / mine.parts["device"]) if mine.parts["device"] else None})
+        share = 1.0 - min(1.0, library / mine.parts["device"]) if mine.parts["device"] else None
+        facts = facts.model_copy(update={"own_time_share": share})
         best = min(self._baselines, key=lambda name: self._baselines[name].ms)
         raw.parent.mkdir(parents=True, exist_ok=True)
         raw.write_text(json.dumps({"kind": "ESTIMATE", "candidate": _band(mine)} | {k: _band(v) for k, v in self._baselines.items()}))
         timing = Timing(
-            kind=TimingKind.ESTIMATED, median_ms=mine.ms, baselines_ms={name: one.ms for name, one in self._baselines.items()}, baseline=best,
+            kind=TimingKind.ESTIMATED, median_ms=mine.ms, baseline=best,
+            baselines_ms={name: one.ms for name, one in self._baselines.items()},
             score=self._baselines[best].ms / mine.ms, score_eager=self._baselines["eager"].ms / mine.ms,
             ratios={name: one.ms / mine.ms for name, one in self._baselines.items()}, raw=str(raw),
             notes=(f"an estimate for {hardware.name}, never compared with a measurement; band {mine.low_ms:.4g} to {mine.high_ms:.4g} ms",),
@@ -146,7 +148,8 @@ def _launch_facts(compiled: dict[str, Any], report: dict[str, Any], order_depend
     triton_launches = sum(kernel.launches for kernel in kernels)
     library = {str(name): int(count) for name, count in compiled["torch_ops"].items()}
     return LaunchFacts(
-        launches_per_forward=triton_launches + int(compiled.get("torch_launches", sum(library.values()))), triton_launches=triton_launches,
+        launches_per_forward=triton_launches + int(compiled.get("torch_launches", sum(library.values()))),
+        triton_launches=triton_launches,
         library_calls=library, kernels=tuple(merge(kernels, counts)), order_dependent=order_dependent, races=tuple(report.get("races", ())),
     )  # fmt: skip
 

@@ -89,7 +89,7 @@ class CardJudge:
         )  # fmt: skip
 
     def _check(self, log: TrialLog, runner: Runner, source: Path, profile: str) -> bool:
-        """Accuracy over all trials, settled outputs, bitwise repetition. Returns whether bits vary (allowed with float atomics only)."""
+        """Accuracy, settled outputs, bitwise repetition. Returns whether bits vary (allowed with atomic adds only)."""
         got: list[torch.Tensor] = []
         for number, kind in enumerate(_TRIALS[profile]):
             if profile == "strict" and number == 2:  # weights kept from an earlier call must not survive new ones
@@ -101,7 +101,7 @@ class CardJudge:
         differing = repeat_bitwise(runner, got, _REPEATS[profile], self._limit)
         if differing and "atomic_add" not in source.read_text():
             raise RunnerFault(
-                Status.RACY, f"{differing} of {_REPEATS[profile]} launches on the same inputs gave other bits, and no atomic add explains it"
+                Status.RACY, f"{differing} of {_REPEATS[profile]} calls on the same inputs gave other bits, and no atomic add explains it"
             )
         return bool(differing)
 

@@ -79,7 +79,8 @@ def present_card() -> Hardware | None:
         update={
             "key": found.name.lower().replace(" ", "-"), "name": found.name, "present": True, "capability": capability,
             "processors": found.multi_processor_count, "l2_bytes": found.L2_cache_size, "memory_bytes": found.total_memory,
-            "shared_per_processor": found.shared_memory_per_multiprocessor, "shared_per_block": found.shared_memory_per_block_optin,
+            "shared_per_processor": found.shared_memory_per_multiprocessor,
+            "shared_per_block": getattr(found, "shared_memory_per_block_optin", nearest.shared_per_block),
             "threads_per_processor": found.max_threads_per_multi_processor,
         }
     )  # fmt: skip

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 from triton.runtime.jit import JITFunction
 
@@ -91,7 +90,7 @@ def profile_forward(forward: Callable[[], Any], hardware: Hardware) -> dict[str,
     library: Counter[str] = Counter()
     times: Counter[str] = Counter()
     for event in profiler.key_averages():
-        if event.device_type != DeviceType.CUDA:
+        if event.device_type.name != "CUDA":
             continue
         if event.key in own_names:
             own += event.self_device_time_total

@@ -19,11 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards import CARDS, named_card
 from tritonsmith.evaluator.describe import run_probe
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.sandbox import scrubbed_environment
-from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict, text_sha
+from tritonsmith.evaluator.schema import Hardware, Status, Task, TaskFacts, Verdict, text_sha
+from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.evaluator.trace_records import OperatorCost
 from tritonsmith.evaluator.wire_text import read_line
 
@@ -37,8 +38,8 @@ EVALUATE_SECONDS = 1200.0
 class OracleProcess:
     """One oracle over pipes; started at the first request and again after it died."""
 
-    def __init__(self, target: str) -> None:
-        self._target = target
+    def __init__(self, target: str, *, use_card: bool = True) -> None:
+        self._hello = {"op": "hello", "target": target, "use_card": use_card}
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-home-", ignore_cleanup_errors=True)
         self.hardware: Hardware | None = None
@@ -52,7 +53,7 @@ class OracleProcess:
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=scrubbed_environment(folder), cwd=folder,
                     start_new_session=True,
                 )  # fmt: skip
-            answer = self._exchange(self._process, {"op": "hello", "target": self._target}, HELLO_SECONDS)
+            answer = self._exchange(self._process, self._hello, HELLO_SECONDS)
             self.hardware = Hardware.model_validate(answer["hardware"])
         return self._process
 
@@ -132,6 +133,8 @@ class LocalEvaluator:
         self.hardware = first.hello()
         self.parallel = 1 if self.hardware.present else min(2, os.cpu_count() or 1)
         self._oracles: queue.Queue[OracleProcess] = queue.Queue()
+        self._auditor = OracleProcess(self.hardware.key, use_card=False) if self.hardware.present and self.hardware.key in CARDS else None
+        self._audit_lock = threading.Lock()
         self._all = [first, *(OracleProcess(target) for _ in range(self.parallel - 1))]
         for oracle in reversed(self._all):
             self._oracles.put(oracle)
@@ -146,7 +149,11 @@ class LocalEvaluator:
             return self._probes[task.sha]
 
     @contextlib.contextmanager
-    def _leased(self) -> Iterator[OracleProcess]:
+    def _leased(self, auditor: OracleProcess | None) -> Iterator[OracleProcess]:
+        if auditor is not None:
+            with self._audit_lock:
+                yield auditor
+            return
         oracle = self._oracles.get()
         try:
             yield oracle
@@ -155,8 +162,14 @@ class LocalEvaluator:
 
     def evaluate_now(self, task: Task, source: str, profile: str = "quick") -> Verdict:
         """As `evaluate`, blocking; an oracle that fails is started again and asked once more."""
+        verdict = self._ask(task, source, profile)
+        if profile == "strict" and verdict.status is Status.OK and self._auditor is not None:
+            return self._audited(task, source, verdict)
+        return verdict
+
+    def _ask(self, task: Task, source: str, profile: str, auditor: OracleProcess | None = None) -> Verdict:
         _, trace = self._probe(task)
-        with tempfile.TemporaryDirectory(prefix="tritonsmith-kernel-") as folder, self._leased() as oracle:
+        with tempfile.TemporaryDirectory(prefix="tritonsmith-kernel-") as folder, self._leased(auditor) as oracle:
             Path(folder).chmod(0o755)
             path = Path(folder) / "candidate.py"
             path.write_text(source)
@@ -172,6 +185,18 @@ class LocalEvaluator:
                 answer = oracle.ask(request, EVALUATE_SECONDS)
         return Verdict.model_validate(answer["verdict"])
 
+    def _audited(self, task: Task, source: str, verdict: Verdict) -> Verdict:
+        """The interpreter's view of a kernel that passed on the card: a race that this card did not show still refuses it."""
+        try:
+            small = load_task(task.path, size="small", precision=task.precision)
+        except TaskError:
+            return _with_audit(verdict, "not done: the task declares no small size")
+        audit = self._ask(small, source, "quick", self._auditor)
+        if audit.status is Status.RACY:
+            message = f"correct on the card, but in the interpreter {audit.message}"
+            return _with_audit(Verdict(status=Status.RACY, sha=verdict.sha, profile=verdict.profile, message=message), "racy")
+        return _with_audit(verdict, "no race found" if audit.status is Status.OK else f"{audit.status.value}: {audit.message[:300]}")
+
     async def describe(self, task: Task) -> TaskFacts:
         """Run and trace the reference once (cached). Raises TaskError."""
         return (await asyncio.to_thread(self._probe, task))[0]
@@ -182,7 +207,7 @@ class LocalEvaluator:
 
     def close(self) -> None:
         """End every process; safe to call twice."""
-        for oracle in self._all:
+        for oracle in [*self._all, *([self._auditor] if self._auditor else [])]:
             oracle.remove()
         self._temporary.cleanup()
 
@@ -201,6 +226,10 @@ class LocalEvaluator:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _with_audit(verdict: Verdict, outcome: str) -> Verdict:
+    return verdict.model_copy(update={"environment": verdict.environment | {"interpreter_audit": outcome}})
 
 
 def open_evaluator(target: str = "auto", raw_dir: Path | None = None, call_seconds: float = CALL_SECONDS) -> LocalEvaluator:

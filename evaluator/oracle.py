@@ -2,7 +2,7 @@
 
 Reads one JSON request per line on stdin and answers each with one JSON line on its original stdout:
 
-    {"op": "hello", "target": key}                                         -> {"hardware": {...}}
+    {"op": "hello", "target": key, "use_card": bool}                       -> {"hardware": {...}}
     {"op": "evaluate", "task": {...}, "trace": [...], "source": path,
      "profile": name, "raw": path, "call_seconds": limit}                  -> {"verdict": {...}}
     faults                                                                 -> {"error": sentence, "kind": "task" | "infrastructure"}
@@ -46,12 +46,12 @@ class Oracle:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer to one request. Raises TaskError or InfrastructureError."""
         if request["op"] == "hello":
-            return {"hardware": self.hardware(request["target"]).model_dump(mode="json")}
+            return {"hardware": self.hardware(request["target"], request["use_card"]).model_dump(mode="json")}
         return {"verdict": self._evaluate(request).model_dump(mode="json")}
 
-    def hardware(self, target: str) -> Hardware:
+    def hardware(self, target: str, use_card: bool) -> Hardware:
         """The present card for `auto`, otherwise the named one (then everything is an estimate unless it is the present one)."""
-        card = present_card()
+        card = present_card() if use_card else None
         if target == "auto":
             self._hardware = card or named_card(DEFAULT_TARGET)
         else:

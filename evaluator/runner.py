@@ -23,6 +23,7 @@ from tritonsmith.evaluator.sandbox import confine_self
 from tritonsmith.evaluator.schema import Hardware, Status, Task
 from tritonsmith.evaluator.wire import Command, Doorbell, Layout
 
+
 class Runner:
     """Holds the model, the slots and the doorbell of this process."""
 

@@ -91,7 +91,7 @@ class Runner:
 
     def _fault(self, message: dict[str, Any]) -> RunnerFault:
         try:
-            status = Status(message.get("status"))
+            status = Status(str(message.get("status")))
         except ValueError:
             status = Status.CRASHED
         if status is Status.OK:

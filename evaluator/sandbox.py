@@ -1,4 +1,4 @@
-"""Start and end the processes that execute candidate code: another process, a scrubbed environment, limits, and a kill that reaches every child.
+"""Start and end the processes that execute candidate code: a scrubbed environment, limits, and a kill that reaches every child.
 
 What this does not cover yet: the file system and the network stay visible to the candidate's process (namespaces, Landlock and
 seccomp are layers of their own), and no user-space layer protects the kernel driver's own interface.
@@ -29,7 +29,7 @@ _STDERR_TAIL = 4000
 
 
 def _prctl(option: int, value: int) -> bool:
-    return ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) == 0
+    return bool(ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) == 0)
 
 
 def scrubbed_environment(scratch: Path, extra: dict[str, str] | None = None) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 _RESAMPLES = 2000
 _MIN_PAIRS, _MAX_PAIRS = 12, 60
@@ -33,8 +34,8 @@ class Paired:
         """Median of the baseline's samples."""
         return float(np.median(self.baseline))
 
-    def _ratios(self) -> np.ndarray:
-        return np.asarray(self.baseline) / np.asarray(self.candidate)
+    def _ratios(self) -> npt.NDArray[np.float64]:
+        return np.divide(np.asarray(self.baseline, dtype=np.float64), np.asarray(self.candidate, dtype=np.float64))
 
     def interval(self) -> tuple[float, float]:
         """95 % bootstrap interval of the median ratio (percentile method, Efron 1979)."""

@@ -49,7 +49,7 @@ def describe_error(correctness: Correctness, trials: list[Trial]) -> str:
         return f"{place} is {actual} where {expected} is expected"
     return (
         f"maximum error {worst.max_abs:.3g} at {place} (expected {expected:.6g}, got {actual:.6g}); "
-        f"error relative to the float64 oracle {correctness.err_vs_oracle:.3g}, the reference's own {correctness.reference_err_vs_oracle:.3g}"
+        f"against the oracle {correctness.err_vs_oracle:.3g}, the reference's own error {correctness.reference_err_vs_oracle:.3g}"
     )
 
 

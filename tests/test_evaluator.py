@@ -52,29 +52,44 @@ def test_programs_that_share_the_hidden_state_without_waiting_are_racy(evaluator
     assert "gru_layer_tiled" in verdict.message or "states" in verdict.message or "order" in verdict.message
 
 
+ENTRY = "        steps, batch, _ = x.shape\n"
+EXIT = "        return x\n"
+DRAWN = "\n    def drawn(self, name):\n        return torch.randn_like(getattr(self.gru, name))\n"
+
+
+def changed(*edits: tuple[str, str]) -> str:
+    source = GOOD
+    for old, new in edits:
+        assert old in source, old
+        source = source.replace(old, new)
+    return source
+
+
 WRONG = {
-    "swapped gates": (GOOD.replace("r * (tl.dot(h, w_n", "z * (tl.dot(h, w_n"), Status.INACCURATE),
-    "zeros": (GOOD.replace("        return x\n", "        return torch.zeros_like(x)\n"), Status.INACCURATE),
-    "last step never written": (GOOD.replace("for t in range(steps):", "for t in range(steps - 1):"), Status.INACCURATE),
+    "swapped gates": (changed(("r * (tl.dot(h, w_n", "z * (tl.dot(h, w_n")), Status.INACCURATE),
+    "zeros": (changed((EXIT, "        return torch.zeros_like(x)\n")), Status.INACCURATE),
+    "last step never written": (changed(("for t in range(steps):", "for t in range(steps - 1):")), Status.INACCURATE),
     "random weights": (
-        GOOD.replace("nn.Parameter(torch.zeros(shape))", "nn.Parameter(torch.zeros(shape))")
-        .replace("weight_ih, weight_hh, bias_ih, bias_hh = (getattr(self.gru, f\"{name}_l{layer}\")", "weight_ih, weight_hh, bias_ih, bias_hh = (torch.randn_like(getattr(self.gru, f\"{name}_l{layer}\"))"),
+        changed(("getattr(self.gru, f", "self.drawn(f"), ("\n    def forward", DRAWN + "\n    def forward")),
         Status.INACCURATE,
     ),
-    "weights under other names": (GOOD.replace("self.gru", "self.rnn"), Status.WRONG_WEIGHTS),
-    "a weight of another shape": (GOOD.replace('("bias_hh", (3 * hidden_size,))', '("bias_hh", (hidden_size,))'), Status.WRONG_WEIGHTS),
-    "half of the output": (GOOD.replace("        return x\n", "        return x[: steps // 2]\n"), Status.WRONG_SHAPE),
-    "broadcastable output": (GOOD.replace("        return x\n", "        return x[:, :1]\n"), Status.WRONG_SHAPE),
-    "another dtype": (GOOD.replace("        return x\n", "        return x.double()\n"), Status.WRONG_SHAPE),
-    "changes its input": (GOOD.replace("        for layer in", "        h0.mul_(0.5)\n        h0.mul_(2.0).add_(1e-3)\n        for layer in"), Status.CHEATING),
-    "half precision product": (GOOD.replace("tl.dot(h, w_n, input_precision=\"ieee\")", "tl.dot(h.to(tl.float16), w_n.to(tl.float16))"), Status.INACCURATE),
-    "exits the process": (GOOD.replace("        steps, batch, _ = x.shape\n", "        import os\n\n        os._exit(0)\n"), Status.CRASHED),
-    "asks to exit": (GOOD.replace("        steps, batch, _ = x.shape\n", "        raise SystemExit(0)\n"), Status.CRASHED),
-    "loops forever": (GOOD.replace("        steps, batch, _ = x.shape\n", "        while True:\n            pass\n"), Status.TIMEOUT),
-    "raises": (GOOD.replace("        steps, batch, _ = x.shape\n", "        steps, batch, _ = x.nonsense\n"), Status.RUNTIME_ERROR),
+    "weights under other names": (changed(("self.gru", "self.rnn")), Status.WRONG_WEIGHTS),
+    "a weight of another shape": (changed(('("bias_hh", (3 * hidden_size,))', '("bias_hh", (hidden_size,))')), Status.WRONG_WEIGHTS),
+    "half of the output": (changed((EXIT, "        return x[: steps // 2]\n")), Status.WRONG_SHAPE),
+    "broadcastable output": (changed((EXIT, "        return x[:, :1]\n")), Status.WRONG_SHAPE),
+    "another dtype": (changed((EXIT, "        return x.double()\n")), Status.WRONG_SHAPE),
+    "changes its input": (changed((ENTRY, ENTRY + "        h0.add_(1e-3)\n")), Status.CHEATING),
+    "half precision product": (
+        changed(('tl.dot(h, w_n, input_precision="ieee")', "tl.dot(h.to(tl.float16), w_n.to(tl.float16))")),
+        Status.INACCURATE,
+    ),
+    "exits the process": (changed((ENTRY, ENTRY + "        import os\n\n        os._exit(0)\n")), Status.CRASHED),
+    "asks to exit": (changed((ENTRY, ENTRY + "        raise SystemExit(0)\n")), Status.CRASHED),
+    "loops forever": (changed((ENTRY, ENTRY + "        while True:\n            pass\n")), Status.TIMEOUT),
+    "raises": (changed((ENTRY, "        steps, batch, _ = x.nonsense\n")), Status.RUNTIME_ERROR),
     "does not parse": ("def broken(:\n", Status.COMPILE_ERROR),
     "no ModelNew": ("import torch\n", Status.COMPILE_ERROR),
-    "unknown Triton function": (GOOD.replace("n = tanh(", "n = tl.tanh("), Status.COMPILE_ERROR),
+    "unknown Triton function": (changed(("n = tanh(", "n = tl.tanh(")), Status.COMPILE_ERROR),
 }
 
 
@@ -96,15 +111,14 @@ def test_the_next_honest_candidate_passes_after_the_wrong_ones(evaluator: LocalE
 def test_a_declared_map_carries_weights_under_other_names(evaluator: LocalEvaluator, gru: Task) -> None:
     names = [f"{kind}_l{layer}" for layer in range(2) for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
     mapping = {f"rnn.{name}": f"gru.{name}" for name in names}
-    source = GOOD.replace("self.gru", "self.rnn").replace("class ModelNew(nn.Module):\n", f"class ModelNew(nn.Module):\n    WEIGHT_MAP = {mapping}\n\n")
+    head = "class ModelNew(nn.Module):\n"
+    source = changed(("self.gru", "self.rnn"), (head, f"{head}    WEIGHT_MAP = {mapping}\n\n"))
     assert judge(evaluator, gru, source).status is Status.OK
 
 
 def test_a_key_in_our_environment_does_not_reach_the_candidate(gru: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "canary-5f1d")
-    source = GOOD.replace(
-        "        steps, batch, _ = x.shape\n",
-        "        import os\n\n        if 'canary-5f1d' in str(dict(os.environ)):\n            return torch.zeros(1)\n        steps, batch, _ = x.shape\n",
-    )
+    look = "        import os\n\n        if 'canary-5f1d' in str(dict(os.environ)):\n            return torch.zeros(1)\n"
+    source = changed((ENTRY, look + ENTRY))
     with open_evaluator("h200", call_seconds=20) as opened:
         assert judge(opened, gru, source).status is Status.OK
