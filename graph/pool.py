@@ -6,11 +6,14 @@ from tritonsmith.evaluator.schema import Candidate, Status, Verdict
 
 
 def working(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict]) -> list[Candidate]:
-    """Working candidates, best first; ties go to the smaller id, one text counts once, and a text that failed anywhere counts nowhere."""
+    """Working candidates, best first; of equal ones the first made, one text counts once, and a text that failed anywhere counts nowhere.
+
+    The table's order is the order of making, seed branches in the order of their numbers; so the ranking is the same in every repetition.
+    """
     failed = {candidates[cid].sha for cid, verdict in verdicts.items() if cid in candidates and verdict.status is not Status.OK}
     ranked = sorted(
         (candidate for cid, candidate in candidates.items() if _score(verdicts, cid) is not None and candidate.sha not in failed),
-        key=lambda candidate: (-(_score(verdicts, candidate.id) or 0.0), candidate.id),
+        key=lambda candidate: -(_score(verdicts, candidate.id) or 0.0),
     )
     once: dict[str, Candidate] = {}
     for candidate in ranked:

@@ -151,6 +151,12 @@ def test_identical_kernels_are_measured_once_and_ties_go_to_the_first(script):
     assert result["winner"] == "seed0-01" and set(result["verdicts"]) == {"seed0-01", "seed1-01"}
 
 
+def test_an_equal_variant_replaces_nothing(script):
+    run = script({"base": 1.5, "equal": 1.5}, seeds=("base",), variants={("tune_block", "base"): ("equal",)})
+    assert run.run()["winner"] == "seed0-01"
+    assert run.asked("tune_memory") == ["base"]
+
+
 def test_a_winner_that_fails_confirmation_makes_room_for_the_next_best(script):
     lucky = scripted_verdict(None, status=Status.RACY)
     run = script({"lucky": 3.0, "honest": 1.5}, strict={"lucky": lucky}, seeds=("lucky", "honest", "lucky"), policy="no-tune")
