@@ -18,11 +18,12 @@ import triton.backends.nvidia
 from triton.compiler.errors import CompilationError
 from triton.runtime import _allocation
 from triton.runtime.errors import OutOfResources, PTXASError
-from triton.runtime.jit import JITFunction, get_jit_fn_file_line
+from triton.runtime.jit import get_jit_fn_file_line
 
 from tritonsmith.evaluator.fake_driver import FakeDriver
 from tritonsmith.evaluator.occupancy import resident_programs
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, Status
+from tritonsmith.evaluator.triton_untyped import JITFunction
 
 _OBJDUMP = Path(triton.backends.nvidia.__file__).parent / "bin" / "cuobjdump"
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+)")
@@ -155,12 +156,14 @@ class LaunchRecorder:
             why = "asks for a cooperative launch" if facts.cooperative else "waits in a loop for other programs"
             raise self._refuse(
                 Status.LAUNCH_ERROR,
-                f"kernel {facts.name} {why}, but only {resident} of its {programs} programs fit on {card.name} at once "
-                f"({facts.registers} registers x {facts.num_warps} warps, {shared} bytes of shared memory): it would not start or would hang",
+                f"kernel {facts.name} {why}, but only {resident} of its {programs} programs fit on {card.name} "
+                f"at once ({facts.registers} registers x {facts.num_warps} warps, {shared} bytes of shared memory): "
+                "it would not start or would hang",
             )
         needs_scratch = getattr(compiled.metadata, "global_scratch_size", 0) > 0
         if needs_scratch and type(_allocation._allocator.get()).__name__ == "NullAllocator":
-            raise self._refuse(Status.LAUNCH_ERROR, f"kernel {facts.name} makes tensor descriptors: call triton.set_allocator before the launch")
+            message = f"kernel {facts.name} makes tensor descriptors: call triton.set_allocator before the launch"
+            raise self._refuse(Status.LAUNCH_ERROR, message)
 
 
 def _extent(function: Any, args: Any, grid: Any, options: dict[str, Any]) -> tuple[int, int, int]:
@@ -201,15 +204,15 @@ def _compile_message(function: Any, error: CompilationError | PTXASError) -> str
     if line is None:
         return f"kernel {name}: {error}"
     first_line = int(get_jit_fn_file_line(function)[1])
-    reasons, cause = [], error
+    reason, source = type(error).__name__, ""
+    cause: BaseException | None = error
     while isinstance(cause, CompilationError):  # a helper's error hangs below the call in the kernel
-        reasons.append(cause.error_message or "")
-        below = cause.__cause__
-        if below is not None and not isinstance(below, CompilationError):
-            reasons.append(str(below))
-        cause = below
-    reason = next((text for text in reversed(reasons) if text.strip()), type(error).__name__)
-    source = (error.src or "").split("\n")[line - 1].strip() if error.src else ""
+        reason = cause.error_message or reason
+        if cause.src and hasattr(cause.node, "lineno"):
+            source = cause.src.split("\n")[cause.node.lineno - 1].strip()
+        cause = cause.__cause__
+    if cause is not None:
+        reason = str(cause)
     return f"kernel {name}, line {first_line + line - 1}: {reason.strip()}\n    {source}"
 
 

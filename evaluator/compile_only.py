@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import triton
 
 from tritonsmith.evaluator.candidate_module import import_candidate
 from tritonsmith.evaluator.cards import named_card
@@ -27,6 +26,7 @@ from tritonsmith.evaluator.compile_launches import LaunchRecorder, LaunchRefused
 from tritonsmith.evaluator.fake_cuda import FakeCuda
 from tritonsmith.evaluator.schema import Status
 from tritonsmith.evaluator.torch_ops import TorchOpCounter
+from tritonsmith.evaluator.triton_untyped import driver, knobs
 
 _LONGEST_MESSAGE = 4000
 
@@ -64,10 +64,10 @@ def _forward(module: Any, request: dict[str, Any], recorder: LaunchRecorder, cou
 
 
 def examine(candidate: Path, target: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Import the candidate, run its forward with launches compiled instead of made, and report; never raises for what the candidate does."""
+    """Import the candidate, run its forward with launches only compiled, and report; raises nothing that the candidate raised."""
     hardware = named_card(target)
     recorder, counter = LaunchRecorder(hardware), TorchOpCounter()
-    triton.runtime.driver.set_active(recorder.driver)
+    driver.set_active(recorder.driver)
     status, message = Status.OK, ""
     with FakeCuda(hardware), torch.no_grad():
         try:
@@ -98,7 +98,7 @@ def main() -> None:
     """Serve one request."""
     answer = os.dup(1)
     os.dup2(2, 1)  # prints of the candidate and of ptxas
-    if triton.knobs.runtime.interpret:
+    if knobs.runtime.interpret:
         raise RuntimeError("the compile-only process needs TRITON_INTERPRET unset")
     line = json.loads(sys.stdin.readline())
     request = pickle.loads(Path(line["init_pickle"]).read_bytes())  # written by the caller, not by the candidate

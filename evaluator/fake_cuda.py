@@ -23,7 +23,7 @@ from tritonsmith.evaluator.schema import Hardware
 _CUDA = torch.device("cuda", 0)
 _CPU = torch.device("cpu")
 _IS_CUDA = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
-_DEVICE = torch.Tensor.device.__get__  # type: ignore[attr-defined]
+_DEVICE = torch.Tensor.device.__get__
 
 
 def _on_cpu(device: Any) -> Any:
@@ -179,12 +179,14 @@ def _replacements(hardware: Hardware) -> Iterator[tuple[Any, str, Any]]:
     cuda: dict[str, Any] = {
         "is_available": _answer(True), "is_initialized": _answer(True), "device_count": _answer(1), "current_device": _answer(0),
         "get_device_name": _answer(hardware.name), "get_device_capability": _answer(divmod(hardware.capability, 10)),
-        "get_device_properties": _answer(_properties(hardware)), "is_bf16_supported": _answer(True), "mem_get_info": _answer((memory, memory)),
+        "get_device_properties": _answer(_properties(hardware)), "is_bf16_supported": _answer(True),
+        "mem_get_info": _answer((memory, memory)),
         "memory_allocated": _answer(0), "max_memory_allocated": _answer(0), "memory_reserved": _answer(0),
         "Stream": _Stream, "Event": _Event, "current_stream": lambda *_a: _Stream(), "default_stream": lambda *_a: _Stream(),
         "CUDAGraph": _no_graphs, "graph": lambda *_a, **_k: _no_graphs(), "is_current_stream_capturing": _answer(False),
     }  # fmt: skip
-    for name in ("synchronize", "set_device", "empty_cache", "init", "manual_seed", "manual_seed_all", "reset_peak_memory_stats", "_lazy_init"):
+    silent = "synchronize set_device empty_cache init manual_seed manual_seed_all reset_peak_memory_stats _lazy_init"
+    for name in silent.split():
         cuda[name] = _nothing()
     for name in ("stream", "device", "device_of"):
         cuda[name] = _context()

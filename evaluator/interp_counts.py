@@ -14,7 +14,7 @@ Constexpr = int | float | bool | str | None
 class LaunchCount:
     """One launch of one kernel as the interpreter ran it; bytes are those of unmasked lanes."""
 
-    kernel: str
+    name: str
     grid: tuple[int, int, int]
     constexprs: dict[str, Constexpr] = field(default_factory=dict)
     bytes_loaded: int = 0
@@ -40,16 +40,14 @@ class LaunchCount:
         return self.flops + sum(self.dot_flops.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for a report in JSON; the kernel's name is under `name`."""
-        fields = asdict(self)
-        return {"name": fields.pop("kernel"), **fields}
+        """Plain values for a report in JSON."""
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "LaunchCount":
         """The inverse of as_dict, also after a round trip through JSON; missing counts are zero, unknown keys ignored."""
-        known = {name: values[name] for name in cls.__dataclass_fields__ if name in values and name not in ("grid", "races")}
-        x, y, z = (int(extent) for extent in values["grid"])
-        return cls(kernel=values["name"], grid=(x, y, z), races=tuple(values.get("races", ())), **known)
+        known = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
+        return cls(**known | {"grid": tuple(values["grid"]), "races": tuple(values.get("races", ()))})
 
 
 def merge(kernels: Sequence[KernelFacts], launches: Sequence[LaunchCount]) -> list[KernelFacts]:
@@ -59,7 +57,7 @@ def merge(kernels: Sequence[KernelFacts], launches: Sequence[LaunchCount]) -> li
     """
     by_grid: dict[tuple[str, tuple[int, int, int]], list[LaunchCount]] = defaultdict(list)
     for launch in launches:
-        by_grid[launch.kernel, launch.grid].append(launch)
+        by_grid[launch.name, launch.grid].append(launch)
     return [_filled(kernel, by_grid.get((kernel.name, kernel.grid), [])) for kernel in kernels]
 
 

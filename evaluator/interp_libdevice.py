@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
-import triton.language as tl
-from triton.language.extra import libdevice as generic_libdevice
 from triton.language.extra import cuda as cuda_extra
+from triton.language.extra import libdevice as generic_libdevice
 from triton.language.extra.cuda import libdevice as cuda_libdevice
-from triton.runtime import interpreter
 
 from tritonsmith.evaluator.interp_numerics import Array, Builder, TensorHandle, handle_like, torch_elementwise, values_of
+from tritonsmith.evaluator.triton_untyped import interpreter, tl
 
 _UNARY: dict[str, Callable[[Array], Array]] = {
     "tanh": np.tanh, "exp": np.exp, "exp2": np.exp2, "exp10": lambda x: np.power(10, x), "expm1": np.expm1,

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-import triton.language as tl
 from numpy.typing import NDArray
-from triton.runtime import interpreter
+
+from tritonsmith.evaluator.triton_untyped import interpreter, tl
 
 TensorHandle = interpreter.TensorHandle
 Builder = interpreter.InterpreterBuilder

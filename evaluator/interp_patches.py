@@ -7,9 +7,6 @@ import types
 from typing import Any
 
 import numpy as np
-import triton
-import triton.language as tl
-from triton.runtime import interpreter
 from triton.runtime.errors import InterpreterError
 
 from tritonsmith.evaluator.cards import CARDS
@@ -19,6 +16,7 @@ from tritonsmith.evaluator.interp_numerics import install_numerics
 from tritonsmith.evaluator.interp_reduce import install_reductions
 from tritonsmith.evaluator.interp_speed import install_speed
 from tritonsmith.evaluator.schema import Hardware
+from tritonsmith.evaluator.triton_untyped import driver, interpreter, knobs, tl
 
 _BOTH = types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
 """Stands for a kernel that sees triton.language under both names, so that one patch serves nested helpers too."""
@@ -82,9 +80,9 @@ def install(hardware: Hardware | None = None) -> None:
     Raises:
         RuntimeError: TRITON_INTERPRET=1 was not set before Python started.
     """
-    if not triton.knobs.runtime.interpret:
+    if not knobs.runtime.interpret:
         raise RuntimeError("TRITON_INTERPRET=1 must be set before Python starts")
-    triton.runtime.driver.set_active(FakeDriver(hardware or CARDS["h200"]))
+    driver.set_active(FakeDriver(hardware or CARDS["h200"]))
     if getattr(interpreter, "_tritonsmith", False):
         return
     interpreter._tritonsmith = True

@@ -48,7 +48,7 @@ class Programs:
         places: program ids in grid order.
         body: what one program does.
         enter: told which program goes on, at every switch.
-        order: round_robin runs each until it waits or synchronises; shuffled picks the next at random and also switches at loads and stores.
+        order: round_robin runs each until it waits or synchronises; shuffled picks the next at random, also at loads and stores.
         seed: of the shuffled order.
         resident: programs that may be in flight at once.
     """

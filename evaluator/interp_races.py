@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tritonsmith.evaluator.interp_memory import Access, Index, Region
+from tritonsmith.evaluator.interp_memory import Access, Region
 
 _FULL_TABLE = 1 << 26
 """Entries of a per-program read table; a region above keeps only the last reader and may miss races, never invents one."""
@@ -164,7 +164,8 @@ class RaceDetector:
         if bad.any() and not (same is not None and _all_same(same, access, bad)):
             where = int(np.argmax(bad))
             element = int(access.index[where])
-            self._report(program, access.region, element, int(other[where]) - 1, kind, earlier, line, int(lines[element]) if lines is not None else 0)
+            other_line = int(lines[element]) if lines is not None else 0
+            self._report(program, access.region, element, int(other[where]) - 1, kind, earlier, line, other_line)
 
     def _check_readers(self, program: int, access: Access, state: _Epochs, kind: str, line: int, same: Same | None) -> None:
         others = state.readers - {program}
@@ -177,7 +178,7 @@ class RaceDetector:
         rows = np.fromiter(others, np.int64, len(others))
         known = self._known(program, rows.astype(np.int32) + 1)
         unordered = state.reads[np.ix_(rows, index)] > known[:, None]
-        bad = unordered.any(axis=0)
+        bad = np.asarray(unordered.any(axis=0))
         if bad.any() and not (same is not None and _all_same(same, access, bad)):
             row, where = (int(part) for part in np.unravel_index(int(np.argmax(unordered)), unordered.shape))
             element = int(index[where])
@@ -197,7 +198,7 @@ class RaceDetector:
         )
 
 
-def _all_same(same: Same, access: Access, bad: NDArray[np.bool_]) -> bool:
+def _all_same(same: Same, access: Access, bad: NDArray[Any]) -> bool:
     values = same(access.lanes)
     if values.size != bad.size:  # an element wider than the granule
         values = np.repeat(values, bad.size // values.size)

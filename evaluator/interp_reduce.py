@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import triton.language as tl
-from triton.runtime import interpreter
 
 from tritonsmith.evaluator.interp_numerics import Array, TensorHandle, narrow, widen
+from tritonsmith.evaluator.triton_untyped import interpreter, tl
 
 
 def _tensor(data: Array, dtype: Any) -> Any:

@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from triton.runtime import interpreter
 
 from tritonsmith.evaluator import interp_patches
 from tritonsmith.evaluator.interp_counts import LaunchCount
@@ -26,6 +26,7 @@ from tritonsmith.evaluator.interp_memory import AddressMap, OutOfBounds
 from tritonsmith.evaluator.interp_numerics import Builder, TensorHandle, dot_kind
 from tritonsmith.evaluator.interp_programs import Order, Program, Programs, Stuck
 from tritonsmith.evaluator.interp_races import RaceDetector
+from tritonsmith.evaluator.triton_untyped import interpreter
 
 Array = NDArray[Any]
 
@@ -93,11 +94,11 @@ class _Launch:
 
     def line(self) -> int:
         """Line of the kernel's file that is running."""
-        frame = sys._getframe(1)
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if frame.f_code.co_filename == self.file:
                 return frame.f_lineno
-            frame = frame.f_back  # type: ignore[assignment]
+            frame = frame.f_back
         return 0
 
     def where(self, line: int) -> str:
@@ -122,7 +123,7 @@ class _Launch:
 
     def count(self, constexprs: dict[str, Any]) -> LaunchCount:
         return LaunchCount(
-            kernel=self.name,
+            name=self.name,
             grid=self.grid,
             constexprs=constexprs,
             bytes_loaded=self.loaded,
@@ -217,7 +218,9 @@ def _create_acquire_load(self: Any, pointers: Any, mask: Any) -> Any:
 
 
 def _hook_store(stock: Callable[..., Any]) -> Callable[..., Any]:
-    def create_masked_store(self: Any, pointers: Any, value: Any, mask: Any, cache_modifier: Any = None, eviction_policy: Any = None) -> Any:
+    def create_masked_store(
+        self: Any, pointers: Any, value: Any, mask: Any, cache_modifier: Any = None, eviction_policy: Any = None
+    ) -> Any:
         launch = _launch
         if launch is None:
             return stock(self, pointers, value, mask, cache_modifier, eviction_policy)

@@ -7,8 +7,7 @@ import dataclasses
 import math
 from typing import Any
 
-import triton.language as tl
-from triton.runtime import interpreter
+from tritonsmith.evaluator.triton_untyped import interpreter, tl
 
 _block_types: dict[Any, dict[str, Any]] = {}
 _shapes: dict[tuple[int, ...], tuple[Any, Any]] = {}

@@ -15,8 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 _FREE = frozenset(
-    "view _unsafe_view reshape _reshape_alias t transpose permute expand slice select narrow as_strided unsqueeze squeeze detach alias unbind "
-    "split split_with_sizes chunk unfold diagonal view_as movedim swapaxes flatten unflatten lift_fresh resolve_conj resolve_neg "
+    "view _unsafe_view reshape _reshape_alias t transpose permute expand slice select narrow as_strided unsqueeze squeeze detach alias "
+    "unbind split split_with_sizes chunk unfold diagonal view_as movedim swapaxes flatten unflatten lift_fresh resolve_conj resolve_neg "
     "empty empty_like empty_strided new_empty new_empty_strided _local_scalar_dense is_same_size set_ resize_".split()
 )
 """Views, allocations and reads of one number: no kernel."""
@@ -72,10 +72,13 @@ def _size(value: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in _leaves(value))
 
 
+def _to_meta(value: Any) -> Any:
+    return value.to("meta") if isinstance(value, torch.Tensor) else value
+
+
 def _shape_only(func: Any, args: Any, kwargs: Any) -> Any:
     """The result of an operator with the right shape and no values."""
-    lift = lambda x: x.to("meta") if isinstance(x, torch.Tensor) else x  # noqa: E731
-    result = func(*[lift(arg) for arg in args], **{name: lift(value) for name, value in kwargs.items()})
+    result = func(*map(_to_meta, args), **{name: _to_meta(value) for name, value in kwargs.items()})
     return torch.empty_strided(result.size(), result.stride(), dtype=result.dtype).zero_()
 
 
@@ -112,8 +115,8 @@ class _Recurrent(TorchFunctionMode):
         steps, batch = (x.shape[1], x.shape[0]) if batch_first else (x.shape[0], x.shape[1])
         hidden = (state[0] if isinstance(state, tuple | list) else state).shape[-1]
         products = sum(weight.numel() for weight in weights if weight.dim() == 2)
-        output = x.new_zeros((*x.shape[:-1], hidden * directions))
+        output = x.new_empty((*x.shape[:-1], hidden * directions))
         launches = layers * directions * (_LAUNCHES_PER_STEP * steps + 1)
         self._counter.add(name, launches, 2.0 * products * steps * batch, _size(args) + _size(output))
         states = state if isinstance(state, tuple | list) else (state,)
-        return (output, *(torch.zeros_like(part) for part in states))
+        return (output, *(torch.empty_like(part) for part in states))
