@@ -82,8 +82,10 @@ def install(hardware: Hardware | None = None) -> None:
     """
     if not knobs.runtime.interpret:
         raise RuntimeError("TRITON_INTERPRET=1 must be set before Python starts")
-    driver.set_active(FakeDriver(hardware or CARDS["h200"]))
-    if getattr(interpreter, "_tritonsmith", False):
+    installed = getattr(interpreter, "_tritonsmith", False)
+    if hardware is not None or not installed:
+        driver.set_active(FakeDriver(hardware or CARDS["h200"]))
+    if installed:
         return
     interpreter._tritonsmith = True
     if not hasattr(interpreter, "InterpreterError"):

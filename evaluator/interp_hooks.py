@@ -1,0 +1,180 @@
+"""Hooks in the interpreter's builder: every memory access, barrier and arithmetic operation is reported to the running launch.
+
+Imports Triton: for evaluator processes with TRITON_INTERPRET=1 only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tritonsmith.evaluator.interp_launch import Lanes, Launch, running
+from tritonsmith.evaluator.interp_numerics import Array, Builder, TensorHandle, dot_kind
+from tritonsmith.evaluator.triton_untyped import interpreter
+
+
+def _peek(pointers: Any, mask: NDArray[np.bool_], dtype: np.dtype[Any]) -> Array:
+    other = np.zeros(pointers.data.shape, dtype)
+    return np.asarray(interpreter._interpreter.load(pointers.data, mask, other, dtype))
+
+
+def _hook_load(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def create_masked_load(
+        self: Any, pointers: Any, mask: Any, other: Any, cache_modifier: Any = None, eviction_policy: Any = None, is_volatile: bool = False
+    ) -> Any:
+        launch = running.launch
+        if launch is None:
+            return stock(self, pointers, mask, other, cache_modifier, eviction_policy, is_volatile)
+        lanes = Lanes.of(pointers, mask)
+        if lanes.addresses.size:
+            line = launch.line()
+            launch.loaded += lanes.bytes
+            for access in launch.locate(lanes, "load", line):
+                if launch.races and not is_volatile:
+                    launch.races.read(launch.number, access, line)
+        result = stock(self, pointers, mask, other, cache_modifier, eviction_policy, is_volatile)
+        if is_volatile and lanes.addresses.size:
+            launch.programs.poll(lanes.range)
+        else:
+            launch.programs.maybe_switch()
+        return result
+
+    return create_masked_load
+
+
+def _create_acquire_load(self: Any, pointers: Any, mask: Any) -> Any:
+    """Inline assembly `ld.acquire`: an atomic load, and a switch point."""
+    launch, dtype = running.launch, pointers.get_element_ty()
+    lanes = Lanes.of(pointers, mask)
+    if launch is not None:
+        launch.loaded += lanes.bytes
+        line = launch.line()
+        accesses = launch.locate(lanes, "load", line)
+    result = TensorHandle(_peek(pointers, lanes.mask, interpreter._get_np_dtype(dtype)), dtype)
+    if launch is not None:
+        for access in accesses:
+            if launch.races:
+                launch.races.atomic(launch.number, access, line, acquire=True, release=False, changed=False)
+        launch.programs.poll(lanes.range)
+    return result
+
+
+def _hook_store(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def create_masked_store(
+        self: Any, pointers: Any, value: Any, mask: Any, cache_modifier: Any = None, eviction_policy: Any = None
+    ) -> Any:
+        launch = running.launch
+        if launch is None:
+            return stock(self, pointers, value, mask, cache_modifier, eviction_policy)
+        lanes = Lanes.of(pointers, mask)
+        if lanes.addresses.size:
+            line = launch.line()
+            launch.stored += lanes.bytes
+
+            def same(which: NDArray[Any] | slice) -> NDArray[np.bool_]:
+                new = np.broadcast_to(value.data, pointers.data.shape)
+                return np.asarray((_peek(pointers, lanes.mask, new.dtype) == new)[lanes.mask][which])
+
+            for access in launch.locate(lanes, "store", line):
+                if launch.races:
+                    launch.races.write(launch.number, access, line, same)
+        result = stock(self, pointers, value, mask, cache_modifier, eviction_policy)
+        if lanes.addresses.size:
+            launch.programs.changed(lanes.range)
+        launch.programs.maybe_switch()
+        return result
+
+    return create_masked_store
+
+
+def _after_atomic(launch: Launch, pointers: Any, lanes: Lanes, old: Any, semantics: Any, accesses: list[Any], line: int) -> None:
+    """Tell clocks, sleepers and counters about an atomic operation that returned `old`."""
+    now = _peek(pointers, lanes.mask, old.data.dtype)
+    changed = not np.array_equal(now[lanes.mask], np.broadcast_to(old.data, now.shape)[lanes.mask], equal_nan=now.dtype.kind == "f")
+    name = str(semantics).rsplit(".", 1)[-1].upper()
+    launch.atomics += lanes.addresses.size
+    for access in accesses:
+        if launch.races:
+            launch.races.atomic(
+                launch.number, access, line, acquire="ACQUIRE" in name, release=name in ("RELEASE", "ACQUIRE_RELEASE"), changed=changed
+            )
+    if changed:
+        launch.programs.changed(lanes.range)
+        launch.programs.switch()
+    else:
+        launch.programs.poll(lanes.range)
+
+
+def _hook_rmw(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def create_atomic_rmw(self: Any, operation: Any, pointers: Any, value: Any, mask: Any, semantics: Any, scope: Any) -> Any:
+        launch = running.launch
+        if launch is None:
+            return stock(self, operation, pointers, value, mask, semantics, scope)
+        lanes, line = Lanes.of(pointers, mask), launch.line()
+        accesses = launch.locate(lanes, "atomic", line) if lanes.addresses.size else []
+        result = stock(self, operation, pointers, value, mask, semantics, scope)
+        if lanes.addresses.size:
+            _after_atomic(launch, pointers, lanes, result, semantics, accesses, line)
+        return result
+
+    return create_atomic_rmw
+
+
+def _hook_cas(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def create_atomic_cas(self: Any, pointers: Any, compare: Any, value: Any, semantics: Any, scope: Any) -> Any:
+        launch = running.launch
+        if launch is None:
+            return stock(self, pointers, compare, value, semantics, scope)
+        lanes, line = Lanes.of(pointers, None), launch.line()
+        accesses = launch.locate(lanes, "atomic", line)
+        result = stock(self, pointers, compare, value, semantics, scope)
+        _after_atomic(launch, pointers, lanes, result, semantics, accesses, line)
+        return result
+
+    return create_atomic_cas
+
+
+def _hook_barrier(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def create_barrier(self: Any, *arguments: Any) -> Any:
+        launch = running.launch
+        if launch is not None and launch.races:
+            launch.races.fence(launch.number)
+        return stock(self, *arguments)
+
+    return create_barrier
+
+
+def _hook_arithmetic(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def operation(self: Any, first: Any, *rest: Any) -> Any:
+        result = stock(self, first, *rest)
+        launch = running.launch
+        if launch is not None and first.dtype.scalar.is_floating():
+            launch.flops += result.data.size
+        return result
+
+    return operation
+
+
+def _hook_dot(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def create_dot(self: Any, left: Any, right: Any, accumulator: Any, precision: Any, *rest: Any) -> Any:
+        launch = running.launch
+        if launch is not None:
+            launch.dots[dot_kind(left, precision)] += 2 * accumulator.data.size * left.data.shape[-1]
+        return stock(self, left, right, accumulator, precision, *rest)
+
+    return create_dot
+
+
+def install_hooks() -> None:
+    """Put the hooks around the builder's methods; call once."""
+    hooks: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+        "create_masked_load": _hook_load, "create_masked_store": _hook_store, "create_atomic_rmw": _hook_rmw,
+        "create_atomic_cas": _hook_cas, "create_barrier": _hook_barrier, "binary_op": _hook_arithmetic, "unary_op": _hook_arithmetic,
+        "create_dot": _hook_dot,
+    }  # fmt: skip
+    for name, hook in hooks.items():
+        setattr(Builder, name, hook(getattr(Builder, name)))
+    Builder.create_acquire_load = _create_acquire_load

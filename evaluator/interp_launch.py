@@ -1,0 +1,167 @@
+"""One launch in the concurrent interpreter: programs, memory, races, counts, and the faults it may end with.
+
+Imports Triton: for evaluator processes with TRITON_INTERPRET=1 only.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tritonsmith.evaluator.interp_counts import LaunchCount
+from tritonsmith.evaluator.interp_memory import Access, AddressMap, OutOfBounds
+from tritonsmith.evaluator.interp_programs import Order, Program, Programs, Stuck
+from tritonsmith.evaluator.interp_races import RaceDetector
+from tritonsmith.evaluator.triton_untyped import interpreter
+
+
+class KernelFault(Exception):
+    """A kernel did something that no GPU would let pass; the message is one sentence with kernel, line and program."""
+
+
+class DeadlockError(KernelFault):
+    """Every resident program waits for memory that nobody will change."""
+
+
+class OutOfBoundsError(KernelFault):
+    """An access outside the tensors of the launch."""
+
+
+class KernelError(KernelFault):
+    """Any other exception raised inside a kernel."""
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The unmasked addresses of one operation."""
+
+    addresses: NDArray[np.int64]
+    mask: NDArray[np.bool_]
+    size: int
+
+    @classmethod
+    def of(cls, pointers: Any, mask: Any) -> Lanes:
+        """From the handles of pointers and mask (None: all lanes)."""
+        size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        lanes = np.broadcast_to(mask.data, pointers.data.shape) if mask is not None else np.ones(pointers.data.shape, bool)
+        addresses = pointers.data.ravel() if lanes.all() else pointers.data[lanes]
+        return cls(addresses.astype(np.int64), np.ascontiguousarray(lanes), size)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the lanes move."""
+        return self.addresses.size * self.size
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """First and last address."""
+        return int(self.addresses.min()), int(self.addresses.max()) + self.size - 1
+
+
+class Launch:
+    """One launch while it runs: its programs, memory, races and counts.
+
+    Args:
+        function: the kernel as the interpreter rewrote it.
+        arguments: by name, converted for the interpreter.
+        grid: programs per axis.
+        tensors: pairs of argument name and torch tensor.
+        order, seed, resident: as Programs takes them.
+        detect_races: whether to look for accesses in no defined order.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], arguments: dict[str, Any], grid: tuple[int, int, int], tensors: list[tuple[str, Any]],
+        order: Order, seed: int, resident: int | None, detect_races: bool,
+    ) -> None:  # fmt: skip
+        places = [(x, y, z) for x in range(grid[0]) for y in range(grid[1]) for z in range(grid[2])]
+        self.name = function.__name__
+        self.grid = grid
+        self.file = function.__code__.co_filename
+        self.memory = AddressMap(tensors)
+        self.races = RaceDetector(places) if detect_races else None
+        self.programs = Programs(places, lambda: function(**arguments), self._enter, order, seed, resident)
+        self.loaded = self.stored = self.atomics = self.flops = 0
+        self.dots: Counter[str] = Counter()
+
+    def _enter(self, program: Program) -> None:
+        interpreter.interpreter_builder.grid_idx = program.place
+
+    @property
+    def number(self) -> int:
+        """Number of the program that is running."""
+        return self.programs.current.number
+
+    def line(self) -> int:
+        """Line of the kernel's file that is running."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code.co_filename == self.file:
+                return frame.f_lineno
+            frame = frame.f_back
+        return 0
+
+    def where(self, line: int) -> str:
+        """Kernel, line and program in words."""
+        return f"kernel {self.name}, line {line}, program {self.programs.current.place}"
+
+    def run(self) -> None:
+        """Run every program. Raises KernelFault."""
+        try:
+            self.programs.run()
+        except Stuck:
+            raise DeadlockError(self._deadlock()) from None
+        except KernelFault:
+            raise
+        except Exception as error:  # noqa: BLE001 - candidate code may raise anything; the boundary names the place
+            frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
+            place = self.where(frames[-1].lineno or 0 if frames else 0)
+            raise KernelError(f"{place}: {type(error).__name__}: {error}") from error
+
+    def _deadlock(self) -> str:
+        waiting = self.programs.not_started
+        more = f" and {waiting} programs never start because only {self.programs.resident} fit at once" if waiting else ""
+        return f"kernel {self.name}: every running program waits for memory that nobody will change{more} ({self.where(0)} is one of them)"
+
+    def locate(self, lanes: Lanes, what: str, line: int) -> list[Access]:
+        """Regions and elements of an operation, remembered as touched. Raises OutOfBoundsError."""
+        try:
+            accesses = self.memory.locate(lanes.addresses, lanes.size)
+        except OutOfBounds as error:
+            raise OutOfBoundsError(f"{self.where(line)}: out-of-bounds {what}: {error}") from None
+        for access in accesses:
+            access.region.touch(access.index)
+        return accesses
+
+    def count(self, constexprs: dict[str, Any]) -> LaunchCount:
+        """What the launch did so far."""
+        return LaunchCount(
+            name=self.name,
+            grid=self.grid,
+            constexprs=constexprs,
+            bytes_loaded=self.loaded,
+            bytes_stored=self.stored,
+            unique_bytes=sum(region.touched_bytes for region in self.memory.regions),
+            dot_flops=dict(self.dots),
+            flops=self.flops,
+            atomics=self.atomics,
+            sync_rounds=max((program.rounds for program in self.programs.all), default=0),
+            races=tuple(self.races.races) if self.races else (),
+        )
+
+
+class _Running:
+    """Which launch the builder's hooks report to."""
+
+    launch: Launch | None = None
+
+
+running = _Running()
