@@ -7,7 +7,6 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -126,10 +125,14 @@ class InterpretedCandidate(_Candidate):
 
 def fold_launches(launches: list[Any]) -> list[dict[str, Any]]:
     """One representative of equal launches (kernel, grid, constants): thousands of per-step launches must fit into one report."""
-    folded: dict[str, Any] = {}
+    folded: dict[str, dict[str, Any]] = {}
     for launch in launches:
-        folded.setdefault(repr((launch.kernel, launch.grid, sorted(launch.constexprs.items(), key=str))), launch)
-    return [asdict(launch) | {"races": ()} for launch in list(folded.values())[:100]]
+        key = repr((launch.name, launch.grid, sorted(launch.constexprs.items(), key=str)))
+        if key in folded:
+            folded[key]["count"] += 1
+        else:
+            folded[key] = launch.as_dict() | {"races": ()}
+    return list(folded.values())[:100]
 
 
 def import_candidate(source: Path) -> Any:

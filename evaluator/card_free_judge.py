@@ -10,7 +10,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from tritonsmith.evaluator.card_judge import label_of
+from tritonsmith.evaluator.correctness import accepted, reached_class
 from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace
 from tritonsmith.evaluator.interp_counts import LaunchCount, merge
 from tritonsmith.evaluator.runner_client import IMPORT_SECONDS, Runner, RunnerFault
@@ -18,7 +21,7 @@ from tritonsmith.evaluator.sandbox import SandboxedProcess
 from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts, Status, Timing, TimingKind, Verdict, text_sha
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.trace_records import OperatorCost
-from tritonsmith.evaluator.trials import TrialLog, checked_call, require_settled, require_unchanged, run_and_deliver, same_bits, snapshot
+from tritonsmith.evaluator.trials import TrialLog, checked_call, fresh_call, judged, require_settled, same_bits
 
 _INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _TRIALS = {"quick": ("own", "signed"), "strict": ("own", "own", "signed", "signed")}
@@ -55,12 +58,11 @@ class CardFreeJudge:
         try:
             with _start_compilation(self.session, source) as compilation:
                 with Runner(self.session.setup, "candidate", {"source": str(source)}, _INTERPRETER) as runner:
-                    compiled = _compiled(compilation, call_seconds)
                     runner.wait_ready(IMPORT_SECONDS)
+                    compiled = _compiled(compilation, call_seconds)
                     order_dependent, report = self._check(log, runner, profile)
+            _require_compiled(compiled)
             facts = _launch_facts(compiled, report, order_dependent)
-            _require_no_race(facts, report)
-            log.require_accurate()
             timing, facts = self._estimate(compiled, facts, raw)
         except RunnerFault as fault:
             return Verdict(
@@ -73,24 +75,34 @@ class CardFreeJudge:
         )  # fmt: skip
 
     def _check(self, log: TrialLog, runner: Runner, profile: str) -> tuple[bool, dict[str, Any]]:
-        """Accuracy in turn, then the same inputs in other orders. Returns whether the order changed any bit, and the report."""
+        """One set of inputs in turn and in other orders, then further inputs. Returns whether the order changed any bit, and the report.
+
+        Raises RunnerFault: racy, inaccurate, or whatever the calls raise.
+        """
+        tensors = self.session.draw(_TRIALS[profile][0])
+        outcomes: list[list[torch.Tensor]] = []
+        report: dict[str, Any] = {}
         races: set[str] = set()
-        got = checked_call(log, runner, _TRIALS[profile][0], _ROUND_ROBIN, self._limit)
-        report = runner.facts(self._limit)
-        races |= set(report.get("races", ()))
-        inputs = [slot.clone() for slot in self.session.slots]
-        differs = False
-        for seed in range(1, _SHUFFLES[profile] + 1):
-            runner.poison()
-            run_and_deliver(runner, seed, self._limit)
-            differs |= not same_bits(got, snapshot(runner))
-            races |= set(runner.facts(self._limit).get("races", ()))
-            require_unchanged(self.session, inputs)
-        require_settled(runner, snapshot(runner))
-        if not differs and not races:
-            for kind in _TRIALS[profile][1:]:
-                checked_call(log, runner, kind, _ROUND_ROBIN, self._limit)
-        return differs, report | {"races": sorted(races)}
+        for seed in range(_SHUFFLES[profile] + 1):
+            outcomes.append(fresh_call(self.session, runner, tensors, seed, self._limit))
+            said = runner.facts(self._limit)
+            report = report or said
+            races |= {str(race) for race in said.get("races", ())}
+        require_settled(runner, outcomes[-1])
+        log.trials += [judged(self.session, tensors, got) for got in outcomes]
+        differs = any(not same_bits(outcomes[0], other) for other in outcomes[1:])
+        right = {accepted(reached_class([trial]), self.session.task.precision) for trial in log.trials}
+        if races:
+            raise RunnerFault(Status.RACY, "two programs touch one address without waiting for each other: " + min(races))
+        atomics = any(launch.get("atomics") for launch in report.get("launches", ()))
+        # Wrong in every order is just wrong; sums by atomic adds may differ in rounding as long as every order is right.
+        if differs and True in right and (False in right or not atomics):
+            raise RunnerFault(Status.RACY, "running the programs in another order gave another result")
+        log.require_accurate()
+        for kind in _TRIALS[profile][1:]:
+            checked_call(log, runner, kind, _ROUND_ROBIN, self._limit)
+        log.require_accurate()
+        return differs, report
 
     def _estimate(self, compiled: dict[str, Any], facts: LaunchFacts, raw: Path) -> tuple[Timing, LaunchFacts]:
         hardware = self.session.hardware
@@ -136,26 +148,25 @@ def _compiled(sandbox: SandboxedProcess, seconds: float) -> dict[str, Any]:
         status = Status(report["status"])
     except (ValueError, KeyError, TypeError):
         raise RunnerFault(Status.CRASHED, "the process that compiles the candidate died without a report") from None
-    if status is not Status.OK:
-        raise RunnerFault(status, str(report.get("message", ""))[:4000])
     compiled: dict[str, Any] = report
+    if status is not Status.RUNTIME_ERROR:  # kernels did not run: an error of the host code shows better in the interpreter
+        _require_compiled(compiled)
     return compiled
+
+
+def _require_compiled(compiled: dict[str, Any]) -> None:
+    if compiled["status"] != Status.OK:
+        raise RunnerFault(Status(compiled["status"]), str(compiled.get("message", ""))[:4000])
 
 
 def _launch_facts(compiled: dict[str, Any], report: dict[str, Any], order_dependent: bool) -> LaunchFacts:
     kernels = [KernelFacts.model_validate(kernel) for kernel in compiled["kernels"]]
-    counts = [LaunchCount(**(launch | {"grid": tuple(launch["grid"]), "races": ()})) for launch in report.get("launches", ())]
+    counts = [LaunchCount.from_dict(launch) for launch in report.get("launches", ())]
     triton_launches = sum(kernel.launches for kernel in kernels)
     library = {str(name): int(count) for name, count in compiled["torch_ops"].items()}
     return LaunchFacts(
         launches_per_forward=triton_launches + int(compiled.get("torch_launches", sum(library.values()))),
         triton_launches=triton_launches,
-        library_calls=library, kernels=tuple(merge(kernels, counts)), order_dependent=order_dependent, races=tuple(report.get("races", ())),
+        library_calls=library, kernels=tuple(merge(kernels, counts)), order_dependent=order_dependent,
     )  # fmt: skip
 
-
-def _require_no_race(facts: LaunchFacts, report: dict[str, Any]) -> None:
-    if facts.races:
-        raise RunnerFault(Status.RACY, "two programs touch one address without waiting for each other: " + facts.races[0])
-    if facts.order_dependent:
-        raise RunnerFault(Status.RACY, "running the programs in another order gave another result")

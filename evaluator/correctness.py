@@ -102,6 +102,8 @@ class Trial:
 
     candidate: ErrorStats
     reference: dict[PrecisionClass, ErrorStats]
+    finite: bool = True
+    """Whether the oracle itself is finite everywhere on these inputs."""
 
 
 def reached_class(trials: list[Trial]) -> PrecisionClass | None:

@@ -76,17 +76,29 @@ def checked_call(log: TrialLog, runner: Runner, kind: str, mode: int, timeout: f
     """
     session = log.session
     tensors = session.draw(kind)
+    got = fresh_call(session, runner, tensors, mode, timeout)
+    trial = judged(session, tensors, got)
+    if trial.finite or kind == "own":
+        log.trials.append(trial)
+    return got
+
+
+def fresh_call(session: TaskSession, runner: Runner, tensors: list[torch.Tensor], mode: int, timeout: float) -> list[torch.Tensor]:
+    """Place the inputs, poison the outputs, call, deliver. Raises RunnerFault for a failed call or changed inputs."""
     session.place(tensors)
     runner.poison()
     session.sync()
     run_and_deliver(runner, mode, timeout)
     got = snapshot(runner)
     require_unchanged(session, tensors)
-    oracle = session.oracle(tensors)
-    if any(one.is_floating_point() and not bool(torch.isfinite(one).all()) for one in oracle) and kind != "own":
-        return got
-    log.trials.append(Trial(error_stats(got, oracle), reference_errors(session, tensors, oracle)))
     return got
+
+
+def judged(session: TaskSession, tensors: list[torch.Tensor], got: list[torch.Tensor]) -> Trial:
+    """The trial that these outputs make; the oracle is computed here, after the candidate answered."""
+    oracle = session.oracle(tensors)
+    finite = all(not one.is_floating_point() or bool(torch.isfinite(one).all()) for one in oracle)
+    return Trial(error_stats(got, oracle), reference_errors(session, tensors, oracle), finite)
 
 
 def require_unchanged(session: TaskSession, tensors: list[torch.Tensor]) -> None:
