@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shutil
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -88,33 +89,30 @@ async def optimize_async(
     started = time.monotonic()
     sketch = load_task(config.task, "full", dict(config.overrides), config.precision)
     out = prepare_folder(config.out, sketch.name)
-    context = await asyncio.to_thread(  # opening the evaluator waits for its processes
-        make_context,
-        policy=config.policy,
-        target=config.target,
-        seeds=config.seeds,
-        budget=config.budget,
-        out=out,
-        author=writer,
-        evaluator=evaluator,
-    )
     try:
-        task = _sized(config, sketch, context.evaluator)
-        state = await _drive(task, context, _Log(out / "events.jsonl", on_event))
-        summary = summarize(
-            state,
-            policy=context.policy.name,
-            model=writer.name,
-            target=context.evaluator.hardware.name,
-            seconds=time.monotonic() - started,
-            out=str(out),
+        context = await asyncio.to_thread(  # opening the evaluator waits for its processes
+            make_context,
+            policy=config.policy,
+            target=config.target,
+            seeds=config.seeds,
+            budget=config.budget,
+            out=out,
+            author=writer,
+            evaluator=evaluator,
         )
-        write_best(summary, context.store)
-        summary.write(out)
-        return summary
-    finally:
-        if evaluator is None:
-            await context.evaluator.aclose()
+        try:
+            state = await _drive(_sized(config, sketch, context.evaluator), context, _Log(out / "events.jsonl", on_event))
+        finally:
+            if evaluator is None:
+                await context.evaluator.aclose()
+    except UsageError:
+        _drop_if_fruitless(out)  # the same command, corrected, may then name the same folder
+        raise
+    seconds, target = time.monotonic() - started, context.evaluator.hardware.name
+    summary = summarize(state, policy=context.policy.name, model=writer.name, target=target, seconds=seconds, out=str(out))
+    write_best(summary, context.store)
+    summary.write(out)
+    return summary
 
 
 def optimize(
@@ -151,6 +149,11 @@ def prepare_folder(out: str | None, task_name: str) -> Path:
     except OSError as error:
         raise UsageError(f"--out {folder}: cannot write there ({error.strerror}); name a folder that you may write to") from error
     return folder
+
+
+def _drop_if_fruitless(folder: Path) -> None:
+    if not any((folder / "kernels").glob("*.py")):  # the folder was empty when we began, so all in it is ours
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Log:

@@ -123,6 +123,13 @@ def test_a_folder_that_holds_something_is_refused(task, players, tmp_path):
     assert (tmp_path / "out" / "best.py").read_text() == "earlier"
 
 
+def test_a_run_that_could_not_start_leaves_no_folder_in_the_way(task, players, tmp_path):
+    out = tmp_path / "out"
+    assert "no seed for branch 0" in refused(tmp_path, task, {**players, "author": ScriptedAuthor()}, out=str(out))
+    assert not out.exists()
+    assert optimize(task, out=str(out), **players).winner.id == "block-01"
+
+
 def test_wrong_options_are_named_before_anything_is_written(task, players, tmp_path):
     out = tmp_path / "out"
     assert "choose one of default" in refused(tmp_path, task, players, out=str(out), policy="greedy")
