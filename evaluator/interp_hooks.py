@@ -37,7 +37,7 @@ def _hook_load(stock: Callable[..., Any]) -> Callable[..., Any]:
                     launch.races.read(launch.number, access, line)
         result = stock(self, pointers, mask, other, cache_modifier, eviction_policy, is_volatile)
         if is_volatile and lanes.addresses.size:
-            launch.programs.poll(lanes.range)
+            launch.programs.poll(lanes.range, line)
         else:
             launch.programs.maybe_switch()
         return result
@@ -58,7 +58,7 @@ def _create_acquire_load(self: Any, pointers: Any, mask: Any) -> Any:
         for access in accesses:
             if launch.races:
                 launch.races.atomic(launch.number, access, line, acquire=True, release=False, changed=False)
-        launch.programs.poll(lanes.range)
+        launch.programs.poll(lanes.range, line)
     return result
 
 
@@ -105,7 +105,7 @@ def _after_atomic(launch: Launch, pointers: Any, lanes: Lanes, old: Any, semanti
         launch.programs.changed(lanes.range)
         launch.programs.switch()
     else:
-        launch.programs.poll(lanes.range)
+        launch.programs.poll(lanes.range, line)
 
 
 def _hook_rmw(stock: Callable[..., Any]) -> Callable[..., Any]:

@@ -127,9 +127,9 @@ class Launch:
             raise KernelError(f"{place}: {type(error).__name__}: {error}") from error
 
     def _deadlock(self) -> str:
-        waiting = self.programs.not_started
-        more = f" and {waiting} programs never start because only {self.programs.resident} fit at once" if waiting else ""
-        return f"kernel {self.name}: every running program waits for memory that nobody will change{more} ({self.where(0)} is one of them)"
+        waiting, last = self.programs.not_started, self.programs.current
+        more = f"; {waiting} of {len(self.programs.all)} never start because only {self.programs.resident} fit at once" if waiting else ""
+        return f"{self.where(last.line)}: it and every other running program waits for memory that nobody will change{more}"
 
     def locate(self, lanes: Lanes, what: str, line: int) -> list[Access]:
         """Regions and elements of an operation, remembered as touched. Raises OutOfBoundsError."""

@@ -39,6 +39,8 @@ class Program:
         self.published = True
         """Whether it wrote since its last wait began."""
         self.rounds = 0
+        self.line = 0
+        """Source line of its last poll."""
 
 
 class Programs:
@@ -145,9 +147,10 @@ class Programs:
         if self._shuffled and len(self.all) > 1 and self._random.random() < _SWITCH_CHANCE:
             self.switch()
 
-    def poll(self, place: Range) -> None:
+    def poll(self, place: Range, line: int) -> None:
         """The current program read memory that others may change; when it did so before and nothing changed since, it sleeps."""
         program = self.current
+        program.line = line
         if program.published:
             program.published = False
             program.rounds += 1

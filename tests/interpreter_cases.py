@@ -1,0 +1,333 @@
+"""Litmus kernels for the concurrent interpreter; run as a script under TRITON_INTERPRET=1, prints one JSON object {case: result}."""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+from tritonsmith.evaluator import interp_patches, interp_schedule
+from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.fake_cuda import FakeCuda
+from tritonsmith.evaluator.interp_counts import LaunchCount
+
+
+@triton.jit
+def message(data, flag, out, RELEASE: tl.constexpr, ACQUIRE: tl.constexpr, FENCE: tl.constexpr):
+    i = tl.arange(0, 8)
+    if tl.program_id(0) == 0:
+        tl.store(data + i, i.to(tl.float32))
+        if FENCE:
+            tl.debug_barrier()
+        tl.atomic_xchg(flag, 1, sem=RELEASE)
+    else:
+        while tl.atomic_add(flag, 0, sem=ACQUIRE) == 0:
+            pass
+        tl.store(out + i, tl.load(data + i))
+
+
+@triton.jit
+def barrier_sum(x, bar, P, T, DOUBLE: tl.constexpr):
+    p = tl.program_id(0)
+    i = tl.arange(0, 4)
+    for t in range(T):
+        source = x + (t % 2) * 4 * DOUBLE
+        target = x + ((t + 1) % 2) * 4 * DOUBLE
+        tl.store(target + p, tl.sum(tl.load(source + i), 0) + t)
+        tl.debug_barrier()
+        tl.atomic_add(bar, 1, sem="release")
+        while tl.atomic_add(bar, 0, sem="acquire") < P * (t + 1):
+            pass
+
+
+@triton.jit
+def slots(x, progress, T, P: tl.constexpr, ASM: tl.constexpr):
+    """Each program publishes its own progress; everyone polls all slots in one operation."""
+    p = tl.program_id(0)
+    i = tl.arange(0, P)
+    for t in range(T):
+        value = tl.sum(tl.load(x + t * P + i, cache_modifier=".cg"), 0)
+        tl.store(x + (t + 1) * P + p, value + p)
+        tl.debug_barrier()
+        tl.atomic_xchg(progress + p, t + 1, sem="release")
+        behind = 1
+        while behind > 0:
+            if ASM:
+                seen = tl.inline_asm_elementwise(
+                    "ld.acquire.gpu.global.b32 $0, [$1];", "=r,l", [progress + i], dtype=tl.int32, is_pure=False, pack=1
+                )
+            else:
+                seen = tl.atomic_add(progress + i, tl.zeros([P], tl.int32), sem="acquire")
+            behind = tl.sum((seen <= t).to(tl.int32), 0)
+
+
+@triton.jit
+def shared_row(h, w, T, H: tl.constexpr, B: tl.constexpr):
+    """The race of facts.md: the hidden dimension is tiled, every program reads the whole row, nobody waits."""
+    k = tl.arange(0, H)
+    c = tl.program_id(0) * B + tl.arange(0, B)
+    weight = tl.load(w + k[:, None] * H + c[None, :])
+    for t in range(T):
+        row = tl.load(h + t * H + k)
+        tl.store(h + (t + 1) * H + c, tl.sum(row[:, None] * weight, 0))
+
+
+@triton.jit
+def split_k(x, out, ATOMIC: tl.constexpr):
+    i = tl.arange(0, 8)
+    value = tl.load(x + tl.program_id(0) * 8 + i)
+    if ATOMIC:
+        tl.atomic_add(out + i, value)
+    else:
+        tl.store(out + i, tl.load(out + i) + value)
+
+
+@triton.jit
+def spin_lock(x, out, lock, FENCE: tl.constexpr):
+    i = tl.arange(0, 8)
+    value = tl.load(x + tl.program_id(0) * 8 + i)
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    tl.store(out + i, tl.load(out + i) + value)
+    if FENCE:
+        tl.debug_barrier()
+    tl.atomic_xchg(lock, 0)
+
+
+@triton.jit
+def last_block(x, part, out, count, P, WAIT: tl.constexpr):
+    p = tl.program_id(0)
+    tl.store(part + p, tl.sum(tl.load(x + p * 8 + tl.arange(0, 8)), 0))
+    tl.debug_barrier()
+    last = tl.atomic_add(count, 1) == P - 1
+    if last or not WAIT:
+        tl.store(out, tl.sum(tl.load(part + tl.arange(0, 4)), 0))
+
+
+@triton.jit
+def overlap(out, SAME: tl.constexpr):
+    i = tl.arange(0, 16)
+    tl.store(out + tl.program_id(0) * 8 + i, i * 0.0 + (1.0 if SAME else tl.program_id(0) * 1.0))
+
+
+@triton.jit
+def shift_in_place(x, n):
+    i = tl.program_id(0) * 8 + tl.arange(0, 8)
+    tl.store(x + i, tl.load(x + i + 1, mask=i + 1 < n, other=0.0))
+
+
+@triton.jit
+def copy(x, out):
+    i = tl.program_id(0) * 8 + tl.arange(0, 8)
+    tl.store(out + i, tl.load(x + i))
+
+
+@triton.jit
+def faulty(x, out):
+    i = tl.arange(0, 8)
+    tl.store(out + i, tl.load(x + i).no_such_method())
+
+
+@triton.jit
+def arithmetic(a, b, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x, y = tl.load(a + i), tl.load(b + i)
+    tl.store(out + i, x + y)
+    tl.store(out + N + i, x * y)
+    tl.store(out + 2 * N + i, tl.where(x > y, -x, y))
+    tl.store(out + 3 * N + i, (x.to(tl.float32) / 3).to(tl.bfloat16))
+
+
+@triton.jit
+def product(a, b, out, N: tl.constexpr, PRECISION: tl.constexpr):
+    i = tl.arange(0, N)
+    x, y = tl.load(a + i[:, None] * N + i[None, :]), tl.load(b + i[:, None] * N + i[None, :])
+    tl.store(out + i[:, None] * N + i[None, :], tl.dot(x, y, input_precision=PRECISION))
+
+
+@triton.jit
+def _keep_larger(value, index, other, other_index):
+    take = other > value
+    return tl.where(take, other, value), tl.where(take, other_index, index)
+
+
+@triton.jit
+def odds(x, out, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    total = tl.zeros([N], tl.float32)
+    for k in range(0, n):
+        total += tl.load(x + k * N + i)
+    best, where = tl.reduce((total, i), 0, _keep_larger)
+    tl.store(out, best)
+    tl.store(out + 1, where.to(tl.float32))
+    tl.store(out + 2 + i, libdevice.tanh(total))
+    tl.store(out + 2 + N + i, tl.cumsum(total, 0))
+
+
+@triton.autotune(configs=[triton.Config({"N": 8}), triton.Config({"N": 16})], key=[])
+@triton.jit
+def tuned(out, N: tl.constexpr):
+    tl.store(out + tl.arange(0, N), 1.0)
+
+
+def _floats(*shape: int) -> torch.Tensor:
+    return torch.zeros(shape)
+
+
+def _word(count: int = 1) -> torch.Tensor:
+    return torch.zeros(count, dtype=torch.int32)
+
+
+def _run(launch: Callable[[], Any], order: str = "round_robin", seed: int = 0, **options: Any) -> dict[str, Any]:
+    with interp_schedule.session(order, seed, **options) as session:  # type: ignore[arg-type]
+        try:
+            value = launch()
+        except interp_schedule.KernelFault as fault:
+            return {"fault": type(fault).__name__, "message": str(fault), "faults": len(session.faults)}
+    last = session.launches[-1]
+    result = {"races": list(last.races), "rounds": last.sync_rounds, "count": last.as_dict()}
+    assert LaunchCount.from_dict(json.loads(json.dumps(last.as_dict()))) == last
+    return result | ({"value": value.tolist()} if isinstance(value, torch.Tensor) else {})
+
+
+def _both(launch: Callable[[], Any], **options: Any) -> dict[str, Any]:
+    return {order: _run(launch, order, 7, **options) for order in ("round_robin", "shuffled")}
+
+
+def _message(release: str, acquire: str, fence: bool) -> torch.Tensor:
+    out = _floats(8)
+    message[(2,)](_floats(8), _word(), out, release, acquire, fence)
+    return out
+
+
+def _launch(kernel: Any, grid: int, result: torch.Tensor, *arguments: Any) -> Callable[[], torch.Tensor]:
+    fresh = result.clone()
+
+    def launch() -> torch.Tensor:
+        result.copy_(fresh)
+        for argument in arguments:
+            if isinstance(argument, torch.Tensor) and argument is not result and argument.dtype == torch.int32:
+                argument.zero_()
+        kernel[(grid,)](*arguments)
+        return result
+
+    return launch
+
+
+def _litmus() -> dict[str, Any]:
+    x = torch.arange(32, dtype=torch.float32)
+    out, part, flag = _floats(8), _floats(4), _word()
+    single, double, row = torch.ones(4), torch.ones(8), torch.ones(9 * 16)
+    weight = torch.eye(16) * 0.5 + 0.1
+    ring, progress = torch.ones(7 * 4), _word(4)
+    short = torch.rand(30)
+    return {
+        "message": _both(lambda: _message("release", "acquire", True)),
+        "message_relaxed_writer": _both(lambda: _message("relaxed", "acquire", True)),
+        "message_relaxed_reader": _both(lambda: _message("release", "relaxed", True)),
+        "message_without_fence": _both(lambda: _message("release", "acquire", False)),
+        "barrier_single_buffer": _both(_launch(barrier_sum, 4, single, single, flag, 4, 3, 0)),
+        "barrier_double_buffer": _both(_launch(barrier_sum, 4, double, double, flag, 4, 3, 1)),
+        "slots_vector_poll": _both(_launch(slots, 4, ring, ring, progress, 6, 4, False)),
+        "slots_asm_poll": _both(_launch(slots, 4, ring, ring, progress, 6, 4, True)),
+        "split_k_atomic": _both(_launch(split_k, 4, out, x, out, True)),
+        "split_k_plain": _both(_launch(split_k, 4, out, x, out, False)),
+        "spin_lock": _both(_launch(spin_lock, 4, out, x, out, flag, True)),
+        "spin_lock_without_fence": _both(_launch(spin_lock, 4, out, x, out, flag, False)),
+        "last_block": _both(_launch(last_block, 4, out, x, part, out, flag, 4, True)),
+        "every_block_reads_parts": _both(_launch(last_block, 4, out, x, part, out, flag, 4, False)),
+        "overlap_equal": _both(_launch(overlap, 4, _floats(40), _floats(40), True)),
+        "overlap_unequal": _both(_launch(overlap, 4, _floats(40), _floats(40), False)),
+        "shift_in_place": _both(_launch(shift_in_place, 4, x.clone(), x.clone(), 32)),
+        "shared_row": _both(_launch(shared_row, 4, row, row, weight, 8, 16, 4)),
+        "out_of_bounds": _both(_launch(copy, 4, out, short, _floats(32))),
+        "copy": _both(_launch(copy, 4, out, x, _floats(32))),
+        "deadlock": _both(_launch(barrier_sum, 4, double, double, flag, 5, 3, 1)),
+        "deadlock_resident": _both(_launch(barrier_sum, 4, double, double, flag, 4, 3, 1), resident={"barrier_sum": 3}),
+        "kernel_error": _both(_launch(faulty, 1, out, x, out)),
+        "many_programs": _both(_launch(copy, 3000, out, torch.rand(24000), _floats(24000))),
+    }
+
+
+def _row_under(order: str, seed: int) -> list[float]:
+    row, weight = torch.zeros(9 * 16), torch.eye(16) * 0.5 + 0.1
+    row[:16] = 1
+    with interp_schedule.session(order, seed):  # type: ignore[arg-type]
+        shared_row[(4,)](row, weight, 8, 16, 4)
+    result: list[float] = row[-16:].tolist()
+    return result
+
+
+def _bfloat16() -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(64, generator=generator).to(torch.bfloat16) for _ in range(2))
+    out = torch.zeros(4 * 64, dtype=torch.bfloat16)
+    arithmetic[(1,)](a, b, out, 64)
+    expected = torch.cat([a + b, a * b, torch.where(a > b, -a, b), (a.float() / 3).to(torch.bfloat16)])
+    return {"equal": torch.equal(out, expected)}
+
+
+def _products() -> dict[str, float]:
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(64, 64, generator=generator) for _ in range(2))
+    errors = {}
+    for precision in ("ieee", "tf32", "tf32x3"):
+        out = torch.zeros(64, 64)
+        product[(1,)](a, b, out, 64, precision)
+        errors[precision] = float((out - a.double() @ b.double()).abs().max())
+    out = torch.zeros(64, 64)
+    product[(1,)](a.bfloat16(), b.bfloat16(), out, 64, "ieee")
+    errors["bf16"] = float((out - a.bfloat16().double() @ b.bfloat16().double()).abs().max())
+    return errors
+
+
+def _odds() -> dict[str, Any]:
+    x, out = torch.rand(3, 16, generator=torch.Generator().manual_seed(0)), torch.zeros(2 + 2 * 16)
+    odds[(1,)](x, out, 3, 16)
+    total = x.sum(0)
+    expected = torch.cat([total.max()[None], total.argmax()[None].float(), total.tanh(), total.cumsum(0)])
+    tuned_out = torch.zeros(16)
+    tuned[(1,)](tuned_out)
+    return {"error": float((out - expected).abs().max()), "tuned": float(tuned_out.sum())}
+
+
+def _fake_cuda() -> dict[str, Any]:
+    card = CARDS["a100"]
+    before = torch.cuda.is_available()
+    with FakeCuda(card):
+        x = torch.ones(4, device="cuda").to("cuda:0", torch.float16).cuda()
+        model = torch.nn.GRU(4, 4).cuda().to("cuda")
+        inside = {
+            "is_cuda": x.is_cuda,
+            "device": str(x.device),
+            "dtype": str(x.dtype),
+            "like": str(torch.zeros(2, device=x.device).device),
+            "processors": torch.cuda.get_device_properties(0).multi_processor_count,
+            "capability": torch.cuda.get_device_capability(),
+            "gru": list(model(torch.ones(3, 2, 4, device="cuda"))[0].shape),
+        }
+    return inside | {"restored": torch.cuda.is_available() == before, "outside": str(x.device)}
+
+
+def main() -> None:
+    """Run all cases."""
+    interp_patches.install()
+    interp_patches.install()
+    seeds = [_row_under("shuffled", seed) for seed in (1, 2)]
+    with interp_schedule.session("round_robin", 0):
+        numerics = {"bfloat16": _bfloat16(), "products": _products(), "odds": _odds()}
+    results = {
+        "litmus": _litmus(),
+        "orders": {"round_robin": _row_under("round_robin", 0), "shuffled": seeds, "again": _row_under("shuffled", 1)},
+        "numerics": numerics,
+        "fake_cuda": _fake_cuda(),
+    }
+    json.dump(results, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""The compile-only process: real compilation for a named card, launches recorded and refused as the card would."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HEAD = "import torch\nimport triton\nimport triton.language as tl\nfrom torch import nn\n"
+MODEL = """
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.zeros_like(x)
+        bar = torch.zeros(64, dtype=torch.int32, device=x.device)
+        {launch}
+        return out
+"""
+SPIN = """
+@triton.jit
+def kernel(x, out, bar, P):
+    i = tl.program_id(0) * 32 + tl.arange(0, 32)
+    tl.store(out + i, tl.load(x + i, mask=i < 4096, other=0.0), mask=i < 4096)
+    tl.debug_barrier()
+    tl.atomic_add(bar, 1, sem="release")
+    while {poll} < P:
+        pass
+"""
+PRODUCT = """
+@triton.jit
+def kernel(x, out, H: tl.constexpr):
+    i = tl.arange(0, H)
+    a = tl.load(x + i[:, None] + i[None, :])
+    tl.store(out + i[:, None] * 0 + i[None, :], tl.dot(a, a))
+"""
+POLLS = {
+    "atomic": 'tl.atomic_add(bar, 0, sem="acquire")',
+    "volatile": "tl.load(bar, volatile=True)",
+    "vector": 'tl.min(tl.atomic_add(bar + tl.arange(0, 16), tl.zeros([16], tl.int32), sem="acquire"))',
+    "asm": 'tl.min(tl.inline_asm_elementwise("ld.acquire.gpu.global.b32 $0, [$1];", "=r,l", [bar + tl.arange(0, 16)], '
+    "dtype=tl.int32, is_pure=False, pack=1))",
+}
+
+Compile = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def compile_only(tmp_path: Path) -> Compile:
+    def run(kernel: str, launch: str = "pass", *, target: str = "h200", text: str | None = None, inputs: Any = None) -> dict[str, Any]:
+        candidate, request = tmp_path / "candidate.py", tmp_path / "request.pickle"
+        candidate.write_text(text or HEAD + kernel + MODEL.format(launch=launch))
+        request.write_bytes(pickle.dumps({"init": [], "inputs": inputs or [((4096,), "float32")], "overrides": {}}))
+        line = json.dumps({"candidate": str(candidate), "target": target, "init_pickle": str(request)})
+        environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+        environment["TRITON_CACHE_DIR"] = str(tmp_path / "cache")
+        command = [sys.executable, "-P", "-m", "tritonsmith.evaluator.compile_only"]
+        done = subprocess.run(command, input=line + "\n", env=environment, capture_output=True, text=True, timeout=120, check=False)
+        assert done.stdout, done.stderr[-3000:]
+        result: dict[str, Any] = json.loads(done.stdout)
+        return result | {"stderr": done.stderr}
+
+    return run
+
+
+def test_a_good_kernel_is_compiled_and_measured_in_resources(compile_only: Compile) -> None:
+    result = compile_only(PRODUCT, "kernel[(2,)](x, out, H=32); kernel[lambda meta: (meta['H'],)](x, out, H=32); out.add_(1)")
+    assert result["status"] == "ok" and result["message"] == ""
+    assert [(k["name"], k["launches"], k["grid"], k["constexprs"]) for k in result["kernels"]] == [
+        ("kernel", 1, [2, 1, 1], {"H": 32}),
+        ("kernel", 1, [32, 1, 1], {"H": 32}),
+    ]
+    facts = result["kernels"][0]
+    assert facts["registers"] > 0 and facts["spills"] == 0 and facts["resident"] >= 132
+    assert facts["tensor_cores"] is True
+    assert result["torch_ops"] == {"zeros_like": 1, "zeros": 1, "add_": 1}
+    assert result["torch_launches"] == 3 and result["torch_bytes"] > 0
+
+
+def test_a_module_that_is_no_python_names_the_line(compile_only: Compile) -> None:
+    result = compile_only("\ndef broken(:\n")
+    assert result["status"] == "compile_error"
+    assert "line 6" in result["message"] and "SyntaxError" in result["message"]
+
+
+def test_an_error_in_a_helper_names_kernel_line_and_reason(compile_only: Compile) -> None:
+    kernel = """
+@triton.jit
+def helper(v):
+    return tl.tanh(v)
+
+@triton.jit
+def kernel(x, out):
+    i = tl.arange(0, 32)
+    tl.store(out + i, helper(tl.load(x + i)))
+"""
+    result = compile_only(kernel, "kernel[(1,)](x, out)")
+    assert result["status"] == "compile_error"
+    for part in ("kernel kernel, line 13", "no attribute 'tanh'", "return tl.tanh(v)"):
+        assert part in result["message"]
+
+
+def test_a_refusal_that_the_candidate_catches_still_counts(compile_only: Compile) -> None:
+    caught = compile_only(
+        "\n@triton.jit\ndef kernel(x):\n    tl.store(x, tl.arange(0, 33))\n"
+        "\ndef attempt(x):\n    try:\n        kernel[(1,)](x)\n    except Exception:\n        return x.exp()\n",
+        "attempt(x)",
+    )
+    assert caught["status"] == "compile_error" and "power of 2" in caught["message"]
+
+
+def test_shared_memory_beyond_the_card_is_a_launch_error(compile_only: Compile) -> None:
+    result = compile_only(PRODUCT, "kernel[(1,)](x, out, H=256)", target="rtx4090")
+    assert result["status"] == "launch_error"
+    assert "shared memory" in result["message"] and "RTX 4090" in result["message"]
+
+
+def test_the_autotuner_drops_what_does_not_fit(compile_only: Compile) -> None:
+    decorator = "\n@triton.autotune(configs=[triton.Config({'H': h}) for h in (256, 64)], key=[])"
+    result = compile_only(decorator + PRODUCT, "kernel[(1,)](x, out)", target="rtx4090")
+    assert result["status"] == "ok"
+    assert [(k["launches"], k["constexprs"]) for k in result["kernels"]] == [(1, {"H": 64})]
+
+
+@pytest.mark.parametrize("poll", POLLS)
+def test_more_waiting_programs_than_fit_are_refused(compile_only: Compile, poll: str) -> None:
+    kernel = SPIN.format(poll=POLLS[poll])
+    result = compile_only(kernel, "kernel[(5000,)](x, out, bar, 5000)")
+    assert result["status"] == "launch_error"
+    assert "5000 programs" in result["message"]
+
+
+def test_waiting_programs_that_fit_are_fine_and_locks_and_queues_need_not_fit(compile_only: Compile) -> None:
+    assert compile_only(SPIN.format(poll=POLLS["atomic"]), "kernel[(128,)](x, out, bar, 128)")["status"] == "ok"
+    lock_and_queue = """
+@triton.jit
+def kernel(x, out, bar):
+    while tl.atomic_cas(bar, 0, 1) == 1:
+        pass
+    tl.debug_barrier()
+    tl.atomic_xchg(bar, 0)
+    item = tl.atomic_add(bar + 1, 1)
+    while item < 4096:
+        tl.store(out + item, tl.load(x + item))
+        item = tl.atomic_add(bar + 1, 1)
+"""
+    assert compile_only(lock_and_queue, "kernel[(100000,)](x, out, bar)")["status"] == "ok"
+
+
+def test_prints_and_writes_of_the_candidate_do_not_reach_the_answer(compile_only: Compile) -> None:
+    noisy = "\nimport os\nprint('{\"status\": \"ok\"}')\nos.write(1, b'from the candidate')\n"
+    result = compile_only(noisy, "raise SystemExit(3)")
+    assert result["status"] == "runtime_error" and "SystemExit" in result["message"]
+    assert "from the candidate" in result["stderr"]
+
+
+def test_a_library_layer_counts_its_launches_per_step(compile_only: Compile) -> None:
+    text = HEAD + (
+        "class ModelNew(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.gru = nn.GRU(8, 16, 2)\n"
+        "    def forward(self, x):\n        assert x.is_cuda\n        return self.gru(x)[0]\n"
+    )
+    result = compile_only("", text=text, inputs=[((32, 4, 8), "float32")])
+    assert result["status"] == "ok", result["message"]
+    assert result["torch_ops"]["gru"] == 1
+    assert result["torch_launches"] >= 2 * 2 * 32
