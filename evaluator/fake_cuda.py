@@ -13,7 +13,6 @@ from types import SimpleNamespace, TracebackType
 from typing import Any
 
 import torch
-import torch._dynamo  # noqa: F401 - builds tables of torch.cuda's functions, so it has to see the real ones
 import torch.backends.cudnn
 from torch import nn
 from torch.overrides import TorchFunctionMode
