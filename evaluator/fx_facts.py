@@ -16,15 +16,19 @@ from tritonsmith.evaluator.schema import OpNode, TensorSpec
 from tritonsmith.evaluator.trace import intercepted_cells
 
 _NAMESPACES = (("torch.nn.functional", torch.nn.functional), ("torch", torch), ("_operator", operator), ("math", math))
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _PLAIN = (bool, int, float, str)
 _MESSAGE_CHARACTERS = 300
 
 
 def leaf_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Modules that the trace does not look into: those of torch.nn without children, and childless modules of the task."""
-    for name, module in model.named_modules():
-        if not list(module.children()) and module is not model:
+    """Modules that the trace does not look into: those of torch.nn except containers, and childless modules of the task."""
+    for name, module in model.named_children():
+        library = type(module).__module__.startswith("torch.nn") and not isinstance(module, _CONTAINERS)
+        if library or not list(module.children()):
             yield name, module
+        else:
+            yield from ((f"{name}.{inner}", leaf) for inner, leaf in leaf_modules(module))
 
 
 def trace_forward(model: nn.Module, inputs: list[Any], outputs: list[TensorSpec]) -> tuple[tuple[OpNode, ...], str]:

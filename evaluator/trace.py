@@ -69,8 +69,13 @@ def trace_operators(model: nn.Module, inputs: list[Any]) -> Trace:
         inputs: arguments of forward, of the same kind.
     """
     recorder = _Recorder()
-    with torch.no_grad(), intercepted_cells(model, recorder.recurrent_call), recorder:
-        output = model(*inputs)
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # the fused path is one operator that hides its kernels
+    try:
+        with torch.no_grad(), intercepted_cells(model, recorder.recurrent_call), recorder:
+            output = model(*inputs)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
     return Trace(recorder.costs, max(1, recorder.serial_steps), output)
 
 
