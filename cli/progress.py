@@ -43,6 +43,9 @@ class RunPicture:
         """Take in one event."""
         name, branch, kind = event.get("candidate"), str(event.get("branch", "main")), event.get("event")
         if kind == "stage":
+            if branch == "main":  # the branches have joined, or not begun
+                self.doing.clear()
+            self.doing.pop("main", None)
             self.doing[branch] = f"{event['node']} {name or ''}".strip()
         elif kind == "candidate" and name:
             fields = {key: event.get(key) for key in ("parent", "stage", "rationale", "recipe")}

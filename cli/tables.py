@@ -61,7 +61,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
             f"error     {found.err_vs_oracle:.2e} of the float64 oracle (the reference's own: {found.reference_err_vs_oracle:.2e}); "
             f"max {found.max_abs_err:.2e}, mean {found.mean_abs_err:.2e}, {found.trials} trials"
         )
-        lines.append(f"precision {found.precision_class.value if found.precision_class else 'meets no class'}")
+        lines.append(f"precision {found.precision_class.value if found.precision_class else 'none is met'}")
     if verdict.facts.kernels or verdict.facts.launches_per_forward:
         lines.append(f"launches  {verdict.facts.launches_per_forward} per forward")
         lines += [f"          {escape(_kernel_text(kernel))}" for kernel in verdict.facts.kernels]

@@ -1,4 +1,4 @@
-# mypy: disable-error-code="no-untyped-def,arg-type"
+# mypy: disable-error-code="no-untyped-def,untyped-decorator,arg-type"
 """Child process: can this machine interpret, compile and launch a Triton kernel? Prints one JSON object on stdout.
 
 Run as `python -P -m tritonsmith.evaluator.self_check interpret|compile`; `interpret` expects TRITON_INTERPRET=1 in its environment,
