@@ -1,0 +1,121 @@
+"""What kind of kernel is this? Labels with evidence, from the code's syntax tree and, where there is one, from the verdict. No torch."""
+
+from __future__ import annotations
+
+import ast
+
+from tritonsmith.evaluator import detect_host, detect_kernels
+from tritonsmith.evaluator.detect_bounds import bound
+from tritonsmith.evaluator.detect_records import Detection, KernelCode, LabelHit, LabelName
+from tritonsmith.evaluator.kernel_source import Call, host_calls, read_kernel_source
+from tritonsmith.evaluator.kernel_values import KernelWalk
+from tritonsmith.evaluator.kernel_walk import walk_kernel
+from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts, TaskFacts, Timing
+
+__all__ = ["Detection", "KernelCode", "LabelHit", "LabelName", "detect"]
+
+
+def detect(
+    source: str,
+    facts: LaunchFacts | None = None,
+    task_facts: TaskFacts | None = None,
+    hardware: Hardware | None = None,
+    timing: Timing | None = None,
+    path: str = "the kernel",
+) -> Detection:
+    """Labels of a kernel file.
+
+    Args:
+        source: the file's text; it is parsed, never run.
+        facts: what one forward launches, from a verdict.
+        task_facts: the reference's facts; with facts, hardware and timing they tell what bounds the kernel.
+        hardware: the card that the facts are about.
+        timing: latency, measured or estimated.
+        path: what errors call the file.
+    Raises:
+        KernelFileError: the text is no Python; names the line.
+    """
+    index = read_kernel_source(source, path)
+    walks = {name: walk_kernel(index, node) for name, node in index.kernels().items()}
+    launches = [call for call in host_calls(index) if call.kernel]
+    hits: list[LabelHit | None] = []
+    codes: list[KernelCode] = []
+    for name, walk in walks.items():
+        known = _facts_of(name, facts)
+        lines = sorted({call.node.lineno for call in launches if call.kernel == name})
+        persistent = detect_kernels.persistent(walk)
+        hits.append(persistent)
+        if persistent is not None:
+            hits.append(_one_axis_grid(walk, known, [call for call in launches if call.kernel == name], hardware))
+        hits += _kernel_labels(walk, known, [call for call in launches if call.kernel == name])
+        codes.append(
+            KernelCode(
+                name=name, line=walk.line, launch_lines=tuple(lines), program_axes=tuple(sorted(walk.program_axes)),
+                uses_dot=walk.has_dot, waits=walk.waits, persistent=persistent is not None,
+            )
+        )  # fmt: skip
+    hits.append(detect_host.time_loop_in_python(index, facts, task_facts))
+    hits.append(detect_host.library_pass_through(index, facts, uses_dot=any(walk.has_dot for walk in walks.values())))
+    hits.append(detect_kernels.winograd(index))
+    if facts is not None and task_facts is not None and hardware is not None and timing is not None:
+        hits.append(bound(facts, task_facts, hardware, timing))
+    order = list(LabelName)
+    found = sorted((hit for hit in hits if hit is not None), key=lambda hit: (order.index(hit.name), hit.line or 0))
+    return Detection(labels=tuple(found), kernels=tuple(codes))
+
+
+def _kernel_labels(walk: KernelWalk, known: KernelFacts | None, launches: list[Call]) -> list[LabelHit | None]:
+    constants = dict(known.constexprs) if known is not None else {}
+    extents = detect_kernels.extents_of(known)
+    if known is None and launches and all(_grid_extents(call) == (1,) * len(_grid_extents(call) or (0,)) for call in launches):
+        extents = (1, 1, 1)
+    return [
+        detect_kernels.unsynchronised_sharing(walk, extents),
+        detect_kernels.serial_hidden_loop(walk, constants),
+        detect_kernels.direct_convolution(walk, constants),
+        detect_kernels.flash_attention(walk),
+    ]
+
+
+def _facts_of(name: str, facts: LaunchFacts | None) -> KernelFacts | None:
+    """The largest launch of a kernel."""
+    same = [kernel for kernel in facts.kernels if kernel.name == name] if facts is not None else []
+    return max(same, key=lambda kernel: kernel.grid[0] * kernel.grid[1] * kernel.grid[2], default=None)
+
+
+def _one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: list[Call], hardware: Hardware | None) -> LabelHit | None:
+    """A grid along one axis that fills less than half of the card, of programs that do not share their work."""
+    if walk.waits or walk.pid_parts or len(walk.program_axes) > 1 and known is None:
+        return None
+    if known is not None:
+        programs = known.grid[0] * known.grid[1] * known.grid[2]
+        if hardware is None or 2 * programs > hardware.processors or sum(extent > 1 for extent in known.grid) > 1:
+            return None
+        text = f"{walk.name}: the grid {known.grid} covers one axis: {programs} programs on {hardware.processors} processors"
+        return LabelHit(name=LabelName.ONE_AXIS_GRID, line=launches[0].node.lineno if launches else walk.line, evidence=text)
+    for call in launches:
+        extents = _grid_extents(call)
+        if extents is not None and sum(extent != 1 for extent in extents) <= 1:
+            text = f"{walk.name}: the launch in line {call.node.lineno} has a grid of one axis; each program keeps the other one whole"
+            return LabelHit(name=LabelName.ONE_AXIS_GRID, line=call.node.lineno, evidence=text)
+    return None
+
+
+def _grid_extents(call: Call) -> tuple[int | None, ...] | None:
+    """Extents of a launch grid that is written as a tuple (also in a lambda or a local name); None inside where not literal."""
+    node: ast.expr | None = call.node.func.slice if isinstance(call.node.func, ast.Subscript) else None
+    if isinstance(node, ast.Name):
+        name = node.id
+        node = next(
+            (
+                one.value
+                for one in ast.walk(call.function)
+                if isinstance(one, ast.Assign) and any(isinstance(target, ast.Name) and target.id == name for target in one.targets)
+            ),
+            None,
+        )
+    if isinstance(node, ast.Lambda):
+        node = node.body
+    if not isinstance(node, ast.Tuple):
+        return None
+    return tuple(one.value if isinstance(one, ast.Constant) and isinstance(one.value, int) else None for one in node.elts)

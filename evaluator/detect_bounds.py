@@ -1,0 +1,76 @@
+"""What limits a kernel, from its verdict: launches, memory, arithmetic, or waiting. Every figure used stands in the evidence."""
+
+from __future__ import annotations
+
+from tritonsmith.evaluator.detect_records import LabelHit, LabelName
+from tritonsmith.evaluator.schema import Hardware, LaunchFacts, TaskFacts, Timing, TimingKind
+
+_LAUNCH_SECONDS = 5e-6
+"""Host time of one launch at the least: 5.1 microseconds for a small torch operator, 7.6 for a Triton launch, on an H200's host."""
+_HALF = 0.5
+_BOUND_SHARE = 0.4
+"""From this share of a card's limit on, the limit is what bounds the kernel."""
+_STREAMING_FLOPS_PER_BYTE = 8.0
+"""Below this a kernel reads its operands about once, so that its traffic is device memory's."""
+
+
+def bound(facts: LaunchFacts, task: TaskFacts, hardware: Hardware, timing: Timing) -> LabelHit | None:
+    """The one limit that explains the latency; None for a latency of zero."""
+    seconds = timing.median_ms / 1e3
+    if seconds <= 0:
+        return None
+    kind = "" if timing.kind is TimingKind.MEASURED else " (estimated)"
+    took = f"{timing.median_ms:.4g} ms{kind}"
+    if hit := _launch_bound(facts, seconds, took):
+        return hit
+    moved, rate = _bytes_moved(facts, task), _rate(facts, hardware)
+    memory, compute = moved / hardware.bandwidth / seconds, task.flops / rate / seconds
+    if max(memory, compute) < _BOUND_SHARE:
+        return LabelHit(name=LabelName.LATENCY_BOUND, evidence=_waiting(facts, task, seconds, took, memory, compute))
+    if memory >= compute:
+        text = f"at least {moved / 1e6:.4g} MB in {took}: {memory:.0%} of {hardware.name}'s {hardware.bandwidth / 1e12:.3g} TB/s"
+        return LabelHit(name=LabelName.MEMORY_BOUND, evidence=text)
+    text = f"{task.flops / 1e9:.4g} GFLOP in {took}: {compute:.0%} of {hardware.name}'s {rate / 1e12:.3g} TFLOP/s"
+    return LabelHit(name=LabelName.COMPUTE_BOUND, evidence=text)
+
+
+def _launch_bound(facts: LaunchFacts, seconds: float, took: str) -> LabelHit | None:
+    launches = facts.launches_per_forward
+    if launches < 2:
+        return None
+    measured = [kernel.device_ms for kernel in facts.kernels if kernel.device_ms is not None]
+    share = facts.own_time_share
+    if measured and share:
+        busy = min(1.0, sum(measured) / 1e3 / share / seconds)
+        if busy < _HALF:
+            text = f"{launches} launches in {took}; the card is busy for {busy:.0%} of it"
+            return LabelHit(name=LabelName.LAUNCH_BOUND, evidence=text)
+        return None
+    if launches * _LAUNCH_SECONDS >= _HALF * seconds:
+        text = f"{launches} launches in {took}: {seconds / launches * 1e6:.3g} microseconds each, a launch alone takes about 5"
+        return LabelHit(name=LabelName.LAUNCH_BOUND, evidence=text)
+    return None
+
+
+def _bytes_moved(facts: LaunchFacts, task: TaskFacts) -> float:
+    """At the least: inputs, parameters and outputs once; more where streaming kernels move more between them."""
+    total = 0.0
+    for kernel in facts.kernels:
+        traffic = (kernel.bytes_loaded or 0.0) + (kernel.bytes_stored or 0.0)
+        if traffic and (kernel.flops or 0.0) < _STREAMING_FLOPS_PER_BYTE * traffic:
+            total += traffic * kernel.launches
+    return max(task.min_bytes, total) if task.serial_steps == 1 else task.min_bytes
+
+
+def _rate(facts: LaunchFacts, hardware: Hardware) -> float:
+    return hardware.tf32 if any(kernel.tensor_cores for kernel in facts.kernels) else hardware.fp32
+
+
+def _waiting(facts: LaunchFacts, task: TaskFacts, seconds: float, took: str, memory: float, compute: float) -> str:
+    shares = f"{memory:.0%} of the memory limit and {compute:.0%} of the arithmetic limit in {took}"
+    rounds = max((kernel.sync_rounds or 0 for kernel in facts.kernels), default=0)
+    if rounds > 1:
+        return f"{shares}; programs wait for each other {rounds} times, {seconds / rounds * 1e6:.3g} microseconds a round"
+    if task.serial_steps > 1:
+        return f"{shares}; {task.serial_steps} steps follow each other, {seconds / task.serial_steps * 1e6:.3g} microseconds each at most"
+    return f"{shares}; {facts.launches_per_forward} launches"

@@ -1,0 +1,201 @@
+"""Labels that rest on one Triton kernel's code: persistence, sharing without waiting, serial products, direct convolution, attention."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+
+from tritonsmith.evaluator.detect_records import LabelHit, LabelName
+from tritonsmith.evaluator.kernel_source import KernelSource
+from tritonsmith.evaluator.kernel_values import KernelWalk, Loop, Product
+from tritonsmith.evaluator.schema import KernelFacts
+
+_SHORT_TRIPS = 11
+"""A loop of at most so many iterations may run over the taps of a filter; hidden units are more."""
+_TAP_BOUND = re.compile(r"(?i)\b(k_?[hwd]|f_?[hw]|r|s|kernel\w*|k_?size\w*|filter\w*|taps?)\b")
+_TAP_PRODUCTS = (9, 25, 49)
+_WINOGRAD_MATRICES = (
+    "[[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]]",
+    "[[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]",
+    "[[1, 1, 1, 0], [0, 1, -1, -1]]",
+)
+"""Input, filter and output transforms of F(2x2, 3x3), Lavin and Gray 2015."""
+
+
+def persistent(walk: KernelWalk) -> LabelHit | None:
+    """The outermost loop that carries state in registers or memory, walks over tiles, or waits for other programs."""
+    reasons: list[tuple[int, int, str]] = []
+    for loop in walk.loops.values():
+        if loop.kind == "while" and loop.polls:
+            continue
+        if walk.waits_in(loop.id):
+            reasons.append((len(loop.outer), loop.line, "every iteration waits for other programs"))
+        else:
+            reasons.extend((len(loop.outer), loop.line, reason) for reason in _state_over(walk, loop))
+    if not reasons:
+        waiting = [loop.line for loop in walk.loops.values() if loop.polls and not loop.lock]
+        reasons = [(0, line, "waits for other programs") for line in waiting]
+    if not reasons:
+        return None
+    _, line, reason = min(reasons)
+    return LabelHit(name=LabelName.PERSISTENT, line=line, evidence=f"{walk.name}: the loop in line {line} stays in the kernel: {reason}")
+
+
+def _state_over(walk: KernelWalk, loop: Loop) -> Iterator[str]:
+    stores = [one for one in walk.accesses if one.kind == "store" and loop.id in one.loops]
+    for store in stores:
+        names = sorted(name for owner, name in store.value.carried if owner == loop.id)
+        if names:
+            yield f"{names[0]} goes from one iteration to the next and is stored in line {store.line}"
+    if stores and loop.strided_by_programs:
+        yield "each program takes several tiles"
+    loads = [one for one in walk.accesses if one.kind == "load" and loop.id in one.loops]
+    for store in stores:
+        for load in loads:
+            shared = store.address.roots & load.address.roots
+            moves = loop.id in store.address.loops and loop.id in load.address.loops
+            if shared and moves and store.address.signature != load.address.signature:
+                yield f"an iteration loads from {min(shared)} (line {load.line}) what an earlier one stored (line {store.line})"
+
+
+def unsynchronised_sharing(walk: KernelWalk, extents: tuple[int | None, int | None, int | None]) -> LabelHit | None:
+    """A buffer that is stored by tile and loaded across tiles in one loop in which nobody waits, with several programs.
+
+    Args:
+        walk: the kernel.
+        extents: programs per axis where known.
+    """
+    for loop in walk.loops.values():
+        if walk.waits_in(loop.id):
+            continue
+        stores = [one for one in walk.accesses if one.kind == "store" and loop.id in one.loops]
+        loads = [one for one in walk.accesses if one.kind == "load" and loop.id in one.loops]
+        for store in stores:
+            tiles = {part for part in store.address.pids if _several(part, extents)}
+            for load in loads:
+                shared = store.address.roots & load.address.roots
+                missing = [part for part in tiles if not _covered(part, load.address.pids)]
+                if shared and missing:
+                    axis = re.split(r"//|%", min(missing))[0]
+                    return LabelHit(
+                        name=LabelName.UNSYNCHRONISED_SHARING,
+                        line=load.line,
+                        evidence=f"{walk.name}: {min(shared)} is stored by tile of program_id({axis}) in line {store.line} and "
+                        f"loaded across all tiles in line {load.line}, in the loop of line {loop.line}, without waiting for the other programs",
+                    )
+    return None
+
+
+def _several(part: str, extents: tuple[int | None, int | None, int | None]) -> bool:
+    axis = re.split(r"//|%", part)[0]
+    return not axis.isdigit() or int(axis) > 2 or extents[int(axis)] != 1
+
+
+def _covered(part: str, others: frozenset[str]) -> bool:
+    """Whether an address that depends on `others` stays within the tile that `part` selects."""
+    axis = re.split(r"//|%", part)[0]
+    if part in others or axis in others:
+        return True
+    halves = {other[len(axis)] for other in others if other.startswith((f"{axis}//", f"{axis}%"))}
+    return part == axis and halves == {"/", "%"}
+
+
+def serial_hidden_loop(walk: KernelWalk, constants: Mapping[str, object]) -> LabelHit | None:
+    """A product summed one inner index at a time: scalar times vector, or column times row, in a loop without tl.dot."""
+    for product in walk.products:
+        loops = [walk.loops[one] for one in product.loops if walk.loops[one].kind == "for"]
+        if not loops or _taps(walk, product, constants):
+            continue
+        loop = loops[-1]
+        trips = _trips(loop, constants)
+        if loop.has_dot or not loop.unit_step or (trips is not None and trips <= _SHORT_TRIPS):
+            continue
+        sides = (product.left, product.right)
+        depends = all(loop.id in side.loops and not any(owner == loop.id for owner, _ in side.carried) for side in sides)
+        ranks = sorted(side.rank for side in sides)
+        if depends and (ranks[0] == 0 < ranks[1] or product.outer):
+            kind = "column times row" if product.outer else "scalar times vector"
+            return LabelHit(
+                name=LabelName.SERIAL_HIDDEN_LOOP,
+                line=product.line,
+                evidence=f"{walk.name}: line {product.line} adds {kind} in each iteration of the loop over {loop.bound or '...'} "
+                f"(line {loop.line}); tl.dot over tiles would do it on tensor cores",
+            )
+    return None
+
+
+def direct_convolution(walk: KernelWalk, constants: Mapping[str, object]) -> LabelHit | None:
+    """Input times filter, summed in loops over the filter's taps, without tl.dot."""
+    for product in walk.products:
+        taps = _taps(walk, product, constants)
+        if taps and not any(loop.has_dot for loop in taps):
+            lines = ", ".join(str(loop.line) for loop in taps)
+            return LabelHit(
+                name=LabelName.DIRECT_CONVOLUTION,
+                line=taps[0].line,
+                evidence=f"{walk.name}: line {product.line} adds input times filter in loops over the taps (lines {lines}) without tl.dot",
+            )
+    return None
+
+
+def _taps(walk: KernelWalk, product: Product, constants: Mapping[str, object]) -> list[Loop]:
+    """Short loops over which both factors move: two of them, or one over all taps of a square filter."""
+    both = product.left.loops & product.right.loops
+    loops = [walk.loops[one] for one in product.loops if one in both and walk.loops[one].kind == "for"]
+    short = [loop for loop in loops if _short(loop, constants)]
+    if len(short) >= 2:
+        return short
+    return [loop for loop in loops if _trips(loop, constants) in _TAP_PRODUCTS][:1]
+
+
+def _short(loop: Loop, constants: Mapping[str, object]) -> bool:
+    trips = _trips(loop, constants)
+    return trips <= _SHORT_TRIPS if trips is not None else bool(_TAP_BOUND.search(loop.bound))
+
+
+def _trips(loop: Loop, constants: Mapping[str, object]) -> int | None:
+    value = constants.get(loop.bound)
+    return value if loop.trips is None and isinstance(value, int) and not isinstance(value, bool) else loop.trips
+
+
+def flash_attention(walk: KernelWalk) -> LabelHit | None:
+    """Online softmax around tl.dot: a running maximum by whose change earlier totals are scaled."""
+    for loop in walk.loops.values():
+        marks = {one.kind: one.line for one in walk.rescales if one.loops and one.loops[-1] == loop.id}
+        if loop.has_dot and {"maximum", "exponential", "scaling"} <= marks.keys():
+            return LabelHit(
+                name=LabelName.HIGH_COMPLEXITY,
+                line=loop.line,
+                evidence=f"{walk.name}: online softmax as in Flash Attention: running maximum in line {marks['maximum']}, "
+                f"totals scaled by its change in line {marks['scaling']}",
+            )
+    return None
+
+
+def winograd(index: KernelSource) -> LabelHit | None:
+    """A kernel that is called Winograd, or the transform matrices of F(2x2, 3x3) as literals."""
+    for name, node in index.jit.items():
+        if "winograd" in name.lower():
+            return LabelHit(name=LabelName.HIGH_COMPLEXITY, line=node.lineno, evidence=f"{name}: a Winograd convolution by its name")
+    matrices = {ast.dump(_absolute(ast.parse(one, mode="eval").body)) for one in _WINOGRAD_MATRICES}
+    for literal in ast.walk(index.tree):
+        if isinstance(literal, ast.List | ast.Tuple) and literal.elts and ast.dump(_absolute(literal)) in matrices:
+            text = f"line {literal.lineno}: a transform matrix of Winograd F(2x2, 3x3)"
+            return LabelHit(name=LabelName.HIGH_COMPLEXITY, line=literal.lineno, evidence=text)
+    return None
+
+
+def _absolute(node: ast.expr) -> ast.expr:
+    """A literal matrix as nested lists of floats, so that 1 and 1.0, lists and tuples compare equal; other expressions as they are."""
+    try:
+        rows = ast.literal_eval(node)
+        values = [[float(value) for value in row] for row in rows]
+    except (ValueError, TypeError):
+        return node
+    return ast.parse(repr(values), mode="eval").body
+
+
+def extents_of(facts: KernelFacts | None) -> tuple[int | None, int | None, int | None]:
+    """Programs per axis as launched; unknown without facts."""
+    return facts.grid if facts is not None else (None, None, None)

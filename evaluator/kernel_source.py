@@ -1,0 +1,233 @@
+"""A kernel file as syntax: what is Triton, what is host code, where launches stand. Pure ast; strings and comments never count."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tritonsmith.evaluator.errors import KernelFileError
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+HostLoop: TypeAlias = ast.For | ast.While | ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
+
+_LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call in host code that runs under ModelNew, with the host loops around it (through helper functions too)."""
+
+    node: ast.Call
+    function: Function
+    loops: tuple[HostLoop, ...]
+    kernel: str | None = None
+    """Name of the Triton kernel when the call is a launch."""
+
+
+@dataclass
+class KernelSource:
+    """An indexed kernel file."""
+
+    tree: ast.Module
+    aliases: dict[str, str] = field(default_factory=dict)
+    """Local name to the full dotted name that it was imported as."""
+    jit: dict[str, ast.FunctionDef] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
+    classes: dict[str, ast.ClassDef] = field(default_factory=dict)
+    kernel_aliases: dict[str, str] = field(default_factory=dict)
+    """Local names that stand for a jit function (`k = gru_fast if flag else gru_slow` names the first)."""
+
+    def dotted(self, node: ast.AST) -> str:
+        """Full name of `a.b.c` with import aliases resolved; empty for anything else."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return ""
+        return ".".join([self.aliases.get(node.id, node.id), *reversed(parts)])
+
+    def language(self, node: ast.AST) -> str:
+        """Name within triton.language (`load`, `dot`, `math.fma`); empty for anything else."""
+        name = self.dotted(node)
+        for prefix in ("triton.language.extra.", "triton.language."):
+            if name.startswith(prefix):
+                return name.removeprefix(prefix)
+        return ""
+
+    def launched_kernel(self, node: ast.Call) -> str | None:
+        """Name of the jit function that a call `kernel[grid](...)` launches."""
+        if not isinstance(node.func, ast.Subscript):
+            return None
+        target = node.func.value
+        if isinstance(target, ast.Name):
+            name = self.kernel_aliases.get(target.id, target.id)
+            return name if name in self.jit else None
+        return target.attr if isinstance(target, ast.Attribute) and target.attr in self.jit else None
+
+    def kernels(self) -> dict[str, ast.FunctionDef]:
+        """Jit functions that are launched; where none is, those that no other jit function calls."""
+        launched = {name for call in calls_of(self.tree) if (name := self.launched_kernel(call))}
+        if not launched:
+            called = {
+                call.func.id for node in self.jit.values() for call in calls_of(node) if isinstance(call.func, ast.Name)
+            }
+            launched = set(self.jit) - called
+        return {name: node for name, node in self.jit.items() if name in launched}
+
+    def model_methods(self) -> dict[str, Function]:
+        """Methods of ModelNew, inherited ones of classes in the file included."""
+        return self.methods("ModelNew")
+
+    def methods(self, name: str) -> dict[str, Function]:
+        """Methods of a class in the file, own ones before inherited ones."""
+        node = self.classes.get(name)
+        if node is None:
+            return {}
+        found: dict[str, Function] = {}
+        for base in reversed(node.bases):
+            if isinstance(base, ast.Name) and base.id != name:
+                found |= self.methods(base.id)
+        return found | {one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def read_kernel_source(source: str, path: str) -> KernelSource:
+    """Parse and index a kernel file. Raises KernelFileError with the line."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        raise KernelFileError(f"{path}, line {error.lineno}: Python cannot read it ({error.msg}); mend the syntax") from None
+    except ValueError:
+        raise KernelFileError(f"{path}: holds null bytes; name a Python source file") from None
+    index = KernelSource(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                index.aliases[alias.asname or alias.name.split(".")[0]] = alias.name if alias.asname else alias.name.split(".")[0]
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                index.aliases[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and any(_is_jit(index, one) for one in node.decorator_list):
+            index.jit[node.name] = node
+    for statement in tree.body:
+        if isinstance(statement, ast.ClassDef):
+            index.classes[statement.name] = statement
+        elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name not in index.jit:
+            index.functions[statement.name] = statement
+    _index_aliases(index)
+    return index
+
+
+def _is_jit(index: KernelSource, decorator: ast.expr) -> bool:
+    node = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return index.dotted(node) in ("triton.jit", "triton.runtime.jit.jit", "triton.experimental.gluon.jit")
+
+
+def _index_aliases(index: KernelSource) -> None:
+    for node in ast.walk(index.tree):
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            continue
+        target = node.targets[0]
+        name = target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else ""
+        value = node.value.body if isinstance(node.value, ast.IfExp) else node.value
+        if isinstance(value, ast.Call) and _is_jit(index, value.func) and value.args and isinstance(value.args[0], ast.Name):
+            wrapped = index.functions.pop(value.args[0].id, None)  # name = triton.jit(function)
+            if isinstance(wrapped, ast.FunctionDef):
+                index.jit[wrapped.name] = wrapped
+                index.kernel_aliases[name] = wrapped.name
+        elif isinstance(value, ast.Name) and value.id in index.jit and name:
+            index.kernel_aliases[name] = value.id
+
+
+def calls_of(node: ast.AST) -> Iterator[ast.Call]:
+    """Every call below a node, in source order."""
+    found = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+    yield from sorted(found, key=lambda one: (one.lineno, one.col_offset))
+
+
+def host_calls(index: KernelSource) -> list[Call]:
+    """Calls that ModelNew's forward can reach, through its own methods, functions and classes of the file.
+
+    A file without ModelNew is searched from each of its functions and classes.
+    """
+    found: list[Call] = []
+    methods = index.model_methods()
+    if "forward" in methods:
+        _follow(index, methods["forward"], "ModelNew", (), found, frozenset())
+    else:
+        for function in index.functions.values():
+            _follow(index, function, "", (), found, frozenset())
+        for name in index.classes:
+            for method in index.methods(name).values():
+                _follow(index, method, name, (), found, frozenset())
+    unique = {(id(call.node), tuple(map(id, call.loops))): call for call in found}
+    return list(unique.values())
+
+
+def _follow(
+    index: KernelSource, function: Function, owner: str, outer: tuple[HostLoop, ...], found: list[Call], seen: frozenset[int]
+) -> None:
+    if id(function) in seen:
+        return
+    seen |= {id(function)}
+
+    def visit(node: ast.AST, loops: tuple[HostLoop, ...]) -> None:
+        if isinstance(node, ast.Call):
+            kernel = index.launched_kernel(node)
+            found.append(Call(node, function, loops, kernel))
+            for target, target_owner in _targets(index, node, owner, function.name):
+                _follow(index, target, target_owner, loops, found, seen)
+        inner = (*loops, node) if isinstance(node, _LOOPS) else loops
+        for child in ast.iter_child_nodes(node):
+            outside = isinstance(node, ast.For) and (child is node.iter or child in node.orelse)
+            visit(child, loops if outside else inner)
+
+    for statement in function.body:
+        visit(statement, outer)
+
+
+def _targets(index: KernelSource, node: ast.Call, owner: str, method: str) -> Iterator[tuple[Function, str]]:
+    """Functions of the file that a call enters: functions, methods of self, `Class.apply`, submodules of own classes."""
+    called = node.func
+    if isinstance(called, ast.Name):
+        if called.id in index.functions:
+            yield index.functions[called.id], ""
+        return
+    if not isinstance(called, ast.Attribute):
+        return
+    name = called.attr
+    if isinstance(called.value, ast.Call) and isinstance(called.value.func, ast.Name) and called.value.func.id == "super":
+        for base in index.classes[owner].bases if owner in index.classes else ():
+            if isinstance(base, ast.Name) and name in index.methods(base.id):
+                yield index.methods(base.id)[name], base.id
+    elif isinstance(called.value, ast.Name) and called.value.id == "self":
+        if name in index.methods(owner):
+            yield index.methods(owner)[name], owner
+        for inner in _own_classes_of(index, owner, name):
+            if "forward" in index.methods(inner):
+                yield index.methods(inner)["forward"], inner
+    elif isinstance(called.value, ast.Name) and called.value.id in index.classes and name == "apply":
+        inner = called.value.id
+        if "forward" in index.methods(inner):
+            yield index.methods(inner)["forward"], inner
+
+
+def _own_classes_of(index: KernelSource, owner: str, attribute: str) -> Iterator[str]:
+    """Classes of the file that `self.attribute = ...` mentions in the owner's methods."""
+    for value in attribute_values(index, owner, attribute):
+        for node in ast.walk(value):
+            if isinstance(node, ast.Name) and node.id in index.classes and node.id != owner:
+                yield node.id
+
+
+def attribute_values(index: KernelSource, owner: str, attribute: str) -> Iterator[ast.expr]:
+    """Expressions that the owner's methods assign to `self.attribute`."""
+    for method in index.methods(owner).values():
+        for node in ast.walk(method):
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if any(isinstance(one, ast.Attribute) and one.attr == attribute for one in targets):
+                    yield node.value
