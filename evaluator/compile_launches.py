@@ -66,6 +66,10 @@ class LaunchRecorder:
         """One record per compiled kernel and grid, in order of first launch."""
         return [self._facts[key].model_copy(update={"launches": count, "grid": grid}) for (key, grid), count in self._counts.items()]
 
+    def forget_launches(self) -> None:
+        """Count launches from here on; what was compiled stays known."""
+        self._counts.clear()
+
     def _benchmark(self, call: Callable[[], object], **_options: object) -> list[float]:
         """The autotuner tries a configuration: compile it, and keep the first that fits."""
         self._trying = True

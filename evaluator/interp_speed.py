@@ -7,6 +7,8 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
+
 from tritonsmith.evaluator.triton_untyped import interpreter, tl
 
 _block_types: dict[Any, dict[str, Any]] = {}
@@ -66,11 +68,51 @@ def _memoise_numpy_types() -> None:
     interpreter._get_np_dtype = numpy_type
 
 
+def _shorten_broadcasts() -> None:
+    """Equal shapes need nothing, and a scalar against a block is one view."""
+    semantic = type(interpreter.interpreter_semantic)
+    stock = semantic.broadcast_impl_value
+
+    def spread(self: Any, scalar: Any, block_type: Any) -> Any:
+        handle = scalar.handle
+        data = np.broadcast_to(handle.data, tuple(block_type.shape.values))
+        return self.tensor(interpreter.TensorHandle(data, handle.dtype.scalar), block_type.with_element_ty(scalar.type.scalar))
+
+    def broadcast_impl_value(self: Any, left: Any, right: Any) -> Any:
+        left_type, right_type = left.type, right.type
+        left_block, right_block = left_type.is_block(), right_type.is_block()
+        if left_block and right_block:
+            same = left_type.shape.values == right_type.shape.values
+            return (left, right) if same else stock(self, left, right)
+        if left_block:
+            return left, spread(self, right, left_type)
+        if right_block:
+            return spread(self, left, right_type), right
+        return left, right
+
+    semantic.broadcast_impl_value = broadcast_impl_value
+
+
+def _shorten_unwrapping() -> None:
+    stock = tl.core._unwrap_if_constexpr
+    plain = {int, float, bool, str, type(None), tl.core.tensor, tl.core.dtype, tl.core.pointer_type}
+
+    def unwrap(value: Any) -> Any:
+        kind = type(value)
+        if kind is tl.constexpr:
+            return value.value
+        return value if kind in plain else stock(value)
+
+    tl.core._unwrap_if_constexpr = unwrap
+
+
 def install_speed() -> None:
     """Replace the slow constructors; what they build stays equal."""
     _memoise_block_types()
     _memoise_shapes()
     _memoise_numpy_types()
+    _shorten_broadcasts()
+    _shorten_unwrapping()
     # integer overflow wraps on the card; the check triples the cost of index arithmetic, and out-of-bounds accesses are found anyway
     builder = interpreter.interpreter_builder
     builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)

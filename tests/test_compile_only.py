@@ -157,6 +157,19 @@ def test_prints_and_writes_of_the_candidate_do_not_reach_the_answer(compile_only
     assert "from the candidate" in result["stderr"]
 
 
+def test_work_done_once_is_no_part_of_a_forward(compile_only: Compile) -> None:
+    text = HEAD + (
+        "@triton.jit\ndef pack(x):\n    tl.store(x, 1.0)\n\n@triton.jit\ndef kernel(x):\n    tl.store(x, 2.0)\n\n"
+        "class ModelNew(nn.Module):\n    packed = None\n"
+        "    def forward(self, x):\n        if self.packed is None:\n"
+        "            self.packed = x.exp()\n            pack[(1,)](self.packed)\n"
+        "        kernel[(1,)](x)\n        return x + self.packed\n"
+    )
+    result = compile_only("", text=text)
+    assert [(k["name"], k["launches"]) for k in result["kernels"]] == [("kernel", 1)]
+    assert result["torch_ops"] == {"add": 1}
+
+
 def test_a_library_layer_counts_its_launches_per_step(compile_only: Compile) -> None:
     text = HEAD + (
         "class ModelNew(nn.Module):\n"
