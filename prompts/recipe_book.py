@@ -34,6 +34,10 @@ class Recipe:
     """Plain settings for this plan, or None where the recipe does not fit the card."""
     tunables: Mapping[Stage, Mapping[str, tuple[int | str, ...]]]
     fits: Callable[[Plan, Settings, Hardware], bool]
+    complete: Callable[[Plan, Settings, Hardware], Settings] = lambda plan, settings, hardware: settings
+    """Brings settings that follow from others up to date after one was changed."""
+    shrink: tuple[str, ...] = ()
+    """Settings to halve, in this order, when a kernel needs too much of a processor."""
 
     def render(self, plan: Plan, settings: Settings) -> str:
         """The complete candidate module."""
@@ -62,10 +66,17 @@ def wavefront_shared(plan: GruPlan, settings: Settings) -> int:
 def _wavefront_settings(plan: Plan, hardware: Hardware, precision: PrecisionClass, slice_: int) -> Settings | None:
     assert isinstance(plan, GruPlan)
     parts = 2 if precision is PrecisionClass.IEEE else 1
-    layers = hardware.processors // (2 * -(-plan.hidden_size // slice_))
     warps = 8 if slice_ >= 32 else 4
-    settings: Settings = {"slice": slice_, "parts": parts, "layers_per_launch": max(1, layers), "batch_block": 16, "num_warps": warps}
+    settings: Settings = {"slice": slice_, "parts": parts, "layers_per_launch": 1, "batch_block": 16, "num_warps": warps}
+    settings = _wavefront_complete(plan, settings, hardware)
     return settings if _wavefront_fits(plan, settings, hardware) else None
+
+
+def _wavefront_complete(plan: Plan, settings: Settings, hardware: Hardware) -> Settings:
+    """As many layers in one launch as have all their programs resident, one per processor."""
+    assert isinstance(plan, GruPlan)
+    layers = hardware.processors // (2 * -(-plan.hidden_size // int(settings["slice"])))
+    return settings | {"layers_per_launch": max(1, layers)}
 
 
 def _wavefront_defaults(plan: Plan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
@@ -110,14 +121,14 @@ _BOOK = (
             Stage.TUNE_BLOCK: {"block_k": (32, 64, 128)},
             Stage.TUNE_MEMORY: {"num_warps": (2, 4, 8)},
         },
-        _always,
+        _always, shrink=("block_k", "block_h"),
     ),
     Recipe(
         "gru_persistent_batch", "gru", 1, "gru_persistent_batch.py.j2",
         "keeps the time loop in the kernel, one launch per layer, with one program per batch row",
         lambda plan, hardware, precision: {"block_h": 64, "block_k": 128, "num_warps": 16},
         {Stage.TUNE_BLOCK: {"block_h": (16, 32, 64), "block_k": (64, 128, 256)}, Stage.TUNE_MEMORY: {"num_warps": (8, 16)}},
-        _rows_fit,
+        _rows_fit, shrink=("block_k", "block_h"),
     ),
     Recipe(
         "gru_wavefront", "gru", 2, "gru_wavefront.py.j2",
@@ -128,7 +139,7 @@ _BOOK = (
             Stage.TUNE_BLOCK: {"batch_block": (16, 32)},
             Stage.TUNE_MEMORY: {"num_warps": (4, 8)},
         },
-        _wavefront_fits,
+        _wavefront_fits, _wavefront_complete, ("slice", "layers_per_launch"),
     ),
     Recipe(
         "pointwise", "pointwise", 0, "pointwise.py.j2", "does the whole chain in one launch",
@@ -138,7 +149,7 @@ _BOOK = (
             Stage.TUNE_BLOCK: {"block": (256, 512, 1024, 2048)},
             Stage.TUNE_MEMORY: {"num_warps": (2, 4, 8)},
         },
-        _always,
+        _always, shrink=("block",),
     ),
     Recipe(
         "linear", "linear", 0, "linear.py.j2", "computes the product tile by tile and applies the tail to the accumulator, in one launch",
@@ -148,7 +159,7 @@ _BOOK = (
             Stage.TUNE_BLOCK: {"block_m": (64, 128), "block_n": (64, 128), "block_k": (32, 64)},
             Stage.TUNE_MEMORY: {"num_warps": (4, 8), "num_stages": (2, 3, 4)},
         },
-        _tile_fits,
+        _tile_fits, shrink=("num_stages", "block_k", "block_n", "block_m"),
     ),
 )  # fmt: skip
 

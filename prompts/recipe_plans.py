@@ -123,7 +123,7 @@ class _GruReader:
         make, signature = _gru_maker(self.task.source, node)
         return GruPlan(
             signature=signature,
-            members=(*_nested(node.target), f"self.{node.target} = {make}", *self.members, *self._unused()),
+            members=tuple(dict.fromkeys((*_nested(node.target), f"self.{node.target} = {make}", *self.members, *self._unused()))),
             arguments=_arguments(self.facts),
             gru=node.target,
             x=self._text(node.args[0]),
@@ -274,7 +274,7 @@ def _read_chain(facts: TaskFacts) -> ChainPlan:
 def _with_unused(members: list[str], facts: TaskFacts) -> tuple[str, ...]:
     made = " ".join(members)
     rest = [line for name in facts.parameters if f"self.{name} =" not in made for line in _parameter(name, facts)]
-    return (*members, *rest)
+    return tuple(dict.fromkeys((*members, *rest)))
 
 
 def _linear_head(node: OpNode, sources: dict[str, tuple[str, TensorSpec]], facts: TaskFacts) -> dict[str, Any]:
