@@ -82,7 +82,7 @@ def unsynchronised_sharing(walk: KernelWalk, extents: tuple[int | None, int | No
                         name=LabelName.UNSYNCHRONISED_SHARING,
                         line=load.line,
                         evidence=f"{walk.name}: {min(shared)} is stored by tile of program_id({axis}) in line {store.line} and "
-                        f"loaded across all tiles in line {load.line}, in the loop of line {loop.line}, without waiting for the other programs",
+                        f"loaded across all tiles in line {load.line}, in the loop of line {loop.line}, and nobody waits",
                     )
     return None
 
