@@ -9,7 +9,7 @@ from tritonsmith.evaluator.estimate import L2_BYTES_PER_CLOCK, ROUND, TRITON_CAL
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, TaskFacts, Verdict
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
-from tritonsmith.prompts.recipe_book import Match, Recipe
+from tritonsmith.prompts.recipe_book import BOOK, Match, Recipe
 from tritonsmith.prompts.recipe_plans import GruPlan
 
 Evidence = dict[str, float | int | str]
@@ -99,7 +99,8 @@ def analyze(brief: Brief, match: Match) -> Analysis:
         text = f"{found.median_ms:.3g} ms is within 10 % of the card's limit, {found.floor_ms:.3g} ms by {found.limit}"
         return _no(brief, text, text, evidence)
     tried = {attempt.candidate.recipe, *(earlier.candidate.recipe for earlier in brief.history)}
-    left = [recipe for recipe in match.recipes if recipe.name not in tried]
+    level = BOOK[attempt.candidate.recipe].level if attempt.candidate.recipe in BOOK else -1
+    left = [recipe for recipe in match.recipes if recipe.level > level and recipe.name not in tried]
     if not left:
         bound = f"{found.median_ms:.3g} ms against a floor of {found.floor_ms:.3g} ms by {found.limit}"
         return _no(brief, bound, f"no other algorithm is in the recipe book; what remains is tuning ({bound})", evidence)

@@ -83,7 +83,11 @@ def unsupported(facts: TaskFacts) -> str:
         if node.op in ("placeholder", "output", "get_attr") or node.target in GETITEM or operation_name(node):
             continue
         name = f"nn.{node.module_type}" if node.op == "call_module" else node.target.rpartition(".")[2]
-        if node.module_type not in ("GRU", "Linear") and name not in names:
+        if node.module_type == "GRU" and node.attributes.get("bidirectional"):
+            name = "a bidirectional nn.GRU"
+        elif node.module_type in ("GRU", "Linear"):
+            continue
+        if name not in names:
             names.append(name)
     return ", ".join(names)
 
