@@ -67,13 +67,16 @@ class Default:
         return "optimize", f"{analysis.optimisation_method}: {analysis.expected_speedup:.2f}x promised"
 
     def after_optimize(self, view: View) -> Answer:
-        """A broken promise goes back to the analyst; a kept one ends the branch when its best reaches 1.0 or no round is left."""
+        """A broken promise goes back to the analyst. A kept one ends the branch when no round is left, or when the best reaches 1.0 and
+        the kernel does not carry the notes' warning about a grid that covers one axis and leaves most of the card empty."""
         if not view.works or (view.promise is not None and not view.promise.kept):
             why = view.promise.reason if view.works and view.promise else f"the optimized kernel does not work ({view.status})"
             if view.rounds_left:
                 return "broken", f"{why}; back to the analysis"
             return "stop", f"{why}; no round is left, the branch keeps {view.best.id if view.best else 'nothing'}"
         if (view.best_score or 0.0) >= GOOD_SCORE:
+            if view.rounds_left and {"persistent", "one_axis_grid"} <= view.labels:
+                return "again", f"promise kept and best {_x(view.best_score)}, but its grid covers one axis only: another round"
             return "kept", f"promise kept and best {_x(view.best_score)} >= {GOOD_SCORE}"
         if view.rounds_left:
             return "again", f"promise kept, but best {_x(view.best_score)} < {GOOD_SCORE}: another round"

@@ -59,6 +59,8 @@ RULES = [
     ("default", "after_optimize", view(0.9, promise=BROKEN, rounds=2), "stop"),
     ("default", "after_optimize", view(0.9), "again"),
     ("default", "after_optimize", view(1.1), "kept"),
+    ("default", "after_optimize", view(1.1, labels=frozenset({"persistent", "one_axis_grid"})), "again"),
+    ("default", "after_optimize", view(1.1, labels=frozenset({"persistent", "one_axis_grid"}), rounds=2), "kept"),
     ("default", "after_optimize", view(), "broken"),
     ("default", "after_optimize", view(rounds=2), "stop"),
     ("notes", "after_optimize", view(0.9, promise=BROKEN), "kept"),
