@@ -1,6 +1,5 @@
 """`tritonsmith evaluate`: one verdict about one kernel file."""
 
-import asyncio
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -18,15 +17,13 @@ from tritonsmith.cli.common import (
     SizeOption,
     TargetOption,
     TaskArgument,
-    err,
     out,
     print_json,
     read_kernel,
 )
+from tritonsmith.cli.judging import Settings, judge
 from tritonsmith.cli.tables import verdict_lines
-from tritonsmith.evaluator.local import open_evaluator
-from tritonsmith.evaluator.schema import PrecisionClass, Status, Verdict
-from tritonsmith.evaluator.tasks import load_task, parse_overrides
+from tritonsmith.evaluator.schema import Status
 
 ProfileOption = Annotated[ProfileChoice, typer.Option(help="strict uses more trials, fresh processes and more samples.")]
 
@@ -43,19 +40,9 @@ def evaluate(
 ) -> None:
     """Judge KERNEL against TASK; exit code 1 when it is rejected."""
     source = read_kernel(kernel)
-    overrides, wanted = parse_overrides(set_ or []), PrecisionClass(precision.value)
-    load_task(task, "full", overrides, wanted)  # what is wrong with the file is said before anything is started
-
-    async def judge() -> Verdict:
-        async with open_evaluator(target, raw) as evaluator:
-            chosen = size.value if size is not SizeChoice.AUTO else "full" if evaluator.hardware.present else "small"
-            loaded = load_task(task, chosen, overrides, wanted)
-            return await evaluator.evaluate(loaded, source, profile.value)
-
     raw = Path(tempfile.mkdtemp(prefix="tritonsmith-raw-"))
     try:
-        with err.status("Evaluating ..."):
-            verdict = asyncio.run(judge())
+        verdict = judge(source, Settings(task, target, size, tuple(set_ or ()), precision), profile.value, raw).verdict
     finally:
         if not any(raw.iterdir()):
             raw.rmdir()

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from tritonsmith.cli.common import (
     JsonOption,
@@ -36,6 +37,9 @@ RoundsOption = Annotated[int | None, typer.Option("--budget-rounds", min=0, help
 SecondsOption = Annotated[float | None, typer.Option("--budget-seconds", min=1, help="Wall time of the run.")]
 TokensOption = Annotated[int | None, typer.Option("--budget-tokens", min=1, help="Tokens read and written by the model.")]
 MoneyOption = Annotated[float | None, typer.Option("--budget-money", min=0.0001, help="US dollars, where the model's prices are known.")]
+
+_FILE_WIDTH = 160
+"""Columns of a table that goes to a file or a pipe."""
 
 
 def optimize(
@@ -91,10 +95,12 @@ def show(summary: Summary) -> None:
     for line in decision_lines(summary.decisions):
         out.print(f"  {line}")
     out.print()
-    out.print(candidate_table(summary.candidates, summary.winner.id if summary.winner else None, title="Candidates"), soft_wrap=False)
+    page = out if out.is_terminal else Console(width=_FILE_WIDTH)
+    table = candidate_table(summary.candidates, page.width, summary.winner.id if summary.winner else None, title="Candidates")
+    page.print(table, soft_wrap=False)
     out.print()
     if summary.winner:
-        proof = "measured again in fresh processes" if summary.winner.confirmed else "NOT confirmed: the run ended before"
+        proof = "confirmed in fresh processes with new seeds" if summary.winner.confirmed else "NOT confirmed: the run ended before"
         out.print(f"[bold green]Winner {summary.winner.id}[/] ({summary.winner.stage}; {proof})")
         for line in verdict_lines(summary.winner.verdict):
             out.print(f"  {line}")

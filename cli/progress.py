@@ -127,6 +127,6 @@ class LiveProgress:
         doing = "; ".join(f"{branch}: {what}" for branch, what in sorted(self._picture.doing.items())) or "starting"
         self._spinner.update(text=Text(f"{time.monotonic() - self._started:.0f} s  {doing}"))
         rows = list(self._picture.rows.values())  # a copy: events come from other threads
-        parts: list[RenderableType] = [candidate_table(rows)] if rows else []
+        parts: list[RenderableType] = [candidate_table(rows, self._live.console.width)] if rows else []
         parts += [Text.from_markup(f"[dim]{escape(line)}[/]") for line in self._decisions[-_SHOWN_DECISIONS:]]
         return Group(*parts, self._spinner)

@@ -15,6 +15,10 @@ def kind_of(timing: Timing) -> str:
     return "measured" if timing.kind is TimingKind.MEASURED else "ESTIMATE"
 
 
+_WIDE = 110
+"""Columns from which on a table has room for sentences."""
+
+
 def row_score(row: CandidateRow) -> str:
     """`2.88x measured`, `1.7x ESTIMATE`, or a dash when there is no score."""
     if row.score is None:
@@ -22,20 +26,20 @@ def row_score(row: CandidateRow) -> str:
     return f"{_digits(row.score)}x {'measured' if row.kind == TimingKind.MEASURED.value else 'ESTIMATE'}"
 
 
-def candidate_table(rows: Iterable[CandidateRow], winner: str | None = None, title: str | None = None) -> Table:
-    """One row per candidate: id, parent, stage, verdict, score, launches, and what the author meant by it."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+def candidate_table(rows: Iterable[CandidateRow], width: int, winner: str | None = None, title: str | None = None) -> Table:
+    """One row per candidate: id, parent, stage, verdict, score, launches, and in `width` columns or more what the author meant by it."""
+    wide = width >= _WIDE
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("candidate", "from", "stage", "verdict"):
         table.add_column(name, no_wrap=True)
     table.add_column("score", justify="right", no_wrap=True)
     table.add_column("launches", justify="right", no_wrap=True)
-    table.add_column("what it is", overflow="fold", min_width=24)
+    if wide:
+        table.add_column("what it is", overflow="fold")
     for row in rows:
         launches = str(row.launches_per_forward) if row.launches_per_forward else "-"
-        table.add_row(
-            escape(row.id), escape(row.parent or "-"), row.stage, _coloured(row.status), row_score(row), launches,
-            escape(row.rationale or row.recipe), style="bold" if row.id == winner else None,
-        )  # fmt: skip
+        cells = [escape(row.id), escape(row.parent or "-"), row.stage, _coloured(row.status), row_score(row), launches]
+        table.add_row(*cells, *([escape(row.rationale or row.recipe)] if wide else []), style="bold" if row.id == winner else None)
     return table
 
 
@@ -104,7 +108,7 @@ def _kernel_text(kernel: KernelFacts) -> str:
 
 
 def _digits(value: float) -> str:
-    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+    return f"{value:.3f}" if value < 0.1 else f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
 def _milliseconds(value: float) -> str:

@@ -1,0 +1,49 @@
+"""One evaluation for the commands that need one, with the settings that they share."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from tritonsmith.cli.common import PrecisionChoice, SizeChoice, err
+from tritonsmith.evaluator.local import open_evaluator
+from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.tasks import load_task, parse_overrides
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict with what it was made against."""
+
+    verdict: Verdict
+    task_facts: TaskFacts
+    hardware: Hardware
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where and at which size a task is judged, as the options say."""
+
+    task: str
+    target: str = "auto"
+    size: SizeChoice = SizeChoice.AUTO
+    overrides: tuple[str, ...] = ()
+    precision: PrecisionChoice = PrecisionChoice.IEEE
+
+    def load(self, present: bool) -> Task:
+        """The task; `auto` is the full size on a card and the small one without. Raises TaskError."""
+        size = self.size.value if self.size is not SizeChoice.AUTO else "full" if present else "small"
+        return load_task(self.task, size, parse_overrides(self.overrides), PrecisionClass(self.precision.value))
+
+
+def judge(source: str, settings: Settings, profile: str, raw: Path | None = None) -> Judgement:
+    """Judge a kernel's text; raw samples go to `raw`. Raises UsageError and InfrastructureError."""
+    settings.load(present=True)  # what is wrong with the file is said before anything is started
+
+    async def work() -> Judgement:
+        async with open_evaluator(settings.target, raw) as evaluator:
+            task = settings.load(evaluator.hardware.present)
+            facts = await evaluator.describe(task)
+            return Judgement(await evaluator.evaluate(task, source, profile), facts, evaluator.hardware)
+
+    with err.status("Evaluating ..."):
+        return asyncio.run(work())
