@@ -113,13 +113,13 @@ def test_a_refusal_that_the_candidate_catches_still_counts(compile_only: Compile
 
 
 def test_shared_memory_beyond_the_card_is_a_launch_error(compile_only: Compile) -> None:
-    result = compile_only(PRODUCT, "kernel[(1,)](x, out, H=256)", target="rtx4090")
+    result = compile_only(PRODUCT, "kernel[(1,)](x, out, H=128)", target="rtx4090")
     assert result["status"] == "launch_error"
     assert "shared memory" in result["message"] and "RTX 4090" in result["message"]
 
 
 def test_the_autotuner_drops_what_does_not_fit(compile_only: Compile) -> None:
-    decorator = "\n@triton.autotune(configs=[triton.Config({'H': h}) for h in (256, 64)], key=[])"
+    decorator = "\n@triton.autotune(configs=[triton.Config({'H': h}) for h in (128, 64)], key=[])"
     result = compile_only(decorator + PRODUCT, "kernel[(1,)](x, out)", target="rtx4090")
     assert result["status"] == "ok"
     assert [(k["launches"], k["constexprs"]) for k in result["kernels"]] == [(1, {"H": 64})]
