@@ -122,3 +122,60 @@ def test_a_key_in_our_environment_does_not_reach_the_candidate(gru: Task, monkey
     source = changed((ENTRY, look + ENTRY))
     with open_evaluator("h200", call_seconds=20) as opened:
         assert judge(opened, gru, source).status is Status.OK
+
+
+NESTED_TASK = """
+import torch
+from torch import nn
+
+rows = 6
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(8) + 0.5)
+
+    def forward(self, x, k):
+        values, indices = torch.topk(x * self.scale, k)
+        return {"top": (values, indices), "sum": x.sum(-1)}
+
+
+def get_inputs():
+    return [torch.randn(rows, 8), 3]
+
+
+def get_init_inputs():
+    return []
+"""
+NESTED = (
+    NESTED_TASK.replace("class Model(", "class ModelNew(")
+    .replace("def get_inputs():\n    return [torch.randn(rows, 8), 3]", "")
+    .replace("rows = 6", "")
+)
+
+
+@pytest.fixture(scope="module")
+def nested(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    path = tmp_path_factory.mktemp("tasks") / "nested.py"
+    path.write_text(NESTED_TASK)
+    return load_task(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "status"),
+    [
+        ("", "", Status.OK),
+        ('"sum": x.sum(-1)', '"sum": x[:, :-1].sum(-1)', Status.INACCURATE),
+        ("(values, indices)", "(values, indices.flip(-1))", Status.INACCURATE),
+        ("(values, indices)", "(values, indices.int())", Status.WRONG_SHAPE),
+        ("(values, indices)", "(values,)", Status.WRONG_SHAPE),
+    ],
+    ids=["right", "one of three outputs wrong", "indices wrong", "indices of another type", "an output missing"],
+)
+def test_every_tensor_of_a_nested_output_counts(evaluator: LocalEvaluator, nested: Task, old: str, new: str, status: Status) -> None:
+    assert old in NESTED
+    verdict = judge(evaluator, nested, NESTED.replace(old, new) if old else NESTED)
+    assert verdict.status is status, f"{verdict.status}: {verdict.message}"
+    if status is Status.OK:
+        assert verdict.label is Label.LIBRARY and verdict.facts.triton_launches == 0
