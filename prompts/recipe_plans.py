@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import keyword
 from typing import Any
 
 from tritonsmith.evaluator.schema import OpNode, Record, Task, TaskFacts, TensorSpec
+from tritonsmith.prompts.recipe_members import gru_maker, nested, parameter
 from tritonsmith.prompts.recipe_ops import OPERATIONS, expression, operation_name
 
 GETITEM = ("_operator.getitem", "operator.getitem", "getitem")
@@ -124,10 +124,10 @@ class _GruReader:
         lines = (f"return {value}",)
         first = bool(attributes.get("batch_first", False))
         steps, batch = (spec.shape[1], spec.shape[0]) if first else (spec.shape[0], spec.shape[1])
-        make, signature = _gru_maker(self.task.source, node)
+        make, signature = gru_maker(self.task.source, node)
         return GruPlan(
             signature=signature,
-            members=tuple(dict.fromkeys((*_nested(node.target), f"self.{node.target} = {make}", *self.members, *self._unused()))),
+            members=tuple(dict.fromkeys((*nested(node.target), f"self.{node.target} = {make}", *self.members, *self._unused()))),
             arguments=_arguments(self.facts),
             gru=node.target,
             x=self._text(node.args[0]),
@@ -149,7 +149,7 @@ class _GruReader:
         owners = (self.node.target, *self.linears)
         made = " ".join(self.members)
         names = [name for name in self.facts.parameters if not name.startswith(tuple(f"{owner}." for owner in owners))]
-        return [line for name in names if f"self.{name} =" not in made for line in _parameter(name, self.facts)]
+        return [line for name in names if f"self.{name} =" not in made for line in parameter(name, self.facts)]
 
     def _h0(self) -> str:
         given = self.node.args[1] if len(self.node.args) > 1 else self.node.kwargs.get("hx")
@@ -161,7 +161,7 @@ class _GruReader:
         elif node.op == "get_attr":
             if node.target not in self.facts.parameters:
                 raise _NoPlan
-            self.members.extend(_parameter(node.target, self.facts))
+            self.members.extend(parameter(node.target, self.facts))
             self.values[node.name] = f"self.{node.target}"
         elif node is self.node:
             self.values[node.name] = "(sequence, last)"
@@ -181,7 +181,7 @@ class _GruReader:
         inputs, outputs = int(node.attributes["in_features"]), int(node.attributes["out_features"])
         bias = bool(node.attributes.get("bias", f"{node.target}.bias" in self.facts.parameters))
         self.linears.append(node.target)
-        self.members.extend(_nested(node.target))
+        self.members.extend(nested(node.target))
         self.members.append(f"self.{node.target} = Dense({inputs}, {outputs}, {bias})")
         self.values[node.name] = f"self.{node.target}.apply_to({value})"
 
@@ -243,7 +243,7 @@ def _read_chain(facts: TaskFacts) -> ChainPlan:
         elif node.op == "get_attr":
             if node.target not in facts.parameters:
                 raise _NoPlan
-            members.extend(_parameter(node.target, facts))
+            members.extend(parameter(node.target, facts))
             sources[node.name] = (f"self.{node.target}", facts.parameters[node.target])
         elif node.op == "call_module" and node.module_type == "Linear":
             if linear or lines:
@@ -277,7 +277,7 @@ def _read_chain(facts: TaskFacts) -> ChainPlan:
 
 def _with_unused(members: list[str], facts: TaskFacts) -> tuple[str, ...]:
     made = " ".join(members)
-    rest = [line for name in facts.parameters if f"self.{name} =" not in made for line in _parameter(name, facts)]
+    rest = [line for name in facts.parameters if f"self.{name} =" not in made for line in parameter(name, facts)]
     return tuple(dict.fromkeys((*members, *rest)))
 
 
@@ -290,9 +290,9 @@ def _linear_head(node: OpNode, sources: dict[str, tuple[str, TensorSpec]], facts
     if spec.dtype != "float32" or spec.shape[-1] != inner:
         raise _NoPlan
     names = [name for name in (f"{node.target}.weight", f"{node.target}.bias") if name in facts.parameters]
-    members = [line for line in _nested(f"{node.target}.weight")]
+    members = [line for line in nested(f"{node.target}.weight")]
     for name in names:
-        members.append(_parameter(name, facts)[-1])
+        members.append(parameter(name, facts)[-1])
     return {
         "members": members, "x": value, "weight": f"self.{names[0]}", "bias": f"self.{names[1]}" if len(names) > 1 else "",
         "rows": _product(spec.shape[:-1]), "columns": columns, "inner": inner,
@@ -355,51 +355,3 @@ def _is_full_slice(item: Any) -> bool:
         parts = item.get("slice", [item.get("start"), item.get("stop"), item.get("step")])
         return parts is None or all(part is None for part in parts)
     return isinstance(item, slice) and item == slice(None) or str(item) in ("slice(None, None, None)", "...", "Ellipsis", ":")
-
-
-def _nested(path: str) -> list[str]:
-    """Lines that make the bare modules above a dotted path, unless they exist."""
-    parents = path.split(".")[:-1]
-    lines: list[str] = []
-    for depth in range(1, len(parents) + 1):
-        holder = ".".join(["self", *parents[: depth - 1]])
-        lines.append(f'{holder}.{parents[depth - 1]} = getattr({holder}, "{parents[depth - 1]}", None) or nn.Module()')
-    return lines
-
-
-def _parameter(name: str, facts: TaskFacts) -> list[str]:
-    spec = facts.parameters[name]
-    frozen = "" if spec.dtype.startswith(("float", "bfloat")) else ", requires_grad=False"
-    return [*_nested(name), f"self.{name} = nn.Parameter(torch.empty({tuple(spec.shape)!r}, dtype=torch.{spec.dtype}){frozen})"]
-
-
-def _gru_maker(source: str, node: OpNode) -> tuple[str, str]:
-    """The holder's call and `__init__`'s parameters, as the task writes them where that is self-contained, else with sizes as constants."""
-    fields = ("input_size", "hidden_size", "num_layers", "bias", "batch_first")
-    fixed = ", ".join(f"{key}={node.attributes[key]!r}" for key in fields if key in node.attributes)
-    try:
-        found = _written_call(ast.parse(source), node.target)
-    except SyntaxError:
-        found = None
-    return (f"GRUWeights({found[0]})", found[1]) if found else (f"GRUWeights({fixed})", "*init_inputs")
-
-
-def _written_call(tree: ast.Module, target: str) -> tuple[str, str] | None:
-    classes = [item for item in tree.body if isinstance(item, ast.ClassDef) and item.name == "Model"]
-    inits = [item for cls in classes for item in cls.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"]
-    if not inits:
-        return None
-    (arguments,) = [inits[0].args]
-    known = {argument.arg for argument in (*arguments.args[1:], *arguments.kwonlyargs)}
-    defaults = [default for default in (*arguments.defaults, *arguments.kw_defaults) if default is not None]
-    if arguments.vararg or arguments.kwarg or any(not isinstance(default, ast.Constant) for default in defaults):
-        return None
-    for item in ast.walk(inits[0]):
-        if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == f"self.{target}" and isinstance(item.value, ast.Call):
-            call = item.value
-            used = {part.id for argument in (*call.args, *(k.value for k in call.keywords)) for part in ast.walk(argument)
-                    if isinstance(part, ast.Name)}  # fmt: skip
-            if used <= known and all(keyword_.arg for keyword_ in call.keywords):
-                inner = ", ".join([ast.unparse(a) for a in call.args] + [f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords])
-                return inner, ast.unparse(arguments).removeprefix("self").removeprefix(", ")
-    return None

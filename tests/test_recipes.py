@@ -60,7 +60,7 @@ def gru_facts(index: int = 0, hidden: int = 256, layers: int = 6, steps: int = 5
         inputs=(TensorSpec(shape=shape), TensorSpec(shape=(layers, batch, hidden))),
         outputs=(TensorSpec(shape=out),),
         returns="the states",
-        parameters={f"gru.{kind}_l{n}": TensorSpec(shape=(3 * hidden, hidden)) for n in range(layers) for kind in ("weight_ih", "weight_hh")},
+        parameters={f"gru.weight_{side}_l{n}": TensorSpec(shape=(3 * hidden, hidden)) for n in range(layers) for side in ("ih", "hh")},
         ops=(
             node("x", "placeholder", "x"),
             node("h0", "placeholder", "h0"),
@@ -75,7 +75,9 @@ def gru_facts(index: int = 0, hidden: int = 256, layers: int = 6, steps: int = 5
     )
 
 
-def chain_facts(*middle: OpNode, inputs: tuple[TensorSpec, ...], out: tuple[int, ...], parameters: dict[str, TensorSpec] | None = None) -> TaskFacts:
+def chain_facts(
+    *middle: OpNode, inputs: tuple[TensorSpec, ...], out: tuple[int, ...], parameters: dict[str, TensorSpec] | None = None
+) -> TaskFacts:
     holders = tuple(node(f"x{n}", "placeholder", f"x{n}") for n in range(len(inputs)))
     end = node("output", "output", "output", ref(middle[-1].name))
     ops = (*holders, *middle, end)
@@ -184,9 +186,10 @@ def test_last_step_through_a_linear_layer() -> None:
     ops = (
         *gru_facts(batch_first=True).ops[:-1],
         node("step", "call_function", "_operator.getitem", ref("getitem"), [full, -1, full]),
-        node("fc", "call_module", "fc", ref("step"), module_type="Linear", attributes={"in_features": 256, "out_features": 5, "bias": True}),
+        node("fc", "call_module", "fc", ref("step"), module_type="Linear",
+             attributes={"in_features": 256, "out_features": 5, "bias": True}),
         node("output", "output", "output", ref("fc")),
-    )
+    )  # fmt: skip
     found = match(task(), gru_facts(batch_first=True).model_copy(update={"ops": ops}), H200)
     assert found is not None and isinstance(found.plan, GruPlan)
     assert found.plan.tail == ("return self.fc.apply_to(last[-1])",)
