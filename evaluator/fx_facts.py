@@ -45,15 +45,27 @@ def trace_forward(model: nn.Module, inputs: list[Any], outputs: list[TensorSpec]
         defaults = {one.name: one.default for one in rest if one.default is not inspect.Parameter.empty}
         tracer = fx.Tracer()
         graph = tracer.trace(model, concrete_args=defaults or None)
+        _drop_defaults(graph, len(inputs))
         shapes = _Shapes(fx.GraphModule(tracer.root, graph))
         with torch.no_grad(), intercepted_cells(model):
-            shapes.run(*inputs, *defaults.values())
+            shapes.run(*inputs)
         if shapes.last() != outputs:
             return (), "torch.fx follows another path than the forward itself takes"
         return tuple(_node(model, node, shapes.found.get(node.name, ())) for node in graph.nodes), ""
     except Exception as error:  # noqa: BLE001 - tracing runs the task's code on stand-ins; whatever it raises is the reason
         text = " ".join(str(error).split())[:_MESSAGE_CHARACTERS]
         return (), f"torch.fx cannot trace forward: {type(error).__name__} ({text})"
+
+
+def _drop_defaults(graph: fx.Graph, given: int) -> None:
+    """Remove the arguments that kept their defaults, with the checks that torch.fx adds for them."""
+    extra = [node for node in graph.nodes if node.op == "placeholder"][given:]
+    for placeholder in extra:
+        for user in list(placeholder.users):  # an assertion, or a comparison whose only user is one
+            for assertion in [*user.users]:
+                graph.erase_node(assertion)
+            graph.erase_node(user)
+        graph.erase_node(placeholder)
 
 
 class _Shapes(fx.Interpreter):

@@ -142,6 +142,8 @@ def test_default_arguments_are_decided_at_trace_time(tmp_path: Path) -> None:
     path.write_text(text.replace("torch.zeros(x.shape[0], x.shape[2])", "torch.zeros_like(x[:, 0])"))
     facts, _ = probe(load_task(path))
     assert facts.trace_error == "" and [op.module_type for op in facts.ops].count("GRUCell") == 7
+    assert [op.name for op in facts.ops if op.op == "placeholder"] == ["x", "factor"]
+    assert not [op for op in facts.ops if "assert" in op.target]
 
 
 @pytest.mark.parametrize(
