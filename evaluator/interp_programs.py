@@ -71,8 +71,9 @@ class Programs:
             self._random.shuffle(waiting)
         self._waiting = deque(waiting)
         self._ready: deque[Program] = deque()
-        self._asleep: set[Program] = set()
-        self._watches: dict[Range, set[Program]] = {}
+        # dicts as ordered sets: equal seeds must give equal runs
+        self._asleep: dict[Program, None] = {}
+        self._watches: dict[Range, dict[Program, None]] = {}
         self._idle = 0
         self._main = greenlet.getcurrent()
 
@@ -122,7 +123,7 @@ class Programs:
             self._forget(program)
             self._idle = 0
         elif program.asleep:
-            self._asleep.add(program)
+            self._asleep[program] = None
         else:
             self._ready.append(program)
 
@@ -158,7 +159,7 @@ class Programs:
             program.asleep = True
         else:
             program.polled.add(place)
-            self._watches.setdefault(place, set()).add(program)
+            self._watches.setdefault(place, {})[program] = None
         self.switch()
 
     def changed(self, place: Range) -> None:
@@ -175,13 +176,13 @@ class Programs:
         self._forget(program)
         if program.asleep:
             program.asleep = False
-            self._asleep.discard(program)
+            self._asleep.pop(program, None)
             self._ready.append(program)
 
     def _forget(self, program: Program) -> None:
         for place in program.polled:
             watchers = self._watches[place]
-            watchers.discard(program)
+            watchers.pop(program, None)
             if not watchers:
                 del self._watches[place]
         program.polled.clear()
