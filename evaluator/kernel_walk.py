@@ -198,8 +198,8 @@ class _Runner:
         if name in ("dot", "dot_scaled"):
             self._mark_dot()
             return replace(result, rank=2)
-        if name == _ASSEMBLY:
-            self._mark_poll()
+        if name == _ASSEMBLY or (not name and isinstance(node.func, ast.Name) and node.func.id in self.index.aliases):
+            self._mark_poll()  # a function of another file may read memory too
         self._note_softmax(name, node, env, result)
         if arguments and (name in _KEEP_ADDRESS or receiver):
             pointers = [*arguments, named.get("base", NOTHING)] if name == "where" or not receiver else receiver

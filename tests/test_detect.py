@@ -110,6 +110,9 @@ def test_waiting_in_every_step_is_no_unsynchronised_sharing() -> None:
     assert "unsynchronised_sharing" in detect(module(careless, forward)).names
     only_a_cta_barrier = careless.replace("    for t in range(T):\n", "    for t in range(T):\n        tl.debug_barrier()\n")
     assert "unsynchronised_sharing" in detect(module(only_a_cta_barrier, forward)).names
+    helper = WAVEFRONT[: WAVEFRONT.index("@triton.jit\ndef wait")]
+    elsewhere = module(WAVEFRONT.replace(helper, "from helpers import load_acquire\n\n"), forward)
+    assert "unsynchronised_sharing" not in detect(elsewhere).names
     alone = detect(module(careless, "wave[(1,)](out, self.weight, x, 512, 10, 256, 1, 256)"))
     assert "unsynchronised_sharing" not in alone.names
 
