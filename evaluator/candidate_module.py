@@ -95,7 +95,7 @@ class InterpretedCandidate(_Candidate):
     def __init__(self, source: Path, init: list[Any], weights: Path, hardware: Hardware) -> None:
         from tritonsmith.evaluator import fake_cuda, interp_patches, interp_schedule  # noqa: PLC0415 - as above
 
-        interp_patches.install()
+        interp_patches.install(hardware)
         self._schedule = interp_schedule
         self._fake = lambda: fake_cuda.FakeCuda(hardware)
         self._counted: list[Any] = []

@@ -107,8 +107,11 @@ class CardFreeJudge:
     def _estimate(self, compiled: dict[str, Any], facts: LaunchFacts, raw: Path) -> tuple[Timing, LaunchFacts]:
         hardware = self.session.hardware
         torch_part = (compiled["torch_ops"], compiled["torch_flops"], compiled["torch_bytes"])
-        mine = estimate_candidate(hardware, facts.kernels, *torch_part)
-        library = estimate_candidate(hardware, (), *torch_part, in_graph=True).parts["device"] if compiled["torch_ops"] else 0.0
+        launches = int(compiled["torch_launches"])
+        mine = estimate_candidate(hardware, facts.kernels, *torch_part, torch_launches=launches)
+        library = 0.0
+        if compiled["torch_ops"]:
+            library = estimate_candidate(hardware, (), *torch_part, in_graph=True, torch_launches=launches).parts["device"]
         share = 1.0 - min(1.0, library / mine.parts["device"]) if mine.parts["device"] else None
         facts = facts.model_copy(update={"own_time_share": share})
         best = min(self._baselines, key=lambda name: self._baselines[name].ms)
@@ -165,7 +168,7 @@ def _launch_facts(compiled: dict[str, Any], report: dict[str, Any], order_depend
     triton_launches = sum(kernel.launches for kernel in kernels)
     library = {str(name): int(count) for name, count in compiled["torch_ops"].items()}
     return LaunchFacts(
-        launches_per_forward=triton_launches + int(compiled.get("torch_launches", sum(library.values()))),
+        launches_per_forward=triton_launches + int(compiled["torch_launches"]),
         triton_launches=triton_launches,
         library_calls=library, kernels=tuple(merge(kernels, counts)), order_dependent=order_dependent,
     )  # fmt: skip
