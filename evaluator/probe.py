@@ -87,7 +87,8 @@ def _total_bytes(tensors: Iterable[torch.Tensor]) -> float:
 def returns_sentence(output: Any, ops: tuple[OpNode, ...]) -> str:
     """What forward returns, in words, with the part of a recurrent layer where the trace shows it."""
     specs = [f"{one.dtype}[{', '.join(map(str, one.shape))}]" for one in map(spec_of, flatten(output))]
-    text = f"a tensor {specs[0]}" if isinstance(output, torch.Tensor) else f"a {type(output).__name__} of {len(specs)} tensors: {'; '.join(specs)}"
+    several = f"a {type(output).__name__} of {len(specs)} tensors: {'; '.join(specs)}"
+    text = f"a tensor {specs[0]}" if isinstance(output, torch.Tensor) else several
     part = _recurrent_part(ops) if isinstance(output, torch.Tensor) else ""
     return f"{text}{', ' if part else ''}{part}"
 
