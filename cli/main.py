@@ -26,12 +26,15 @@ for command in (optimize, evaluate, detect, graph, doctor):
 
 # Typer vendors click since 0.26 and uses the installed one before; the base of its usage errors is found by name to work with both.
 _ClickError: type[Exception] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+_INTERRUPTED = 130
 
 
 def run(arguments: Sequence[str]) -> int:
     """Execute one command line and return its exit code; expected failures become one sentence on stderr."""
     try:
         code = app(args=list(arguments) or ["--help"], prog_name="tritonsmith", standalone_mode=False)
+        if code == _INTERRUPTED:  # what newer versions of Typer make of Ctrl-C
+            raise KeyboardInterrupt
         if not arguments:
             return 2
         return code if isinstance(code, int) else 0
@@ -47,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     except (typer.Abort, KeyboardInterrupt):
         typer.echo("Interrupted; what was finished is kept in the run's folder.", err=True)
-        return 130
+        return _INTERRUPTED
 
 
 def main() -> None:

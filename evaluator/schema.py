@@ -94,7 +94,7 @@ class TaskFacts(Record):
     reference_launches: int = 0
     """Device kernels the reference launches per forward (counted from its operator trace, recurrent cells per step)."""
     serial_steps: int = 1
-    """Length of the longest chain of recurrent steps (layers x time x directions in a stack); 1 without recurrence."""
+    """Length of the longest chain of recurrent steps (layers x time in a stack; directions run side by side); 1 without recurrence."""
 
 
 class Stage(StrEnum):

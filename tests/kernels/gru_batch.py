@@ -58,9 +58,13 @@ class ModelNew(nn.Module):
     def forward(self, x, h0):
         steps, batch, _ = x.shape
         for layer in range(self.layers):
-            weight_ih, weight_hh, bias_ih, bias_hh = (getattr(self.gru, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+            weight_ih, weight_hh, bias_ih, bias_hh = (
+                getattr(self.gru, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            )
             gates = torch.addmm(bias_ih, x.reshape(steps * batch, -1), weight_ih.t())
             out = torch.empty(steps, batch, self.hidden, device=x.device)
-            gru_layer[(triton.cdiv(batch, 16),)](gates, weight_hh.t().contiguous(), bias_hh, h0[layer].contiguous(), out, steps, batch, H=self.hidden, BB=16)
+            gru_layer[(triton.cdiv(batch, 16),)](
+                gates, weight_hh.t().contiguous(), bias_hh, h0[layer].contiguous(), out, steps, batch, H=self.hidden, BB=16
+            )
             x = out
         return x

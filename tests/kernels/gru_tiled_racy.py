@@ -59,10 +59,14 @@ class ModelNew(nn.Module):
     def forward(self, x, h0):
         steps, batch, _ = x.shape
         for layer in range(self.layers):
-            weight_ih, weight_hh, bias_ih, bias_hh = (getattr(self.gru, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+            weight_ih, weight_hh, bias_ih, bias_hh = (
+                getattr(self.gru, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            )
             gates = torch.addmm(bias_ih, x.reshape(steps * batch, -1), weight_ih.t())
             states = torch.empty(steps + 1, batch, self.hidden, device=x.device)
             states[0] = h0[layer]
-            gru_layer_tiled[(self.hidden // 16,)](gates, weight_hh.t().contiguous(), bias_hh, states, steps, batch, H=self.hidden, BH=16, BB=16)
+            gru_layer_tiled[(self.hidden // 16,)](
+                gates, weight_hh.t().contiguous(), bias_hh, states, steps, batch, H=self.hidden, BH=16, BB=16
+            )
             x = states[1:]
         return x
