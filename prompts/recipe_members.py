@@ -7,21 +7,37 @@ import ast
 from tritonsmith.evaluator.schema import OpNode, TaskFacts
 
 
+def attribute(path: str) -> str:
+    """Expression of a dotted path below self; parts such as the `0` of an nn.Sequential are no identifiers."""
+    text = "self"
+    for part in filter(None, path.split(".")):
+        text = f"{text}.{part}" if part.isidentifier() else f'getattr({text}, "{part}")'
+    return text
+
+
+def assign(path: str, value: str) -> str:
+    """Statement that sets a dotted path below self."""
+    holder, _, last = path.rpartition(".")
+    return f"{attribute(path)} = {value}" if last.isidentifier() else f'setattr({attribute(holder)}, "{last}", {value})'
+
+
 def nested(path: str) -> list[str]:
     """Lines that make the bare modules above a dotted path, unless they exist."""
     parents = path.split(".")[:-1]
-    lines: list[str] = []
-    for depth in range(1, len(parents) + 1):
-        holder = ".".join(["self", *parents[: depth - 1]])
-        lines.append(f'{holder}.{parents[depth - 1]} = getattr({holder}, "{parents[depth - 1]}", None) or nn.Module()')
-    return lines
+    paths = [".".join(parents[:depth]) for depth in range(1, len(parents) + 1)]
+    return [assign(one, f'getattr({attribute(one.rpartition(".")[0])}, "{one.rpartition(".")[2]}", None) or nn.Module()') for one in paths]
 
 
 def parameter(name: str, facts: TaskFacts) -> list[str]:
     """Lines that make one parameter under its dotted name."""
     spec = facts.parameters[name]
     frozen = "" if spec.dtype.startswith(("float", "bfloat")) else ", requires_grad=False"
-    return [*nested(name), f"self.{name} = nn.Parameter(torch.empty({tuple(spec.shape)!r}, dtype=torch.{spec.dtype}){frozen})"]
+    return [*nested(name), assign(name, f"nn.Parameter(torch.empty({tuple(spec.shape)!r}, dtype=torch.{spec.dtype}){frozen})")]
+
+
+def without(made: list[str], names: list[str], facts: TaskFacts) -> list[str]:
+    """Lines for parameters that no line makes yet: weights are transferred by name, so every name must exist."""
+    return [line for name in names if parameter(name, facts)[-1] not in made for line in parameter(name, facts)]
 
 
 def gru_maker(source: str, node: OpNode) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import keyword
 from typing import Any
 
 from tritonsmith.evaluator.schema import OpNode, Record, Task, TaskFacts, TensorSpec
-from tritonsmith.prompts.recipe_members import gru_maker, nested, parameter
+from tritonsmith.prompts.recipe_members import assign, attribute, gru_maker, nested, parameter, without
 from tritonsmith.prompts.recipe_ops import OPERATIONS, expression, operation_name
 
 GETITEM = ("_operator.getitem", "operator.getitem", "getitem")
@@ -127,9 +127,9 @@ class _GruReader:
         make, signature = gru_maker(self.task.source, node)
         return GruPlan(
             signature=signature,
-            members=tuple(dict.fromkeys((*nested(node.target), f"self.{node.target} = {make}", *self.members, *self._unused()))),
+            members=tuple(dict.fromkeys((*nested(node.target), assign(node.target, make), *self.members, *self._unused()))),
             arguments=_arguments(self.facts),
-            gru=node.target,
+            gru=attribute(node.target),
             x=self._text(node.args[0]),
             h0=self._h0(),
             tail=lines,
@@ -147,9 +147,8 @@ class _GruReader:
     def _unused(self) -> list[str]:
         """Members for parameters that forward does not touch: weights are transferred by name, so the names must exist."""
         owners = (self.node.target, *self.linears)
-        made = " ".join(self.members)
         names = [name for name in self.facts.parameters if not name.startswith(tuple(f"{owner}." for owner in owners))]
-        return [line for name in names if f"self.{name} =" not in made for line in parameter(name, self.facts)]
+        return without(self.members, names, self.facts)
 
     def _h0(self) -> str:
         given = self.node.args[1] if len(self.node.args) > 1 else self.node.kwargs.get("hx")
@@ -162,7 +161,7 @@ class _GruReader:
             if node.target not in self.facts.parameters:
                 raise _NoPlan
             self.members.extend(parameter(node.target, self.facts))
-            self.values[node.name] = f"self.{node.target}"
+            self.values[node.name] = attribute(node.target)
         elif node is self.node:
             self.values[node.name] = "(sequence, last)"
         elif node.op == "call_module" and node.module_type == "Linear":
@@ -182,8 +181,8 @@ class _GruReader:
         bias = bool(node.attributes.get("bias", f"{node.target}.bias" in self.facts.parameters))
         self.linears.append(node.target)
         self.members.extend(nested(node.target))
-        self.members.append(f"self.{node.target} = Dense({inputs}, {outputs}, {bias})")
-        self.values[node.name] = f"self.{node.target}.apply_to({value})"
+        self.members.append(assign(node.target, f"Dense({inputs}, {outputs}, {bias})"))
+        self.values[node.name] = f"{attribute(node.target)}.apply_to({value})"
 
     def _getitem(self, node: OpNode) -> None:
         value, index = self._text(node.args[0]), node.args[1]
@@ -244,7 +243,7 @@ def _read_chain(facts: TaskFacts) -> ChainPlan:
             if node.target not in facts.parameters:
                 raise _NoPlan
             members.extend(parameter(node.target, facts))
-            sources[node.name] = (f"self.{node.target}", facts.parameters[node.target])
+            sources[node.name] = (attribute(node.target), facts.parameters[node.target])
         elif node.op == "call_module" and node.module_type == "Linear":
             if linear or lines:
                 raise _NoPlan
@@ -276,9 +275,7 @@ def _read_chain(facts: TaskFacts) -> ChainPlan:
 
 
 def _with_unused(members: list[str], facts: TaskFacts) -> tuple[str, ...]:
-    made = " ".join(members)
-    rest = [line for name in facts.parameters if f"self.{name} =" not in made for line in parameter(name, facts)]
-    return tuple(dict.fromkeys((*members, *rest)))
+    return tuple(dict.fromkeys((*members, *without(members, list(facts.parameters), facts))))
 
 
 def _linear_head(node: OpNode, sources: dict[str, tuple[str, TensorSpec]], facts: TaskFacts) -> dict[str, Any]:
@@ -294,7 +291,7 @@ def _linear_head(node: OpNode, sources: dict[str, tuple[str, TensorSpec]], facts
     for name in names:
         members.append(parameter(name, facts)[-1])
     return {
-        "members": members, "x": value, "weight": f"self.{names[0]}", "bias": f"self.{names[1]}" if len(names) > 1 else "",
+        "members": members, "x": value, "weight": attribute(names[0]), "bias": attribute(names[1]) if len(names) > 1 else "",
         "rows": _product(spec.shape[:-1]), "columns": columns, "inner": inner,
     }  # fmt: skip
 

@@ -1,0 +1,118 @@
+"""Rendered recipes before the evaluator: right, free of races, one launch where one is promised; and refused once their barrier is gone."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.schema import Label, PrecisionClass, Status, Task, Verdict
+from tritonsmith.prompts.recipe_book import Recipe, match
+
+GRU = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, inputs, hidden, layers):
+        super().__init__()
+        self.rnn = nn.GRU(inputs, hidden, layers, batch_first=True)
+        self.fc = nn.Linear(hidden, 5)
+
+    def forward(self, x):
+        y, h = self.rnn(x)
+        return self.fc(y[:, -1, :])
+
+def get_inputs():
+    return [torch.rand(3, 4, 20)]
+
+def get_init_inputs():
+    return [20, 64, 2]
+"""
+CHAIN = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(6, 1))
+        self.softplus = nn.Softplus(beta=2.0)
+
+    def forward(self, x, y):
+        return self.softplus(torch.tanh(x) * self.scale - y / 3).clamp(0.1, 2.0)
+
+def get_inputs():
+    return [torch.randn(4, 6, 7), torch.randn(6, 7)]
+
+def get_init_inputs():
+    return []
+"""
+LINEAR = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(40, 24), nn.GELU())
+
+    def forward(self, x):
+        return self.body(x) * 0.5
+
+def get_inputs():
+    return [torch.randn(17, 40)]
+
+def get_init_inputs():
+    return []
+"""
+CASES = [
+    (GRU, "gru_per_step", PrecisionClass.IEEE),
+    (GRU, "gru_persistent_batch", PrecisionClass.IEEE),
+    (GRU, "gru_wavefront", PrecisionClass.IEEE),
+    (GRU, "gru_wavefront", PrecisionClass.TF32),
+    (CHAIN, "pointwise", PrecisionClass.IEEE),
+    (LINEAR, "linear", PrecisionClass.IEEE),
+    (LINEAR, "linear", PrecisionClass.TF32),
+]
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Iterator[LocalEvaluator]:
+    made = LocalEvaluator("h200")
+    yield made
+    asyncio.run(made.aclose())
+
+
+def rendered(evaluator: LocalEvaluator, source: str, name: str, precision: PrecisionClass) -> tuple[Task, str, Recipe]:
+    task = Task(name="a_task", path="a_task.py", source=source, precision=precision)
+    found = match(task, asyncio.run(evaluator.describe(task)), evaluator.hardware)
+    assert found is not None
+    recipe = found.recipe(name)
+    assert recipe is not None
+    settings = recipe.defaults(found.plan, evaluator.hardware, precision)
+    assert settings is not None
+    return task, recipe.render(found.plan, settings), recipe
+
+
+def judged(evaluator: LocalEvaluator, task: Task, text: str) -> Verdict:
+    return asyncio.run(evaluator.evaluate(task, text))
+
+
+@pytest.mark.parametrize(("source", "name", "precision"), CASES, ids=[f"{name}-{precision.value}" for _, name, precision in CASES])
+def test_recipes_are_right(evaluator: LocalEvaluator, source: str, name: str, precision: PrecisionClass) -> None:
+    task, text, recipe = rendered(evaluator, source, name, precision)
+    verdict = judged(evaluator, task, text)
+    assert verdict.status is Status.OK, verdict.message
+    assert verdict.label is Label.KERNEL and not verdict.facts.races
+    if recipe.family != "gru":
+        assert verdict.facts.launches_per_forward == 1
+    if name == "gru_wavefront":
+        assert next(kernel.launches for kernel in verdict.facts.kernels if kernel.name == "gru_wavefront") == 1
+
+
+def test_a_wavefront_without_its_barriers_is_racy(evaluator: LocalEvaluator) -> None:
+    task, text, _ = rendered(evaluator, GRU, "gru_wavefront", PrecisionClass.IEEE)
+    broken = text.replace("tl.debug_barrier()", "pass")
+    assert broken != text
+    assert judged(evaluator, task, broken).status is Status.RACY
