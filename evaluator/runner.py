@@ -6,6 +6,7 @@ Nothing it says is believed without a check by the oracle: results are bytes in 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
@@ -84,6 +85,7 @@ class Runner:
                 Path(self.config["source"]), pickle.loads(Path(self.config["init"]).read_bytes()), Path(self.config["weights"]),
                 Hardware.model_validate(self.config["hardware"]), cuda=self.cuda,
             )  # fmt: skip
+        gc.freeze()  # the garbage of imports is not collected in the middle of a timed call
         self.report({"event": "ready"})
 
     def serve(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 _RESAMPLES = 2000
-_MIN_PAIRS, _MAX_PAIRS = 12, 60
+_MIN_PAIRS = 12
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,10 @@ class Paired:
     def _ratios(self) -> npt.NDArray[np.float64]:
         return np.divide(np.asarray(self.baseline, dtype=np.float64), np.asarray(self.candidate, dtype=np.float64))
 
+    def __add__(self, other: Paired) -> Paired:
+        """Samples of two rounds, in order."""
+        return Paired(self.candidate + other.candidate, self.baseline + other.baseline)
+
     def interval(self) -> tuple[float, float]:
         """95 % bootstrap interval of the median ratio (percentile method, Efron 1979)."""
         ratios = self._ratios()
@@ -45,9 +49,20 @@ class Paired:
         return float(low), float(high)
 
 
-def pair_count(baseline_ms: float, seconds: float) -> int:
+def pair_count(baseline_ms: float, seconds: float, most: int = 60) -> int:
     """Pairs per baseline, fixed from the baseline's time alone so that a candidate cannot choose how often it is timed."""
-    return max(_MIN_PAIRS, min(_MAX_PAIRS, int(seconds * 1e3 / max(baseline_ms, 1e-3)))) // 2 * 2
+    return max(_MIN_PAIRS, min(most, int(seconds * 1e3 / max(baseline_ms, 1e-3)))) // 2 * 2
+
+
+def rounds_of(pairs: int, rounds: int) -> list[int]:
+    """`pairs` split into at most `rounds` even parts of two or more: [14, 14, 12] for 40 pairs in 3 rounds."""
+    left, parts = pairs // 2, []
+    for waiting in range(rounds, 0, -1):
+        part = -(-left // waiting)
+        left -= part
+        if part:
+            parts.append(2 * part)
+    return parts
 
 
 def abba(candidate: Callable[[], float], baseline: Callable[[], float], pairs: int) -> Paired:

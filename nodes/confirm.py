@@ -15,4 +15,5 @@ async def confirm(state: State, runtime: Runner) -> Update:
     answer = await judge(chosen.id, "strict", "confirm", state, runtime)
     if isinstance(answer, str):
         return {"current": chosen.id, "stopped_because": answer}
-    return {"current": chosen.id, "verdicts": {chosen.id: answer}}
+    twins = [cid for cid, candidate in state["candidates"].items() if candidate.sha == chosen.sha]
+    return {"current": chosen.id, "verdicts": dict.fromkeys(twins, answer)}  # one text, one verdict, whichever branch wrote it

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tritonsmith.evaluator.estimate import L2_BYTES_PER_CLOCK, ROUND, TRITON_CALL, Band
-from tritonsmith.evaluator.schema import Hardware, PrecisionClass, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Hardware, KernelFacts, PrecisionClass, TaskFacts, Verdict
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.recipe_book import BOOK, Match, Recipe
@@ -31,6 +32,7 @@ class Measured:
     median_ms: float
     launches: int
     programs: int
+    """Grid of the kernel that takes most of the time."""
     launch_ms: float
     """Launches times the cost of one, or the time that no kernel ran where device times are known."""
     memory_ms: float
@@ -77,13 +79,26 @@ def measure(verdict: Verdict, facts: TaskFacts, hardware: Hardware, precision: P
     return Measured(
         median_ms=median,
         launches=launches,
-        programs=max((math.prod(kernel.grid) for kernel in kernels), default=0),
+        programs=_programs_of_dominant(kernels, hardware),
         launch_ms=min(launch_ms, median),
         memory_ms=facts.min_bytes / hardware.bandwidth * 1e3,
         compute_ms=facts.flops / rate * 1e3,
         chain_ms=chain * ROUND.low * 1e3 if chain > 1 else 0.0,
         chain=chain,
     )
+
+
+def _programs_of_dominant(kernels: Sequence[KernelFacts], hardware: Hardware) -> int:
+    """Programs of the kernel that takes most of the time: by device time where it is known, else by what its programs have to do."""
+
+    def weight(kernel: KernelFacts) -> float:
+        if kernel.device_ms is not None:
+            return kernel.device_ms
+        busy = min(math.prod(kernel.grid), hardware.processors)
+        moved = ((kernel.bytes_loaded or 0.0) + (kernel.bytes_stored or 0.0)) / (middle(L2_BYTES_PER_CLOCK) * hardware.clock_hz * busy)
+        return kernel.launches * (moved + (kernel.flops or 0.0) * hardware.processors / (hardware.fp32 * busy))
+
+    return math.prod(max(kernels, key=weight).grid) if kernels else 0
 
 
 def analyze(brief: Brief, match: Match) -> Analysis:
@@ -182,9 +197,9 @@ def _launches(found: Measured) -> str:
 
 def _grid(found: Measured, brief: Brief) -> str:
     processors, steps = brief.hardware.processors, max(1, brief.facts.serial_steps)
-    each = found.median_ms * 1e3 / steps
+    each, idle = found.median_ms * 1e3 / steps, max(0, processors - found.programs)
     return (
-        f"the largest grid has {found.programs} programs, so {max(0, processors - found.programs)} of {processors} processors stand idle, "
+        f"the kernel that takes most of the time has {found.programs} programs, so {idle} of {processors} processors stand idle, "
         f"and {steps} steps run one after another ({each:.3g} microseconds each)"
     )
 

@@ -151,6 +151,14 @@ def test_identical_kernels_are_measured_once_and_ties_go_to_the_first(script):
     assert result["winner"] == "seed0-01" and set(result["verdicts"]) == {"seed0-01", "seed1-01"}
 
 
+def test_a_kernel_that_two_branches_wrote_is_confirmed_for_both(script):
+    run = script({"same": 4.64}, strict={"same": 4.60}, seeds=("same", "same"))  # the strict score is a little lower
+    result = run.run()
+    assert result["stopped_because"] == "the winner is confirmed"
+    assert {verdict.profile for verdict in result["verdicts"].values()} == {"strict"}
+    assert result["verdicts"][result["winner"]].score == 4.60
+
+
 def test_an_equal_variant_replaces_nothing(script):
     run = script({"base": 1.5, "equal": 1.5}, seeds=("base",), variants={("tune_block", "base"): ("equal",)})
     assert run.run()["winner"] == "seed0-01"

@@ -2,7 +2,7 @@
 
 import random
 
-from tritonsmith.evaluator.timing import abba, pair_count, strongest
+from tritonsmith.evaluator.timing import abba, pair_count, rounds_of, strongest
 
 
 def clock(base: float, state: dict[str, float], rng: random.Random):  # type: ignore[no-untyped-def]
@@ -38,3 +38,10 @@ def test_pairs_are_even_and_bounded() -> None:
     counts = [pair_count(ms, 0.5) for ms in (0.001, 1.0, 25.0, 4000.0)]
     assert all(count % 2 == 0 and 12 <= count <= 60 for count in counts)
     assert counts == sorted(counts, reverse=True)
+
+
+def test_rounds_share_the_pairs_out_evenly() -> None:
+    assert rounds_of(40, 3) == [14, 14, 12]
+    for pairs in (2, 12, 58, 200):
+        parts = rounds_of(pairs, 5)
+        assert sum(parts) == pairs and all(part % 2 == 0 for part in parts) and max(parts) - min(parts) <= 2
