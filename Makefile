@@ -19,7 +19,7 @@ test: $(READY) ## the tests that need neither a GPU nor patience
 check: $(READY) ## ruff, strict mypy, import floors, packaging
 	@echo "ruff"; $(BIN)/ruff check .
 	@echo "mypy --strict"; $(BIN)/python -m mypy $(addprefix -p tritonsmith.,$(PACKAGES))
-	@echo "import-linter"; $(BIN)/lint-imports
+	@echo "import-linter"; $(BIN)/lint-imports --no-logo
 	@echo "packaging"; $(BIN)/python -m pytest -q tests/test_packaging.py
 
 test-all: $(READY) ## every test that needs no GPU, the slow ones too
