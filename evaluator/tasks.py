@@ -30,7 +30,7 @@ def load_task(
 
     Args:
         path: a file that defines Model, get_inputs and get_init_inputs.
-        size: `full` (the file as it stands) or `small` (its `SMALL` dict applied).
+        size: `full` (the file as it stands) or `small` (its `SMALL` dict applied; a file without one needs `overrides`).
         overrides: values for module-level names, applied after those of the size.
         precision: the arithmetic that the reference stands for.
     Raises:
@@ -43,7 +43,7 @@ def load_task(
     names = _literals(tree)
     chosen: dict[str, Value] = {}
     if size == "small":
-        chosen |= _small(path, tree, names)
+        chosen |= _small(path, tree, names, needed=not overrides)
     elif size != "full":
         raise TaskError(f"{path}: size {size!r} does not exist; choose full or small")
     for name, value in (overrides or {}).items():
@@ -161,13 +161,15 @@ def _literals(tree: ast.Module) -> dict[str, object]:
     return found
 
 
-def _small(path: Path, tree: ast.Module, names: Mapping[str, object]) -> dict[str, Value]:
+def _small(path: Path, tree: ast.Module, names: Mapping[str, object], *, needed: bool) -> dict[str, Value]:
     for statement in tree.body:
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
         if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
             continue
         if any(isinstance(target, ast.Name) and target.id == "SMALL" for target in targets):
             return _read_small(path, statement.value, names)
+    if not needed:
+        return {}
     known = ", ".join(sorted(names)) or "none"
     raise TaskError(
         f"{path}: declares no small size; give one with --set NAME=VALUE (module-level names: {known}), "

@@ -106,6 +106,7 @@ def test_a_file_without_a_small_size_loads_full_and_by_setting_names(tmp_path: P
     assert load_task(path).size == "full"
     with pytest.raises(TaskError, match=r"task\.py: declares no small size; .*--set NAME=VALUE .*batch_size, twice, width"):
         load_task(path, "small")
+    assert load_task(path, "small", {"width": 4}).overrides == {"width": 4}
     task = load_task(path, overrides={"width": 16}, precision="tf32")
     assert (task.size, task.precision) == ("custom", PrecisionClass.TF32)
     reference = load_reference(task)
