@@ -14,6 +14,7 @@ import torch
 
 from tritonsmith.evaluator.card_judge import label_of
 from tritonsmith.evaluator.correctness import accepted, reached_class
+from tritonsmith.evaluator.distributions import stress_kinds
 from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace
 from tritonsmith.evaluator.interp_counts import LaunchCount, merge
 from tritonsmith.evaluator.runner_client import IMPORT_SECONDS, Runner, RunnerFault
@@ -22,11 +23,11 @@ from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts, Status, Timin
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.trace_records import OperatorCost
 from tritonsmith.evaluator.trials import TrialLog, checked_call, fresh_call, judged, require_settled, same_bits
+from tritonsmith.evaluator.wire import Command
 
 _INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-_TRIALS = {"quick": ("own", "signed"), "strict": ("own", "own", "signed", "signed")}
-_SHUFFLES = {"quick": 1, "strict": 3}
-_ROUND_ROBIN = 0
+_SHUFFLES = {"quick": 1, "strict": 2}
+_IN_TURN = 0  # schedule 0 runs the programs in turn, every other number shuffles them in its own way
 
 
 class CardFreeJudge:
@@ -79,12 +80,12 @@ class CardFreeJudge:
 
         Raises RunnerFault: racy, inaccurate, or whatever the calls raise.
         """
-        tensors = self.session.draw(_TRIALS[profile][0])
+        tensors = self.session.draw("own")
         outcomes: list[list[torch.Tensor]] = []
         report: dict[str, Any] = {}
         races: set[str] = set()
-        for seed in range(_SHUFFLES[profile] + 1):
-            outcomes.append(fresh_call(self.session, runner, tensors, seed, self._limit))
+        for order in range(_SHUFFLES[profile] + 1):
+            outcomes.append(fresh_call(self.session, runner, tensors, order, self._limit))
             said = runner.facts(self._limit)
             report = report or said
             races |= {str(race) for race in said.get("races", ())}
@@ -92,17 +93,28 @@ class CardFreeJudge:
         log.trials += [judged(self.session, tensors, got) for got in outcomes]
         differs = any(not same_bits(outcomes[0], other) for other in outcomes[1:])
         right = {accepted(reached_class([trial]), self.session.task.precision) for trial in log.trials}
-        if races:
-            raise RunnerFault(Status.RACY, "two programs touch one address without waiting for each other: " + min(races))
+        _require_no_race(races)
         atomics = any(launch.get("atomics") for launch in report.get("launches", ()))
         # Wrong in every order is just wrong; sums by atomic adds may differ in rounding as long as every order is right.
         if differs and True in right and (False in right or not atomics):
             raise RunnerFault(Status.RACY, "running the programs in another order gave another result")
         log.require_accurate()
-        for kind in _TRIALS[profile][1:]:
-            checked_call(log, runner, kind, _ROUND_ROBIN, self._limit)
-        log.require_accurate()
+        self._check_other_inputs(log, runner, profile)
         return differs, report
+
+    def _check_other_inputs(self, log: TrialLog, runner: Runner, profile: str) -> None:
+        """One call on inputs of every other kind of the profile. Raises RunnerFault.
+
+        `strict` takes an order of the programs of its own for each, and new weights: those kept from an earlier call must not survive.
+        """
+        if profile == "strict":
+            self.session.new_weights()
+            runner.command(Command.WEIGHTS, timeout=self._limit)
+        for number, kind in enumerate(("signed", *stress_kinds(profile))):
+            order = _SHUFFLES[profile] + 1 + number if profile == "strict" else _IN_TURN
+            checked_call(log, runner, kind, order, self._limit)
+            _require_no_race({str(race) for race in runner.facts(self._limit).get("races", ())})
+        log.require_accurate()
 
     def _estimate(self, compiled: dict[str, Any], facts: LaunchFacts, raw: Path) -> tuple[Timing, LaunchFacts]:
         hardware = self.session.hardware
@@ -125,6 +137,11 @@ class CardFreeJudge:
             notes=(f"an estimate for {hardware.name}, never compared with a measurement; band {mine.low_ms:.4g} to {mine.high_ms:.4g} ms",),
         )  # fmt: skip
         return timing, facts
+
+
+def _require_no_race(races: set[str]) -> None:
+    if races:
+        raise RunnerFault(Status.RACY, "two programs touch one address without waiting for each other: " + min(races))
 
 
 def _band(estimate: Estimate) -> dict[str, Any]:

@@ -5,12 +5,18 @@ A result y is accepted iff it is finite where the oracle is, and with e = y - y6
     rms(e) <= 4 max(rms(e_ref), eps/4 rms(y64))      and      max|e| <= 8 max(max|e_ref|, eps/4 max|y64|),
 
 eps being the machine epsilon of the output's dtype. The factors separated 69 wrong from 24 legitimate variants over six input
-distributions and six shapes. Integer and boolean outputs must be equal. Imports torch.
+distributions and six shapes. Integer and boolean outputs must be equal.
+
+An average hides what is wrong in one place only: the first steps of a recurrence that forgets, or one small output beside a large one.
+So the rule is also applied to parts: each of several outputs, and the first and last positions of an output's two leading axes. A part's
+e_ref is at least the reference's relative error over all outputs (for a whole output) or over the same output (for an edge), so that a
+place where the reference happens to be exact does not refuse an honest rounding. Imports torch.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -18,6 +24,31 @@ from tritonsmith.evaluator.schema import Correctness, PrecisionClass
 
 RMS_FACTOR = 4.0
 MAX_FACTOR = 8.0
+_EDGE_SHARE = 16  # an edge is one position, and this fraction of the axis
+_SHORT_AXIS = 4  # an axis up to this length has no edges
+_FEWEST = 64  # in a part with fewer elements two honest errors may differ by more than the factors
+
+
+@dataclass(frozen=True)
+class Part:
+    """Error within one part of the outputs."""
+
+    tensor: int
+    words: str
+    """Which part, for the author."""
+    whole: bool
+    rms: float
+    max_abs: float
+    oracle_rms: float
+    oracle_max: float
+    epsilon: float
+
+    def within(self, rms: float, max_abs: float) -> bool:
+        """The rule for given errors of the reference, floor included."""
+        floor = self.epsilon / 4
+        return self.rms <= RMS_FACTOR * max(rms, floor * self.oracle_rms) and self.max_abs <= MAX_FACTOR * max(
+            max_abs, floor * self.oracle_max
+        )
 
 
 @dataclass(frozen=True)
@@ -36,21 +67,49 @@ class ErrorStats:
     worst_index: tuple[int, ...] = ()
     worst_expected: float | None = None
     worst_actual: float | None = None
+    parts: tuple[Part, ...] = ()
 
     def within(self, reference: ErrorStats) -> bool:
         """The acceptance rule of the module's docstring."""
-        if not self.exact:
-            return False
+        return self.exact and self.within_on_average(reference) and self.wrong_part(reference) is None
+
+    def within_on_average(self, reference: ErrorStats) -> bool:
+        """The rule over all elements together."""
         floor = self.epsilon / 4
         return self.rms <= RMS_FACTOR * max(reference.rms, floor * self.oracle_rms) and self.max_abs <= MAX_FACTOR * max(
             reference.max_abs, floor * self.oracle_max
         )
+
+    def wrong_part(self, reference: ErrorStats) -> Part | None:
+        """The first part that breaks the rule by itself."""
+        around: ErrorStats | Part = reference
+        for mine, own in zip(self.parts, reference.parts, strict=True):
+            around = reference if own.whole else around
+            share_rms, share_max = _share(around.rms, around.oracle_rms), _share(around.max_abs, around.oracle_max)
+            if not mine.within(max(own.rms, share_rms * own.oracle_rms), max(own.max_abs, share_max * own.oracle_max)):
+                return mine
+            around = own if own.whole else around
+        return None
+
+    def widened(self, other: ErrorStats) -> ErrorStats:
+        """The larger of two errors, place by place: for the reference's side of the rule."""
+        parts = tuple(
+            replace(one, rms=max(one.rms, two.rms), max_abs=max(one.max_abs, two.max_abs))
+            for one, two in zip(self.parts, other.parts, strict=True)
+        )
+        exact = self.exact and other.exact
+        return replace(self, rms=max(self.rms, other.rms), max_abs=max(self.max_abs, other.max_abs), exact=exact, parts=parts)
+
+
+def _share(error: float, scale: float) -> float:
+    return error / scale if scale else 0.0
 
 
 def error_stats(actual: list[torch.Tensor], oracle: list[torch.Tensor]) -> ErrorStats:
     """Compare tensors with the oracle's, pairwise; shapes are equal by construction of the slots."""
     squares = absolute = oracle_squares = worst = oracle_max = epsilon = 0.0
     count, exact = 0, True
+    parts: list[Part] = []
     where: tuple[int, tuple[int, ...], float | None, float | None] = (0, (), None, None)
     for number, (got, want) in enumerate(zip(actual, oracle, strict=True)):
         if got.numel() == 0:
@@ -78,6 +137,7 @@ def error_stats(actual: list[torch.Tensor], oracle: list[torch.Tensor]) -> Error
         oracle_max = max(oracle_max, float(scale.abs().max()))
         epsilon = max(epsilon, torch.finfo(got.dtype).eps)
         count += error.numel()
+        parts += _parts(number, error, scale, torch.finfo(got.dtype).eps)
         if float(error.max()) > worst:
             worst = float(error.max())
             if exact:
@@ -86,8 +146,30 @@ def error_stats(actual: list[torch.Tensor], oracle: list[torch.Tensor]) -> Error
     return ErrorStats(
         rms=(squares / count) ** 0.5, max_abs=worst, mean_abs=absolute / count, oracle_rms=(oracle_squares / count) ** 0.5,
         oracle_max=oracle_max, epsilon=epsilon, exact=exact, worst_tensor=where[0], worst_index=where[1],
-        worst_expected=where[2], worst_actual=where[3],
+        worst_expected=where[2], worst_actual=where[3], parts=tuple(parts),
     )  # fmt: skip
+
+
+def _parts(number: int, error: torch.Tensor, scale: torch.Tensor, epsilon: float) -> list[Part]:
+    """One output by itself, then its edges; one wait for the card in all."""
+    found = [(words, whole, e, y) for words, whole, e, y in _slices(number, error, scale) if e.numel() >= _FEWEST]
+    if not found:
+        return []
+    figures = [torch.stack(((e * e).mean().sqrt(), e.max(), (y * y).mean().sqrt(), y.abs().max())) for _, _, e, y in found]
+    rows = torch.stack(figures).tolist()
+    return [Part(number, words, whole, *row, epsilon) for (words, whole, _, _), row in zip(found, rows, strict=True)]
+
+
+def _slices(number: int, error: torch.Tensor, scale: torch.Tensor) -> Iterator[tuple[str, bool, torch.Tensor, torch.Tensor]]:
+    yield f"output {number}", True, error, scale
+    for axis in range(min(2, error.ndim)):
+        extent = error.shape[axis]
+        if extent <= _SHORT_AXIS:
+            continue
+        for length in sorted({1, max(1, extent // _EDGE_SHARE)}):
+            for start, name in ((0, "first"), (extent - length, "last")):
+                words = f"output {number}, the {name} {length} of {extent} positions along axis {axis}"
+                yield words, False, error.narrow(axis, start, length), scale.narrow(axis, start, length)
 
 
 def _place(error: torch.Tensor, want: torch.Tensor, got: torch.Tensor) -> tuple[tuple[int, ...], float, float]:
@@ -104,6 +186,12 @@ class Trial:
     reference: dict[PrecisionClass, ErrorStats]
     finite: bool = True
     """Whether the oracle itself is finite everywhere on these inputs."""
+    hidden: bool = False
+    """Whether the author may not learn what these inputs were like."""
+
+    def meets(self, asked: PrecisionClass) -> bool:
+        """Whether this trial reaches the class asked for (or a stricter one)."""
+        return accepted(reached_class([self]), asked)
 
 
 def reached_class(trials: list[Trial]) -> PrecisionClass | None:
@@ -120,15 +208,21 @@ def accepted(reached: PrecisionClass | None, asked: PrecisionClass) -> bool:
     return reached is not None and order.index(reached) <= order.index(asked)
 
 
+def worst_trial(trials: list[Trial], asked: PrecisionClass) -> Trial:
+    """A refused trial before an accepted one, then the one with the largest error over the reference's error."""
+    return max(trials, key=lambda trial: (not trial.candidate.exact, not trial.meets(asked), _relative(trial, asked)))
+
+
 def summarize(trials: list[Trial], asked: PrecisionClass) -> Correctness:
-    """Figures of the worst trial (by error over the reference's error) and the class reached over all."""
-    worst = max(trials, key=lambda trial: (not trial.candidate.exact, _relative(trial, asked)))
+    """Figures of the worst trial and the class reached over all; values of hidden inputs are left out."""
+    worst = worst_trial(trials, asked)
     mine, own = worst.candidate, worst.reference[asked]
     scale = mine.oracle_rms or 1.0
     return Correctness(
         max_abs_err=mine.max_abs, mean_abs_err=mine.mean_abs, err_vs_oracle=mine.rms / scale, reference_err_vs_oracle=own.rms / scale,
         reference_max_abs_err=own.max_abs, precision_class=reached_class(trials), trials=len(trials), worst_index=mine.worst_index,
-        worst_expected=_plain(mine.worst_expected), worst_actual=_plain(mine.worst_actual),
+        worst_expected=None if worst.hidden else _plain(mine.worst_expected),
+        worst_actual=None if worst.hidden else _plain(mine.worst_actual),
     )  # fmt: skip
 
 

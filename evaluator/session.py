@@ -14,6 +14,7 @@ from torch import nn
 
 from tritonsmith.evaluator.baselines import set_tf32
 from tritonsmith.evaluator.correctness import ErrorStats, error_stats
+from tritonsmith.evaluator.distributions import redraw
 from tritonsmith.evaluator.reference import flatten, load_reference
 from tritonsmith.evaluator.runner_client import RunnerSetup
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task
@@ -92,12 +93,9 @@ class TaskSession:
         self._draw_weights()
 
     def draw(self, kind: str) -> list[torch.Tensor]:
-        """Fresh tensors for the slots: `own` by the task's get_inputs, `signed` standard normal of the same shapes."""
+        """Fresh tensors for the slots: `own` by the task's get_inputs, other kinds as `distributions` has them in the same shapes."""
         arguments = self.reference.draw_inputs(fresh_seed(), self.device)
-        tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
-        if kind == "signed":
-            tensors = [torch.randn_like(tensor) if tensor.is_floating_point() else tensor for tensor in tensors]
-        return tensors
+        return redraw(kind, [argument for argument in arguments if isinstance(argument, torch.Tensor)], fresh_seed())
 
     def place(self, tensors: list[torch.Tensor]) -> None:
         """Copy tensors into the input slots that runners see."""

@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 
 import torch
 
-from tritonsmith.evaluator.correctness import ErrorStats, Trial, accepted, error_stats, reached_class, summarize
+from tritonsmith.evaluator.correctness import ErrorStats, Trial, accepted, error_stats, reached_class, summarize, worst_trial
+from tritonsmith.evaluator.distributions import HIDDEN, NATURAL, TIES, nudged
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import Correctness, PrecisionClass, Status
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.wire import Command
 
 _LATE_WRITE_SECONDS = 0.05
+_BLURRED = 0.05
+"""Where the reference's own error is this share of its result, a trial says nothing."""
 
 
 @dataclass
@@ -33,23 +36,27 @@ class TrialLog:
         """Raises RunnerFault(inaccurate) with the worst place when the class asked for is not reached."""
         if accepted(reached_class(self.trials), self.session.task.precision):
             return
-        correctness = self.correctness
-        assert correctness is not None
-        raise RunnerFault(Status.INACCURATE, describe_error(correctness, self.trials))
+        raise RunnerFault(Status.INACCURATE, describe_error(self.trials, self.session.task.precision))
 
 
-def describe_error(correctness: Correctness, trials: list[Trial]) -> str:
-    """What is wrong in words: where, how much, and how many elements were never written."""
-    worst = max(trials, key=lambda trial: (not trial.candidate.exact, trial.candidate.rms)).candidate
+def describe_error(trials: list[Trial], asked: PrecisionClass) -> str:
+    """What is wrong in words: where and how much; for hidden inputs only where."""
+    trial = worst_trial(trials, asked)
+    worst, own = trial.candidate, trial.reference[asked]
     place = f"output {worst.worst_tensor} at index {list(worst.worst_index)}"
     expected, actual = worst.worst_expected, worst.worst_actual
+    if trial.hidden:
+        return f"right on inputs like the task's own, wrong on others of the same shapes: the worst place is {place}"
     if actual is not None and not math.isfinite(actual):
         return f"{place} is {actual} where {expected:.6g} is expected: not written, or computed from unwritten or overflowing values"
     if not worst.exact:
         return f"{place} is {actual} where {expected} is expected"
+    scale = worst.oracle_rms or 1.0
+    part = worst.wrong_part(own) if worst.within_on_average(own) else None
+    where = f"{part.words}: too far off by itself (root mean square error {part.rms:.3g}); over all outputs " if part else ""
     return (
-        f"maximum error {worst.max_abs:.3g} at {place} (expected {expected:.6g}, got {actual:.6g}); "
-        f"against the oracle {correctness.err_vs_oracle:.3g}, the reference's own error {correctness.reference_err_vs_oracle:.3g}"
+        f"{where}maximum error {worst.max_abs:.3g} at {place} (expected {expected:.6g}, got {actual:.6g}); "
+        f"against the oracle {worst.rms / scale:.3g}, the reference's own error {own.rms / scale:.3g}"
     )
 
 
@@ -70,17 +77,28 @@ def run_and_deliver(runner: Runner, mode: int, timeout: float) -> None:
 
 
 def checked_call(log: TrialLog, runner: Runner, kind: str, mode: int, timeout: float) -> list[torch.Tensor]:
-    """One call on fresh inputs, judged; returns the outputs. Skips (returns them unjudged) where the oracle itself is not finite.
+    """One call on fresh inputs of a kind, judged; returns the outputs. Where the kind says nothing about this task they stay unjudged.
 
     Raises RunnerFault for a failed call or changed inputs; accuracy is judged over all trials by `require_accurate`.
     """
     session = log.session
     tensors = session.draw(kind)
     got = fresh_call(session, runner, tensors, mode, timeout)
-    trial = judged(session, tensors, got)
-    if trial.finite or kind == "own":
+    trial = judged(session, tensors, got, kind)
+    if kind == "own" or _tells(session, trial, kind):
         log.trials.append(trial)
     return got
+
+
+def _tells(session: TaskSession, trial: Trial, kind: str) -> bool:
+    """Whether a trial of a kind that the task did not choose can tell right from wrong."""
+    if not trial.finite:
+        return False
+    if kind in NATURAL:
+        return True
+    own = trial.reference[session.task.precision]
+    indices = any(not getattr(torch, spec.dtype).is_floating_point for spec in session.layout.outputs)
+    return own.exact and not (indices and kind in TIES) and own.rms <= _BLURRED * own.oracle_rms
 
 
 def fresh_call(session: TaskSession, runner: Runner, tensors: list[torch.Tensor], mode: int, timeout: float) -> list[torch.Tensor]:
@@ -94,11 +112,19 @@ def fresh_call(session: TaskSession, runner: Runner, tensors: list[torch.Tensor]
     return got
 
 
-def judged(session: TaskSession, tensors: list[torch.Tensor], got: list[torch.Tensor]) -> Trial:
-    """The trial that these outputs make; the oracle is computed here, after the candidate answered."""
+def judged(session: TaskSession, tensors: list[torch.Tensor], got: list[torch.Tensor], kind: str = "own") -> Trial:
+    """The trial that these outputs make; the oracle is computed here, after the candidate answered.
+
+    On inputs that the task did not choose, the reference may be right by luck (a row without variance, say). There its error counts as
+    at least what moving each input by one unit of float32's last place does to the oracle: no algorithm promises to be better.
+    """
     oracle = session.oracle(tensors)
     finite = all(not one.is_floating_point() or bool(torch.isfinite(one).all()) for one in oracle)
-    return Trial(error_stats(got, oracle), reference_errors(session, tensors, oracle), finite)
+    errors = reference_errors(session, tensors, oracle)
+    if kind not in NATURAL:
+        rounding = error_stats(session.oracle(nudged(tensors)), oracle)
+        errors = {precision: one.widened(rounding) for precision, one in errors.items()}
+    return Trial(error_stats(got, oracle), errors, finite, hidden=kind in HIDDEN)
 
 
 def require_unchanged(session: TaskSession, tensors: list[torch.Tensor]) -> None:

@@ -56,7 +56,7 @@ def test_an_honest_kernel_is_measured_against_every_baseline(evaluator: LocalEva
 def test_strict_adds_trials_new_weights_and_the_audit(evaluator: LocalEvaluator, chain: Task) -> None:
     verdict = evaluator.evaluate_now(chain, CHAIN, "strict")
     assert verdict.status is Status.OK, verdict.message
-    assert verdict.correctness is not None and verdict.correctness.trials == 5
+    assert verdict.correctness is not None and verdict.correctness.trials >= 6
     assert verdict.environment["interpreter_audit"] == "no race found"
 
 

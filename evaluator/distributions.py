@@ -1,0 +1,81 @@
+"""Inputs for correctness trials that a task's own generator does not draw, and which of them each profile uses. Imports torch.
+
+| kind | floating inputs |
+|--|--|
+| `own` | what the task's get_inputs draws under a fresh seed |
+| `signed` | standard normal |
+| `ints` | whole numbers from -2 to 2: sums are exact, so a dropped or doubled term shows |
+| `tail` | standard normal, the last sixteenth of the last axis eightfold: a lost tail shows |
+| `shifted` | each row with an offset and a scale of its own: mixed-up rows and bad cancellation show |
+| `large` | forty times standard normal: saturation, overflow and clipping show |
+| `constant` | one value in each row: zero variance, ties |
+
+Other inputs (indices, masks) are the task's own in every kind, since nothing is known about what they may be.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import torch
+
+NATURAL = ("own", "signed")
+"""Kinds on which the acceptance rule stands as it is; the others may be ill-conditioned for a task."""
+HIDDEN = ("shifted", "large", "constant")
+"""Kinds that stand between a candidate and promotion, and that no message names."""
+TIES = ("ints", "constant")
+"""Kinds with equal values: an index output may then name another place with equal right."""
+_ROTATING = ("ints", "tail")
+_TAIL_SHARE, _TAIL_FACTOR = 16, 8.0
+_LARGE = 40.0
+_HIGHEST_INT = 2
+
+
+def stress_kinds(profile: str) -> tuple[str, ...]:
+    """The kinds beside `own` and `signed`: `quick` takes one of the public ones, `strict` all, in an order that nobody can foresee."""
+    order = secrets.SystemRandom()
+    if profile == "quick":
+        return (order.choice(_ROTATING),)
+    return tuple(order.sample((*_ROTATING, *HIDDEN), len(_ROTATING) + len(HIDDEN)))
+
+
+def redraw(kind: str, tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
+    """Tensors like the given ones with floating values of the kind, drawn under the seed on their device."""
+    if kind == "own" or not tensors:
+        return list(tensors)
+    generator = torch.Generator(device=tensors[0].device).manual_seed(seed)
+    return [_values(kind, tensor, generator) if tensor.is_floating_point() else tensor for tensor in tensors]
+
+
+def _values(kind: str, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    def normal(shape: Sequence[int]) -> torch.Tensor:
+        return torch.randn(tuple(shape), generator=generator, device=like.device, dtype=torch.float32)
+
+    row = (*like.shape[:-1], 1) if like.ndim else ()
+    if kind == "ints":
+        whole = torch.randint(-_HIGHEST_INT, _HIGHEST_INT + 1, tuple(like.shape), generator=generator, device=like.device)
+        return whole.to(like.dtype)
+    if kind == "constant":
+        return normal(row).expand(like.shape).to(like.dtype).contiguous()
+    values = normal(like.shape)
+    if kind == "tail" and like.ndim:
+        count = max(1, like.shape[-1] // _TAIL_SHARE)
+        values[..., -count:] *= _TAIL_FACTOR
+    elif kind == "shifted":
+        values = values * (0.5 + normal(row).abs()) + 2.0 * normal(row)
+    elif kind == "large":
+        values = values * _LARGE
+    return values.to(like.dtype)
+
+
+def nudged(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Floating tensors in float64, every value moved by up to one unit of float32's last place: what rounding of the inputs may do."""
+    moved = []
+    for tensor in tensors:
+        if tensor.is_floating_point():
+            step = min(torch.finfo(torch.float32).eps, torch.finfo(tensor.dtype).eps)
+            tensor = tensor.double()
+            tensor = tensor * (1.0 + step * (2.0 * torch.rand_like(tensor) - 1.0))
+        moved.append(tensor)
+    return moved
