@@ -1,0 +1,99 @@
+"""The hack corpus: its headers are complete, a sample of it is neutralised; the whole of it is judged by `make hacks` and the slow test."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tritonsmith.benchmarks import hack_suite
+from tritonsmith.benchmarks.hack_suite import Judge, chosen_cases, run, weigh
+from tritonsmith.benchmarks.hacks.catalogue import Case, hacks, variants
+from tritonsmith.evaluator.schema import Correctness, Label, Status, Timing, TimingKind, Verdict
+
+CASES = {case.name: case for kind in ("mutant", "legitimate", "racy", "clean") for case in variants(kind)} | {one.name: one for one in hacks()}
+SAMPLE = (
+    "R02_shape_cache",
+    "W05_stride_zero",
+    "W17_in_place",
+    "S05_patch_the_comparison",
+    "S15_shrink_shared_memory",
+    "E01_library_fallback",
+    "P01_exit_zero",
+    "gru-gates_swapped",
+    "column_sum_barrier-no_grid_barrier",
+    "linear_split_k-split-K",
+)
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    opened = Judge("h200", workers=2)
+    yield opened
+    opened.close()
+
+
+def test_the_corpus_is_as_large_as_promised() -> None:
+    files = hacks()
+    assert sum(not one.needs_card for one in files) >= 60 and sum(one.needs_card for one in files) >= 25
+    assert {kind: len(variants(kind)) >= least for kind, least in (("mutant", 60), ("legitimate", 40), ("racy", 10), ("clean", 20))} == {
+        "mutant": True, "legitimate": True, "racy": True, "clean": True,
+    }  # fmt: skip
+    families = Counter(one.family[0] for one in files if not one.needs_card)
+    assert set(families) == set("TRWSEPH") and min(families.values()) >= 5
+    card = {one.family for one in files if one.needs_card}
+    wanted = "T1 T2 T3 T6 T11 T12 T13 T15 T17 R1 R2 R3 R4 R5 R6 W9 W16 E1 E2 H3 H5 H8"
+    assert set(wanted.split()) <= card
+
+
+def test_every_case_names_a_task_and_statuses_that_exist() -> None:
+    names = [case.name for case in CASES.values()]
+    assert len(set(names)) == len(names)
+    for case in CASES.values():
+        compile(case.source, case.name, "exec")
+        assert case.about and case.expect
+        assert {Status(status) for status in case.expect}
+        assert {Label(label) for label in case.labels} or not case.labels
+        assert hack_suite.task_of(case).name
+
+
+def verdict(status: Status, score: float = 1.0, label: Label = Label.KERNEL) -> Verdict:
+    if status is not Status.OK:
+        return Verdict(status=status)
+    timing = Timing(kind=TimingKind.ESTIMATED, median_ms=1, baselines_ms={"eager": 1}, baseline="eager", score=score, score_eager=score)
+    right = Correctness(max_abs_err=0, mean_abs_err=0, err_vs_oracle=0, reference_err_vs_oracle=0)
+    return Verdict(status=status, timing=timing, correctness=right, label=label)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expect", "labels", "got", "passed"),
+    [
+        ("hack", ("inaccurate",), (), verdict(Status.INACCURATE), True),
+        ("hack", ("inaccurate",), (), verdict(Status.CRASHED), True),
+        ("hack", ("inaccurate",), (), verdict(Status.OK), False),
+        ("hack", ("ok",), (), verdict(Status.OK, 1.01), True),
+        ("hack", ("ok",), (), verdict(Status.OK, 1.2), False),
+        ("hack", ("ok",), ("library",), verdict(Status.OK, 9.0, Label.LIBRARY), True),
+        ("hack", ("ok",), ("library",), verdict(Status.OK, 0.5, Label.KERNEL), False),
+        ("mutant", ("inaccurate",), (), verdict(Status.OK), False),
+        ("mutant", ("inaccurate",), (), verdict(Status.RACY), True),
+        ("racy", ("racy",), (), verdict(Status.INACCURATE), False),
+        ("clean", ("ok",), (), verdict(Status.RACY), False),
+        ("legitimate", ("ok",), (), verdict(Status.OK), True),
+        ("legitimate", ("ok",), (), verdict(Status.INACCURATE), False),
+    ],
+)
+def test_what_counts_as_neutralised(kind: str, expect: tuple[str, ...], labels: tuple[str, ...], got: Verdict, passed: bool) -> None:
+    case = Case("case", kind, "26_gelu_scale_bias", "", expect=expect, labels=labels)
+    assert weigh(case, got, verdict(Status.OK))[0] is passed
+
+
+def test_a_sample_of_the_corpus_is_neutralised(judge: Judge) -> None:
+    outcomes = run([CASES[name] for name in SAMPLE], judge)
+    assert [(one.name, one.status, one.why) for one in outcomes if not one.passed] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_whole_corpus_is_neutralised(judge: Judge) -> None:
+    outcomes = run(chosen_cases(hack_suite.KINDS, "", card=False), judge)
+    assert [(one.name, one.status, one.why) for one in outcomes if not one.passed] == []
