@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,10 @@ class Runner:
         self.config = config
         self.doorbell = Doorbell(config["doorbell"])
         self.layout = Layout(**pickle.loads(bytes.fromhex(config["layout"])))
-        # The functions that the protocol itself uses are bound before candidate code is imported.
-        self._sync = torch.cuda.synchronize if self.cuda else (lambda: None)
-        self._copy = torch.Tensor.copy_
+        # What the protocol itself uses is bound to torch's C functions before candidate code, which may patch names, is imported.
+        self._sync: Callable[[], object] = torch._C._cuda_synchronize if self.cuda else (lambda: None)
+        self._copy, self._fill = torch.Tensor.copy_, torch.Tensor.fill_
+        self._type, self._plain = type, (torch.Tensor, torch.nn.Parameter)
         if self.cuda:
             torch.cuda.init()
             self._flush_buffer = torch.empty(2 * config["l2_bytes"], dtype=torch.uint8, device="cuda")
@@ -60,6 +62,9 @@ class Runner:
         if len(tensors) != len(wanted):
             raise CandidateFault(Status.WRONG_SHAPE, f"forward returned {len(tensors)} tensors, the reference returns {len(wanted)}")
         for number, (tensor, slot, spec) in enumerate(zip(tensors, self.outputs, wanted, strict=True)):
+            kind = self._type(tensor)
+            if kind is not self._plain[0] and kind is not self._plain[1]:  # a subclass could do its work while it is delivered
+                raise CandidateFault(Status.WRONG_SHAPE, f"output {number} is a {kind.__name__}, return a plain torch.Tensor")
             if tuple(tensor.shape) != spec.shape or tensor.dtype != slot.dtype:
                 mine = wire.spec_of(tensor)
                 raise CandidateFault(
@@ -96,14 +101,14 @@ class Runner:
             if command is Command.EXIT:
                 return
             try:
-                self._do(command, argument)
+                self._do(command, argument, last)
             except BaseException as error:  # noqa: BLE001 - the process boundary: whatever candidate code raises becomes a report
-                self.report({"event": "failed"} | candidate_module.classify(error, self.config.get("source", "")))
+                self.report({"event": "failed", "nonce": last} | candidate_module.classify(error, self.config.get("source", "")))
                 self.doorbell.answer(last, failed=True)
             else:
                 self.doorbell.answer(last)
 
-    def _do(self, command: Command, argument: int) -> None:
+    def _do(self, command: Command, argument: int, nonce: int) -> None:
         if command is Command.CALL:
             with torch.no_grad():
                 self._result = self.subject.call(self.arguments, argument)
@@ -114,7 +119,7 @@ class Runner:
             self._result = None
             self._sync()
         elif command is Command.FLUSH:
-            self._flush_buffer.fill_(1)
+            self._fill(self._flush_buffer, 1)
             self._sync()
         elif command is Command.WEIGHTS:
             self.subject.load_weights(Path(self.config["weights"]))
@@ -122,7 +127,7 @@ class Runner:
         elif command is Command.FACTS:
             with torch.no_grad():
                 facts = self.subject.facts(self.arguments)
-            self.report({"event": "facts", "facts": facts})
+            self.report({"event": "facts", "nonce": nonce, "facts": facts})
 
 
 def main() -> None:
