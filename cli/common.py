@@ -33,6 +33,14 @@ class ProfileChoice(StrEnum):
     STRICT = "strict"
 
 
+class SandboxChoice(StrEnum):
+    """How processes that run candidate code are confined."""
+
+    AUTO = "auto"
+    STRICT = "strict"
+    OFF = "off"
+
+
 class PrecisionChoice(StrEnum):
     """The arithmetic that a task allows."""
 
@@ -61,6 +69,9 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a module-level name of the task file; repeatable.")
 ]
 PrecisionOption = Annotated[PrecisionChoice, typer.Option(help="The arithmetic that the task allows.")]
+SandboxOption = Annotated[
+    SandboxChoice, typer.Option(help="auto: every layer that works here; strict: refuse to run where a needed one is missing; off: none.")
+]
 PolicyOption = Annotated[str, typer.Option(help="A preset or path/to/file.py:ClassName.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON on stdout, everything else on stderr.")]
 

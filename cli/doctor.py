@@ -16,7 +16,6 @@ import typer
 from rich.markup import escape
 
 from tritonsmith.cli.common import JsonOption, err, out, print_json
-from tritonsmith.evaluator.sandbox import probe_layers
 
 _PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langchain-openai", "langsmith", "pydantic", "numpy", "greenlet")
 
@@ -35,10 +34,11 @@ def doctor(as_json: JsonOption = False) -> None:
     """Show what works here, what does not, and what to do."""
     with err.status("Trying Triton in child processes (a few seconds) ..."):
         interpreted, compiled = _self_check("interpret"), _self_check("compile")
-    card = _card()
+        card = _card()
+        sandbox = _ask_child("sandbox_check", *(["card"] if card.works else []))
     checks = [
         card, _python(), _torch(compiled or interpreted), _outcome("interpreter", interpreted), _outcome("compiler", compiled),
-        _launch(card, compiled), _c_compiler(), *_packages(), *_sandbox(), _model(), _langsmith(),
+        _launch(card, compiled), _c_compiler(), *_packages(), *_sandbox(sandbox), _model(), _langsmith(),
     ]  # fmt: skip
     ways = _ways({check.name: check.works for check in checks})
     if as_json:
@@ -70,10 +70,12 @@ def _ways(works: dict[str, bool]) -> list[Check]:
 
 def _self_check(mode: str) -> dict[str, Any]:
     """Answer of the child process; `{"error": ...}` when there is none."""
-    env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    if mode == "interpret":
-        env["TRITON_INTERPRET"] = "1"
-    command = [sys.executable, "-P", "-W", "ignore", "-m", "tritonsmith.evaluator.self_check", mode]
+    return _ask_child("self_check", mode, **({"TRITON_INTERPRET": "1"} if mode == "interpret" else {}))
+
+
+def _ask_child(module: str, *arguments: str, **environment: str) -> dict[str, Any]:
+    env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"} | environment
+    command = [sys.executable, "-P", "-W", "ignore", "-m", f"tritonsmith.evaluator.{module}", *arguments]
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=180)
     except subprocess.TimeoutExpired:
@@ -148,12 +150,20 @@ def _packages() -> list[Check]:
     return checks
 
 
-def _sandbox() -> list[Check]:
-    todo = {"unavailable": "needs Linux or a kernel setting", "not built yet": "do not evaluate files you would not run yourself"}
-    return [
-        Check(f"sandbox: {name}", state == "applied", state, "" if state == "applied" else todo.get(state, ""))
-        for name, state in probe_layers().items()
+def _sandbox(report: dict[str, Any]) -> list[Check]:
+    """What the self-test could do from inside the sandbox, and the layers that stopped it."""
+    if "error" in report:
+        return [Check("sandbox", False, report["error"], "evaluate only files that you would run yourself")]
+    missing, actions = report["missing"], report["actions"]
+    allowed = [action.replace("_", " ") for action, state in actions.items() if state != "blocked"]
+    verdict = f"{len(actions) - len(allowed)} of {len(actions)} attacks of the self-test were stopped"
+    detail = f"{verdict}; possible: {', '.join(allowed)}" if allowed else verdict
+    todo = f"evaluate only files that you would run yourself; missing: {'; '.join(missing)}" if missing else ""
+    needless = {"user_ns": report["layers"]["mount_ns"] == "applied"}
+    layers = [
+        Check(f"sandbox: {name}", state == "applied" or needless.get(name, False), state) for name, state in report["layers"].items()
     ]
+    return [Check("sandbox", not missing, detail, todo), *layers]
 
 
 def _model() -> Check:

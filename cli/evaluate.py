@@ -12,6 +12,8 @@ from tritonsmith.cli.common import (
     PrecisionChoice,
     PrecisionOption,
     ProfileChoice,
+    SandboxChoice,
+    SandboxOption,
     SetOption,
     SizeChoice,
     SizeOption,
@@ -36,13 +38,14 @@ def evaluate(
     size: SizeOption = SizeChoice.AUTO,
     set_: SetOption = None,
     precision: PrecisionOption = PrecisionChoice.IEEE,
+    sandbox: SandboxOption = SandboxChoice.AUTO,
     as_json: JsonOption = False,
 ) -> None:
     """Judge KERNEL against TASK; exit code 1 when it is rejected."""
     source = read_kernel(kernel)
     raw = Path(tempfile.mkdtemp(prefix="tritonsmith-raw-"))
     try:
-        verdict = judge(source, Settings(task, target, size, tuple(set_ or ()), precision), profile.value, raw).verdict
+        verdict = judge(source, Settings(task, target, size, tuple(set_ or ()), precision, sandbox), profile.value, raw).verdict
     finally:
         if not any(raw.iterdir()):
             raw.rmdir()

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritonsmith.cli.common import PrecisionChoice, SizeChoice, err
+from tritonsmith.cli.common import PrecisionChoice, SandboxChoice, SizeChoice, err
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.tasks import load_task, parse_overrides
@@ -28,6 +28,7 @@ class Settings:
     size: SizeChoice = SizeChoice.AUTO
     overrides: tuple[str, ...] = ()
     precision: PrecisionChoice = PrecisionChoice.IEEE
+    sandbox: SandboxChoice = SandboxChoice.AUTO
 
     def load(self, present: bool) -> Task:
         """The task; `auto` is the full size on a card and the small one without. Raises TaskError."""
@@ -40,7 +41,7 @@ def judge(source: str, settings: Settings, profile: str, raw: Path | None = None
     settings.load(present=True)  # what is wrong with the file is said before anything is started
 
     async def work() -> Judgement:
-        async with open_evaluator(settings.target, raw) as evaluator:
+        async with open_evaluator(settings.target, raw, sandbox=settings.sandbox.value) as evaluator:
             task = settings.load(evaluator.hardware.present)
             facts = await evaluator.describe(task)
             return Judgement(await evaluator.evaluate(task, source, profile), facts, evaluator.hardware)

@@ -5,8 +5,8 @@ The candidate runs in one process under Triton's interpreter, and is compiled (n
 
 from __future__ import annotations
 
+import contextlib
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,10 @@ from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts, Status, Timin
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.trace_records import OperatorCost
 from tritonsmith.evaluator.trials import TrialLog, checked_call, fresh_call, judged, require_settled, same_bits
-from tritonsmith.evaluator.wire import Command
+from tritonsmith.evaluator.wire import Command, send_line
 
 _INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+_REPORT_BYTES = 16 << 20
 _SHUFFLES = {"quick": 1, "strict": 2}
 _IN_TURN = 0  # schedule 0 runs the programs in turn, every other number shuffles them in its own way
 
@@ -149,24 +150,26 @@ def _band(estimate: Estimate) -> dict[str, Any]:
 
 
 def _start_compilation(session: TaskSession, source: Path) -> SandboxedProcess:
-    sandbox = SandboxedProcess("tritonsmith.evaluator.compile_only", environment={"OMP_NUM_THREADS": "1"})
+    files = [source, session.compile_request]
+    sandbox = SandboxedProcess("tritonsmith.evaluator.compile_only", environment={"OMP_NUM_THREADS": "1"}, confined=True, read=files)
     request = {"candidate": str(source), "target": session.hardware.key, "init_pickle": str(session.compile_request)}
     assert sandbox.process.stdin is not None
-    sandbox.process.stdin.write(json.dumps(request).encode() + b"\n")
-    sandbox.process.stdin.flush()
+    with contextlib.suppress(OSError):  # it died at once; whoever reads its report says so
+        send_line(sandbox.process.stdin.fileno(), request)
     return sandbox
 
 
 def _compiled(sandbox: SandboxedProcess, seconds: float) -> dict[str, Any]:
     """The compiler's report. Raises RunnerFault where it is a refusal, or none came."""
-    try:
-        output, _ = sandbox.process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        raise RunnerFault(Status.TIMEOUT, f"importing and compiling took longer than {seconds:.0f} s") from None
+    output = sandbox.read_output(seconds, _REPORT_BYTES)
+    if output is None:
+        raise RunnerFault(Status.TIMEOUT, f"importing and compiling took longer than {seconds:.0f} s")
     try:
         report = json.loads(output)
         status = Status(report["status"])
     except (ValueError, KeyError, TypeError):
+        if not output:
+            sandbox.require_launched()
         raise RunnerFault(Status.CRASHED, "the process that compiles the candidate died without a report") from None
     compiled: dict[str, Any] = report
     if status is not Status.RUNTIME_ERROR:  # kernels did not run: an error of the host code shows better in the interpreter

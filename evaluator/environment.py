@@ -10,7 +10,7 @@ from typing import Any
 import pynvml
 
 from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.evaluator.sandbox import probe_layers
+from tritonsmith.evaluator.sandbox import sandbox_report
 from tritonsmith.evaluator.schema import Hardware
 
 
@@ -59,7 +59,7 @@ def describe_environment(hardware: Hardware) -> dict[str, Any]:
         "nvml": card_in_nvml(),
         "versions": versions(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "sandbox": probe_layers(),
+        "sandbox": sandbox_report(),
     }
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from tritonsmith.evaluator.cards import CARDS, named_card
 from tritonsmith.evaluator.describe import run_probe
-from tritonsmith.evaluator.errors import InfrastructureError, TaskError
+from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.sandbox import scrubbed_environment
 from tritonsmith.evaluator.schema import Hardware, Status, Task, TaskFacts, Verdict, text_sha
 from tritonsmith.evaluator.tasks import load_task
@@ -38,10 +38,11 @@ EVALUATE_SECONDS = 1200.0
 class OracleProcess:
     """One oracle over pipes; started at the first request and again after it died."""
 
-    def __init__(self, target: str, *, use_card: bool = True) -> None:
-        self._hello = {"op": "hello", "target": target, "use_card": use_card}
+    def __init__(self, target: str, *, use_card: bool = True, sandbox: str = "auto") -> None:
+        self._hello = {"op": "hello", "target": target, "use_card": use_card, "sandbox": sandbox}
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-home-", ignore_cleanup_errors=True)
+        Path(self._folder.name).chmod(0o711)  # candidates run as another user and have their files below it
         self.hardware: Hardware | None = None
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -53,7 +54,11 @@ class OracleProcess:
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=scrubbed_environment(folder), cwd=folder,
                     start_new_session=True,
                 )  # fmt: skip
-            answer = self._exchange(self._process, self._hello, HELLO_SECONDS)
+            try:
+                answer = _without_error(self._exchange(self._process, self._hello, HELLO_SECONDS))
+            except UsageError:
+                self.close()
+                raise
             self.hardware = Hardware.model_validate(answer["hardware"])
         return self._process
 
@@ -81,10 +86,7 @@ class OracleProcess:
 
     def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
         """Answer to one request. Raises TaskError, or InfrastructureError when the oracle died, hung or reported its own fault."""
-        answer = self._exchange(self._start(), request, timeout)
-        if "error" in answer:
-            raise TaskError(answer["error"]) if answer.get("kind") == "task" else InfrastructureError(answer["error"])
-        return answer
+        return _without_error(self._exchange(self._start(), request, timeout))
 
     def hello(self) -> Hardware:
         """The card that this oracle judges for."""
@@ -114,6 +116,12 @@ class OracleProcess:
         self._folder.cleanup()
 
 
+def _without_error(answer: dict[str, Any]) -> dict[str, Any]:
+    if "error" in answer:
+        raise {"task": TaskError, "usage": UsageError}.get(answer["kind"], InfrastructureError)(answer["error"])
+    return answer
+
+
 class LocalEvaluator:
     """Evaluator of this machine: one oracle on a card, up to two without.
 
@@ -121,21 +129,30 @@ class LocalEvaluator:
         target: `auto` (the card that is here, else estimates for the default card) or a card's name.
         raw_dir: where raw samples go; a temporary folder when None.
         call_seconds: the longest that one call of a candidate may take, compilation included.
+        sandbox: `auto` (the layers that work here), `strict` (refuse where a needed one is missing) or `off`.
     """
 
-    def __init__(self, target: str = "auto", raw_dir: Path | None = None, call_seconds: float = CALL_SECONDS) -> None:
+    def __init__(
+        self, target: str = "auto", raw_dir: Path | None = None, call_seconds: float = CALL_SECONDS, sandbox: str = "auto"
+    ) -> None:
         if target != "auto":
             named_card(target)  # a wrong name is the user's sentence, not an oracle's fault
         self._temporary = tempfile.TemporaryDirectory(prefix="tritonsmith-raw-", ignore_cleanup_errors=True)
         self.raw_dir = raw_dir or Path(self._temporary.name)
         self._call_seconds = call_seconds
-        first = OracleProcess(target)
-        self.hardware = first.hello()
+        first = OracleProcess(target, sandbox=sandbox)
+        try:
+            self.hardware = first.hello()
+        except BaseException:
+            first.remove()
+            self._temporary.cleanup()
+            raise
         self.parallel = 1 if self.hardware.present else min(2, os.cpu_count() or 1)
         self._oracles: queue.Queue[OracleProcess] = queue.Queue()
-        self._auditor = OracleProcess(self.hardware.key, use_card=False) if self.hardware.present and self.hardware.key in CARDS else None
+        audited = self.hardware.present and self.hardware.key in CARDS
+        self._auditor = OracleProcess(self.hardware.key, use_card=False, sandbox=sandbox) if audited else None
         self._audit_lock = threading.Lock()
-        self._all = [first, *(OracleProcess(target) for _ in range(self.parallel - 1))]
+        self._all = [first, *(OracleProcess(target, sandbox=sandbox) for _ in range(self.parallel - 1))]
         for oracle in reversed(self._all):
             self._oracles.put(oracle)
         self._probes: dict[str, tuple[TaskFacts, list[OperatorCost]]] = {}
@@ -232,6 +249,12 @@ def _with_audit(verdict: Verdict, outcome: str) -> Verdict:
     return verdict.model_copy(update={"environment": verdict.environment | {"interpreter_audit": outcome}})
 
 
-def open_evaluator(target: str = "auto", raw_dir: Path | None = None, call_seconds: float = CALL_SECONDS) -> LocalEvaluator:
-    """The evaluator for a target. Raises UsageError for an unknown card, InfrastructureError when the oracle does not start."""
-    return LocalEvaluator(target, raw_dir, call_seconds)
+def open_evaluator(
+    target: str = "auto", raw_dir: Path | None = None, call_seconds: float = CALL_SECONDS, sandbox: str = "auto"
+) -> LocalEvaluator:
+    """The evaluator for a target.
+
+    Raises UsageError for an unknown card and for `strict` on a machine that lacks a protection, InfrastructureError when the oracle
+    does not start.
+    """
+    return LocalEvaluator(target, raw_dir, call_seconds, sandbox)

@@ -2,10 +2,10 @@
 
 Reads one JSON request per line on stdin and answers each with one JSON line on its original stdout:
 
-    {"op": "hello", "target": key, "use_card": bool}                       -> {"hardware": {...}}
+    {"op": "hello", "target": key, "use_card": bool, "sandbox": mode}      -> {"hardware": {...}}
     {"op": "evaluate", "task": {...}, "trace": [...], "source": path,
      "profile": name, "raw": path, "call_seconds": limit}                  -> {"verdict": {...}}
-    faults                                                                 -> {"error": sentence, "kind": "task" | "infrastructure"}
+    faults                         -> {"error": sentence, "kind": "task" | "usage" | "infrastructure"}
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from tritonsmith.evaluator.card_free_judge import CardFreeJudge
 from tritonsmith.evaluator.card_judge import CardJudge
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.environment import describe_environment, present_card
-from tritonsmith.evaluator.errors import InfrastructureError, TaskError
+from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.sandbox import guard_self
+from tritonsmith.evaluator.sandbox_check import establish
 from tritonsmith.evaluator.schema import Hardware, Status, Task, Verdict
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.trace_records import OperatorCost
@@ -46,7 +47,9 @@ class Oracle:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer to one request. Raises TaskError or InfrastructureError."""
         if request["op"] == "hello":
-            return {"hardware": self.hardware(request["target"], request["use_card"]).model_dump(mode="json")}
+            hardware = self.hardware(request["target"], request["use_card"])
+            establish(request.get("sandbox", "auto"), cuda=hardware.present)
+            return {"hardware": hardware.model_dump(mode="json")}
         return {"verdict": self._evaluate(request).model_dump(mode="json")}
 
     def hardware(self, target: str, use_card: bool) -> Hardware:
@@ -111,6 +114,8 @@ def main() -> None:
                 message = oracle.answer(json.loads(line))
             except TaskError as error:
                 message = {"error": str(error), "kind": "task"}
+            except UsageError as error:
+                message = {"error": str(error), "kind": "usage"}
             except Exception as error:  # noqa: BLE001 - the process boundary: the orchestrator decides what to do
                 traceback.print_exc()
                 message = {"error": f"{type(error).__name__}: {error}"[:2000], "kind": "infrastructure"}

@@ -54,10 +54,14 @@ class Runner:
     def __init__(self, setup: RunnerSetup, role: str, config: dict[str, Any], environment: dict[str, str] | None = None) -> None:
         self.setup = setup
         self._doorbell = Doorbell()
+        self._nonce = 0
         self.block = SharedBlock(setup.layout.output_bytes, setup.device)
         self.outputs = setup.layout.views(self.block.tensor, setup.layout.outputs)
         fds = [self._doorbell.fd, *(block.fd for block in (setup.inputs, self.block) if block.fd >= 0)]
-        self._sandbox = SandboxedProcess("tritonsmith.evaluator.runner", pass_fds=fds, environment=environment)
+        files = [setup.init, setup.arguments, setup.weights, *([Path(config["source"])] if "source" in config else [])]
+        self._sandbox = SandboxedProcess(
+            "tritonsmith.evaluator.runner", pass_fds=fds, environment=environment, confined=role == "candidate", read=files
+        )
         process = self._sandbox.process
         assert process.stdin is not None and process.stdout is not None
         layout = pickle.dumps({"inputs": setup.layout.inputs, "outputs": setup.layout.outputs}).hex()
@@ -84,6 +88,7 @@ class Runner:
     def _died(self, when: str, timeout: float) -> None:
         if self._sandbox.alive:
             raise RunnerFault(Status.TIMEOUT, f"no answer {when} within {timeout:.0f} s")
+        self._sandbox.require_launched()
         code = self._sandbox.process.returncode
         tail = self._sandbox.stderr_tail().strip().splitlines()
         said = f": {tail[-1][:300]}" if tail and code not in (0, -9) else ""
@@ -115,14 +120,23 @@ class Runner:
                 if now - start > 1.0:
                     time.sleep(0.001)
         elapsed = (time.perf_counter() - start) * 1e3
+        self._nonce = nonce
         if self._doorbell.failed:
-            raise self._fault(self._lines.read(5.0) or {"message": "the call failed without a report"})
+            raise self._fault(self._answer(5.0) or {"message": "the call failed without a report"})
         return elapsed
+
+    def _answer(self, timeout: float) -> dict[str, Any] | None:
+        """The report that carries the nonce of the last command; lines written in advance do not and are dropped."""
+        deadline = time.monotonic() + timeout
+        while (message := self._lines.read(max(0.0, deadline - time.monotonic()))) is not None:
+            if message.get("nonce") == self._nonce:
+                return message
+        return None
 
     def facts(self, timeout: float) -> dict[str, Any]:
         """The runner's own report of what one forward launches. Raises RunnerFault."""
         self.command(Command.FACTS, timeout=timeout)
-        message = self._lines.read(10.0)
+        message = self._answer(10.0)
         if message is None or message.get("event") != "facts" or not isinstance(message.get("facts"), dict):
             raise RunnerFault(Status.CRASHED, "the runner sent no readable facts")
         facts: dict[str, Any] = message["facts"]

@@ -1,31 +1,54 @@
-"""Start and end the processes that execute candidate code: a scrubbed environment, limits, and a kill that reaches every child.
+"""Start and end the processes that execute candidate code, under the policy that `sandbox_check.establish` found to work here.
 
-What this does not cover yet: the file system and the network stay visible to the candidate's process (namespaces, Landlock and
-seccomp are layers of their own), and no user-space layer protects the kernel driver's own interface.
+A confined process is started through `sandbox_launch`, which applies the layers; `off` keeps a scrubbed environment and the kill only.
+What no layer covers: the kernel's own interfaces, above all the driver's, stay within reach of the candidate (SECURITY.md).
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import marshal
 import os
 import resource
+import select
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
+
+from tritonsmith.evaluator.errors import InfrastructureError
 
 # What a process that runs candidate code may know of our environment; keys and tokens are not among it.
 ALLOWED_ENVIRONMENT = (
     "PATH", "LANG", "LC_ALL", "PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES",
     "TRITON_PTXAS_PATH", "TRITON_LIBCUDA_PATH", "CC",
 )  # fmt: skip
+SCRUBBED_ADDITIONS = ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "PYTHONDONTWRITEBYTECODE", "USER")
+LAYERS = (
+    "user_ns", "mount_ns", "net_ns", "ipc_ns", "pid_ns", "uid", "limits", "capabilities", "no_new_privs", "own_proc", "landlock", "seccomp",
+)  # fmt: skip
+"""Layers of the launcher in the order in which they are applied; `own_proc` narrows what Landlock lets through."""
+
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _STDERR_TAIL = 4000
+_GOODBYE_SECONDS = 10.0
+FILE_BYTES = 1 << 28
+SCRATCH_BYTES = 1 << 30
+_PROCESSES = {False: 256, True: 1024}
+"""Processes and threads of one candidate without and with a card (compilers of torch start many)."""
+_CPU_SECONDS_PER_CORE = 1800
+_SYSTEM_FOLDERS = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt", "/sys")
+_PATHS_IN_ENVIRONMENT = ("PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "TRITON_PTXAS_PATH", "TRITON_LIBCUDA_PATH")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_OTHERS_READ = 0o004
 
 
 def _prctl(option: int, value: int) -> bool:
@@ -35,15 +58,17 @@ def _prctl(option: int, value: int) -> bool:
 def scrubbed_environment(scratch: Path, extra: dict[str, str] | None = None) -> dict[str, str]:
     """An environment with the allow-listed names only, a private home and a private Triton cache."""
     env = {name: os.environ[name] for name in ALLOWED_ENVIRONMENT if name in os.environ}
-    env |= {"HOME": str(scratch), "TMPDIR": str(scratch), "TRITON_CACHE_DIR": str(scratch / "triton"), "PYTHONDONTWRITEBYTECODE": "1"}
-    return env | (extra or {})
+    own = (str(scratch), str(scratch), str(scratch / "triton"), "1", "candidate")
+    return env | dict(zip(SCRUBBED_ADDITIONS, own, strict=True)) | (extra or {})
 
 
 def confine_self(*, file_bytes: int = 1 << 30) -> None:
     """Called first thing in a process that will run candidate code: die with the parent, no core files, bounded files."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    bound = file_bytes if hard == resource.RLIM_INFINITY else min(file_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (bound, bound))
 
 
 def guard_self() -> None:
@@ -52,18 +77,98 @@ def guard_self() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def probe_layers() -> dict[str, str]:
-    """State of each layer on this machine: `applied`, `unavailable` or `not built yet`."""
-    linux = sys.platform.startswith("linux")
-    return {
-        "separate process": "applied",
-        "scrubbed environment": "applied",
-        "limits on files and core dumps": "applied",
-        "kill of every child": "applied" if linux else "unavailable",
-        "parent memory unreadable": "applied" if linux else "unavailable",
-        "file system view": "not built yet",
-        "no network": "not built yet",
-    }
+# The launcher without site-packages, which halves its start; its modules need the standard library only.
+_LAUNCH = """
+import sys, types
+for name, path in (("tritonsmith", []), ("tritonsmith.evaluator", [sys.argv[2]])):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = path
+from tritonsmith.evaluator.sandbox_launch import main
+main()
+"""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which layers confined processes get, and what is known about them here."""
+
+    layers: tuple[str, ...]
+    left_out: dict[str, str]
+    """Layers that are not tried, with the reason."""
+    required: tuple[str, ...]
+    """Layers without which a process is not started; those that the self-test found applied."""
+    cuda: bool
+
+    def text(self, command: list[str], scratch: Path, read: Sequence[Path], status: int) -> str:
+        """The launcher's argument for one process."""
+        address = None if self.cuda else max(8 << 30, _memory_bytes() * 3 // 4)
+        limits = {
+            "processes": _PROCESSES[self.cuda], "file_bytes": FILE_BYTES, "open_files": 4096, "address_bytes": address,
+            "cpu_seconds": _CPU_SECONDS_PER_CORE * (os.cpu_count() or 1),
+        }  # fmt: skip
+        write = [str(scratch), *_DEVICES, "/proc/self/task", "/dev/shm"]  # noqa: S108 - /dev/shm is private where mounts are
+        if "mount_ns" not in self.required:
+            write.remove("/dev/shm")
+        if self.cuda:
+            write += [str(node) for node in Path("/dev").glob("nvidia*")] + ["/dev/dxg"]
+        return marshal.dumps({
+            "command": command, "scratch": str(scratch), "scratch_bytes": SCRATCH_BYTES, "status": status, "parent": os.getpid(),
+            "layers": self.layers, "left_out": self.left_out, "required": self.required, "cuda": self.cuda, "limits": limits,
+            "read": [*readable_paths(), *map(str, read)], "write": write,
+        }).hex()  # fmt: skip
+
+
+@dataclass
+class _Settled:
+    """What this process decided at its start; None as policy: confined processes run as plain children (`off`)."""
+
+    policy: Policy | None = None
+    report: dict[str, Any] | None = None
+
+
+_settled = _Settled()
+
+
+def settle(policy: Policy | None, report: dict[str, Any]) -> None:
+    """Use this policy for every confined process from now on, and show this report with every verdict."""
+    _settled.policy, _settled.report = policy, report
+
+
+def sandbox_report() -> dict[str, Any]:
+    """What the self-test of this process found: mode, layers with their states, actions that were tried with what became of them."""
+    return _settled.report or {"mode": "not established", "layers": {}, "actions": {}}
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def readable_paths() -> list[str]:
+    """What confined processes may read: the system, the interpreter, this package, and nothing of the user's."""
+    mine = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values(), *(one for one in sys.path if one)]
+    mine += [str(Path(__file__).parent), *_links_to(sys.executable)]
+    for name in _PATHS_IN_ENVIRONMENT:
+        mine += [one for one in os.environ.get(name, "").split(os.pathsep) if one]
+    found = [*_SYSTEM_FOLDERS, *(path for one in mine for path in (os.path.abspath(one), os.path.realpath(one)))]
+    for folder in ("/etc", "/run"):  # not what only some may read, and of /run only what belongs to the card
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            found += [one.path for one in entries if (folder == "/etc" or one.name.startswith("nvidia")) and _for_everybody(one)]
+    return [path for path in dict.fromkeys(found) if path != "/" and os.path.exists(path)]
+
+
+def _for_everybody(entry: os.DirEntry[str]) -> bool:
+    with contextlib.suppress(OSError):
+        return bool(entry.stat().st_mode & _OTHERS_READ)
+    return False
+
+
+def _links_to(program: str) -> list[str]:
+    """The folders that a chain of links to a program passes through."""
+    folders = []
+    while os.path.islink(program):
+        program = os.path.join(os.path.dirname(program), os.readlink(program))
+        folders.append(os.path.dirname(os.path.abspath(program)))
+    return folders
 
 
 def _children(pid: int) -> list[int]:
@@ -83,35 +188,90 @@ class SandboxedProcess:
         arguments: its command line.
         pass_fds: file descriptors that stay open in the child under the same numbers.
         environment: additions to the scrubbed environment.
+        confined: run under the settled policy; False for processes that run no candidate code.
+        read: files of ours that it must read; a confined process sees no others.
+        policy: another policy than the settled one.
     """
 
     def __init__(
-        self, module: str, arguments: Sequence[str] = (), *, pass_fds: Sequence[int] = (), environment: dict[str, str] | None = None
-    ) -> None:
+        self, module: str, arguments: Sequence[str] = (), *, pass_fds: Sequence[int] = (), environment: dict[str, str] | None = None,
+        confined: bool = False, read: Sequence[Path] = (), policy: Policy | None = None,
+    ) -> None:  # fmt: skip
+        policy = policy or (_settled.policy if confined else None)
+        if confined and policy is None and _settled.report is None:
+            raise InfrastructureError("candidate code was to run before the sandbox was established")
         self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-", ignore_cleanup_errors=True)
-        self.scratch = Path(self._folder.name)
-        self._stderr = self.scratch / "stderr.txt"
+        folder = Path(self._folder.name)
+        folder.chmod(0o711)
+        self.scratch = folder / "scratch"
+        self.scratch.mkdir(mode=0o700)
+        self._stderr = folder / "stderr.txt"
+        self._status: dict[str, str] = {}
+        command = [sys.executable, "-P", "-W", "ignore", "-m", module, *arguments]
+        self._reader, status = os.pipe() if policy else (-1, -1)
+        if policy:
+            for file in read:
+                file.chmod(file.stat().st_mode | 0o444)  # our own files, whatever the umask was
+            text = policy.text(command, self.scratch, read, status)
+            command = [sys.executable, "-I", "-S", "-c", _LAUNCH, text, str(Path(__file__).parent)]
+        self._confined = policy is not None
         with self._stderr.open("wb") as log:
+            self._stderr.chmod(0o600)
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-W", "ignore", "-m", module, *arguments],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                env=scrubbed_environment(self.scratch, environment), cwd=self.scratch, pass_fds=pass_fds, start_new_session=True,
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                env=scrubbed_environment(self.scratch, environment), cwd=self.scratch,
+                pass_fds=[*pass_fds, *([status] if policy else [])], start_new_session=True,
             )  # fmt: skip
-        self._descendants: set[int] = set()
+        if status >= 0:
+            os.close(status)
 
     @property
     def alive(self) -> bool:
         """False once the process has ended."""
         return self.process.poll() is None
 
+    def launched(self, timeout: float) -> dict[str, str]:
+        """What became of each layer, by name; under the empty name why the command was not run. Empty when nothing was said in time."""
+        if self._reader >= 0 and not self._status and select.select([self._reader], [], [], timeout)[0]:
+            lines = os.read(self._reader, 1 << 16).decode(errors="replace").splitlines()
+            self._status = {name: state for name, _, state in (line.partition("\t") for line in lines)}
+        return self._status
+
+    def require_launched(self) -> None:
+        """For a process that ended: raises InfrastructureError when the launcher, not the candidate, was at fault."""
+        if self._confined and (not (said := self.launched(0.0)) or said.get("", "")):
+            why = said.get("") or self.stderr_tail().strip()[-300:] or "it said nothing"
+            raise InfrastructureError(f"the sandbox did not start: {why}")
+
     def stderr_tail(self) -> str:
         """The end of what the process wrote to stderr."""
-        with contextlib.suppress(OSError):
-            return self._stderr.read_bytes()[-_STDERR_TAIL:].decode(errors="replace")
+        with contextlib.suppress(OSError), self._stderr.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _STDERR_TAIL))
+            return log.read(_STDERR_TAIL).decode(errors="replace")
         return ""
+
+    def read_output(self, seconds: float, limit: int) -> bytes | None:
+        """All of stdout until it is closed, at most `limit` bytes. Returns None at the deadline."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        deadline, data, fd = time.monotonic() + seconds, b"", self.process.stdout.fileno()
+        while len(data) < limit:
+            if not select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                return None
+            chunk = os.read(fd, 1 << 16)
+            if not chunk:
+                break
+            data += chunk
+        return data
 
     def kill(self) -> None:
         """End the process, its group and every descendant that left the group; then remove the scratch folder."""
+        if self._confined and self.alive:  # the keeper kills and collects them all
+            with contextlib.suppress(OSError):
+                self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=_GOODBYE_SECONDS)
         pending = [self.process.pid] if self.alive else []
         family: set[int] = set()
         while pending:  # collect before killing: an orphan's parent link is gone afterwards
@@ -125,11 +285,14 @@ class SandboxedProcess:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=10)
+            self.process.wait(timeout=_GOODBYE_SECONDS)
         for stream in (self.process.stdin, self.process.stdout):
             if stream:
                 with contextlib.suppress(OSError):
                     stream.close()
+        if self._reader >= 0:
+            os.close(self._reader)
+            self._reader = -1
         self._reap(family - {self.process.pid})
         self._folder.cleanup()
 

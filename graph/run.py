@@ -48,6 +48,8 @@ class RunConfig(Record):
     policy: str = "default"
     seeds: int = 2
     target: str = "auto"
+    sandbox: str = "auto"
+    """`auto` (the layers that work here), `strict` (refuse where a needed one is missing) or `off`."""
     budget: Budget = Field(default_factory=Budget)
     out: str | None = None
     """Folder for the results; None: `runs/<task>-<utc time>`."""
@@ -64,6 +66,7 @@ def make_context(
     out: str | Path | None = None,
     author: Author | None = None,
     evaluator: Evaluator | None = None,
+    sandbox: str = "auto",
 ) -> Context:
     """A context for scripts that invoke the compiled graph themselves; use it in a `with` block, which ends the evaluator's processes.
 
@@ -72,7 +75,7 @@ def make_context(
     chosen = load_policy(policy) if isinstance(policy, str) else policy
     writer = author or make_author(model, base_url)
     store = Store(Path(out) if out is not None else None)
-    judge = evaluator or open_evaluator(target, store.root / "raw")
+    judge = evaluator or open_evaluator(target, store.root / "raw", sandbox=sandbox)
     return Context(author=writer, evaluator=judge, policy=chosen, store=store, budget=budget or Budget(), seeds=seeds)
 
 
@@ -94,6 +97,7 @@ async def optimize_async(
             make_context,
             policy=config.policy,
             target=config.target,
+            sandbox=config.sandbox,
             seeds=config.seeds,
             budget=config.budget,
             out=out,

@@ -1,0 +1,166 @@
+"""Which layers work on this machine, verified by an attack on ourselves; run once at the start of each oracle. No torch.
+
+`python -P -m tritonsmith.evaluator.sandbox_check [card]` prints the report as JSON, for `doctor`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tritonsmith.evaluator.errors import InfrastructureError, UsageError
+from tritonsmith.evaluator.sandbox import (
+    ALLOWED_ENVIRONMENT,
+    LAYERS,
+    SCRUBBED_ADDITIONS,
+    Policy,
+    SandboxedProcess,
+    guard_self,
+    settle,
+)
+from tritonsmith.evaluator.sandbox_card import CardLoan
+from tritonsmith.evaluator.wire_text import read_line
+
+MODES = ("auto", "strict", "off")
+_NAMESPACES = ("user_ns", "mount_ns", "net_ns", "ipc_ns", "pid_ns")
+# What is given up, in this order, where the machine or CUDA does not work inside all of it: the weakest loss first.
+_RELAXATIONS: tuple[tuple[str, ...], ...] = (
+    (), ("own_proc",), ("pid_ns",), ("net_ns",), ("uid",), ("uid", "own_proc"), _NAMESPACES, (*_NAMESPACES, "uid", "own_proc"),
+    (*_NAMESPACES, "uid", "own_proc", "landlock"), tuple(layer for layer in LAYERS if layer not in ("limits", "no_new_privs")),
+)  # fmt: skip
+_CARD_SHARES = {
+    "pid_ns": "CUDA shares memory between processes of one pid namespace only",
+    "ipc_ns": "as pid_ns",
+    "user_ns": "CUDA does not start in one without a /proc of its own",
+}
+_ACTIONS_BEHIND = {
+    "environment without secrets": ("see_other_environment",),
+    "no network": ("tcp_loopback", "udp_loopback", "abstract_socket"),
+    "writes stay in the scratch folder": ("write_outside",),
+    "the oracle's memory, files and environment are closed": (
+        "read_oracle_environment", "read_oracle_memory", "list_oracle_files", "trace_oracle",
+    ),
+    "every process ends with its candidate": ("outlive_the_kill",),
+}  # fmt: skip
+"""What `strict` asks for, each with the actions of the self-test that must have been stopped."""
+_PROBE_SECONDS = {False: 10.0, True: 30.0}
+
+
+def establish(mode: str, *, cuda: bool) -> dict[str, Any]:
+    """Find the strongest policy that works here, verify it, and settle on it for this process. Returns the report.
+
+    Raises:
+        UsageError: `strict`, and a protection that it asks for is missing; or an unknown mode.
+    """
+    if mode not in MODES:
+        raise UsageError(f"--sandbox {mode}: there is no such mode; the modes are {', '.join(MODES)}.")
+    if mode == "off":
+        report: dict[str, Any] = {"mode": "off", "layers": dict.fromkeys(LAYERS, "not used: --sandbox off"), "actions": {}}
+        settle(None, report)
+        return report
+    started = time.monotonic()
+    policy, report = _strongest(cuda)
+    report |= {"mode": mode, "seconds": round(time.monotonic() - started, 3)}
+    lacking = missing_protections(report)
+    report["missing"] = lacking
+    if mode == "strict" and lacking:
+        raise UsageError(f"--sandbox strict: this machine does not give: {'; '.join(lacking)}; `tritonsmith doctor` shows the layers.")
+    settle(policy, report)
+    return report
+
+
+def missing_protections(report: dict[str, Any]) -> list[str]:
+    """Protections that `strict` asks for and the self-test did not see hold."""
+    actions = report["actions"]
+    return [name for name, behind in _ACTIONS_BEHIND.items() if any(actions.get(action) != "blocked" for action in behind)]
+
+
+def _strongest(cuda: bool) -> tuple[Policy | None, dict[str, Any]]:
+    shared = dict(_CARD_SHARES) if cuda else {}
+    reasons: list[str] = []
+    if not sys.platform.startswith("linux"):
+        return None, {"layers": dict.fromkeys(LAYERS, "unavailable: needs Linux"), "actions": {}}
+    for given_up in _RELAXATIONS:
+        why = reasons[-1] if reasons else ""
+        left_out = {layer: f"the self-test fails with it ({why})" for layer in given_up} | shared
+        policy = Policy(tuple(layer for layer in LAYERS if layer not in left_out), left_out, (), cuda)
+        try:
+            report = _attack(policy)
+        except InfrastructureError as error:
+            reasons.append(str(error))
+            continue
+        applied = tuple(name for name, state in report["layers"].items() if state == "applied")
+        return Policy(policy.layers, left_out, applied, cuda), report
+    raise InfrastructureError(f"no process starts inside the sandbox, not even with limits alone: {reasons[-1]}")
+
+
+def _attack(policy: Policy) -> dict[str, Any]:
+    """Run the self-test's hostile part under a policy. Raises InfrastructureError when it could not even do its honest work."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tritonsmith-check-")))
+        folder.chmod(0o755)
+        (folder / "secret").write_text("not for candidates")
+        (folder / "secret").chmod(0o644)
+        (folder / "open").mkdir()
+        (folder / "open").chmod(0o777)
+        tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        udp.bind(("127.0.0.1", 0))
+        abstract = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        name = f"tritonsmith-{secrets.token_hex(8)}"
+        abstract.bind("\0" + name)
+        abstract.listen(1)
+        watch, held = os.pipe()
+        stack.callback(os.close, watch)
+        fill = secrets.randbelow(255) + 1
+        loan = stack.enter_context(CardLoan(fill)).handle if policy.cuda else ""
+        request = {
+            "oracle": os.getpid(), "tcp": tcp.getsockname()[1], "udp": udp.getsockname()[1], "abstract": name,
+            "secret": str(folder / "secret"), "open_folder": str(folder / "open"), "held": held, "loan": loan,
+        }  # fmt: skip
+        try:
+            answer, layers = _run(policy, request)
+        finally:
+            os.close(held)
+        if policy.cuda and answer["card"] != fill:
+            raise InfrastructureError(f"CUDA: {answer['card'] if isinstance(answer['card'], str) else 'wrong byte on the card'}")
+        possible = dict(answer["actions"])
+        possible["see_other_environment"] = bool(set(answer["names"]) - {*ALLOWED_ENVIRONMENT, *SCRUBBED_ADDITIONS, "LC_CTYPE", "PWD"})
+        possible["outlive_the_kill"] = not select.select([watch], [], [], 1.0)[0]
+    return {"layers": layers, "actions": {one: "allowed" if could else "blocked" for one, could in sorted(possible.items())}}
+
+
+def _run(policy: Policy, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    with SandboxedProcess(
+        "tritonsmith.evaluator.sandbox_probe", [json.dumps(request)], pass_fds=[request["held"]], policy=policy
+    ) as process:
+        assert process.process.stdout is not None
+        answer = read_line(process.process.stdout.fileno(), _PROBE_SECONDS[policy.cuda])
+        layers = process.launched(0.0)
+        if answer is None or layers.get("", "nothing"):
+            tail = (process.stderr_tail().strip().splitlines() or ["no answer"])[-1]
+            raise InfrastructureError((layers.get("") or tail)[:300])
+    return answer, {name: layers[name] for name in LAYERS}
+
+
+def main() -> None:
+    """Entry point."""
+    guard_self()
+    try:
+        report = establish("auto", cuda="card" in sys.argv[1:])
+    except (InfrastructureError, OSError) as error:
+        report = {"mode": "auto", "layers": {}, "actions": {}, "missing": list(_ACTIONS_BEHIND), "error": str(error)}
+    sys.stdout.write(json.dumps(report) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""The launcher of confined processes, started by `sandbox.SandboxedProcess` with its policy as argument. Standard library only.
+
+Two processes come of it. The keeper stays outside the confinement, waits for the confined one, and kills whatever that one left behind:
+at its end, at SIGTERM, and when the process that started the keeper dies. The confined one applies the layers and becomes the command.
+The policy comes as `sandbox.Policy.text` writes it (marshal, because importing json would double the launcher's own time). What became
+of each layer goes to the descriptor `status` before the command runs, as lines `name<tab>state`; a line that begins with a tab says why
+the command is not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tritonsmith.evaluator import sandbox_layers as layers
+from tritonsmith.evaluator.sandbox_filter import install_filter
+
+REFUSED = 125
+"""Exit code when a layer that must be there could not be applied, so the command was not run."""
+
+_SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+_SWEEP_SECONDS = 8.0
+
+
+class Launch:
+    """One launch under one policy."""
+
+    def __init__(self, policy: dict[str, Any]) -> None:
+        self.policy = policy
+        self.states: dict[str, str] = {}
+        self.root = os.geteuid() == 0
+        self.user: int | None = layers.run_user() if self.root and "uid" in policy["layers"] else None
+
+    def attempt(self, name: str, action: Callable[[], object], why_not: str = "") -> None:
+        """Apply one layer and note what became of it."""
+        if name not in self.policy["layers"]:
+            self.states[name] = "not used: " + self.policy["left_out"].get(name, "the policy leaves it out")
+        elif why_not:
+            self.states[name] = "unavailable: " + why_not
+        else:
+            try:
+                action()
+            except layers.HalfAppliedError as error:
+                self.states[name] = f"failed: {error.strerror}"
+            except OSError as error:
+                self.states[name] = f"unavailable: {error.strerror or error}"
+            else:
+                self.states[name] = "applied"
+
+    def applied(self, name: str) -> bool:
+        """Whether the layer holds."""
+        return self.states.get(name) == "applied"
+
+    def namespaces(self) -> None:
+        """What the keeper enters before it starts the confined process."""
+        policy = self.policy
+        self.attempt("user_ns", layers.own_user_namespace, "root needs none" if self.root else "")
+        mine = "" if self.root or self.applied("user_ns") else "needs root or a user namespace"
+        needed = [*policy["read"], *policy["write"]]
+        mounts = lambda: layers.own_mounts(needed, policy["scratch"], self.user, policy["scratch_bytes"])  # noqa: E731
+        self.attempt("mount_ns", mounts, mine)
+        self.attempt("net_ns", layers.own_network, mine)
+        self.attempt("ipc_ns", layers.own_ipc, mine)
+        no_proc = mine or ("" if self.applied("mount_ns") else "needs a /proc of its own")
+        self.attempt("pid_ns", lambda: layers.unshare(layers.NEW_PIDS), no_proc)
+        if self.user is not None and not self.applied("mount_ns"):
+            os.chown(policy["scratch"], self.user, self.user)
+
+    def confine(self) -> None:
+        """What the confined process does to itself, in the order in which later steps need fewer privileges."""
+        policy = self.policy
+        if self.applied("pid_ns"):
+            self.attempt("pid_ns", layers.own_proc)
+        if self.user is not None:
+            closed = next((path for path in policy["read"] if os.path.exists(path) and layers.closed_ancestor(path)), None)
+            self.attempt("uid", lambda: layers.become(self.user or 0), f"{closed} is closed to other users" if closed else "")
+        else:
+            self.attempt("uid", lambda: None, "no other user id is mapped here" if self.root else "only root can take another user")
+        self.attempt("limits", lambda: layers.limit(**policy["limits"]))
+        self.attempt("capabilities", layers.drop_capabilities)
+        self.attempt("no_new_privs", lambda: layers.prctl(layers.PR_SET_NO_NEW_PRIVS, 1))
+        self.attempt("landlock", lambda: layers.landlock(self._readable(), policy["write"]))
+        self.attempt("own_proc", lambda: None, "" if self.applied("pid_ns") or self.applied("landlock") else "needs pid_ns or landlock")
+        self.attempt("seccomp", lambda: install_filter(unix_sockets=policy["cuda"]))
+
+    def _readable(self) -> list[str]:
+        """The policy's paths, and the part of /proc that is this process's own or the machine's."""
+        if self.applied("pid_ns") or "own_proc" not in self.policy["layers"]:
+            return [*self.policy["read"], "/proc"]
+        general = [f"/proc/{name}" for name in os.listdir("/proc") if not name.isdigit()]
+        return [*self.policy["read"], *general, f"/proc/{os.getpid()}"]
+
+    def said(self, refusal: str) -> str:
+        """The report to the process that asked for the launch."""
+        return "".join(f"{name}\t{state}\n" for name, state in self.states.items()) + f"\t{refusal}\n"
+
+    def refusal(self) -> str:
+        """Why the command must not run; empty when it may."""
+        half = {name for name, state in self.states.items() if state.startswith("failed")}
+        missing = half | {name for name in self.policy["required"] if not self.applied(name)}
+        return "; ".join(f"{name} {self.states.get(name)}" for name in sorted(missing))
+
+
+def _confined(launch: Launch, status: int, keeper: int) -> None:
+    """Becomes the command, or exits."""
+    os.setsid()
+    launch.confine()
+    layers.prctl(layers.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() not in (keeper, 0):  # 0: the keeper is outside this pid namespace
+        os._exit(REFUSED)
+    refusal = launch.refusal()
+    os.write(status, launch.said(refusal).encode())
+    if refusal:
+        os._exit(REFUSED)
+    os.close(status)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    command = launch.policy["command"]
+    try:
+        os.execv(command[0], command)
+    except OSError as error:
+        os.write(2, f"{command[0]} cannot be run inside the sandbox: {error.strerror}\n".encode())
+    os._exit(REFUSED)
+
+
+def _wait(child: int) -> int | None:
+    """The confined process's wait status; None when the keeper was told to end it."""
+    while True:
+        if signal.sigwait(_SIGNALS) != signal.SIGCHLD:
+            return None
+        while True:
+            pid, state = os.waitpid(-1, os.WNOHANG)
+            if pid == child:
+                return state
+            if pid == 0:
+                break
+
+
+def _children() -> list[int]:
+    with contextlib.suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return [int(word) for word in file.read().split()]
+    return []
+
+
+def _kill_all_of(user: int) -> None:
+    """Every process of a user at once, through a helper that is one of them; a swarm cannot outrun it."""
+    helper = os.fork()
+    if helper == 0:
+        with contextlib.suppress(OSError):
+            os.setresuid(user, user, user)
+            os.kill(-1, signal.SIGKILL)
+        os._exit(0)
+
+
+def _sweep(child: int | None, launch: Launch) -> None:
+    """Kill and collect until no descendant is left; orphans come back to the keeper, which is their subreaper."""
+    deadline = time.monotonic() + _SWEEP_SECONDS
+    while time.monotonic() < deadline:
+        if launch.user is not None and launch.user >= layers.RUN_UID and not launch.applied("pid_ns"):
+            _kill_all_of(launch.user)
+        for pid in {*([child] if child else []), *([] if launch.applied("pid_ns") else _children())}:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.001)
+
+
+def main() -> None:
+    """Entry point of the keeper."""
+    policy = marshal.loads(bytes.fromhex(sys.argv[1]))
+    status = policy["status"]
+    layers.prctl(layers.PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != policy["parent"]:
+        os._exit(REFUSED)
+    layers.prctl(layers.PR_SET_CHILD_SUBREAPER, 1)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    launch = Launch(policy)
+    launch.namespaces()
+    layers.prctl(layers.PR_SET_DUMPABLE, 0)  # the confined process may have the same user
+    keeper = os.getpid()
+    child = os.fork()
+    if child == 0:
+        _confined(launch, status, keeper)
+    os.close(status)
+    state = _wait(child)
+    _sweep(child if state is None else None, launch)
+    if state is None:
+        os._exit(REFUSED)
+    if os.WIFSIGNALED(state):
+        number = os.WTERMSIG(state)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(keeper, number)
+    os._exit(os.waitstatus_to_exitcode(state) if os.WIFEXITED(state) else 128)

@@ -1,0 +1,110 @@
+"""The self-test's hostile part: runs inside the layers, tries what candidate code must not be able to do, and says what it could.
+
+`python -P -m tritonsmith.evaluator.sandbox_probe REQUEST` prints {"actions": {name: true when it was possible}, "names": [names of the
+environment], "card": byte read from the loan or a reason} as one JSON line, leaves an escaped process behind that holds the descriptor
+`held`, and waits to be killed. Standard library only. It attacks nothing but what its request names.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tritonsmith.evaluator.sandbox_card import borrowed_byte
+
+_PTRACE_SEIZE, _PTRACE_DETACH, _CLONE_NEWUSER = 0x4206, 17, 0x10000000
+_SECONDS = 1.0
+
+
+def _trace(pid: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.ptrace(_PTRACE_SEIZE, pid, 0, 0):
+        raise OSError(ctypes.get_errno(), "ptrace")
+    libc.ptrace(_PTRACE_DETACH, pid, 0, 0)
+
+
+def _connect(family: int, address: Any) -> None:
+    with socket.socket(family, socket.SOCK_STREAM) as one:
+        one.settimeout(_SECONDS)
+        one.connect(address)
+
+
+def _send(port: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.sendto(b"x", ("127.0.0.1", port))
+
+
+def _new_user_namespace() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if ctypes.CDLL(None).unshare(_CLONE_NEWUSER) == 0 else 1)
+    if os.waitpid(child, 0)[1]:
+        raise OSError("unshare")
+
+
+def attempts(request: dict[str, Any]) -> dict[str, Callable[[], object]]:
+    """Every action by name; one that raises OSError was stopped."""
+    oracle = request["oracle"]
+    return {
+        "read_oracle_environment": lambda: Path(f"/proc/{oracle}/environ").read_bytes(),
+        "read_oracle_memory": lambda: os.close(os.open(f"/proc/{oracle}/mem", os.O_RDONLY)),
+        "list_oracle_files": lambda: os.listdir(f"/proc/{oracle}/fd"),
+        "trace_oracle": lambda: _trace(oracle),
+        "signal_oracle": lambda: os.kill(oracle, 0),
+        "tcp_loopback": lambda: _connect(socket.AF_INET, ("127.0.0.1", request["tcp"])),
+        "udp_loopback": lambda: _send(request["udp"]),
+        "abstract_socket": lambda: _connect(socket.AF_UNIX, "\0" + request["abstract"]),
+        "read_foreign_file": lambda: Path(request["secret"]).read_bytes(),
+        "write_outside": lambda: (Path(request["open_folder"]) / "escaped").touch(),
+        "new_user_namespace": _new_user_namespace,
+    }
+
+
+def _possible(action: Callable[[], object]) -> bool:
+    try:
+        action()
+    except OSError:
+        return False
+    return True
+
+
+def _leave_a_daemon(held: int) -> None:
+    """A process in a session of its own whose parent is gone; it keeps `held` open for as long as it lives."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        if os.fork() == 0:
+            for fd in (0, 1, 2):
+                os.close(fd)
+            time.sleep(60)
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.fstat(held)
+
+
+def main() -> None:
+    """Entry point."""
+    request = json.loads(sys.argv[1])
+    found = {name: _possible(action) for name, action in attempts(request).items()}
+    card: int | str = ""
+    if request["loan"]:
+        try:
+            card = borrowed_byte(request["loan"])
+        except OSError as error:
+            card = str(error)
+    _leave_a_daemon(request["held"])
+    Path("scratch-is-writable").touch()
+    sys.stdout.write(json.dumps({"actions": found, "names": sorted(os.environ), "card": card}) + "\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
