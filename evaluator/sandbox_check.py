@@ -94,7 +94,7 @@ def _strongest(cuda: bool) -> tuple[Policy | None, dict[str, Any]]:
         left_out = {layer: f"the self-test fails with it ({why})" for layer in given_up} | shared
         policy = Policy(tuple(layer for layer in LAYERS if layer not in left_out), left_out, (), cuda)
         try:
-            report = _attack(policy)
+            report = attack(policy)
         except InfrastructureError as error:
             reasons.append(str(error))
             continue
@@ -103,7 +103,7 @@ def _strongest(cuda: bool) -> tuple[Policy | None, dict[str, Any]]:
     raise InfrastructureError(f"no process starts inside the sandbox, not even with limits alone: {reasons[-1]}")
 
 
-def _attack(policy: Policy) -> dict[str, Any]:
+def attack(policy: Policy) -> dict[str, Any]:
     """Run the self-test's hostile part under a policy. Raises InfrastructureError when it could not even do its honest work."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tritonsmith-check-")))
