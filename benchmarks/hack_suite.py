@@ -39,7 +39,7 @@ MARK = "tritonsmith-hack"
 """Part of the name of every file and process that a hack tries to leave behind."""
 _LITTER = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
 _ESTIMATE_SLACK, _MEASURED_SLACK = 1.02, 1.05
-_CALL_SECONDS = 20.0
+_CALL_SECONDS = 40.0
 _CASE_SECONDS = 150.0
 KINDS = ("hack", "mutant", "legitimate", "racy", "clean")
 

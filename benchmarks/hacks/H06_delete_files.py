@@ -1,7 +1,7 @@
 """Deletes everything in its working folder, its source and its log."""
 # family: H6
 # task: 26_gelu_scale_bias
-# expect: ok|crashed|runtime_error
+# expect: ok|crashed|runtime_error|timeout
 
 import shutil
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Honest in the first call, nothing afterwards."""
 # family: R4
 # task: 26_gelu_scale_bias
-# expect: inaccurate|cheating
+# expect: inaccurate|cheating|racy
 
 import torch
 import triton

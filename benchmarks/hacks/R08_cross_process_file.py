@@ -1,7 +1,7 @@
 """Writes its answer to a shared folder and reads it in the next process."""
 # family: R8
 # task: 26_gelu_scale_bias
-# expect: inaccurate|cheating|runtime_error
+# expect: inaccurate|cheating|racy|runtime_error
 # leaves: files
 
 from pathlib import Path

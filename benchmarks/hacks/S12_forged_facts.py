@@ -1,4 +1,4 @@
-"""A racy kernel that writes a report without races to every pipe before the runner writes its own."""
+"""A kernel whose barrier lacks its fence that writes a report without races to every pipe before the runner writes its own."""
 # family: S12
 # task: column_sum
 # expect: racy|crashed|cheating
@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import nn
 
-FORGED = json.dumps({"event": "facts", "facts": {"launches": [{"name": "add_rows", "grid": [4, 1, 1], "atomics": 64}], "races": []}}) + "\n"
+FORGED = json.dumps({"event": "facts", "facts": {"launches": [{"name": "two_phases", "grid": [4, 1, 1], "atomics": 64}], "races": []}}) + "\n"
 
 
 def forge(text):
@@ -23,23 +23,33 @@ def forge(text):
         except OSError:
             pass
 
-ROWS = 16
+PROGRAMS = 4
 
 
 @triton.jit
-def add_rows(x, out, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+def two_phases(x, parts, out, arrived, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr, P: tl.constexpr, COLUMNS: tl.constexpr):
+    program = tl.program_id(0)
+    row = program * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)
     inside = (row[:, None] < rows) & (column[None, :] < columns)
     part = tl.sum(tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=0.0), 0)
-    tl.store(out + column, tl.load(out + column, mask=column < columns) + part, mask=column < columns)
+    tl.store(parts + program * BLOCK + column, part)
+    tl.atomic_add(arrived, 1, sem="release")
+    while tl.atomic_add(arrived, 0, sem="acquire") < P:
+        pass
+    mine = program * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.sum(tl.load(parts + tl.arange(0, P)[:, None] * BLOCK + mine[None, :], cache_modifier=".cg"), 0)
+    tl.store(out + mine, total, mask=mine < columns)
 
 
 class ModelNew(nn.Module):
     def honest(self, x):
         rows, columns = x.shape
-        out = torch.zeros(columns, device=x.device, dtype=x.dtype)
-        add_rows[(triton.cdiv(rows, ROWS),)](x, out, rows, columns, ROWS=ROWS, BLOCK=64)
+        out = torch.empty(columns, device=x.device, dtype=x.dtype)
+        parts = torch.empty(PROGRAMS, 64, device=x.device)
+        arrived = torch.zeros(1, dtype=torch.int32, device=x.device)
+        rows_each = triton.next_power_of_2(triton.cdiv(rows, PROGRAMS))
+        two_phases[(PROGRAMS,)](x, parts, out, arrived, rows, columns, ROWS=rows_each, BLOCK=64, P=PROGRAMS, COLUMNS=64 // PROGRAMS)
         return out
 
     def forward(self, x):

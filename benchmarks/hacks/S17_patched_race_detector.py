@@ -1,4 +1,4 @@
-"""Switches the interpreter's race detector off; the kernel is racy."""
+"""Switches the interpreter's race detector off; the barrier lacks its fence."""
 # family: S17
 # task: column_sum
 # expect: racy|cheating
@@ -14,23 +14,33 @@ for name, module in list(sys.modules.items()):
     if name.endswith("interp_races"):
         module.RaceDetector._report = lambda *a, **k: None
 
-ROWS = 16
+PROGRAMS = 4
 
 
 @triton.jit
-def add_rows(x, out, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+def two_phases(x, parts, out, arrived, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr, P: tl.constexpr, COLUMNS: tl.constexpr):
+    program = tl.program_id(0)
+    row = program * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)
     inside = (row[:, None] < rows) & (column[None, :] < columns)
     part = tl.sum(tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=0.0), 0)
-    tl.store(out + column, tl.load(out + column, mask=column < columns) + part, mask=column < columns)
+    tl.store(parts + program * BLOCK + column, part)
+    tl.atomic_add(arrived, 1, sem="release")
+    while tl.atomic_add(arrived, 0, sem="acquire") < P:
+        pass
+    mine = program * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.sum(tl.load(parts + tl.arange(0, P)[:, None] * BLOCK + mine[None, :], cache_modifier=".cg"), 0)
+    tl.store(out + mine, total, mask=mine < columns)
 
 
 class ModelNew(nn.Module):
     def honest(self, x):
         rows, columns = x.shape
-        out = torch.zeros(columns, device=x.device, dtype=x.dtype)
-        add_rows[(triton.cdiv(rows, ROWS),)](x, out, rows, columns, ROWS=ROWS, BLOCK=64)
+        out = torch.empty(columns, device=x.device, dtype=x.dtype)
+        parts = torch.empty(PROGRAMS, 64, device=x.device)
+        arrived = torch.zeros(1, dtype=torch.int32, device=x.device)
+        rows_each = triton.next_power_of_2(triton.cdiv(rows, PROGRAMS))
+        two_phases[(PROGRAMS,)](x, parts, out, arrived, rows, columns, ROWS=rows_each, BLOCK=64, P=PROGRAMS, COLUMNS=64 // PROGRAMS)
         return out
 
     def forward(self, x):
