@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from tritonsmith.evaluator.schema import Hardware, Status
+from tritonsmith.evaluator.torch_ops import TorchOpCounter
 
 MODULE_NAME = "candidate"
 _ROUND_ROBIN = 0
@@ -99,17 +100,19 @@ class InterpretedCandidate(_Candidate):
         self._schedule = interp_schedule
         self._fake = lambda: fake_cuda.FakeCuda(hardware)
         self._counted: list[Any] = []
+        self._torch = TorchOpCounter()
         with self._fake():
             super().__init__(source, init, weights)
 
     def call(self, arguments: list[Any], mode: int) -> Any:
         """One forward under the schedule: 0 runs programs in turn, any other number seeds a shuffled order."""
         order: Literal["round_robin", "shuffled"] = "round_robin" if mode == _ROUND_ROBIN else "shuffled"
-        with self._schedule.session(order=order, seed=mode) as session, self._fake():
+        counter = TorchOpCounter(spare=False)
+        with self._schedule.session(order=order, seed=mode) as session, self._fake(), counter:
             result = self.model(*arguments)
         if session.faults:  # also those that candidate code caught and hid
             raise session.faults[0]
-        self._counted = list(session.launches)
+        self._counted, self._torch = list(session.launches), counter
         return result
 
     def load_weights(self, path: Path) -> None:
@@ -120,7 +123,11 @@ class InterpretedCandidate(_Candidate):
     def facts(self, arguments: list[Any]) -> dict[str, Any]:
         """Counts of the last call."""
         races = sorted({race for launch in self._counted for race in launch.races})
-        return {"launches": fold_launches(self._counted), "races": races[:5]}
+        library = self._torch
+        return {
+            "launches": fold_launches(self._counted), "races": races[:5], "torch_ops": dict(library.ops.most_common(100)),
+            "torch_launches": library.launches, "torch_flops": library.flops, "torch_bytes": library.bytes,
+        }  # fmt: skip
 
 
 def fold_launches(launches: list[Any]) -> list[dict[str, Any]]:

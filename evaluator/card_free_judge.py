@@ -12,14 +12,14 @@ from typing import Any
 
 import torch
 
+from tritonsmith.evaluator.card_free_facts import LibraryWork, launch_facts
 from tritonsmith.evaluator.card_judge import label_of
 from tritonsmith.evaluator.correctness import accepted, reached_class
 from tritonsmith.evaluator.distributions import stress_kinds
 from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace
-from tritonsmith.evaluator.interp_counts import LaunchCount, merge
 from tritonsmith.evaluator.runner_client import IMPORT_SECONDS, Runner, RunnerFault
 from tritonsmith.evaluator.sandbox import SandboxedProcess
-from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts, Status, Timing, TimingKind, Verdict, text_sha
+from tritonsmith.evaluator.schema import LaunchFacts, Status, Timing, TimingKind, Verdict, text_sha
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.trace_records import OperatorCost
 from tritonsmith.evaluator.trials import TrialLog, checked_call, fresh_call, judged, require_settled, same_bits
@@ -64,8 +64,8 @@ class CardFreeJudge:
                     compiled = _compiled(compilation, call_seconds)
                     order_dependent, report = self._check(log, runner, profile)
             _require_compiled(compiled)
-            facts = _launch_facts(compiled, report, order_dependent)
-            timing, facts = self._estimate(compiled, facts, raw)
+            facts, library = launch_facts(compiled, report, order_dependent)
+            timing, facts = self._estimate(library, facts, raw)
         except RunnerFault as fault:
             return Verdict(
                 status=fault.status, sha=sha, message=str(fault), correctness=log.correctness, facts=facts, profile=profile
@@ -88,7 +88,7 @@ class CardFreeJudge:
         for order in range(_SHUFFLES[profile] + 1):
             outcomes.append(fresh_call(self.session, runner, tensors, order, self._limit))
             said = runner.facts(self._limit)
-            report = report or said
+            report = said  # the last call is a warm one: weights are packed, as they are when the compiler's process counts
             races |= {str(race) for race in said.get("races", ())}
         require_settled(runner, outcomes[-1])
         log.trials += [judged(self.session, tensors, got) for got in outcomes]
@@ -117,15 +117,14 @@ class CardFreeJudge:
             _require_no_race({str(race) for race in runner.facts(self._limit).get("races", ())})
         log.require_accurate()
 
-    def _estimate(self, compiled: dict[str, Any], facts: LaunchFacts, raw: Path) -> tuple[Timing, LaunchFacts]:
+    def _estimate(self, library: LibraryWork, facts: LaunchFacts, raw: Path) -> tuple[Timing, LaunchFacts]:
         hardware = self.session.hardware
-        torch_part = (compiled["torch_ops"], compiled["torch_flops"], compiled["torch_bytes"])
-        launches = int(compiled["torch_launches"])
-        mine = estimate_candidate(hardware, facts.kernels, *torch_part, torch_launches=launches)
-        library = 0.0
-        if compiled["torch_ops"]:
-            library = estimate_candidate(hardware, (), *torch_part, in_graph=True, torch_launches=launches).parts["device"]
-        share = 1.0 - min(1.0, library / mine.parts["device"]) if mine.parts["device"] else None
+        torch_part = (library.ops, library.flops, library.bytes)
+        mine = estimate_candidate(hardware, facts.kernels, *torch_part, torch_launches=library.launches)
+        foreign = 0.0
+        if library.ops:
+            foreign = estimate_candidate(hardware, (), *torch_part, in_graph=True, torch_launches=library.launches).parts["device"]
+        share = 1.0 - min(1.0, foreign / mine.parts["device"]) if mine.parts["device"] else None
         facts = facts.model_copy(update={"own_time_share": share})
         best = min(self._baselines, key=lambda name: self._baselines[name].ms)
         raw.parent.mkdir(parents=True, exist_ok=True)
@@ -180,16 +179,3 @@ def _compiled(sandbox: SandboxedProcess, seconds: float) -> dict[str, Any]:
 def _require_compiled(compiled: dict[str, Any]) -> None:
     if compiled["status"] != Status.OK:
         raise RunnerFault(Status(compiled["status"]), str(compiled.get("message", ""))[:4000])
-
-
-def _launch_facts(compiled: dict[str, Any], report: dict[str, Any], order_dependent: bool) -> LaunchFacts:
-    kernels = [KernelFacts.model_validate(kernel) for kernel in compiled["kernels"]]
-    counts = [LaunchCount.from_dict(launch) for launch in report.get("launches", ())]
-    triton_launches = sum(kernel.launches for kernel in kernels)
-    library = {str(name): int(count) for name, count in compiled["torch_ops"].items()}
-    return LaunchFacts(
-        launches_per_forward=triton_launches + int(compiled["torch_launches"]),
-        triton_launches=triton_launches,
-        library_calls=library, kernels=tuple(merge(kernels, counts)), order_dependent=order_dependent,
-    )  # fmt: skip
-

@@ -5,6 +5,7 @@ Imports torch: for evaluator processes only.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -30,15 +31,17 @@ _LAUNCHES_PER_STEP = 2
 class TorchOpCounter:
     """Context manager around a forward.
 
-    `ops` counts compute operators by name, `launches` the kernels they start, `flops` their floating-point operations and `bytes` their
-    operands and results.
+    With `spare` (for a forward whose values do not matter) heavy operators only get a result of the right shape. `ops` counts compute
+    operators by name, `launches` the kernels they start, `flops` their floating-point operations and `bytes` their operands and results.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, spare: bool = True) -> None:
+        self.spare = spare
         self.ops: Counter[str] = Counter()
         self.launches = 0
         self.flops = 0.0
         self.bytes = 0.0
+        self._paused = False
         self._modes = (_Dispatch(self), _Recurrent(self))
 
     def __enter__(self) -> TorchOpCounter:
@@ -50,8 +53,19 @@ class TorchOpCounter:
         for mode in reversed(self._modes):
             mode.__exit__(kind, error, trace)
 
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Operators inside are parts of one that is counted already."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+
     def add(self, name: str, launches: int, flops: float, moved: float) -> None:
         """One call of an operator."""
+        if self._paused:
+            return
         self.ops[name] += 1
         self.launches += launches
         self.flops += flops
@@ -90,7 +104,7 @@ class _Dispatch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = func._schema.name.split("::")[1]
-        result = _shape_only(func, args, kwargs) if name in _HEAVY else func(*args, **kwargs)
+        result = _shape_only(func, args, kwargs) if self._counter.spare and name in _HEAVY else func(*args, **kwargs)
         if name not in _FREE:
             formula = flop_registry.get(func._overloadpacket)
             outputs = sum(tensor.numel() for tensor in _leaves(result))
@@ -118,5 +132,8 @@ class _Recurrent(TorchFunctionMode):
         output = x.new_empty((*x.shape[:-1], hidden * directions))
         launches = layers * directions * (_LAUNCHES_PER_STEP * steps + 1)
         self._counter.add(name, launches, 2.0 * products * steps * batch, _size(args) + _size(output))
+        if not self._counter.spare:
+            with self._counter.paused():
+                return func(*args)
         states = state if isinstance(state, tuple | list) else (state,)
         return (output, *(torch.empty_like(part) for part in states))

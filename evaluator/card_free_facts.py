@@ -1,0 +1,59 @@
+"""What a forward launches, as two processes saw it: the one that compiled the candidate and the one that interpreted it.
+
+Either runs candidate code and could be told apart by it, so each kind of work counts as the larger of the two. No torch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from tritonsmith.evaluator.interp_counts import LaunchCount, merge
+from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts
+
+Grid = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class LibraryWork:
+    """Torch operators of a forward that would run as library kernels."""
+
+    ops: dict[str, int]
+    launches: int
+    flops: float
+    bytes: float
+
+    @classmethod
+    def of(cls, report: dict[str, Any]) -> LibraryWork:
+        """From the report of either process; what is missing is nothing."""
+        ops = {str(name): int(count) for name, count in dict(report.get("torch_ops", {})).items()}
+        return cls(ops, int(report.get("torch_launches", 0)), float(report.get("torch_flops", 0)), float(report.get("torch_bytes", 0)))
+
+    def __or__(self, other: LibraryWork) -> LibraryWork:
+        """The larger of two views, kind by kind."""
+        ops = Counter(self.ops) | Counter(other.ops)
+        return LibraryWork(
+            dict(ops), max(self.launches, other.launches), max(self.flops, other.flops), max(self.bytes, other.bytes)
+        )
+
+
+def launch_facts(compiled: dict[str, Any], interpreted: dict[str, Any], order_dependent: bool) -> tuple[LaunchFacts, LibraryWork]:
+    """Facts of one forward. Kernels that only one process saw count too: without resources, or without counts."""
+    counts = [LaunchCount.from_dict(launch) for launch in interpreted.get("launches", ())]
+    seen: Counter[tuple[str, Grid]] = Counter()
+    for count in counts:
+        seen[count.name, count.grid] += count.count
+    kernels = []
+    for one in compiled["kernels"]:
+        kernel = KernelFacts.model_validate(one)
+        launched = max(kernel.launches, seen.pop((kernel.name, kernel.grid), 0))
+        kernels.append(kernel.model_copy(update={"launches": launched}))
+    kernels += [KernelFacts(name=name, grid=grid, launches=launched) for (name, grid), launched in seen.items()]
+    library = LibraryWork.of(compiled) | LibraryWork.of(interpreted)
+    triton_launches = sum(kernel.launches for kernel in kernels)
+    facts = LaunchFacts(
+        launches_per_forward=triton_launches + library.launches, triton_launches=triton_launches, library_calls=library.ops,
+        kernels=tuple(merge(kernels, counts)), order_dependent=order_dependent,
+    )  # fmt: skip
+    return facts, library
