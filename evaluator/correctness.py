@@ -25,6 +25,7 @@ from tritonsmith.evaluator.schema import Correctness, PrecisionClass
 RMS_FACTOR = 4.0
 MAX_FACTOR = 8.0
 _EDGE_SHARE = 16  # an edge is one position, and this fraction of the axis
+_EDGE_SLACK = 2.0  # errors of neighbours can go together (one column of running sums), which leaves few independent ones in an edge
 _SHORT_AXIS = 4  # an axis up to this length has no edges
 _FEWEST = 64  # in a part with fewer elements two honest errors may differ by more than the factors
 
@@ -44,9 +45,9 @@ class Part:
     epsilon: float
 
     def within(self, rms: float, max_abs: float) -> bool:
-        """The rule for given errors of the reference, floor included."""
-        floor = self.epsilon / 4
-        return self.rms <= RMS_FACTOR * max(rms, floor * self.oracle_rms) and self.max_abs <= MAX_FACTOR * max(
+        """The rule for given errors of the reference, floor and an edge's slack included."""
+        floor, slack = self.epsilon / 4, 1.0 if self.whole else _EDGE_SLACK
+        return self.rms <= slack * RMS_FACTOR * max(rms, floor * self.oracle_rms) and self.max_abs <= slack * MAX_FACTOR * max(
             max_abs, floor * self.oracle_max
         )
 
@@ -157,7 +158,10 @@ def _parts(number: int, error: torch.Tensor, scale: torch.Tensor, epsilon: float
         return []
     figures = [torch.stack(((e * e).mean().sqrt(), e.max(), (y * y).mean().sqrt(), y.abs().max())) for _, _, e, y in found]
     rows = torch.stack(figures).tolist()
-    return [Part(number, words, whole, *row, epsilon) for (words, whole, _, _), row in zip(found, rows, strict=True)]
+    return [
+        Part(number, words, whole, rms, max_abs, oracle_rms, oracle_max, epsilon)
+        for (words, whole, _, _), (rms, max_abs, oracle_rms, oracle_max) in zip(found, rows, strict=True)
+    ]
 
 
 def _slices(number: int, error: torch.Tensor, scale: torch.Tensor) -> Iterator[tuple[str, bool, torch.Tensor, torch.Tensor]]:

@@ -31,24 +31,28 @@ def run_probe(task: Task, timeout: float = PROBE_SECONDS) -> tuple[TaskFacts, li
         TaskError: the task file is at fault; one sentence for the user.
         InfrastructureError: the probe itself failed.
     """
+    late = f"one forward of the reference took longer than {timeout:.0f} s"
+    return _read_answer(*ask_process("tritonsmith.evaluator.probe", task, timeout, late))
+
+
+def ask_process(module: str, task: Task, timeout: float, late: str) -> tuple[bytes, bytes, int]:
+    """What a trusted process says about a task: its stdout, stderr and exit code. Raises TaskError with `late` at a time-out."""
     with tempfile.TemporaryDirectory(prefix="tritonsmith-probe-", ignore_cleanup_errors=True) as folder:
         threads = str(os.cpu_count() or 1)
         process = subprocess.Popen(
-            [sys.executable, "-P", "-W", "ignore", "-m", "tritonsmith.evaluator.probe"],
+            [sys.executable, "-P", "-W", "ignore", "-m", module],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, start_new_session=True,
             env=scrubbed_environment(Path(folder), {"OMP_NUM_THREADS": threads}),
         )  # fmt: skip
         try:
             out, log = process.communicate(task.model_dump_json().encode() + b"\n", timeout)
         except subprocess.TimeoutExpired:
-            raise TaskError(
-                f"{task.path}: one forward of the reference took longer than {timeout:.0f} s; use --size small or --set NAME=VALUE"
-            ) from None
+            raise TaskError(f"{task.path}: {late}; use --size small or --set NAME=VALUE") from None
         finally:
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-    return _read_answer(out, log, process.returncode)
+    return out, log, process.returncode
 
 
 def _read_answer(out: bytes, log: bytes, code: int) -> tuple[TaskFacts, list[OperatorCost]]:

@@ -1,0 +1,252 @@
+"""Would a degenerate answer pass as this task's solution? `python -P -m tritonsmith.evaluator.lint_process`. Imports torch.
+
+Reads one JSON line, the Task record, and writes one JSON object on the original stdout: a LintReport, or {"error": sentence}.
+A trusted process: it runs the user's own task file and no candidate. Every question goes to the acceptance rule of `correctness`,
+in the task's precision class, on the task's own inputs.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from tritonsmith.evaluator.baselines import set_tf32
+from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.correctness import Trial, error_stats
+from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.lint import Finding, LintReport
+from tritonsmith.evaluator.reference import flatten, load_reference
+from tritonsmith.evaluator.schema import PrecisionClass, Task
+from tritonsmith.evaluator.session import TaskSession
+from tritonsmith.evaluator.trials import reference_errors
+
+_FLAT = 0.01
+"""Ratio of standard deviation to mean below which a report mentions that an output hardly varies."""
+_NUDGE = 0.1
+
+Tensors = list[torch.Tensor]
+
+
+class TaskLinter:
+    """One task, its reference, and two draws of inputs and weights.
+
+    Raises:
+        TaskError: the reference cannot be run in its own precision.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.findings: list[Finding] = []
+        self.notes: list[str] = []
+        self._require_runnable()
+        self.session = TaskSession(task, next(iter(CARDS.values())), "cpu")
+        self.inputs, self.other_inputs = self.session.draw("own"), self.session.draw("own")
+
+    def _require_runnable(self) -> None:
+        """A model that needs float32 inside has no oracle. Raises TaskError when even its own precision fails."""
+        reference = load_reference(self.task)
+        model, inputs = reference.build(0), reference.draw_inputs(0)
+        self.own_output = flatten(reference.forward(model, [_copied(value) for value in inputs]))
+
+    def report(self) -> LintReport:
+        """Every question asked; later ones are left out where the oracle itself gives no finite answer."""
+        session = self.session
+        if session.changes_inputs:
+            self._find("inputs changed", "forward changes a tensor that it was given; return new tensors, since calls share their inputs")
+        try:
+            self.oracle = session.oracle(self.inputs)
+            self.others = session.oracle(self.other_inputs)
+        except Exception as error:  # noqa: BLE001 - the task's own code; any exception means that it cannot run in float64
+            text = " ".join(str(error).split())[:200]
+            self._find("no float64 oracle", f"forward fails with float64 inputs and weights ({type(error).__name__}: {text})")
+            return self._finished()
+        self._check_repetition()
+        if self._check_finite():
+            self.errors = reference_errors(session, self.inputs, self.oracle)
+            self._check_degenerate_answers()
+            self._check_inputs()
+            self._check_weights()
+            self._describe_outputs()
+        return self._finished()
+
+    def _finished(self) -> LintReport:
+        self.session.close()
+        return LintReport(task=self.task.name, size=self.task.size, findings=tuple(self.findings), notes=tuple(self.notes))
+
+    def _find(self, name: str, reason: str) -> None:
+        self.findings.append(Finding(name=name, reason=reason))
+
+    # ---- the rule
+
+    def _passes(self, answer: Tensors) -> bool:
+        """Whether an answer to the first inputs would be accepted."""
+        typed = [one.to(mine.dtype) for one, mine in zip(answer, self.own_output, strict=True)]
+        return Trial(error_stats(typed, self.oracle), self.errors).meets(self.task.precision)
+
+    def _off(self, answer: Tensors) -> str:
+        """How far an answer is off, for a reason."""
+        stats = error_stats([one.to(mine.dtype) for one, mine in zip(answer, self.own_output, strict=True)], self.oracle)
+        own = self.errors[self.task.precision]
+        return f"its root mean square error is {stats.rms:.3g}, the reference's own {own.rms:.3g}, results are near {own.oracle_rms:.3g}"
+
+    # ---- the questions
+
+    def _check_repetition(self) -> None:
+        again = self.session.oracle(self.inputs)
+        differing = [_distance(one, two) for one, two in zip(self.oracle, again, strict=True)]
+        if not all(_equal(one, two) for one, two in zip(self.oracle, again, strict=True)):
+            self._find("random", f"two calls of forward on equal inputs and weights differ by up to {max(differing):.3g}; draw outside it")
+
+    def _check_finite(self) -> bool:
+        bad = [(~torch.isfinite(one)).sum().item() for one in (*self.oracle, *self.own_output) if one.is_floating_point()]
+        total = sum(one.numel() for one in (*self.oracle, *self.own_output))
+        if any(bad):
+            self._find("not finite", f"{int(sum(bad))} of {total} result values are infinite or undefined; choose inputs that avoid it")
+            return False
+        if not total:
+            self._find("empty", "forward returns no element; every answer of that shape would pass")
+        return bool(total)
+
+    def _check_degenerate_answers(self) -> None:
+        for name, words, answer in self._degenerate():
+            if self._passes(answer):
+                self._find(name, f"{words} would be accepted: {self._off(answer)}")
+
+    def _degenerate(self) -> Iterator[tuple[str, str, Tensors]]:
+        oracle = self.oracle
+        yield "zeros", "zeros everywhere", [torch.zeros_like(one) for one in oracle]
+        yield "constant", "one constant for each output", [_constant(one) for one in oracle]
+        if not _all_equal(self.inputs, self.other_inputs):
+            yield "other inputs", "the result for other inputs (kept from an earlier call)", self.others
+        floating = [tensor for tensor in self.inputs if tensor.is_floating_point()]
+        if len(oracle) == 1 and floating and floating[0].shape == oracle[0].shape:
+            yield "first input", "the first input, unchanged", [floating[0]]
+        rounded = [one.bfloat16().double() if one.is_floating_point() else one for one in oracle]
+        strict = self.task.precision is PrecisionClass.IEEE and any(one.dtype == torch.float32 for one in self.own_output)
+        if strict:
+            yield "rounded", "the right result rounded to bfloat16", rounded
+
+    def _check_inputs(self) -> None:
+        if self.inputs and _all_equal(self.inputs, self.other_inputs):
+            self._find("inputs do not vary", "get_inputs returns the same values under two seeds: a result kept from before would pass")
+        for number, (mine, other) in enumerate(zip(self.inputs, self.other_inputs, strict=True)):
+            changed = list(self.inputs)
+            changed[number] = other if not torch.equal(mine, other) else _moved(mine)
+            with_other = self._oracle(changed)
+            if with_other is not None and not torch.equal(mine, changed[number]) and self._passes(with_other):
+                words = f"the result for another tensor {number} would be accepted: {self._off(with_other)}"
+                self._find("input unused", f"input tensor {number} of {len(self.inputs)} hardly matters; {words}")
+
+    def _check_weights(self) -> None:
+        parameters = dict(self.session.model64.named_parameters())
+        if not parameters:
+            return
+        used = self._used(parameters)
+        idle = [name for name in parameters if name not in used]
+        if idle:
+            self.notes.append(f"forward never reads {', '.join(idle)}; a candidate must own them all the same")
+        before = copy.deepcopy(self.session.model64.state_dict())
+        self.session.new_weights()
+        fresh = dict(self.session.model64.named_parameters())
+        drawn = {name: value.detach().clone() for name, value in fresh.items()}
+        others = self.session.oracle(self.inputs)
+        if used and self._passes(others):
+            self._find("other weights", f"the result with other weights would be accepted: {self._off(others)}")
+        for name in sorted(used):
+            self.session.model64.load_state_dict(before)
+            target = dict(self.session.model64.named_parameters())[name]
+            with torch.no_grad():
+                target.copy_(drawn[name] if not torch.equal(drawn[name], target) else _moved(target))
+            answer = self._oracle(self.inputs)
+            if answer is not None and self._passes(answer):
+                self._find("weight unused", f"{name} hardly matters; the result with another value would be accepted: {self._off(answer)}")
+        self.session.model64.load_state_dict(before)
+
+    def _used(self, parameters: dict[str, nn.Parameter]) -> set[str]:
+        """Parameters that forward reads, as the autograd graph shows; all where it shows nothing."""
+        session = self.session
+        tensors = iter([one.double() if one.is_floating_point() else one.clone() for one in self.inputs])
+        values = [next(tensors) if is_tensor else plain for plain, is_tensor in zip(session.plain, session.is_tensor, strict=True)]
+        try:
+            outputs = [one for one in flatten(session.model64(*values)) if one.requires_grad]
+            wanted = {name: one for name, one in parameters.items() if one.requires_grad}
+            found = torch.autograd.grad([one.sum() for one in outputs], list(wanted.values()), allow_unused=True) if outputs else ()
+        except RuntimeError:  # a forward that cannot be differentiated
+            return set(parameters)
+        if not outputs:
+            return set(parameters)
+        read = {name for name, gradient in zip(wanted, found, strict=True) if gradient is not None}
+        return read | (set(parameters) - set(wanted))
+
+    def _oracle(self, inputs: Tensors) -> Tensors | None:
+        """The outputs, or None where a made-up value is outside what forward takes (an index out of range)."""
+        try:
+            return self.session.oracle(inputs)
+        except Exception:  # noqa: BLE001 - the task's own code on values that it did not choose
+            return None
+
+    def _describe_outputs(self) -> None:
+        for number, one in enumerate(self.oracle):
+            values = one.double()
+            spread, mean = float(values.std(correction=0)), abs(float(values.mean()))
+            ratio = spread / mean if mean else math.inf
+            largest, flat = float(values.abs().max()), "; it hardly varies" if ratio < _FLAT else ""
+            self.notes.append(f"output {number}: up to {largest:.3g}, standard deviation {spread:.3g}, mean {values.mean():.3g}{flat}")
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def _constant(tensor: torch.Tensor) -> torch.Tensor:
+    """The mean everywhere, or the most frequent value of an output of whole numbers."""
+    if tensor.is_floating_point():
+        return torch.full_like(tensor, tensor.mean().item())
+    return tensor.reshape(-1).long().mode().values.to(tensor.dtype).expand(tensor.shape)
+
+
+def _moved(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with other values of the same kind."""
+    if tensor.is_floating_point():
+        return tensor + _NUDGE * (1.0 + tensor.abs()) * torch.randn_like(tensor)
+    return ~tensor if tensor.dtype == torch.bool else tensor.roll(1)
+
+
+def _equal(one: torch.Tensor, two: torch.Tensor) -> bool:
+    return torch.equal(torch.nan_to_num(one), torch.nan_to_num(two)) if one.is_floating_point() else torch.equal(one, two)
+
+
+def _all_equal(ones: Tensors, twos: Tensors) -> bool:
+    return all(torch.equal(one, two) for one, two in zip(ones, twos, strict=True))
+
+
+def _distance(one: torch.Tensor, two: torch.Tensor) -> float:
+    return float((one.double() - two.double()).abs().max()) if one.numel() else 0.0
+
+
+def main() -> None:
+    """Entry point of the process."""
+    answer_to = os.dup(1)
+    os.dup2(2, 1)  # whatever the task prints must not mix with the answer
+    set_tf32(False)
+    task = Task.model_validate_json(sys.stdin.readline())
+    if task.size != "full":
+        torch.set_num_threads(1)  # at small sizes threads cost more than they give
+    try:
+        answer = TaskLinter(task).report().model_dump(mode="json")
+    except TaskError as error:
+        answer = {"error": str(error)}
+    with os.fdopen(answer_to, "w") as stream:
+        json.dump(answer, stream)
+
+
+if __name__ == "__main__":
+    main()

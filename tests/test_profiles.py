@@ -1,0 +1,203 @@
+"""Which inputs a candidate is tried on, what hides in an average, and what an author is told about hidden inputs."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tritonsmith.evaluator.correctness import Trial, error_stats, summarize
+from tritonsmith.evaluator.distributions import HIDDEN, NATURAL, redraw, stress_kinds
+from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
+from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, Verdict
+from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.trials import describe_error
+
+ROOT = Path(__file__).parents[1]
+GOOD = (ROOT / "tests/kernels/gru_batch.py").read_text()
+IEEE = PrecisionClass.IEEE
+
+
+# ---- distributions
+
+
+def test_quick_takes_one_public_kind_by_chance_and_strict_takes_all() -> None:
+    quick = {stress_kinds("quick") for _ in range(60)}
+    assert {len(kinds) for kinds in quick} == {1} and len(quick) > 1
+    assert not {kind for kinds in quick for kind in kinds} & set(HIDDEN)
+    strict = {stress_kinds("strict") for _ in range(20)}
+    assert {frozenset(kinds) for kinds in strict} == {frozenset({"ints", "tail", *HIDDEN})}
+    assert len(strict) > 1  # in no fixed order
+
+
+@pytest.mark.parametrize("kind", ["signed", "ints", "tail", "shifted", "large", "constant"])
+def test_a_kind_keeps_shape_and_type_and_leaves_other_inputs_alone(kind: str) -> None:
+    given = [torch.rand(6, 5, 32), torch.rand(7, dtype=torch.float16), torch.rand(()), torch.arange(9), torch.tensor([True, False])]
+    drawn = redraw(kind, given, 11)
+    assert [(one.shape, one.dtype) for one in drawn] == [(one.shape, one.dtype) for one in given]
+    assert not torch.equal(drawn[0], given[0]) and drawn[0].is_contiguous()
+    assert torch.equal(drawn[3], given[3]) and torch.equal(drawn[4], given[4])
+    assert torch.equal(redraw(kind, given, 11)[0], drawn[0]) and not torch.equal(redraw(kind, given, 12)[0], drawn[0])
+
+
+def test_what_each_kind_is_made_of() -> None:
+    given = [torch.rand(64, 256)]
+    (ints,), (tail,), (shifted,), (large,), (constant,) = (
+        redraw(kind, given, 5) for kind in ("ints", "tail", "shifted", "large", "constant")
+    )
+    assert set(ints.unique().tolist()) == {-2.0, -1.0, 0.0, 1.0, 2.0}
+    assert tail[:, -16:].std() > 5 * tail[:, :-16].std()
+    assert shifted.mean(-1).std() > 1 and 20 < large.std() < 60
+    assert bool((constant == constant[:, :1]).all()) and constant[:, 0].std() > 0.5
+
+
+# ---- what hides in an average
+
+
+def gru(steps: int = 64, **settings: object) -> tuple[torch.nn.GRU, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(3)
+    return torch.nn.GRU(16, 32, **settings), torch.rand(steps, 10, 16), torch.rand(1, 10, 32)  # type: ignore[arg-type]
+
+
+def trial(got: list[torch.Tensor], own: list[torch.Tensor], oracle: list[torch.Tensor]) -> Trial:
+    return Trial(error_stats(got, oracle), {IEEE: error_stats(own, oracle)})
+
+
+def states(model: torch.nn.GRU, x: torch.Tensor, h0: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        found: torch.Tensor = model(x, h0)[0]
+    return found
+
+
+@pytest.mark.parametrize("lay", [lambda y: y, lambda y: y.transpose(0, 1), lambda y: y.flip(0)], ids=["time", "batch first", "reversed"])
+def test_an_error_that_fades_is_not_averaged_away(lay: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    model, x, h0 = gru()
+    own, wrong = states(model, x, h0), states(model, x, h0 + 5e-7)
+    oracle = states(model.double(), x.double(), h0.double())
+    found = trial([lay(wrong)], [lay(own)], [lay(oracle)])
+    assert found.candidate.within_on_average(found.reference[IEEE])  # the error is there, and the average does not show it
+    assert not found.meets(IEEE)
+    assert ("last" if lay(oracle)[0].equal(oracle[-1]) else "first") in describe_error([found], IEEE)
+    assert trial([lay(own)], [lay(own)], [lay(oracle)]).meets(IEEE)
+
+
+def test_a_small_output_beside_a_large_one_is_judged_by_itself() -> None:
+    torch.manual_seed(4)
+    a, b = torch.randn(32, 64), torch.randn(64, 48)
+    oracle = [1e6 * (a.double() @ b.double()), a.double().tanh()]
+    own = [1e6 * (a @ b), a.tanh()]
+    found = trial([own[0], own[1] * 1.001], own, oracle)
+    assert found.candidate.within_on_average(found.reference[IEEE])
+    assert not found.meets(IEEE)
+    assert trial(own, own, oracle).meets(IEEE)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_honest_sums_in_another_order_pass_in_every_part(seed: int) -> None:
+    torch.manual_seed(seed)
+    a, b = torch.randn(40, 300), torch.randn(300, 70)
+    split = sum((a[:, i::5] @ b[i::5] for i in range(1, 5)), a[:, 0::5] @ b[0::5])
+    assert trial([split], [a @ b], [a.double() @ b.double()]).meets(IEEE)
+    running = a.t().contiguous()
+    blocks = torch.cat([part.cumsum(0) for part in running.split(30)])
+    for block in range(1, 10):
+        blocks[30 * block : 30 * (block + 1)] += blocks[30 * block - 1]
+    assert trial([blocks], [running.cumsum(0)], [running.double().cumsum(0)]).meets(IEEE)
+
+
+# ---- what an author is told
+
+
+def test_of_hidden_inputs_an_author_learns_the_place_only() -> None:
+    oracle = [torch.full((16, 16), 8723.0, dtype=torch.float64)]
+    own = error_stats([oracle[0].float()], oracle)
+    wrong = oracle[0].float()
+    wrong[3, 4] = 5512.0
+    hidden = Trial(error_stats([wrong], oracle), {IEEE: own}, hidden=True)
+    said = describe_error([hidden], IEEE)
+    assert "[3, 4]" in said and "8723" not in said and "5512" not in said
+    assert not any(kind in said for kind in HIDDEN)
+    summary = summarize([hidden], IEEE)
+    assert summary.worst_index == (3, 4) and summary.worst_expected is None and summary.worst_actual is None
+    assert "8723" in describe_error([Trial(error_stats([wrong], oracle), {IEEE: own})], IEEE)
+
+
+# ---- through the evaluator
+
+NORM = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(48)
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+def get_inputs():
+    return [torch.rand(20, 48)]
+
+
+def get_init_inputs():
+    return []
+"""
+OWN_NORM = NORM.replace("class Model(", "class ModelNew(").split("def get_inputs")[0]
+TWO_PASS = """
+        centred = x - x.sum(-1, keepdim=True) / 48
+        variance = (centred * centred).sum(-1, keepdim=True) / 48
+        return centred * torch.rsqrt(variance + 1e-5) * self.norm.weight + self.norm.bias
+"""
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Iterator[LocalEvaluator]:
+    with open_evaluator("h200", call_seconds=30) as opened:
+        yield opened
+
+
+@pytest.fixture
+def norm(tmp_path: Path) -> Task:
+    path = tmp_path / "norm.py"
+    path.write_text(NORM)
+    return load_task(path)
+
+
+def judged(evaluator: LocalEvaluator, task: Task, body: str) -> Verdict:
+    source = OWN_NORM.replace("        return self.norm(x)\n", body.lstrip("\n"))
+    assert source != OWN_NORM
+    return evaluator.evaluate_now(task, source, "strict")
+
+
+def test_strict_tries_every_kind_and_an_honest_normalisation_passes(evaluator: LocalEvaluator, norm: Task) -> None:
+    verdict = judged(evaluator, norm, TWO_PASS)
+    assert verdict.status is Status.OK, verdict.message
+    assert verdict.correctness is not None and len(NATURAL) + 2 <= verdict.correctness.trials <= 9
+
+
+def test_a_kernel_that_clips_what_its_task_never_draws_fails_on_the_hidden_half(evaluator: LocalEvaluator, norm: Task) -> None:
+    verdict = judged(evaluator, norm, "        x = x.clamp(-60.0, 60.0)\n" + TWO_PASS.lstrip("\n"))
+    assert verdict.status is Status.INACCURATE, verdict.message
+    assert "others of the same shapes" in verdict.message and not any(kind in verdict.message for kind in HIDDEN)
+
+
+def test_weights_kept_from_the_first_call_fail_strictly(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    path = tmp_path / "scaled.py"
+    path.write_text(NORM.replace("self.norm = nn.LayerNorm(48)", "self.norm = nn.Linear(48, 48)"))
+    kept = "        self.kept = getattr(self, 'kept', None) if hasattr(self, 'kept') else self.norm.weight.clone()\n"
+    source = OWN_NORM.replace("nn.LayerNorm(48)", "nn.Linear(48, 48)")
+    wrong = source.replace("        return self.norm(x)\n", kept + "        return x @ self.kept.t() + self.norm.bias\n")
+    assert wrong != source
+    verdict = evaluator.evaluate_now(load_task(path), wrong, "strict")
+    assert verdict.status is Status.INACCURATE, verdict.message
+
+
+def test_a_gru_that_is_wrong_in_its_first_steps_only_is_refused(evaluator: LocalEvaluator) -> None:
+    task = load_task(ROOT / "benchmarks/tasks/39_gru.py", "small", {"num_layers": 1, "seq_len": 12, "input_size": 16, "hidden_size": 16})
+    wrong = GOOD.replace("h0[layer].contiguous()", "(h0[layer] + 1e-6).contiguous()")
+    assert wrong != GOOD
+    verdict = evaluator.evaluate_now(task, wrong)
+    assert verdict.status is Status.INACCURATE, verdict.message
