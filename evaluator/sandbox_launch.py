@@ -36,6 +36,7 @@ class Launch:
         self.states: dict[str, str] = {}
         self.root = os.geteuid() == 0
         self.user: int | None = layers.run_user() if self.root and "uid" in policy["layers"] else None
+        self.why_no_user = "no other user id is mapped here" if self.root else "only root can take another user"
 
     def attempt(self, name: str, action: Callable[[], object], why_not: str = "") -> None:
         """Apply one layer and note what became of it."""
@@ -70,24 +71,28 @@ class Launch:
         no_proc = mine or ("" if self.applied("mount_ns") else "needs a /proc of its own")
         self.attempt("pid_ns", lambda: layers.unshare(layers.NEW_PIDS), no_proc)
         if self.user is not None and not self.applied("mount_ns"):
-            os.chown(policy["scratch"], self.user, self.user)
+            closed = next((path for path in policy["read"] if os.path.exists(path) and layers.closed_ancestor(path)), None)
+            if closed:
+                self.user, self.why_no_user = None, f"{closed} is closed to other users"
+            else:
+                os.chown(policy["scratch"], self.user, self.user)
 
     def confine(self) -> None:
         """What the confined process does to itself, in the order in which later steps need fewer privileges."""
         policy = self.policy
         if self.applied("pid_ns"):
             self.attempt("pid_ns", layers.own_proc)
-        if self.user is not None:
-            closed = next((path for path in policy["read"] if os.path.exists(path) and layers.closed_ancestor(path)), None)
-            self.attempt("uid", lambda: layers.become(self.user or 0), f"{closed} is closed to other users" if closed else "")
-        else:
-            self.attempt("uid", lambda: None, "no other user id is mapped here" if self.root else "only root can take another user")
+        self.attempt("uid", self._become, self.why_no_user if self.user is None else "")
         self.attempt("limits", lambda: layers.limit(**policy["limits"]))
         self.attempt("capabilities", layers.drop_capabilities)
         self.attempt("no_new_privs", lambda: layers.prctl(layers.PR_SET_NO_NEW_PRIVS, 1))
         self.attempt("landlock", lambda: layers.landlock(self._readable(), policy["write"]))
         self.attempt("own_proc", lambda: None, "" if self.applied("pid_ns") or self.applied("landlock") else "needs pid_ns or landlock")
         self.attempt("seccomp", lambda: install_filter(unix_sockets=policy["cuda"]))
+
+    def _become(self) -> None:
+        if self.user is not None:
+            layers.become(self.user)
 
     def _readable(self) -> list[str]:
         """The policy's paths, and the part of /proc that is this process's own or the machine's."""
