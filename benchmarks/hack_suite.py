@@ -240,7 +240,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error("no case matches --kinds and --only")
 
         def tell(one: Outcome) -> None:
-            console.print(f"{'ok  ' if one.passed else 'FAIL'} {one.kind:10} {one.name:40} {one.status:14} {one.why}", markup=False, soft_wrap=True)
+            line = f"{'ok  ' if one.passed else 'FAIL'} {one.kind:10} {one.name:40} {one.status:14} {one.why}"
+            console.print(line, markup=False, soft_wrap=True)
 
         outcomes = run(cases, judge, tell)
     finally:
