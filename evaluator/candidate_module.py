@@ -94,10 +94,11 @@ class InterpretedCandidate(_Candidate):
     """The candidate in Triton's interpreter, every program a coroutine that the schedule may switch."""
 
     def __init__(self, source: Path, init: list[Any], weights: Path, hardware: Hardware) -> None:
-        from tritonsmith.evaluator import fake_cuda, interp_patches, interp_schedule  # noqa: PLC0415 - as above
+        from tritonsmith.evaluator import fake_cuda, interp_launch, interp_patches, interp_schedule  # noqa: PLC0415 - as above
 
         interp_patches.install(hardware)
         self._schedule = interp_schedule
+        self._inside_kernel = lambda: interp_launch.running.launch is not None
         self._fake = lambda: fake_cuda.FakeCuda(hardware)
         self._counted: list[Any] = []
         self._torch = TorchOpCounter()
@@ -107,7 +108,7 @@ class InterpretedCandidate(_Candidate):
     def call(self, arguments: list[Any], mode: int) -> Any:
         """One forward under the schedule: 0 runs programs in turn, any other number seeds a shuffled order."""
         order: Literal["round_robin", "shuffled"] = "round_robin" if mode == _ROUND_ROBIN else "shuffled"
-        counter = TorchOpCounter(spare=False)
+        counter = TorchOpCounter(spare=False, inside_kernel=self._inside_kernel)
         with self._schedule.session(order=order, seed=mode) as session, self._fake(), counter:
             result = self.model(*arguments)
         if session.faults:  # also those that candidate code caught and hid

@@ -65,6 +65,8 @@ class CardFreeJudge:
                     order_dependent, report = self._check(log, runner, profile)
             _require_compiled(compiled)
             facts, library = launch_facts(compiled, report, order_dependent)
+            if not facts.launches_per_forward:
+                raise RunnerFault(Status.CHEATING, "forward launches no kernel and calls no operator, yet returns the right answer")
             timing, facts = self._estimate(library, facts, raw)
         except RunnerFault as fault:
             return Verdict(

@@ -14,6 +14,7 @@ from tritonsmith.evaluator.schema import Hardware, Status
 from tritonsmith.evaluator.wire import Command, Doorbell, Layout, LineReader, SharedBlock, send_line
 
 _POLL_SECONDS = 0.02
+_LAST_BREATH_SECONDS = 0.5  # between the end of its output and the end of the process
 IMPORT_SECONDS = 90.0
 """Import of torch, Triton and the candidate, and the building of its model."""
 
@@ -86,7 +87,7 @@ class Runner:
             raise self._fault(message)
 
     def _died(self, when: str, timeout: float) -> None:
-        if self._sandbox.alive:
+        if self._sandbox.alive_after(_LAST_BREATH_SECONDS):
             raise RunnerFault(Status.TIMEOUT, f"no answer {when} within {timeout:.0f} s")
         self._sandbox.require_launched()
         code = self._sandbox.process.returncode

@@ -243,6 +243,12 @@ class SandboxedProcess:
             why = said.get("") or self.stderr_tail().strip()[-300:] or "it said nothing"
             raise InfrastructureError(f"the sandbox did not start: {why}")
 
+    def alive_after(self, seconds: float) -> bool:
+        """False when the process has ended or does so within the time."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=seconds)
+        return self.alive
+
     def stderr_tail(self) -> str:
         """The end of what the process wrote to stderr."""
         with contextlib.suppress(OSError), self._stderr.open("rb") as log:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -35,8 +35,10 @@ class TorchOpCounter:
     operators by name, `launches` the kernels they start, `flops` their floating-point operations and `bytes` their operands and results.
     """
 
-    def __init__(self, *, spare: bool = True) -> None:
+    def __init__(self, *, spare: bool = True, inside_kernel: Callable[[], bool] = lambda: False) -> None:
         self.spare = spare
+        self._inside_kernel = inside_kernel
+        """True while operators are the interpreter's own arithmetic, not the candidate's library calls."""
         self.ops: Counter[str] = Counter()
         self.launches = 0
         self.flops = 0.0
@@ -64,7 +66,7 @@ class TorchOpCounter:
 
     def add(self, name: str, launches: int, flops: float, moved: float) -> None:
         """One call of an operator."""
-        if self._paused:
+        if self._paused or self._inside_kernel():
             return
         self.ops[name] += 1
         self.launches += launches

@@ -179,3 +179,10 @@ def test_every_tensor_of_a_nested_output_counts(evaluator: LocalEvaluator, neste
     assert verdict.status is status, f"{verdict.status}: {verdict.message}"
     if status is Status.OK:
         assert verdict.label is Label.LIBRARY and verdict.facts.triton_launches == 0
+
+
+def test_what_the_interpreter_computes_inside_a_kernel_is_no_library_call(evaluator: LocalEvaluator) -> None:
+    task = load_task(ROOT / "benchmarks/tasks/26_gelu_scale_bias.py", size="small")
+    verdict = judge(evaluator, task, (ROOT / "tests/kernels/gelu_chain.py").read_text())  # tl.erf is torch.erf in the interpreter
+    assert verdict.status is Status.OK, verdict.message
+    assert verdict.label is Label.KERNEL and not verdict.facts.library_calls
