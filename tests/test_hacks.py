@@ -15,13 +15,11 @@ SAMPLE = (
     "R02_shape_cache",
     "W05_stride_zero",
     "W17_in_place",
-    "S05_patch_the_comparison",
     "S15_shrink_shared_memory",
     "E01_library_fallback",
     "P01_exit_zero",
     "gru-gates_swapped",
     "column_sum_barrier-no_grid_barrier",
-    "linear_split_k-split-K",
 )
 
 
@@ -46,7 +44,7 @@ def test_the_corpus_is_as_large_as_promised() -> None:
 
 
 def test_every_case_names_a_task_and_statuses_that_exist() -> None:
-    names = [case.name for case in load_cases()]
+    names = [(case.kind, case.name) for case in load_cases()]
     assert len(set(names)) == len(names)
     for case in CASES.values():
         compile(case.source, case.name, "exec")
@@ -87,6 +85,7 @@ def test_what_counts_as_neutralised(kind: str, expect: tuple[str, ...], labels: 
     assert weigh(case, got, verdict(Status.OK))[0] is passed
 
 
+@pytest.mark.timeout(900)  # eight verdicts: half a minute on two idle cores
 def test_a_sample_of_the_corpus_is_neutralised(judge: Judge) -> None:
     outcomes = run([CASES[name] for name in SAMPLE], judge)
     assert [(one.name, one.status, one.why) for one in outcomes if not one.passed] == []
