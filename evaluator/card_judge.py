@@ -102,7 +102,8 @@ class CardJudge:
     def _check(self, log: TrialLog, runner: Runner, source: Path, profile: str) -> bool:
         """Accuracy, settled outputs, bitwise repetition. Returns whether bits vary (allowed with atomic adds only)."""
         got: list[torch.Tensor] = []
-        for number, kind in enumerate((*_FIRST_TRIALS[profile], *stress_kinds(profile), *_LAST_TRIALS[profile])):
+        for number, kind in enumerate((*_FIRST_TRIALS[profile], *stress_kinds(profile, hidden=False), *_LAST_TRIALS[profile])):
+            # The hidden kinds run without a card only: how tensor cores' truncating sums fare on them has not been measured yet.
             if profile == "strict" and number == 2:  # weights kept from an earlier call must not survive new ones
                 self.session.new_weights()
                 runner.command(Command.WEIGHTS, timeout=self._limit)
