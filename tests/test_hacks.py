@@ -85,6 +85,7 @@ def test_what_counts_as_neutralised(kind: str, expect: tuple[str, ...], labels: 
     assert weigh(case, got, verdict(Status.OK))[0] is passed
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # eight verdicts: half a minute on two idle cores
 def test_a_sample_of_the_corpus_is_neutralised(judge: Judge) -> None:
     outcomes = run([CASES[name] for name in SAMPLE], judge)
