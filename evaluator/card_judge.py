@@ -17,6 +17,7 @@ from tritonsmith.evaluator.baselines import NAMES, mode_number
 from tritonsmith.evaluator.correctness import accepted, reached_class
 from tritonsmith.evaluator.distributions import stress_kinds
 from tritonsmith.evaluator.environment import clocks
+from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import (
     Label,
@@ -71,15 +72,18 @@ class CardJudge:
         self._modes: dict[str, int] = {}
         self._notes: list[str] = []
         self._limit = 0.0
-        self._honest: deque[tuple[float, float]] = deque(maxlen=101)
-        """Milliseconds that flush and delivery took the baselines' process."""
+        self._honest: deque[float] = deque(maxlen=101)
+        """Milliseconds that delivery took the baselines' process."""
 
     def close(self) -> None:
         """End the baselines' process and give the slots back."""
+        self._drop_baselines()
+        self.session.close()
+
+    def _drop_baselines(self) -> None:
         if self._baselines:
             self._baselines.close()
             self._baselines = None
-        self.session.close()
 
     def judge(self, source: Path, profile: str, raw: Path, call_seconds: float) -> Verdict:
         """One verdict; `raw` is where the samples go, `call_seconds` bounds the first call (compilation included)."""
@@ -120,25 +124,29 @@ class CardJudge:
     # ---- timing
 
     def _timed(self, runner: Runner, mode: int, timeout: float) -> float:
-        """Milliseconds of one call on a cold cache. Flush and delivery stand outside, but whatever they take beyond the honest side's is
-        added, so that work done early or put off gains nothing."""
-        flush = runner.command(Command.FLUSH, timeout=timeout)
+        """Milliseconds of one call on a cold cache. Delivery stands outside, but whatever it takes beyond the honest side's is added, so
+        that work put off gains nothing. The flush is not timed: it takes up the runner's waking and the switch from the oracle's context,
+        which are our doing.
+        """
+        runner.command(Command.FLUSH, timeout=timeout)
         took = runner.command(Command.CALL, mode, timeout=timeout)
         delivery = runner.command(Command.DELIVER, timeout=timeout)
         if runner is self._baselines:
-            self._honest.append((flush, delivery))
+            self._honest.append(delivery)
             return took
-        for mine, honest in zip((flush, delivery), zip(*self._honest, strict=True), strict=True):
-            usual = sorted(honest)[len(honest) // 2]
-            if mine - usual > max(_SLACK_MS, usual / 2):
-                took += mine - usual
-        return took
+        usual = sorted(self._honest)[len(self._honest) // 2]
+        excess = delivery - usual
+        return took + excess if excess > max(_SLACK_MS, usual / 2) else took
 
     def _open_baselines(self) -> Runner:
         if self._baselines is None:
             config = {"task": self.session.task.model_dump(mode="json")}
             self._baselines = Runner(self.session.setup, "reference", config)
-            self._baselines.wait_ready()
+            try:
+                self._baselines.wait_ready()
+            except RunnerFault as fault:
+                self._drop_baselines()
+                raise InfrastructureError(f"the baselines' process did not start: {fault}") from fault
             for name in NAMES:
                 self._choose_mode(self._baselines, name)
         return self._baselines
@@ -187,7 +195,14 @@ class CardJudge:
             return took
 
         def baseline(mode: int) -> Callable[[], float]:
-            return lambda: self._timed(baselines, mode, limit)
+            def once() -> float:
+                try:
+                    return self._timed(baselines, mode, limit)
+                except RunnerFault as fault:  # never the candidate's fault
+                    self._drop_baselines()
+                    raise InfrastructureError(f"a baseline failed while it was timed: {fault}") from fault
+
+            return once
 
         for _ in range(_WARM_CALLS):
             candidate()

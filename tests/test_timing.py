@@ -1,8 +1,11 @@
 """Paired timing: drift cancels, equal kernels come out equal, and the count of pairs does not depend on the candidate."""
 
 import random
+from typing import Any, cast
 
+from tritonsmith.evaluator.card_judge import CardJudge
 from tritonsmith.evaluator.timing import abba, pair_count, rounds_of, strongest
+from tritonsmith.evaluator.wire import Command
 
 
 def clock(base: float, state: dict[str, float], rng: random.Random):  # type: ignore[no-untyped-def]
@@ -45,3 +48,30 @@ def test_rounds_share_the_pairs_out_evenly() -> None:
     for pairs in (2, 12, 58, 200):
         parts = rounds_of(pairs, 5)
         assert sum(parts) == pairs and all(part % 2 == 0 for part in parts) and max(parts) - min(parts) <= 2
+
+
+class TimedRunner:
+    """Answers each command with a fixed number of milliseconds."""
+
+    def __init__(self, **milliseconds: float) -> None:
+        self.milliseconds = milliseconds
+
+    def command(self, command: Command, argument: int = 0, *, timeout: float) -> float:
+        return self.milliseconds[command.name.lower()]
+
+
+def timed(**milliseconds: float) -> float:
+    judge = CardJudge(cast(Any, None))
+    judge._baselines = cast(Any, TimedRunner(flush=0.1, call=5.0, deliver=0.2))
+    for _ in range(5):
+        assert judge._timed(judge._baselines, 0, 1.0) == 5.0  # type: ignore[arg-type]
+    return judge._timed(cast(Any, TimedRunner(**milliseconds)), 0, 1.0)
+
+
+def test_work_put_off_until_delivery_is_added_to_the_time() -> None:
+    assert timed(flush=0.1, call=1.0, deliver=0.2) == 1.0
+    assert timed(flush=0.1, call=1.0, deliver=3.2) == 4.0
+
+
+def test_waking_a_runner_for_the_flush_is_not_charged_to_it() -> None:
+    assert timed(flush=0.9, call=1.0, deliver=0.2) == 1.0
