@@ -122,7 +122,7 @@ class TaskSession:
 
     def oracle(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         """The reference in float64; integer outputs as the reference in its own dtype gives them."""
-        doubled = [tensor.double() if tensor.is_floating_point() else tensor.clone() for tensor in tensors]
+        doubled = [tensor.to(torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True) for tensor in tensors]
         with torch.no_grad():
             return flatten(self.model64(*self._arguments(doubled)))
 
