@@ -37,6 +37,11 @@ class Model(nn.Module):
             nn.Linear(classifier_width, num_classes),
         )
 
+        for layer in self.modules():  # torch's default start lets the signal die out: early weights would hardly show in the result
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                nn.init.normal_(layer.bias, std=0.1)
+
     def forward(self, x):
         return self.classifier(torch.flatten(self.features(x), 1))
 
