@@ -1,0 +1,108 @@
+"""One oracle process behind pipes: started at the first request, asked line by line, started again after it died. Imports no torch."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
+from tritonsmith.evaluator.sandbox import scrubbed_environment
+from tritonsmith.evaluator.schema import Hardware
+from tritonsmith.evaluator.wire_text import read_line
+
+HELLO_SECONDS = 120.0
+_GOODBYE_SECONDS = 3.0
+
+
+class OracleProcess:
+    """One oracle over pipes; started at the first request and again after it died."""
+
+    def __init__(self, target: str, *, use_card: bool = True, sandbox: str = "auto") -> None:
+        self._hello = {"op": "hello", "target": target, "use_card": use_card, "sandbox": sandbox}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-home-", ignore_cleanup_errors=True)
+        Path(self._folder.name).chmod(0o711)  # candidates run as another user and have their files below it
+        self.hardware: Hardware | None = None
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            folder = Path(self._folder.name)
+            with (folder / "oracle.log").open("ab") as log:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-W", "ignore", "-m", "tritonsmith.evaluator.oracle"],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=scrubbed_environment(folder), cwd=folder,
+                    start_new_session=True,
+                )  # fmt: skip
+            try:
+                answer = _without_error(self._exchange(self._process, self._hello, HELLO_SECONDS))
+            except UsageError:
+                self.close()
+                raise
+            self.hardware = Hardware.model_validate(answer["hardware"])
+        return self._process
+
+    def _exchange(self, process: subprocess.Popen[bytes], request: dict[str, Any], timeout: float) -> dict[str, Any]:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            answer = read_line(process.stdout.fileno(), timeout)
+        except OSError as error:
+            answer = None
+            reason = str(error)
+        else:
+            reason = f"no answer within {timeout:.0f} s" if process.poll() is None else f"exit code {process.returncode}"
+        if answer is None:
+            self.close()
+            raise InfrastructureError(f"the oracle process failed ({reason}){self._log_tail()}")
+        return answer
+
+    def _log_tail(self) -> str:
+        with contextlib.suppress(OSError):
+            lines = (Path(self._folder.name) / "oracle.log").read_text(errors="replace").strip().splitlines()
+            return f": {lines[-1][:300]}" if lines else ""
+        return ""
+
+    def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+        """Answer to one request. Raises TaskError, or InfrastructureError when the oracle died, hung or reported its own fault."""
+        return _without_error(self._exchange(self._start(), request, timeout))
+
+    def hello(self) -> Hardware:
+        """The card that this oracle judges for."""
+        self._start()
+        assert self.hardware is not None
+        return self.hardware
+
+    def close(self) -> None:
+        """End the process (it gives its memory back when its input ends); runners die with it in any case."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None and process.stdout is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(timeout=_GOODBYE_SECONDS)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(timeout=10)
+        process.stdout.close()
+
+    def remove(self) -> None:
+        """End the process and remove its folder."""
+        self.close()
+        self._folder.cleanup()
+
+
+def _without_error(answer: dict[str, Any]) -> dict[str, Any]:
+    if "error" in answer:
+        raise {"task": TaskError, "usage": UsageError}.get(answer["kind"], InfrastructureError)(answer["error"])
+    return answer
