@@ -18,7 +18,7 @@ from tritonsmith.evaluator.cards import CARDS, named_card
 from tritonsmith.evaluator.describe import run_probe
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.oracle_process import OracleProcess
-from tritonsmith.evaluator.schema import Hardware, Status, Task, TaskFacts, Verdict, text_sha
+from tritonsmith.evaluator.schema import Status, Task, TaskFacts, Verdict, text_sha
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.evaluator.trace_records import OperatorCost
 
