@@ -180,6 +180,24 @@ class TimingKind(StrEnum):
     ESTIMATED = "estimated"
 
 
+class Comparison(StrEnum):
+    """What a measurement says about candidate and strongest baseline; `timing.compare` has the rule."""
+
+    FASTER = "faster"
+    SAME = "same"
+    SLOWER = "slower"
+    AMBIGUOUS = "ambiguous"
+    """The intervals overlap the thresholds, or the control failed: measure again, longer or on a quieter card."""
+
+
+class Measurement(Record):
+    """A ratio of medians of pairs with its 95 % confidence interval, from one pair of processes."""
+
+    ratio: float
+    interval: tuple[float, float]
+    pairs: int
+
+
 class Timing(Record):
     """Latency per forward in milliseconds and the score against each baseline."""
 
@@ -200,6 +218,16 @@ class Timing(Record):
     raw: str | None = None
     """Path of the JSON file with the raw samples."""
     notes: tuple[str, ...] = ()
+    comparison: Comparison | None = None
+    """Against the strongest baseline; None for an estimate."""
+    control: Measurement | None = None
+    """The strongest baseline against itself, measured in the same session: 1.0 but for noise."""
+    sessions: tuple[Measurement, ...] = ()
+    """Score in each session; every session has fresh processes, seeds and inputs. `quick` has one."""
+    device_ms: float | None = None
+    """Median of the card's own clock (events around a call, in the runner); a second opinion, never the score."""
+    floor_ms: float | None = None
+    """No kernel of this card can be faster: bytes over measured bandwidth, operations over measured rate, with a margin."""
 
 
 class KernelFacts(Record):
@@ -260,6 +288,8 @@ class Verdict(Record):
     message: str = ""
     """One paragraph for the author and the user; never seeds or tolerances."""
     profile: str = "quick"
+    quarantine: str = ""
+    """Why a working candidate waits for an audit before it may win; empty when nothing is suspicious or the audit passed."""
     seconds: float = 0.0
 
     @model_validator(mode="after")

@@ -8,6 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tritonsmith.evaluator.schema import Comparison
+
+_MARGIN = 1.01
+_ALIKE = 1.02
+_CONTROL = (0.99, 1.01)
 _RESAMPLES = 2000
 _MIN_PAIRS = 12
 
@@ -75,6 +80,27 @@ def abba(candidate: Callable[[], float], baseline: Callable[[], float], pairs: i
         mine.append(one if first is candidate else two)
         theirs.append(two if first is candidate else one)
     return Paired(tuple(mine), tuple(theirs))
+
+
+def control_holds(ratio: float) -> bool:
+    """Whether a baseline measured against itself came out equal; otherwise the session says nothing."""
+    return _CONTROL[0] <= ratio <= _CONTROL[1]
+
+
+def compare(intervals: Sequence[tuple[float, float]], control: float | None = None) -> Comparison:
+    """The verdict in words, from the score's interval in each session.
+
+    FASTER: every session's lower end lies above 1.01. SLOWER: every upper end below 1/1.01. SAME: every interval within 1/1.02 to 1.02.
+    Anything else, and any session whose control failed, is AMBIGUOUS.
+    """
+    if not intervals or (control is not None and not control_holds(control)):
+        return Comparison.AMBIGUOUS
+    if all(low > _MARGIN for low, _ in intervals):
+        return Comparison.FASTER
+    if all(high < 1 / _MARGIN for _, high in intervals):
+        return Comparison.SLOWER
+    alike = all(low >= 1 / _ALIKE and high <= _ALIKE for low, high in intervals)
+    return Comparison.SAME if alike else Comparison.AMBIGUOUS
 
 
 def strongest(baselines: dict[str, Paired]) -> str:
