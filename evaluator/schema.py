@@ -290,6 +290,8 @@ class Verdict(Record):
     profile: str = "quick"
     quarantine: str = ""
     """Why a working candidate waits for an audit before it may win; empty when nothing is suspicious or the audit passed."""
+    advice: tuple[str, ...] = ()
+    """What reading the text alone suggests, with line numbers; never part of the verdict."""
     seconds: float = 0.0
 
     @model_validator(mode="after")
