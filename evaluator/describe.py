@@ -6,14 +6,15 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from tritonsmith.evaluator import lifeline
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
+from tritonsmith.evaluator.run_folder import life_line, run_folder
 from tritonsmith.evaluator.sandbox import scrubbed_environment
 from tritonsmith.evaluator.schema import Task, TaskFacts
 from tritonsmith.evaluator.trace_records import OperatorCost
@@ -37,10 +38,10 @@ def run_probe(task: Task, timeout: float = PROBE_SECONDS) -> tuple[TaskFacts, li
 
 def ask_process(module: str, task: Task, timeout: float, late: str) -> tuple[bytes, bytes, int]:
     """What a trusted process says about a task: its stdout, stderr and exit code. Raises TaskError with `late` at a time-out."""
-    with tempfile.TemporaryDirectory(prefix="tritonsmith-probe-", ignore_cleanup_errors=True) as folder:
-        threads = str(os.cpu_count() or 1)
+    with tempfile.TemporaryDirectory(prefix="probe-", ignore_cleanup_errors=True, dir=run_folder()) as folder:
+        threads, life = str(os.cpu_count() or 1), life_line()
         process = subprocess.Popen(
-            [sys.executable, "-P", "-W", "ignore", "-m", module],
+            lifeline.command(life, module), pass_fds=[life],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, start_new_session=True,
             env=scrubbed_environment(Path(folder), {"OMP_NUM_THREADS": threads}),
         )  # fmt: skip

@@ -1,4 +1,7 @@
-"""One oracle process behind pipes: started at the first request, asked line by line, started again after it died. Imports no torch."""
+"""One oracle process behind pipes: started at the first request, asked line by line, started again after it died. Imports no torch.
+
+It ends with its caller, in the middle of a verdict too, and its folder lies in the caller's `run_folder`.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from tritonsmith.evaluator import lifeline
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
+from tritonsmith.evaluator.run_folder import life_line, remove_tree, run_folder
 from tritonsmith.evaluator.sandbox import scrubbed_environment
 from tritonsmith.evaluator.schema import Hardware
 from tritonsmith.evaluator.wire_text import read_line
@@ -27,18 +31,18 @@ class OracleProcess:
     def __init__(self, target: str, *, use_card: bool = True, sandbox: str = "auto") -> None:
         self._hello = {"op": "hello", "target": target, "use_card": use_card, "sandbox": sandbox}
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-home-", ignore_cleanup_errors=True)
+        self._folder = tempfile.TemporaryDirectory(prefix="home-", ignore_cleanup_errors=True, dir=run_folder())
         Path(self._folder.name).chmod(0o711)  # candidates run as another user and have their files below it
         self.hardware: Hardware | None = None
 
     def _start(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
-            folder = Path(self._folder.name)
+            folder, life = Path(self._folder.name), life_line()
+            self._clear()
             with (folder / "oracle.log").open("ab") as log:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-W", "ignore", "-m", "tritonsmith.evaluator.oracle"],
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=scrubbed_environment(folder), cwd=folder,
-                    start_new_session=True,
+                    lifeline.command(life, "tritonsmith.evaluator.oracle"), pass_fds=[life], stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE, stderr=log, env=scrubbed_environment(folder), cwd=folder, start_new_session=True,
                 )  # fmt: skip
             try:
                 answer = _without_error(self._exchange(self._process, self._hello, HELLO_SECONDS))
@@ -47,6 +51,12 @@ class OracleProcess:
                 raise
             self.hardware = Hardware.model_validate(answer["hardware"])
         return self._process
+
+    def _clear(self) -> None:
+        """Remove what an oracle that was killed left in its folder; the log stays."""
+        for one in Path(self._folder.name).iterdir():
+            if one.name != "oracle.log":
+                remove_tree(one) if one.is_dir() and not one.is_symlink() else one.unlink(missing_ok=True)
 
     def _exchange(self, process: subprocess.Popen[bytes], request: dict[str, Any], timeout: float) -> dict[str, Any]:
         assert process.stdin is not None and process.stdout is not None

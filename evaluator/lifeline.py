@@ -1,0 +1,38 @@
+"""`python -P -m tritonsmith.evaluator.lifeline FD MODULE`: runs a module that ends at once when whoever holds the other end of FD ends.
+
+A parent's death signal would not do: it comes when the thread that started the process ends, and callers start theirs from short-lived
+threads. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import select
+import sys
+import threading
+
+
+def command(life: int, module: str, *arguments: str) -> list[str]:
+    """The command line of a trusted module that ends with its caller; `life` must be passed on to it."""
+    return [sys.executable, "-P", "-W", "ignore", "-m", "tritonsmith.evaluator.lifeline", str(life), module, *arguments]
+
+
+def _watch(life: int) -> None:
+    watched = select.poll()
+    watched.register(life, 0)  # only the end of the line is awaited, and that is always reported
+    watched.poll()
+    os._exit(1)  # at once, whatever other threads do; what it started dies with it
+
+
+def main() -> None:
+    """Entry point."""
+    life, module = int(sys.argv[1]), sys.argv[2]
+    os.set_inheritable(life, False)
+    threading.Thread(target=_watch, args=(life,), daemon=True, name="lifeline").start()
+    sys.argv = [module, *sys.argv[3:]]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

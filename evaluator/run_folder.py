@@ -1,0 +1,133 @@
+"""One folder per process that asks for verdicts: everything temporary lies in it, and it goes when that process does, however it ends.
+
+A lock on the folder lasts as long as the process. A janitor waits for the end of the process and removes the folder; where the janitor was
+killed too, the next process that needs a folder removes those whose lock is free. Processes that take the life line (`evaluator.lifeline`)
+end together with their caller. Standard library only.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+_PREFIX = "tritonsmith-run-"
+_JANITOR_SECONDS = 20
+# Runs as long as the process whose end it waits for: so it loads as little as it can until then.
+_JANITOR = f"""
+import os, select, sys
+select.select([int(sys.argv[1])], [], [])
+import shutil, time
+def mend(action, path, error):
+    try:
+        os.chmod(os.path.dirname(path), 0o700)
+        os.chmod(path, 0o700)
+        action(path)
+    except Exception:
+        pass
+for _ in range({_JANITOR_SECONDS} * 10):
+    shutil.rmtree(sys.argv[2], onerror=mend)
+    if not os.path.lexists(sys.argv[2]):
+        break
+    time.sleep(0.1)
+"""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What one process keeps open: the locked folder, both ends of the life line, and the janitor."""
+
+    owner: int
+    folder: Path
+    lock: int
+    life: int
+    hold: int
+    janitor: subprocess.Popen[bytes]
+
+    def close(self) -> None:
+        """Remove the folder and let the janitor go; the work of a process that ends in order."""
+        if os.getpid() != self.owner:  # a forked copy: the folder is its parent's
+            return
+        remove_tree(self.folder)
+        os.close(self.hold)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.janitor.wait(_JANITOR_SECONDS)
+        for descriptor in (self.life, self.lock):
+            os.close(descriptor)
+
+
+_runs: list[_Run] = []
+_opening = threading.Lock()
+
+
+def _run() -> _Run:
+    with _opening:
+        if not _runs or _runs[0].owner != os.getpid():
+            sweep()
+            _runs[:] = [_open()]
+            atexit.register(_runs[0].close)
+        return _runs[0]
+
+
+def _open() -> _Run:
+    made = tempfile.mkdtemp(prefix=".tritonsmith-")
+    lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.chmod(made, 0o711)  # candidates run as another user and have their files below it
+    folder = Path(made).with_name(_PREFIX + Path(made).name.removeprefix(".tritonsmith-"))
+    Path(made).rename(folder)  # it has its name, by which others look for abandoned ones, only after it was locked
+    life, hold = os.pipe()
+    janitor = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _JANITOR, str(life), str(folder)], pass_fds=[life], start_new_session=True, cwd="/",
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    return _Run(os.getpid(), folder, lock, life, hold, janitor)
+
+
+def run_folder() -> Path:
+    """The folder for everything temporary of this process; made at the first call."""
+    return _run().folder
+
+
+def life_line() -> int:
+    """A descriptor that reads as closed once this process has ended, to be passed on to children."""
+    return _run().life
+
+
+def sweep() -> None:
+    """Remove the folders that killed processes of this user left behind."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if folder.lstat().st_uid != os.geteuid():
+                continue
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_tree(folder)
+            finally:
+                os.close(lock)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with all that is in it, folders that were closed to their owner too; what cannot be removed stays."""
+    shutil.rmtree(folder, onerror=_open_and_retry)
+
+
+def _open_and_retry(action: Any, path: str, _error: tuple[type[BaseException], BaseException, TracebackType]) -> None:
+    with contextlib.suppress(OSError):
+        os.chmod(os.path.dirname(path), 0o700)
+        os.chmod(path, 0o700)
+        if action in (os.open, os.scandir, os.lstat):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            action(path)
