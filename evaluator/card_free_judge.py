@@ -59,7 +59,7 @@ class CardFreeJudge:
         facts = LaunchFacts()
         try:
             with _start_compilation(self.session, source) as compilation:
-                with Runner(self.session.setup, "candidate", {"source": str(source)}, _INTERPRETER) as runner:
+                with self.session.runner(source, _INTERPRETER) as runner:
                     runner.wait_ready(IMPORT_SECONDS)
                     compiled = _compiled(compilation, call_seconds)
                     order_dependent, report = self._check(log, runner, profile)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -71,3 +72,22 @@ def open_handle(handle: bytes, nbytes: int) -> torch.Tensor:
     raw = _IpcHandle.from_buffer_copy(handle)
     _check(cuda.cuIpcOpenMemHandle_v2(ctypes.byref(pointer), raw, ctypes.c_uint(_LAZY_ENABLE_PEER_ACCESS)), "cuIpcOpenMemHandle")
     return _as_tensor(pointer.value, nbytes)
+
+
+def smallest_work() -> Callable[[], object]:
+    """A call that sets one byte on the card and waits for it.
+
+    It goes to the driver by addresses that are taken now, past every name that later code could patch, and keeps the interpreter's
+    lock meanwhile, so that no other Python thread runs.
+    """
+    _driver()
+    cuda = ctypes.PyDLL("libcuda.so.1")
+    byte = torch.zeros(512, dtype=torch.uint8, device="cuda")
+    fill, wait = cuda.cuMemsetD8_v2, cuda.cuCtxSynchronize
+    address, value, count = ctypes.c_uint64(byte.data_ptr()), ctypes.c_ubyte(0), ctypes.c_size_t(1)
+    return lambda: (byte, fill(address, value, count), wait())
+
+
+def reset_persisting_cache() -> None:
+    """Lines of the L2 cache that a kernel asked the driver to keep become ordinary ones."""
+    _driver().cuCtxResetPersistingL2Cache()

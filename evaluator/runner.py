@@ -1,6 +1,7 @@
 """The disposable process that runs one candidate (or, as `reference`, the baselines): `python -P -m tritonsmith.evaluator.runner`.
 
-Reads one JSON line of configuration, answers on the original stdout, then serves the doorbell until it is told to exit or killed.
+Says `warm` once its imports are done, then reads one JSON line of configuration, so that it can wait for its candidate; answers on the
+original stdout and serves the doorbell until it is told to exit or killed.
 Nothing it says is believed without a check by the oracle: results are bytes in poisoned slots, times are taken by the oracle's clock.
 """
 
@@ -17,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator import candidate_module, wire
+from tritonsmith.evaluator import candidate_module, cuda_memory, wire
 from tritonsmith.evaluator.baselines import Baselines, set_tf32
 from tritonsmith.evaluator.candidate_module import CandidateFault
 from tritonsmith.evaluator.reference import flatten
@@ -37,11 +38,15 @@ class Runner:
         self.layout = Layout(**pickle.loads(bytes.fromhex(config["layout"])))
         # What the protocol itself uses is bound to torch's C functions before candidate code, which may patch names, is imported.
         self._sync: Callable[[], object] = torch._C._cuda_synchronize if self.cuda else (lambda: None)
-        self._copy, self._fill = torch.Tensor.copy_, torch.Tensor.fill_
+        self._copy = torch.Tensor.copy_
         self._type, self._plain = type, (torch.Tensor, torch.nn.Parameter)
+        self._settle: Callable[[], object] = lambda: None
         if self.cuda:
             torch.cuda.init()
-            self._flush_buffer = torch.empty(2 * config["l2_bytes"], dtype=torch.uint8, device="cuda")
+            self._settle = cuda_memory.smallest_work()
+            self._start, self._stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            self._record, self._stream = torch._C._CudaEventBase.record, torch.cuda.current_stream()
+            self._elapsed = torch._C._CudaEventBase.elapsed_time
         self.inputs = self.layout.views(wire.open_block(config["inputs"]), self.layout.inputs)
         self.outputs = self.layout.views(wire.open_block(config["outputs"]), self.layout.outputs)
         self.arguments: list[Any] = []
@@ -118,9 +123,15 @@ class Runner:
                 self.deliver(self._result)
             self._result = None
             self._sync()
-        elif command is Command.FLUSH:
-            self._fill(self._flush_buffer, 1)
+        elif command is Command.SETTLE:
+            self._settle()
+        elif command is Command.CLOCKED:
+            self._record(self._start, self._stream)
+            with torch.no_grad():
+                self._result = self.subject.call(self.arguments, argument)
+            self._record(self._stop, self._stream)
             self._sync()
+            self.doorbell.note_device_ms(self._elapsed(self._start, self._stop))
         elif command is Command.WEIGHTS:
             self.subject.load_weights(Path(self.config["weights"]))
             self._sync()
@@ -135,6 +146,9 @@ def main() -> None:
     confine_self()
     control = os.dup(1)
     os.dup2(2, 1)  # whatever candidate code prints goes to the log, not to the control pipe
+    import triton  # noqa: F401, PLC0415 - after the switch to the interpreter was read; part of being warm
+
+    wire.send_line(control, {"event": "warm"})
     config = json.loads(sys.stdin.readline())
     try:
         runner = Runner(config, control)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pickle
+import signal
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.sandbox import SandboxedProcess
 from tritonsmith.evaluator.schema import Hardware, Status
 from tritonsmith.evaluator.wire import Command, Doorbell, Layout, LineReader, SharedBlock, send_line
@@ -43,43 +48,64 @@ class RunnerSetup:
 
 
 class Runner:
-    """One runner process with its own output slots.
+    """One runner process with its own output slots; it starts at once and waits for `begin`.
 
     Args:
         setup: the session's part.
         role: `candidate` or `reference`.
-        config: additions to the configuration line (`source`, `task`).
         environment: additions to the scrubbed environment.
     """
 
-    def __init__(self, setup: RunnerSetup, role: str, config: dict[str, Any], environment: dict[str, str] | None = None) -> None:
+    def __init__(self, setup: RunnerSetup, role: str, environment: dict[str, str] | None = None) -> None:
         self.setup = setup
+        self._role = role
         self._doorbell = Doorbell()
         self._nonce = 0
+        self._warm = False
+        self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-inbox-", ignore_cleanup_errors=True)
+        inbox = Path(self._folder.name)
+        inbox.chmod(0o755)
+        self._source = inbox / "candidate.py"
         self.block = SharedBlock(setup.layout.output_bytes, setup.device)
         self.outputs = setup.layout.views(self.block.tensor, setup.layout.outputs)
         fds = [self._doorbell.fd, *(block.fd for block in (setup.inputs, self.block) if block.fd >= 0)]
-        files = [setup.init, setup.arguments, setup.weights, *([Path(config["source"])] if "source" in config else [])]
+        files = [setup.init, setup.arguments, setup.weights, inbox]
         self._sandbox = SandboxedProcess(
             "tritonsmith.evaluator.runner", pass_fds=fds, environment=environment, confined=role == "candidate", read=files
         )
         process = self._sandbox.process
         assert process.stdin is not None and process.stdout is not None
+        self._lines = LineReader(process.stdout.fileno())
+
+    def begin(self, source: str = "", **config: Any) -> None:
+        """Tell the process what to run: the candidate's text, or additions to the configuration line (`task`)."""
+        setup, process = self.setup, self._sandbox.process
+        self._source.write_text(source)
+        self._source.chmod(0o444)
         layout = pickle.dumps({"inputs": setup.layout.inputs, "outputs": setup.layout.outputs}).hex()
         message = {
-            "role": role, "device": setup.device, "doorbell": self._doorbell.fd, "layout": layout, "init": str(setup.init),
-            "arguments": str(setup.arguments), "weights": str(setup.weights), "l2_bytes": setup.hardware.l2_bytes,
+            "role": self._role, "device": setup.device, "doorbell": self._doorbell.fd, "layout": layout, "init": str(setup.init),
+            "arguments": str(setup.arguments), "weights": str(setup.weights), "source": str(self._source),
             "inputs": setup.inputs.handle(), "outputs": self.block.handle(), "hardware": setup.hardware.model_dump(mode="json"),
             "tf32": setup.tf32,
         } | config  # fmt: skip
-        self._lines = LineReader(process.stdout.fileno())
-        try:
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):  # it died at once; wait_ready says so
             send_line(process.stdin.fileno(), message)
-        except OSError:
-            pass  # it died at once; wait_ready says so
+
+    def wait_warm(self, timeout: float = IMPORT_SECONDS) -> None:
+        """Until the process has done its own imports. Raises InfrastructureError: no candidate code runs before that."""
+        if not self._warm:
+            message = self._lines.read(timeout)
+            if message is None or message.get("event") != "warm":
+                self._sandbox.alive_after(_LAST_BREATH_SECONDS)
+                self._sandbox.require_launched()
+                raise InfrastructureError(f"a runner did not start within {timeout:.0f} s: {self._sandbox.stderr_tail().strip()[-300:]}")
+            self._warm = True
 
     def wait_ready(self, timeout: float = IMPORT_SECONDS) -> None:
         """Until the candidate is imported and built. Raises RunnerFault."""
+        self.wait_warm(timeout)
         message = self._lines.read(timeout)
         if message is None:
             self._died("while it was imported", timeout)
@@ -126,6 +152,24 @@ class Runner:
             raise self._fault(self._answer(5.0) or {"message": "the call failed without a report"})
         return elapsed
 
+    @property
+    def device_ms(self) -> float:
+        """What the runner says about the card's clock in the last CLOCKED call."""
+        return self._doorbell.device_ms
+
+    def pause(self) -> None:
+        """Stop every process of the runner: nothing of the candidate runs until `resume`."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let them run again."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        for pid in self._sandbox.inside():
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+
     def _answer(self, timeout: float) -> dict[str, Any] | None:
         """The report that carries the nonce of the last command; lines written in advance do not and are dropped."""
         deadline = time.monotonic() + timeout
@@ -152,6 +196,7 @@ class Runner:
         self._sandbox.kill()
         self.outputs = []
         self.block.close()
+        self._folder.cleanup()
 
     def __enter__(self) -> Runner:
         return self

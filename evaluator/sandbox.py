@@ -33,9 +33,11 @@ ALLOWED_ENVIRONMENT = (
 )  # fmt: skip
 SCRUBBED_ADDITIONS = ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "PYTHONDONTWRITEBYTECODE", "USER")
 LAYERS = (
-    "user_ns", "mount_ns", "net_ns", "ipc_ns", "pid_ns", "uid", "limits", "capabilities", "no_new_privs", "own_proc", "landlock", "seccomp",
+    "bubblewrap", "user_ns", "mount_ns", "net_ns", "ipc_ns", "pid_ns", "uid", "limits", "capabilities", "no_new_privs", "own_proc",
+    "landlock", "seccomp",
 )  # fmt: skip
-"""Layers of the launcher in the order in which they are applied; `own_proc` narrows what Landlock lets through."""
+"""Layers of the launcher in the order in which they are applied; `bubblewrap` supplies the five namespaces where it is used, `own_proc`
+narrows what Landlock lets through."""
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _STDERR_TAIL = 4000
@@ -98,6 +100,8 @@ class Policy:
     required: tuple[str, ...]
     """Layers without which a process is not started; those that the self-test found applied."""
     cuda: bool
+    bubblewrap: str = ""
+    """Path of bwrap, for policies with that layer."""
 
     def text(self, command: list[str], scratch: Path, read: Sequence[Path], status: int) -> str:
         """The launcher's argument for one process."""
@@ -114,6 +118,7 @@ class Policy:
         return marshal.dumps({
             "command": command, "scratch": str(scratch), "scratch_bytes": SCRATCH_BYTES, "status": status, "parent": os.getpid(),
             "layers": self.layers, "left_out": self.left_out, "required": self.required, "cuda": self.cuda, "limits": limits,
+            "bubblewrap": self.bubblewrap, "inside": False, "user": None,
             "read": [*readable_paths(), *map(str, read)], "write": write,
         }).hex()  # fmt: skip
 
@@ -229,6 +234,19 @@ class SandboxedProcess:
     def alive(self) -> bool:
         """False once the process has ended."""
         return self.process.poll() is None
+
+    def inside(self) -> list[int]:
+        """Every process of the run but the keeper, which stays outside."""
+        if not self._confined:
+            return [self.process.pid]
+        found: list[int] = []
+        pending = _children(self.process.pid)
+        while pending:
+            pid = pending.pop()
+            if pid not in found:
+                found.append(pid)
+                pending += _children(pid)
+        return found
 
     def launched(self, timeout: float) -> dict[str, str]:
         """What became of each layer, by name; under the empty name why the command was not run. Empty when nothing was said in time."""

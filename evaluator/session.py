@@ -16,7 +16,7 @@ from tritonsmith.evaluator.baselines import set_tf32
 from tritonsmith.evaluator.correctness import ErrorStats, error_stats
 from tritonsmith.evaluator.distributions import redraw
 from tritonsmith.evaluator.reference import flatten, load_reference
-from tritonsmith.evaluator.runner_client import RunnerSetup
+from tritonsmith.evaluator.runner_client import Runner, RunnerSetup
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task
 from tritonsmith.evaluator.wire import Layout, SharedBlock, spec_of
 
@@ -72,6 +72,7 @@ class TaskSession:
         arguments_path.write_bytes(pickle.dumps(list(zip(self.plain, self.is_tensor, strict=True))))
         tf32 = task.precision is not PrecisionClass.IEEE
         self.setup = RunnerSetup(device, self.layout, init_path, arguments_path, self.weights_path, hardware, self.block, tf32)
+        self._spare: Runner | None = None
         self.compile_request = folder / "compile.pkl"
         self.compile_request.write_bytes(pickle.dumps(self._compile_arguments(tensors)))
 
@@ -144,8 +145,27 @@ class TaskSession:
         dtypes = [spec.dtype for spec in self.layout.outputs]
         return error_stats([one.to(getattr(torch, name)) for one, name in zip(outputs, dtypes, strict=True)], oracle)
 
+    def runner(self, source: Path, environment: dict[str, str] | None = None) -> Runner:
+        """A runner for this candidate: the warm one where there is one."""
+        runner, self._spare = self._spare or Runner(self.setup, "candidate", environment), None
+        runner.begin(source.read_text())
+        return runner
+
+    def prewarm(self) -> None:
+        """Start the next candidate's runner; it imports what every runner needs and waits, without touching the card."""
+        if self._spare is None:
+            self._spare = Runner(self.setup, "candidate")
+
+    def wait_warm(self) -> None:
+        """Until the waiting runner has done its imports, so that they do not fall into a measurement."""
+        if self._spare is not None:
+            self._spare.wait_warm()
+
     def close(self) -> None:
         """Give slots and files back."""
+        if self._spare is not None:
+            self._spare.close()
+            self._spare = None
         self.slots = []
         self.block.close()
         self._folder.cleanup()

@@ -12,6 +12,7 @@ import mmap
 import os
 import secrets
 import select
+import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,8 +38,10 @@ class Command(IntEnum):
     """Run forward on the input slots and wait for the card; the argument is a mode or a schedule seed."""
     DELIVER = 6
     """Copy every tensor that the last call returned into the output slots."""
-    FLUSH = 2
-    """Overwrite the L2 cache."""
+    SETTLE = 2
+    """The smallest piece of work on the card: takes up the runner's waking and the card's switch from the oracle's context."""
+    CLOCKED = 7
+    """As CALL, between two events of the card; the time between them goes to the doorbell page."""
     FACTS = 3
     """Run forward once and report launches on the control pipe."""
     WEIGHTS = 4
@@ -166,6 +169,15 @@ class Doorbell:
     def failed(self) -> bool:
         """Oracle: whether the answer says that the command failed (a message follows on the control pipe)."""
         return self._words[9] != 0
+
+    @property
+    def device_ms(self) -> float:
+        """Oracle: what the runner says that the card's clock showed for the last CLOCKED call."""
+        return float(struct.unpack("d", struct.pack("Q", self._words[10]))[0])
+
+    def note_device_ms(self, value: float) -> None:
+        """Runner: milliseconds between the two events."""
+        self._words[10] = struct.unpack("Q", struct.pack("d", value))[0]
 
     def next(self, last: int) -> tuple[int, Command, int]:
         """Runner: wait for a nonce other than `last`; returns nonce, command, argument."""
