@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
+from tritonsmith.evaluator.advice import advice_lines
 from tritonsmith.evaluator.cards import CARDS, named_card
 from tritonsmith.evaluator.describe import run_probe
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
@@ -84,6 +85,10 @@ class LocalEvaluator:
 
     def evaluate_now(self, task: Task, source: str, profile: str = "quick") -> Verdict:
         """As `evaluate`, blocking; an oracle that fails is started again and asked once more."""
+        advice = advice_lines(source, task.precision)  # beside the verdict, which never depends on it
+        return self._judged(task, source, profile).model_copy(update={"advice": advice})
+
+    def _judged(self, task: Task, source: str, profile: str) -> Verdict:
         verdict = self._ask(task, source, profile)
         if profile == "strict" and verdict.status is Status.OK and self._auditor is not None:
             return self._audited(task, source, verdict)

@@ -1,0 +1,166 @@
+"""A candidate's text as the rules of `advice.py` see it: which code forward can reach, and which names are its inputs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tritonsmith.evaluator.kernel_source import Function, KernelSource, read_kernel_source
+from tritonsmith.evaluator.schema import PrecisionClass
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One finding of a rule; `note` when right kernels may do this."""
+
+    line: int
+    text: str
+    note: bool = False
+
+
+@dataclass
+class Text:
+    """An indexed candidate."""
+
+    index: KernelSource
+    precision: PrecisionClass
+    everything: list[ast.AST] = field(default_factory=list)
+    host: list[ast.AST] = field(default_factory=list)
+    """Nodes outside Triton kernels."""
+    kernels: dict[str, list[ast.AST]] = field(default_factory=dict)
+    """Nodes of each Triton kernel."""
+    forward: list[ast.AST] = field(default_factory=list)
+    """Nodes of the functions that forward may enter."""
+    reached: list[Function] = field(default_factory=list)
+    """Functions and methods that forward may enter, forward first; too many rather than too few."""
+    model: dict[str, Function] = field(default_factory=dict)
+    """Methods of ModelNew, inherited ones of classes in the file included."""
+    aligned: frozenset[int] = frozenset()
+    """Attributes, by identity, whose address is only asked for its alignment (`x.data_ptr() % 16`)."""
+    inputs: frozenset[str] = frozenset()
+    """Names of forward's arguments that stand for nothing else in it."""
+
+    @property
+    def tree(self) -> ast.Module:
+        """The whole file."""
+        return self.index.tree
+
+    def name(self, node: ast.AST) -> str:
+        """Full dotted name with import aliases resolved; empty for anything else."""
+        return self.index.dotted(node)
+
+    def launches(self) -> list[ast.Call]:
+        """Calls `kernel[grid](...)` that forward may reach, whatever stands for the kernel."""
+        return [node for node in self.forward if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)]
+
+    def imported(self, node: ast.AST) -> bool:
+        """Whether an expression `a.b.c` (or `a[...].b`) begins with an imported name."""
+        return root_of(node) in self.index.aliases
+
+
+def read_text(source: str, precision: PrecisionClass) -> Text:
+    """Index a candidate. Raises SyntaxError, ValueError, RecursionError or MemoryError where Python cannot parse it."""
+    ast.parse(source)  # its error has the line
+    index = read_kernel_source(source, "candidate")
+    text = Text(index, precision, everything=list(ast.walk(index.tree)))
+    text.kernels = {name: list(ast.walk(function)) for name, function in index.jit.items()}
+    inside = {id(node) for nodes in text.kernels.values() for node in nodes}
+    text.host = [node for node in text.everything if id(node) not in inside]
+    text.model = _methods(index, "ModelNew")
+    text.reached = _reached(index, text.model)
+    text.forward = [node for function in text.reached for node in ast.walk(function)]
+    text.aligned = frozenset(
+        id(node.left.func)
+        for node in text.forward
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Call)
+    )
+    text.inputs = _inputs(text.model)
+    return text
+
+
+def root_of(node: ast.AST) -> str:
+    """The first name of `a.b[c].d`; empty for anything else."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def is_endless(loop: ast.While) -> bool:
+    """Whether a loop has a constant true condition and nothing that leaves it."""
+    leaves = (ast.Break, ast.Return, ast.Raise, ast.Yield, ast.Await)
+    always = isinstance(loop.test, ast.Constant) and bool(loop.test.value)
+    return always and not any(isinstance(node, leaves) for node in ast.walk(loop))
+
+
+def _methods(index: KernelSource, name: str) -> dict[str, Function]:
+    """Methods of a class of the file, own ones before inherited ones. Each class is looked at once, however they inherit."""
+    found: dict[str, Function] = {}
+    waiting, seen = [name], set[str]()
+    while waiting:
+        owner = waiting.pop(0)
+        if owner in seen or owner not in index.classes:
+            continue
+        seen.add(owner)
+        for node in index.classes[owner].body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.setdefault(node.name, node)
+        waiting += [base.id for base in index.classes[owner].bases if isinstance(base, ast.Name)]
+    return found
+
+
+def _reached(index: KernelSource, model: dict[str, Function]) -> list[Function]:
+    """Forward, and what it names: functions, methods and classes of the file. Each is entered once, so the cost is linear."""
+    by_name: dict[str, list[Function]] = {name: [function] for name, function in index.functions.items()}
+    for one in index.classes.values():
+        for node in one.body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                by_name.setdefault(node.name, []).append(node)
+    modules = _submodules(index)
+    waiting, found = [method for name, method in model.items() if name == "forward"], dict[int, Function]()
+    while waiting:
+        function = waiting.pop(0)
+        if id(function) in found:
+            continue
+        found[id(function)] = function
+        names = {node.attr if isinstance(node, ast.Attribute) else node.id for node in _names(function)}
+        for name in sorted(names):
+            if name not in ("forward", "__init__"):
+                waiting += by_name.get(name, [])
+            if name in modules or name in index.classes:
+                for owner in modules.get(name, {name}):
+                    waiting += [method for key, method in _methods(index, owner).items() if key in ("forward", "__call__")]
+    return list(found.values())
+
+
+def _names(node: ast.AST) -> Iterator[ast.Attribute | ast.Name]:
+    yield from (one for one in ast.walk(node) if isinstance(one, ast.Attribute | ast.Name) and isinstance(one.ctx, ast.Load))
+
+
+def _submodules(index: KernelSource) -> dict[str, set[str]]:
+    """Attribute to the classes of the file that are assigned to it somewhere."""
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(index.tree):
+        if isinstance(node, ast.Assign):
+            classes = {one.id for one in _names(node.value) if isinstance(one, ast.Name) and one.id in index.classes}
+            for target in node.targets:
+                if isinstance(target, ast.Attribute) and classes:
+                    found.setdefault(target.attr, set()).update(classes)
+    return found
+
+
+def _inputs(model: dict[str, Function]) -> frozenset[str]:
+    forward = model.get("forward")
+    if forward is None:
+        return frozenset()
+    taken = forward.args.posonlyargs + forward.args.args + forward.args.kwonlyargs
+    names = {argument.arg for argument in taken[1:]}
+    return frozenset(names - assigned_names(forward))
+
+
+def assigned_names(function: Function) -> set[str]:
+    """Names that a function gives another meaning (assignments, loops, `with`); `x += y` keeps the tensor and does not count."""
+    kept = {id(node.target) for node in ast.walk(function) if isinstance(node, ast.AugAssign)}
+    return {
+        node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in kept
+    }
