@@ -69,6 +69,8 @@ class ErrorStats:
     worst_expected: float | None = None
     worst_actual: float | None = None
     parts: tuple[Part, ...] = ()
+    unwritten: int = 0
+    """Elements of the worst tensor that still hold the poison where something else is expected."""
 
     def within(self, reference: ErrorStats) -> bool:
         """The acceptance rule of the module's docstring."""
@@ -92,6 +94,13 @@ class ErrorStats:
             around = own if own.whole else around
         return None
 
+    def coarse(self, share: float) -> ErrorStats:
+        """At least this share of the result for an error, place by place: for the reference's side of the rule."""
+        parts = tuple(
+            replace(one, rms=max(one.rms, share * one.oracle_rms), max_abs=max(one.max_abs, share * one.oracle_max)) for one in self.parts
+        )
+        return replace(self, rms=max(self.rms, share * self.oracle_rms), max_abs=max(self.max_abs, share * self.oracle_max), parts=parts)
+
     def widened(self, other: ErrorStats) -> ErrorStats:
         """The larger of two errors, place by place: for the reference's side of the rule."""
         parts = tuple(
@@ -109,14 +118,14 @@ def _share(error: float, scale: float) -> float:
 def error_stats(actual: list[torch.Tensor], oracle: list[torch.Tensor]) -> ErrorStats:
     """Compare tensors with the oracle's, pairwise; shapes are equal by construction of the slots."""
     squares = absolute = oracle_squares = worst = oracle_max = epsilon = 0.0
-    count, exact = 0, True
+    count, exact, unwritten = 0, True, 0
     parts: list[Part] = []
     where: tuple[int, tuple[int, ...], float | None, float | None] = (0, (), None, None)
     for number, (got, want) in enumerate(zip(actual, oracle, strict=True)):
         if got.numel() == 0:
             continue
         if not got.is_floating_point():
-            wrong = got != want.to(got.dtype)
+            wrong = _bytes_of_truth(got) != _bytes_of_truth(want.to(got.dtype))
             if bool(wrong.any()) and exact:
                 exact = False
                 where = (number, *_place(wrong.to(torch.float64), want, got))
@@ -128,6 +137,7 @@ def error_stats(actual: list[torch.Tensor], oracle: list[torch.Tensor]) -> Error
             if exact:
                 exact = False
                 where = (number, *_place((~same).to(torch.float64), want, got))
+                unwritten = int((_poisoned(got) & ~same).sum())
             got64 = torch.where(same, got64, torch.zeros_like(got64))
         finite = torch.isfinite(want64)
         error = torch.where(finite, got64 - want64, torch.zeros_like(want64)).abs()
@@ -147,8 +157,19 @@ def error_stats(actual: list[torch.Tensor], oracle: list[torch.Tensor]) -> Error
     return ErrorStats(
         rms=(squares / count) ** 0.5, max_abs=worst, mean_abs=absolute / count, oracle_rms=(oracle_squares / count) ** 0.5,
         oracle_max=oracle_max, epsilon=epsilon, exact=exact, worst_tensor=where[0], worst_index=where[1],
-        worst_expected=where[2], worst_actual=where[3], parts=tuple(parts),
+        worst_expected=where[2], worst_actual=where[3], parts=tuple(parts), unwritten=unwritten,
     )  # fmt: skip
+
+
+def _bytes_of_truth(tensor: torch.Tensor) -> torch.Tensor:
+    """A boolean tensor's bytes, any other as it is: to torch a poisoned byte is as true as 1."""
+    return tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor
+
+
+def _poisoned(tensor: torch.Tensor) -> torch.Tensor:
+    """Where every bit of a floating value is set, as no arithmetic leaves it."""
+    bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+    return tensor.view(bits) == -1
 
 
 def _parts(number: int, error: torch.Tensor, scale: torch.Tensor, epsilon: float) -> list[Part]:
@@ -192,6 +213,8 @@ class Trial:
     """Whether the oracle itself is finite everywhere on these inputs."""
     hidden: bool = False
     """Whether the author may not learn what these inputs were like."""
+    blurred: bool = False
+    """Whether the reference's own rounding hides what is right on these inputs."""
 
     def meets(self, asked: PrecisionClass) -> bool:
         """Whether this trial reaches the class asked for (or a stricter one)."""

@@ -8,8 +8,11 @@
 | `tail` | standard normal, the last sixteenth of the last axis eightfold: a lost tail shows |
 | `shifted` | each row with an offset and a scale of its own: mixed-up rows and bad cancellation show |
 | `large` | forty times standard normal: saturation, overflow and clipping show |
+| `sided` | standard normal, lowered by six in half of the slices along the first axis, raised in the others: padding in a maximum shows |
+| `below`, `above` | standard normal, forty lower or higher everywhere: the same for any axis and for padding far from zero |
 | `constant` | one value in each row: zero variance, ties |
 
+Each kind keeps the memory layout of the task's own tensors.
 Other inputs (indices, masks) are the task's own in every kind, since nothing is known about what they may be.
 """
 
@@ -22,34 +25,54 @@ import torch
 
 NATURAL = ("own", "signed")
 """Kinds on which the acceptance rule stands as it is; the others may be ill-conditioned for a task."""
-HIDDEN = ("shifted", "large", "constant")
+STRUCTURAL = ("sided", "below", "above")
+"""Kinds that look for values which do not belong into a result: how well a kernel rounds far from zero is no question there."""
+HIDDEN = ("shifted", "large", "constant", "below", "above")
 """Kinds that stand between a candidate and promotion, and that no message names."""
 TIES = ("ints", "constant")
 """Kinds with equal values: an index output may then name another place with equal right."""
 _ROTATING = ("ints", "tail")
 _TAIL_SHARE, _TAIL_FACTOR = 16, 8.0
 _LARGE = 40.0
+_FAR, _FARTHER = 6.0, 40.0
 _HIGHEST_INT = 2
 
 
 def stress_kinds(profile: str, *, hidden: bool = True) -> tuple[str, ...]:
-    """The kinds beside `own` and `signed`: `quick` takes one of the public ones, `strict` all, in an order that nobody can foresee.
+    """The kinds beside `own` and `signed`: `quick` takes `sided` and another public one, `strict` all, in an order that nobody foresees.
 
     Without `hidden` the hidden half is left out.
     """
     order = secrets.SystemRandom()
     if profile == "quick":
-        return (order.choice(_ROTATING),)
-    kinds = (*_ROTATING, *HIDDEN) if hidden else _ROTATING
+        return ("sided", order.choice(_ROTATING))
+    kinds = ("sided", *_ROTATING, *(HIDDEN if hidden else ()))
     return tuple(order.sample(kinds, len(kinds)))
 
 
 def redraw(kind: str, tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
-    """Tensors like the given ones with floating values of the kind, drawn under the seed on their device."""
+    """Tensors like the given ones, strides included, with floating values of the kind, drawn under the seed on their device."""
     if kind == "own" or not tensors:
         return list(tensors)
     generator = torch.Generator(device=tensors[0].device).manual_seed(seed)
-    return [_values(kind, tensor, generator) if tensor.is_floating_point() else tensor for tensor in tensors]
+    return [with_values(tensor, _values(kind, distinct(tensor), generator)) if tensor.is_floating_point() else tensor for tensor in tensors]
+
+
+def distinct(tensor: torch.Tensor) -> torch.Tensor:
+    """The view that holds each element of an expanded tensor once."""
+    for axis, stride in enumerate(tensor.stride()):
+        if stride == 0 and tensor.shape[axis] > 1:
+            tensor = tensor.narrow(axis, 0, 1)
+    return tensor
+
+
+def with_values(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Values for the distinct elements, in the shape and memory layout of `like`."""
+    if like.is_contiguous():
+        return values
+    one = distinct(like)
+    laid_out = torch.empty_strided(one.shape, one.stride(), dtype=like.dtype, device=like.device).copy_(values)
+    return laid_out.expand(like.shape)
 
 
 def _values(kind: str, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -70,7 +93,19 @@ def _values(kind: str, like: torch.Tensor, generator: torch.Generator) -> torch.
         values = values * (0.5 + normal(row).abs()) + 2.0 * normal(row)
     elif kind == "large":
         values = values * _LARGE
+    elif kind == "sided":
+        values = values + _FAR * _sides(values, generator)
+    elif kind in ("below", "above"):
+        values = values + (_FARTHER if kind == "above" else -_FARTHER)
     return values.to(like.dtype)
+
+
+def _sides(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """-1 for half of the slices along the first axis, which ones by chance, and 1 for the others; a single one is negative."""
+    count = values.shape[0] if values.ndim else 1
+    order = torch.randperm(count, generator=generator, device=values.device)
+    signs = torch.where(order < (count + 1) // 2, -1.0, 1.0)
+    return signs.view(-1, *(1,) * (values.ndim - 1)) if values.ndim else signs[0]
 
 
 def nudged(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -11,12 +11,17 @@ from tritonsmith.evaluator.errors import TaskError, UsageError
 from tritonsmith.evaluator.schema import PrecisionClass, Task
 
 Value: TypeAlias = int | float | bool | str
+Span: TypeAlias = tuple[int, int]
+"""Every whole number from the first to the last."""
+Shape: TypeAlias = dict[str, Value | Span]
+"""One entry of a file's SHAPES: module-level names with a value or a span."""
 
 _PARTS = {
     "Model": "a class Model(torch.nn.Module) with the reference's forward",
     "get_inputs": "a function get_inputs() that returns the list of forward's arguments",
     "get_init_inputs": "a function get_init_inputs() that returns the list of Model's arguments",
 }
+_DECLARATIONS = frozenset({"SMALL", "SHAPES"})  # about sizes, no sizes themselves
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -41,6 +46,7 @@ def load_task(
     tree = _parse(path, source)
     _require_parts(path, tree)
     names = _literals(tree)
+    _shapes(path, tree, names)  # a malformed declaration is said at once, not when a candidate is to be promoted
     chosen: dict[str, Value] = {}
     if size == "small":
         chosen |= _small(path, tree, names, needed=not overrides)
@@ -57,6 +63,13 @@ def load_task(
         overrides=chosen,
         precision=_precision(precision),
     )
+
+
+def declared_shapes(task: Task) -> tuple[Shape, ...]:
+    """Sizes that the task allows besides its own: the entries of its module-level SHAPES; none where it declares none. Raises TaskError."""
+    path = Path(task.path)
+    tree = _parse(path, task.source)
+    return _shapes(path, tree, _literals(tree))
 
 
 def parse_overrides(settings: Iterable[str]) -> dict[str, Value]:
@@ -161,20 +174,59 @@ def _literals(tree: ast.Module) -> dict[str, object]:
     return found
 
 
-def _small(path: Path, tree: ast.Module, names: Mapping[str, object], *, needed: bool) -> dict[str, Value]:
+def _declared(tree: ast.Module, name: str) -> ast.expr | None:
+    """The value that a plain module-level statement gives to a name."""
     for statement in tree.body:
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
         if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
             continue
-        if any(isinstance(target, ast.Name) and target.id == "SMALL" for target in targets):
-            return _read_small(path, statement.value, names)
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return statement.value
+    return None
+
+
+def _small(path: Path, tree: ast.Module, names: Mapping[str, object], *, needed: bool) -> dict[str, Value]:
+    node = _declared(tree, "SMALL")
+    if node is not None:
+        return _read_small(path, node, names)
     if not needed:
         return {}
-    known = ", ".join(sorted(names)) or "none"
+    known = ", ".join(sorted(set(names) - _DECLARATIONS)) or "none"
     raise TaskError(
         f"{path}: declares no small size; give one with --set NAME=VALUE (module-level names: {known}), "
         "use --size full, or add SMALL = {'NAME': VALUE} to the file"
     )
+
+
+def _shapes(path: Path, tree: ast.Module, names: Mapping[str, object]) -> tuple[Shape, ...]:
+    node = _declared(tree, "SHAPES")
+    if node is None:
+        return ()
+    form = "SHAPES must be a literal list of dicts from module-level names to values or (lowest, highest) pairs of whole numbers"
+    if not isinstance(node, ast.List | ast.Tuple):
+        raise TaskError(f"{path}, line {node.lineno}: {form}")
+    return tuple(_read_shape(path, entry, names, form) for entry in node.elts)
+
+
+def _read_shape(path: Path, node: ast.expr, names: Mapping[str, object], form: str) -> Shape:
+    where = f"{path}, line {node.lineno}"
+    try:
+        shape = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError):
+        shape = None
+    if not isinstance(shape, dict) or not shape or not all(isinstance(name, str) for name in shape):
+        raise TaskError(f"{where}: {form}")
+    for name, value in shape.items():
+        if isinstance(value, tuple):
+            if len(value) != 2 or any(type(end) is not int for end in value):
+                raise TaskError(f"{where}: {form}")
+            if value[0] > value[1]:
+                raise TaskError(f"{where}: SHAPES gives {name} the span {value}; write the lowest value first")
+        elif not isinstance(value, int | float | str):
+            raise TaskError(f"{where}: {form}")
+        for one in value if isinstance(value, tuple) else (value,):
+            _check_override(path, names, name, one, f"{where}: SHAPES")
+    return shape
 
 
 def _read_small(path: Path, node: ast.expr, names: Mapping[str, object]) -> dict[str, Value]:
@@ -193,8 +245,8 @@ def _read_small(path: Path, node: ast.expr, names: Mapping[str, object]) -> dict
 def _check_override(path: Path, names: Mapping[str, object], name: str, value: Value, where: str = "") -> None:
     where = where or f"{path}: --set {name}={value}"
     given = f"{where} gives {name} the value {value!r}, but the file sets it to"
-    if name not in names or name == "SMALL":
-        known = ", ".join(sorted(set(names) - {"SMALL"})) or "none"
+    if name not in names or name in _DECLARATIONS:
+        known = ", ".join(sorted(set(names) - _DECLARATIONS)) or "none"
         raise TaskError(f"{where} names {name}, which the file does not set at module level; choose among: {known}")
     current = names[name]
     numeric = (int, float)

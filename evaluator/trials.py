@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 
 from tritonsmith.evaluator.correctness import ErrorStats, Trial, accepted, error_stats, reached_class, summarize, worst_trial
-from tritonsmith.evaluator.distributions import HIDDEN, NATURAL, TIES, nudged
+from tritonsmith.evaluator.distributions import HIDDEN, NATURAL, STRUCTURAL, TIES, nudged
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import Correctness, PrecisionClass, Status
 from tritonsmith.evaluator.session import TaskSession
@@ -18,6 +20,8 @@ from tritonsmith.evaluator.wire import Command
 _LATE_WRITE_SECONDS = 0.05
 _BLURRED = 0.05
 """Where the reference's own error is this share of its result, a trial says nothing."""
+_COARSE = 2.0**-12
+"""Share of a result that the reference's error counts as where values that do not belong are looked for; rounding is judged elsewhere."""
 
 
 @dataclass
@@ -47,6 +51,8 @@ def describe_error(trials: list[Trial], asked: PrecisionClass) -> str:
     expected, actual = worst.worst_expected, worst.worst_actual
     if trial.hidden:
         return f"right on inputs like the task's own, wrong on others of the same shapes: the worst place is {place}"
+    if worst.unwritten:
+        return f"{worst.unwritten} elements of output {worst.worst_tensor} were never written, the first at index {list(worst.worst_index)}"
     if actual is not None and not math.isfinite(actual):
         return f"{place} is {actual} where {expected:.6g} is expected: not written, or computed from unwritten or overflowing values"
     if not worst.exact:
@@ -84,27 +90,32 @@ def checked_call(log: TrialLog, runner: Runner, kind: str, mode: int, timeout: f
     session = log.session
     tensors = session.draw(kind)
     got = fresh_call(session, runner, tensors, mode, timeout)
-    trial = judged(session, tensors, got, kind)
-    if kind == "own" or _tells(session, trial, kind):
+    trial = judged(session, tensors, got, kind, log.trials)
+    if kind == "own" or _tells(log, trial, kind):
         log.trials.append(trial)
     return got
 
 
-def _tells(session: TaskSession, trial: Trial, kind: str) -> bool:
-    """Whether a trial of a kind that the task did not choose can tell right from wrong."""
-    if not trial.finite:
+def _tells(log: TrialLog, trial: Trial, kind: str) -> bool:
+    """Whether a trial of a kind that the task did not choose can tell right from wrong.
+
+    An oracle that is infinite or undefined somewhere tells nothing, unless the task's own inputs give such results as well.
+    """
+    if not trial.finite and all(one.finite for one in log.trials):
         return False
     if kind in NATURAL:
         return True
+    session = log.session
     own = trial.reference[session.task.precision]
     indices = any(not getattr(torch, spec.dtype).is_floating_point for spec in session.layout.outputs)
-    return own.exact and not (indices and kind in TIES) and own.rms <= _BLURRED * own.oracle_rms
+    return own.exact and not (indices and kind in TIES) and not trial.blurred
 
 
 def fresh_call(session: TaskSession, runner: Runner, tensors: list[torch.Tensor], mode: int, timeout: float) -> list[torch.Tensor]:
     """Place the inputs, poison the outputs, call, deliver. Raises RunnerFault for a failed call or changed inputs."""
     session.place(tensors)
     runner.poison()
+    _poison_whole_numbers(runner)
     session.sync()
     run_and_deliver(runner, mode, timeout)
     got = snapshot(runner)
@@ -112,19 +123,36 @@ def fresh_call(session: TaskSession, runner: Runner, tensors: list[torch.Tensor]
     return got
 
 
-def judged(session: TaskSession, tensors: list[torch.Tensor], got: list[torch.Tensor], kind: str = "own") -> Trial:
+def _poison_whole_numbers(runner: Runner) -> None:
+    """Bytes that nobody can foresee, and that no boolean has: a result that happens to be the usual poison must still be written."""
+    for slot in runner.outputs:
+        if not slot.is_floating_point():
+            slot.view(-1).view(torch.uint8).fill_(2 + secrets.randbelow(254))
+
+
+def judged(
+    session: TaskSession, tensors: list[torch.Tensor], got: list[torch.Tensor], kind: str = "own", before: Sequence[Trial] = ()
+) -> Trial:
     """The trial that these outputs make; the oracle is computed here, after the candidate answered.
 
     On inputs that the task did not choose, the reference may be right by luck (a row without variance, say). There its error counts as
-    at least what moving each input by one unit of float32's last place does to the oracle: no algorithm promises to be better.
+    at least what moving each input by one unit of float32's last place does to the oracle: no algorithm promises to be better. Structural
+    kinds excuse every rounding: a small share of the result, and the reference's error in the trials `before`.
     """
     oracle = session.oracle(tensors)
     finite = all(not one.is_floating_point() or bool(torch.isfinite(one).all()) for one in oracle)
     errors = reference_errors(session, tensors, oracle)
+    blurred = False
     if kind not in NATURAL:
         rounding = error_stats(session.oracle(nudged(tensors)), oracle)
         errors = {precision: one.widened(rounding) for precision, one in errors.items()}
-    return Trial(error_stats(got, oracle), errors, finite, hidden=kind in HIDDEN)
+        own = errors[session.task.precision]
+        blurred = own.rms > _BLURRED * own.oracle_rms
+    if kind in STRUCTURAL:
+        errors = {precision: one.coarse(_COARSE) for precision, one in errors.items()}
+        for trial in before[:1]:
+            errors = {precision: one.widened(trial.reference[precision]) for precision, one in errors.items()}
+    return Trial(error_stats(got, oracle), errors, finite, hidden=kind in HIDDEN, blurred=blurred)
 
 
 def require_unchanged(session: TaskSession, tensors: list[torch.Tensor]) -> None:
@@ -134,9 +162,7 @@ def require_unchanged(session: TaskSession, tensors: list[torch.Tensor]) -> None
         raise RunnerFault(Status.CHEATING, f"forward changed its input {changed}; the reference does not")
 
 
-def reference_errors(
-    session: TaskSession, tensors: list[torch.Tensor], oracle: list[torch.Tensor]
-) -> dict[PrecisionClass, ErrorStats]:
+def reference_errors(session: TaskSession, tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> dict[PrecisionClass, ErrorStats]:
     """The reference's own error in every class up to the one asked for."""
     classes = list(PrecisionClass)
     wanted = classes[: classes.index(session.task.precision) + 1]

@@ -21,16 +21,19 @@ IEEE = PrecisionClass.IEEE
 # ---- distributions
 
 
-def test_quick_takes_one_public_kind_by_chance_and_strict_takes_all() -> None:
+def test_quick_takes_one_public_kind_by_chance_beside_sided_and_strict_takes_all() -> None:
     quick = {stress_kinds("quick") for _ in range(60)}
-    assert {len(kinds) for kinds in quick} == {1} and len(quick) > 1
+    assert {(len(kinds), kinds[0]) for kinds in quick} == {(2, "sided")} and len(quick) > 1
     assert not {kind for kinds in quick for kind in kinds} & set(HIDDEN)
     strict = {stress_kinds("strict") for _ in range(20)}
-    assert {frozenset(kinds) for kinds in strict} == {frozenset({"ints", "tail", *HIDDEN})}
+    assert {frozenset(kinds) for kinds in strict} == {frozenset({"sided", "ints", "tail", *HIDDEN})}
     assert len(strict) > 1  # in no fixed order
 
 
-@pytest.mark.parametrize("kind", ["signed", "ints", "tail", "shifted", "large", "constant"])
+KINDS = ["signed", "ints", "tail", "shifted", "large", "constant", "sided", "below", "above"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_keeps_shape_and_type_and_leaves_other_inputs_alone(kind: str) -> None:
     given = [torch.rand(6, 5, 32), torch.rand(7, dtype=torch.float16), torch.rand(()), torch.arange(9), torch.tensor([True, False])]
     drawn = redraw(kind, given, 11)
@@ -49,6 +52,24 @@ def test_what_each_kind_is_made_of() -> None:
     assert tail[:, -16:].std() > 5 * tail[:, :-16].std()
     assert shifted.mean(-1).std() > 1 and 20 < large.std() < 60
     assert bool((constant == constant[:, :1]).all()) and constant[:, 0].std() > 0.5
+
+
+@pytest.mark.parametrize("kind", ["own", *KINDS])
+def test_a_kind_keeps_the_memory_layout_of_the_tasks_own_tensors(kind: str) -> None:
+    turned, cut, spread = torch.rand(5, 7).t(), torch.rand(6, 9)[1:, ::2], torch.rand(4, 1, 3).expand(4, 6, 3)
+    drawn = redraw(kind, [turned, cut, spread], 3)
+    assert [one.shape for one in drawn] == [(7, 5), (5, 5), (4, 6, 3)]
+    assert [one.stride() for one in drawn] == [turned.stride(), cut.stride(), spread.stride()]
+
+
+def test_the_sided_kinds_put_whole_rows_or_everything_on_one_side_of_zero() -> None:
+    rows = torch.rand(7, 200)
+    (sided,), (below,), (above,) = (redraw(kind, [rows], 2) for kind in ("sided", "below", "above"))
+    low, high = (sided < 0).all(1), (sided > 0).all(1)
+    assert int(low.sum()) == 4 and int(high.sum()) == 3
+    assert len({tuple((redraw("sided", [rows], seed)[0][:, 0] < 0).tolist()) for seed in range(9)}) > 1
+    assert bool((below < -20).all()) and bool((above > 20).all())
+    assert bool((redraw("sided", [torch.rand(1, 90)], 1)[0] < 0).all())
 
 
 # ---- what hides in an average
@@ -175,7 +196,7 @@ def judged(evaluator: LocalEvaluator, task: Task, body: str) -> Verdict:
 def test_strict_tries_every_kind_and_an_honest_normalisation_passes(evaluator: LocalEvaluator, norm: Task) -> None:
     verdict = judged(evaluator, norm, TWO_PASS)
     assert verdict.status is Status.OK, verdict.message
-    assert verdict.correctness is not None and len(NATURAL) + 2 <= verdict.correctness.trials <= 9
+    assert verdict.correctness is not None and len(NATURAL) + 2 <= verdict.correctness.trials <= 12
 
 
 def test_a_kernel_that_clips_what_its_task_never_draws_fails_on_the_hidden_half(evaluator: LocalEvaluator, norm: Task) -> None:
