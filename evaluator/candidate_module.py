@@ -15,6 +15,7 @@ from torch import nn
 
 from tritonsmith.evaluator.schema import Hardware, Status
 from tritonsmith.evaluator.torch_ops import TorchOpCounter
+from tritonsmith.evaluator.wire import open_block
 
 MODULE_NAME = "candidate"
 _ROUND_ROBIN = 0
@@ -44,11 +45,21 @@ class Subject(Protocol):
         ...
 
 
-def open_candidate(source: Path, init: list[Any], weights: Path, hardware: Hardware, *, cuda: bool) -> Subject:
-    """Import the candidate and give it the reference's weights. Raises CandidateFault or whatever candidate code raises."""
+def kind_of(*, cuda: bool) -> type[Subject]:
+    """The class of candidates on the card, or in the interpreter."""
+    return CardCandidate if cuda else InterpretedCandidate
+
+
+def open_candidate(
+    source: Path, init: list[Any], weights: Path, hardware: Hardware, *, cuda: bool, trace: dict[str, Any] | None = None
+) -> Subject:
+    """Import the candidate and give it the reference's weights. Raises CandidateFault or whatever candidate code raises.
+
+    Without a card, `trace` is the handle of the block where each call is written down for the replay.
+    """
     if cuda:
         return CardCandidate(source, init, weights, hardware)
-    return InterpretedCandidate(source, init, weights, hardware)
+    return InterpretedCandidate(source, init, weights, hardware, trace)
 
 
 class _Candidate:
@@ -93,8 +104,8 @@ class CardCandidate(_Candidate):
 class InterpretedCandidate(_Candidate):
     """The candidate in Triton's interpreter, every program a coroutine that the schedule may switch."""
 
-    def __init__(self, source: Path, init: list[Any], weights: Path, hardware: Hardware) -> None:
-        from tritonsmith.evaluator import fake_cuda, interp_launch, interp_patches, interp_schedule  # noqa: PLC0415 - as above
+    def __init__(self, source: Path, init: list[Any], weights: Path, hardware: Hardware, trace: dict[str, Any] | None = None) -> None:
+        from tritonsmith.evaluator import fake_cuda, interp_launch, interp_patches, interp_schedule, replay_record  # noqa: PLC0415 - as above
 
         interp_patches.install(hardware)
         self._schedule = interp_schedule
@@ -102,6 +113,9 @@ class InterpretedCandidate(_Candidate):
         self._fake = lambda: fake_cuda.FakeCuda(hardware)
         self._counted: list[Any] = []
         self._torch = TorchOpCounter()
+        self._trace = memoryview(open_block(trace).numpy()) if trace else None
+        self._record = replay_record.Recorder
+        self._recorder: replay_record.Recorder | None = None
         with self._fake():
             super().__init__(source, init, weights)
 
@@ -109,11 +123,13 @@ class InterpretedCandidate(_Candidate):
         """One forward under the schedule: 0 runs programs in turn, any other number seeds a shuffled order."""
         order: Literal["round_robin", "shuffled"] = "round_robin" if mode == _ROUND_ROBIN else "shuffled"
         counter = TorchOpCounter(spare=False, inside_kernel=self._inside_kernel)
-        with self._schedule.session(order=order, seed=mode) as session, self._fake(), counter:
+        recorder = self._record(next((one for one in arguments if isinstance(one, torch.Tensor)), None), self._inside_kernel)
+        with self._schedule.session(order=order, seed=mode, told=recorder.launch) as session, self._fake(), counter, recorder:
             result = self.model(*arguments)
+        recorder.finish(result)
         if session.faults:  # also those that candidate code caught and hid
             raise session.faults[0]
-        self._counted, self._torch = list(session.launches), counter
+        self._counted, self._torch, self._recorder = list(session.launches), counter, recorder
         return result
 
     def load_weights(self, path: Path) -> None:
@@ -125,7 +141,10 @@ class InterpretedCandidate(_Candidate):
         """Counts of the last call."""
         races = sorted({race for launch in self._counted for race in launch.races})
         library = self._torch
+        if self._trace is not None and self._recorder is not None:
+            self._recorder.write(self._trace, [self.model, vars(self.module)])
         return {
+            "unreplayable": self._recorder.problem if self._recorder else "",
             "launches": fold_launches(self._counted), "races": races[:5], "torch_ops": dict(library.ops.most_common(100)),
             "torch_launches": library.launches, "torch_flops": library.flops, "torch_bytes": library.bytes,
         }  # fmt: skip

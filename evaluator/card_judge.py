@@ -1,23 +1,16 @@
-"""A verdict on a card: correctness, repetition, paired timing against every baseline, then launch facts. Imports torch."""
+"""A verdict on a card: correctness, repetition, paired timing against every baseline, launch facts, suspicion. Imports torch."""
 
 from __future__ import annotations
 
 import ast
-import json
-import secrets
 import time
-from collections import deque
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.baselines import NAMES, mode_number
-from tritonsmith.evaluator.correctness import accepted, reached_class
+from tritonsmith.evaluator.card_timing import Bench, Session, measurement_of, write_raw
+from tritonsmith.evaluator.ceilings import measured
 from tritonsmith.evaluator.distributions import stress_kinds
-from tritonsmith.evaluator.environment import clocks
-from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import (
     Label,
@@ -30,60 +23,42 @@ from tritonsmith.evaluator.schema import (
     text_sha,
 )
 from tritonsmith.evaluator.session import TaskSession
-from tritonsmith.evaluator.timing import Paired, abba, pair_count, rounds_of, spread, strongest
-from tritonsmith.evaluator.trials import (
-    TrialLog,
-    checked_call,
-    judged,
-    repeat_bitwise,
-    require_settled,
-    require_unchanged,
-    snapshot,
-)
-from tritonsmith.evaluator.wire import Command
+from tritonsmith.evaluator.timing import compare, spread
+from tritonsmith.evaluator.trace_records import OperatorCost
+from tritonsmith.evaluator.trials import TrialLog, checked_call, repeat_bitwise, require_settled
+from tritonsmith.evaluator.wire import Command, spec_bytes
 
-_BUILD_SECONDS = 300.0  # torch.compile of a large network
-_SECONDS_PER_BASELINE = {"quick": 0.5, "strict": 1.5}
-_MOST_PAIRS = {"quick": 60, "strict": 200}
-_ROUNDS = 5
 _FIRST_TRIALS = {"quick": ("own", "own"), "strict": ("own", "own", "own")}
 _LAST_TRIALS = {"quick": ("signed",), "strict": ("signed", "signed")}  # on inputs of the last one the repetitions run
 _REPEATS = {"quick": 20, "strict": 100}
-_INPUT_SETS = 3
+_SESSIONS = {"quick": 1, "strict": 3}
 _KERNEL_SHARE, _LIBRARY_SHARE = 0.9, 0.05
-_WARM_CALLS = 5
-_SLACK_MS = 0.05
-_FRESH_PART = 256
-"""One element in so many is exchanged with another before each timed call: no content comes twice."""
-_CHECKED_PART = 6
-"""One timed output in so many is held against an oracle of its own; which ones, nobody knows before."""
+_CLOCK_PART, _CLOCK_MS = 0.1, 0.02
+"""How far the two clocks may be apart beyond what they are for the baseline: a share of the call, or this many milliseconds."""
+_INCREDIBLE = 10.0
+"""Times the strongest baseline: possible, but to be audited before it is believed."""
+_PROBED_PARTS = 16
 
 
 class CardJudge:
     """Judges candidates of one task on the card; keeps the baselines' process alive between candidates.
 
-    Raises:
-        TaskError: the task file cannot be used.
+    Args:
+        session: the task on the card.
+        trace: the reference's operators, from the probe.
     """
 
-    def __init__(self, session: TaskSession) -> None:
+    def __init__(self, session: TaskSession, trace: list[OperatorCost]) -> None:
         self.session = session
-        self._baselines: Runner | None = None
-        self._modes: dict[str, int] = {}
-        self._notes: list[str] = []
+        self.bench = Bench(session)
+        self._flops = sum(one.flops for one in trace)
         self._limit = 0.0
-        self._honest: deque[float] = deque(maxlen=101)
-        """Milliseconds that delivery took the baselines' process."""
+        self._floor: float | None = None
 
     def close(self) -> None:
         """End the baselines' process and give the slots back."""
-        self._drop_baselines()
+        self.bench.close()
         self.session.close()
-
-    def _drop_baselines(self) -> None:
-        if self._baselines:
-            self._baselines.close()
-            self._baselines = None
 
     def judge(self, source: Path, profile: str, raw: Path, call_seconds: float) -> Verdict:
         """One verdict; `raw` is where the samples go, `call_seconds` bounds the first call (compilation included)."""
@@ -91,17 +66,38 @@ class CardJudge:
         log = TrialLog(self.session)
         sha = text_sha(source.read_text())
         try:
-            with Runner(self.session.setup, "candidate", {"source": str(source)}) as runner:
-                runner.wait_ready()
+            with self._runner(source) as runner:
                 order_dependent = self._check(log, runner, source, profile)
-                timing = self._time(runner, profile, raw)
+                self.bench.open_baselines()
+                if not self.bench.modes:
+                    raise RunnerFault(Status.UNSUPPORTED, "no baseline could be run: " + "; ".join(self.bench.notes))
+                self.session.wait_warm()
+                started = time.time()
+                first = Session(self.bench, runner, profile, call_seconds, tuple(self.bench.modes))
+                clocks = first.clocks_of_both()
                 facts = LaunchFacts.model_validate(runner.facts(self._limit) | {"order_dependent": order_dependent})
+            sessions = [first, *self._further_sessions(source, profile, first)]
+            write_raw(raw, {"started": started, "profile": profile}, sessions)
+            timing = self._timing(sessions, clocks, raw)
+            self._require_possible(timing)
         except RunnerFault as fault:
             return Verdict(status=fault.status, sha=sha, message=str(fault), correctness=log.correctness, profile=profile)
         return Verdict(
             status=Status.OK, sha=sha, label=label_of(facts), correctness=log.correctness, timing=timing, facts=facts, profile=profile,
-            message=_summary(timing),
+            message=_summary(timing), quarantine=self._suspicion(timing, clocks),
         )  # fmt: skip
+
+    def _runner(self, source: Path) -> Runner:
+        """The candidate's runner, ready; the next one starts to import meanwhile. Raises RunnerFault."""
+        runner = self.session.runner(source)
+        try:
+            runner.wait_ready()
+        except BaseException:
+            runner.close()
+            raise
+        finally:
+            self.session.prewarm()
+        return runner
 
     def _check(self, log: TrialLog, runner: Runner, source: Path, profile: str) -> bool:
         """Accuracy, settled outputs, bitwise repetition. Returns whether bits vary (allowed with atomic adds only)."""
@@ -121,132 +117,95 @@ class CardJudge:
             )
         return bool(differing)
 
-    # ---- timing
+    def _further_sessions(self, source: Path, profile: str, first: Session) -> list[Session]:
+        """The same measurement against the strongest baseline with fresh processes, weights and inputs. Raises RunnerFault."""
+        sessions = []
+        for _ in range(_SESSIONS[profile] - 1):
+            self.session.new_weights()
+            self.bench.restart_baselines((first.strongest,))
+            with self._runner(source) as runner:
+                self.session.wait_warm()
+                sessions.append(Session(self.bench, runner, profile, self._limit, (first.strongest,)))
+        if sessions:
+            self.bench.close()  # it holds one baseline only
+        return sessions
 
-    def _timed(self, runner: Runner, mode: int, timeout: float) -> float:
-        """Milliseconds of one call on a cold cache. Delivery stands outside, but whatever it takes beyond the honest side's is added, so
-        that work put off gains nothing. The flush is not timed: it takes up the runner's waking and the switch from the oracle's context,
-        which are our doing.
-        """
-        runner.command(Command.FLUSH, timeout=timeout)
-        took = runner.command(Command.CALL, mode, timeout=timeout)
-        delivery = runner.command(Command.DELIVER, timeout=timeout)
-        if runner is self._baselines:
-            self._honest.append(delivery)
-            return took
-        usual = sorted(self._honest)[len(self._honest) // 2]
-        excess = delivery - usual
-        return took + excess if excess > max(_SLACK_MS, usual / 2) else took
-
-    def _open_baselines(self) -> Runner:
-        if self._baselines is None:
-            config = {"task": self.session.task.model_dump(mode="json")}
-            self._baselines = Runner(self.session.setup, "reference", config)
-            try:
-                self._baselines.wait_ready()
-            except RunnerFault as fault:
-                self._drop_baselines()
-                raise InfrastructureError(f"the baselines' process did not start: {fault}") from fault
-            for name in NAMES:
-                self._choose_mode(self._baselines, name)
-        return self._baselines
-
-    def _choose_mode(self, runner: Runner, name: str) -> None:
-        """Build a baseline; where TF32 is allowed, keep the faster of its two settings (a stricter one is a fair bar as well)."""
-        settings = (False,) if self.session.task.precision is PrecisionClass.IEEE else (False, True)
-        best: tuple[float, int] | None = None
-        for tf32 in settings:
-            mode = mode_number(name, tf32)
-            try:
-                runner.command(Command.CALL, mode, timeout=_BUILD_SECONDS)
-                took = min(self._timed(runner, mode, _BUILD_SECONDS) for _ in range(_WARM_CALLS))
-            except RunnerFault as fault:
-                self._notes.append(f"baseline {name} could not be had: {str(fault)[:200]}")
-                return
-            if best is None or took < best[0]:
-                best = (took, mode)
-        if best:
-            self._modes[name] = best[1]
-
-    def _input_sets(self) -> list[list[torch.Tensor]]:
-        return [self.session.draw("own") for _ in range(_INPUT_SETS)]
-
-    def _time(self, runner: Runner, profile: str, raw: Path) -> Timing:
-        """Candidate against every baseline in turn, each timed output checked. Raises RunnerFault."""
-        baselines = self._open_baselines()
-        session = self.session
-        sets = self._input_sets()
-        limit = self._limit
-        turn = 0
-
-        def candidate() -> float:
-            nonlocal turn
-            tensors = sets[turn % _INPUT_SETS] = [_exchanged(tensor) for tensor in sets[turn % _INPUT_SETS]]
-            turn += 1
-            session.place(tensors)
-            runner.poison()
-            session.sync()  # else the poison could land on what the candidate delivers
-            took = self._timed(runner, 0, limit)
-            require_unchanged(session, tensors)
-            if turn <= _WARM_CALLS or secrets.randbelow(_CHECKED_PART) == 0:
-                trial = judged(session, tensors, snapshot(runner))
-                if not accepted(reached_class([trial]), session.task.precision):
-                    raise RunnerFault(Status.CHEATING, f"a timed call (number {turn}) gave a wrong result, the checked calls did not")
-            return took
-
-        def baseline(mode: int) -> Callable[[], float]:
-            def once() -> float:
-                try:
-                    return self._timed(baselines, mode, limit)
-                except RunnerFault as fault:  # never the candidate's fault
-                    self._drop_baselines()
-                    raise InfrastructureError(f"a baseline failed while it was timed: {fault}") from fault
-
-            return once
-
-        for _ in range(_WARM_CALLS):
-            candidate()
-        before, started = clocks(), time.time()
-        plan: dict[str, list[int]] = {}
-        for name, mode in self._modes.items():
-            rough = sorted(baseline(mode)() for _ in range(_WARM_CALLS))[_WARM_CALLS // 2]
-            plan[name] = rounds_of(pair_count(rough, _SECONDS_PER_BASELINE[profile], _MOST_PAIRS[profile]), _ROUNDS)
-        paired: dict[str, Paired] = {}
-        for turns in range(_ROUNDS):  # a noisy second of the machine falls on every baseline, not on one
-            for name, parts in plan.items():
-                if turns < len(parts):
-                    taken = abba(candidate, baseline(self._modes[name]), parts[turns])
-                    paired[name] = paired[name] + taken if name in paired else taken
-        if not paired:
-            raise RunnerFault(Status.UNSUPPORTED, "no baseline could be run: " + "; ".join(self._notes))
-        return self._timing(paired, raw, {"clocks_before": before, "clocks_after": clocks(), "started": started, "profile": profile})
-
-    def _timing(self, paired: dict[str, Paired], raw: Path, about: dict[str, Any]) -> Timing:
-        best = strongest(paired)
-        samples = {name: {"candidate_ms": pair.candidate, "baseline_ms": pair.baseline} for name, pair in paired.items()}
-        raw.parent.mkdir(parents=True, exist_ok=True)
-        raw.write_text(json.dumps(about | {"order": "ABBA", "clock": "oracle wall clock, L2 flushed before each call", "samples": samples}))
+    def _timing(self, sessions: list[Session], clocks: tuple[tuple[float, float], tuple[float, float]], raw: Path) -> Timing:
+        first = sessions[0]
+        paired, best = first.paired, first.strongest
+        taken = sorted((one.measurement for one in sessions), key=lambda one: one.ratio)
+        middle = taken[len(taken) // 2]
+        worst = max((one.control for one in sessions), key=lambda pair: abs(pair.ratio - 1.0))
         noise = spread(paired[best].candidate)
-        notes = [*self._notes, f"spread of the candidate's samples (IQR/median) {noise:.1%}"]
-        tf32 = [name for name, mode in self._modes.items() if mode % 2]
+        notes = [*self.bench.notes, *(note for one in sessions for note in one.notes)]
+        notes.append(f"spread of the candidate's samples (IQR/median) {noise:.1%}")
         if self.session.task.precision is not PrecisionClass.IEEE:
+            tf32 = [name for name, mode in self.bench.modes.items() if mode % 2]
             notes.append(f"baselines with TF32 on: {', '.join(tf32) or 'none (off was faster)'}")
         return Timing(
             kind=TimingKind.MEASURED, median_ms=paired[best].candidate_ms,
-            baselines_ms={name: pair.baseline_ms for name, pair in paired.items()}, baseline=best, score=paired[best].ratio,
-            score_eager=paired["eager"].ratio if "eager" in paired else paired[best].ratio, interval=paired[best].interval(),
-            ratios={name: pair.ratio for name, pair in paired.items()}, pairs=len(paired[best].candidate), raw=str(raw), notes=tuple(notes),
+            baselines_ms={name: pair.baseline_ms for name, pair in paired.items()}, baseline=best, score=middle.ratio,
+            score_eager=paired["eager"].ratio if "eager" in paired else middle.ratio,
+            interval=(min(one.interval[0] for one in taken), max(one.interval[1] for one in taken)),
+            ratios={name: pair.ratio for name, pair in paired.items()} | {best: middle.ratio}, pairs=sum(one.pairs for one in taken),
+            raw=str(raw), notes=tuple(notes), comparison=compare([one.interval for one in taken], worst.ratio),
+            control=measurement_of(worst), sessions=tuple(one.measurement for one in sessions), device_ms=clocks[0][1],
+            floor_ms=self._floor_ms(),
         )  # fmt: skip
 
+    # ---- what cannot be, and what is hard to believe
 
-def _exchanged(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy in which one element in 256 of one half changed places with one of the other: the same values, other content."""
-    flat = tensor.clone().reshape(-1)
-    half = flat.numel() // 2
-    one = torch.arange(secrets.randbelow(min(_FRESH_PART, max(half, 1))), half, _FRESH_PART, device=flat.device)
-    two = one + half
-    flat[one], flat[two] = flat[two].clone(), flat[one].clone()
-    return flat.reshape(tensor.shape)
+    def _floor_ms(self) -> float:
+        if self._floor is None:
+            self._floor = self._floor_of(1.0)
+        return self._floor
+
+    def _floor_of(self, needed: float) -> float:
+        session, specs = self.session, self.session.layout
+        weights = sum(tensor.numel() * tensor.element_size() for tensor in session.model.parameters())
+        inputs = needed * (sum(map(spec_bytes, specs.inputs)) + weights)
+        outputs = sum(map(spec_bytes, specs.outputs))
+        return measured().floor_ms(inputs, outputs, needed * self._flops, session.task.precision, session.hardware.l2_bytes)
+
+    def _require_possible(self, timing: Timing) -> None:
+        """Raises RunnerFault(cheating) below the floor of physics; a task that needs only part of its inputs has a lower floor."""
+        if timing.median_ms >= self._floor_ms():
+            return
+        self._floor = self._floor_of(self._needed_part())
+        if timing.median_ms < self._floor:
+            raise RunnerFault(
+                Status.CHEATING,
+                f"{timing.median_ms:.4g} ms is below what this card needs to read the inputs and do the arithmetic ({self._floor:.4g} ms)",
+            )
+
+    def _needed_part(self) -> float:
+        """Share of the inputs that the outputs depend on, by changing one sixteenth of each after the other."""
+        tensors = self.session.draw("own")
+        before = self.session.oracle(tensors)
+        needed = total = 0
+        for number, tensor in enumerate(tensors):
+            if not tensor.is_floating_point() or not tensor.numel():
+                continue
+            for part in torch.arange(tensor.numel()).chunk(_PROBED_PARTS):
+                changed = [one.clone() for one in tensors]
+                flat = changed[number].reshape(-1)
+                flat[part] = flat[part].neg() + 0.5
+                changed[number] = flat.view_as(tensor)
+                after = self.session.oracle(changed)
+                needed += any(not torch.equal(one, two) for one, two in zip(before, after, strict=True))
+                total += 1
+        return needed / total if total else 1.0
+
+    @staticmethod
+    def _suspicion(timing: Timing, clocks: tuple[tuple[float, float], tuple[float, float]]) -> str:
+        """Why this verdict is to be audited; empty when nothing is odd."""
+        (wall, card), (other_wall, other_card) = clocks
+        apart = abs((wall - card) - (other_wall - other_card))
+        if apart > max(_CLOCK_PART * wall, _CLOCK_MS):
+            return f"the two clocks disagree: {wall:.4g} ms by the oracle's, {card:.4g} ms by the card's events in the candidate's process"
+        if timing.score > _INCREDIBLE:
+            return f"{timing.score:.3g}x the strongest baseline is hard to believe"
+        return ""
 
 
 def _adds_atomically(source: str) -> bool:
@@ -267,4 +226,6 @@ def label_of(facts: LaunchFacts) -> Label:
 
 
 def _summary(timing: Timing) -> str:
-    return f"{timing.median_ms:.3f} ms, {timing.score:.2f}x the strongest baseline ({timing.baseline}), {timing.score_eager:.2f}x eager"
+    words = timing.comparison.value if timing.comparison else "not compared"
+    against = f"{timing.score:.2f}x the strongest baseline ({timing.baseline}; {words})"
+    return f"{timing.median_ms:.3f} ms, {against}, {timing.score_eager:.2f}x eager"

@@ -78,10 +78,10 @@ class Oracle:
             for old in self._judges.values():
                 old.close()
             self._judges.clear()
+            costs = [OperatorCost(**one) for one in trace]
             if self._hardware.present:
-                self._judges[task.sha] = CardJudge(TaskSession(task, self._hardware, "cuda"))
+                self._judges[task.sha] = CardJudge(TaskSession(task, self._hardware, "cuda"), costs)
             else:
-                costs = [OperatorCost(**one) for one in trace]
                 self._judges[task.sha] = CardFreeJudge(TaskSession(task, self._hardware, "cpu"), costs)
         return self._judges[task.sha]
 

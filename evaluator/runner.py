@@ -39,6 +39,9 @@ class Runner:
         # What the protocol itself uses is bound to torch's C functions before candidate code, which may patch names, is imported.
         self._sync: Callable[[], object] = torch._C._cuda_synchronize if self.cuda else (lambda: None)
         self._copy = torch.Tensor.copy_
+        reference = config["role"] == "reference"
+        kind: type[candidate_module.Subject] = Baselines if reference else candidate_module.kind_of(cuda=self.cuda)
+        self._facts = kind.facts
         self._type, self._plain = type, (torch.Tensor, torch.nn.Parameter)
         self._settle: Callable[[], object] = lambda: None
         if self.cuda:
@@ -93,7 +96,7 @@ class Runner:
         else:
             self.subject = candidate_module.open_candidate(
                 Path(self.config["source"]), pickle.loads(Path(self.config["init"]).read_bytes()), Path(self.config["weights"]),
-                Hardware.model_validate(self.config["hardware"]), cuda=self.cuda,
+                Hardware.model_validate(self.config["hardware"]), cuda=self.cuda, trace=self.config["trace"],
             )  # fmt: skip
         gc.freeze()  # the garbage of imports is not collected in the middle of a timed call
         self.report({"event": "ready"})
@@ -137,7 +140,7 @@ class Runner:
             self._sync()
         elif command is Command.FACTS:
             with torch.no_grad():
-                facts = self.subject.facts(self.arguments)
+                facts = self._facts(self.subject, self.arguments)
             self.report({"event": "facts", "nonce": nonce, "facts": facts})
 
 

@@ -3,8 +3,9 @@
 import random
 from typing import Any, cast
 
-from tritonsmith.evaluator.card_judge import CardJudge
-from tritonsmith.evaluator.timing import abba, pair_count, rounds_of, strongest
+from tritonsmith.evaluator.card_timing import Bench
+from tritonsmith.evaluator.schema import Comparison
+from tritonsmith.evaluator.timing import abba, compare, pair_count, rounds_of, strongest
 from tritonsmith.evaluator.wire import Command
 
 
@@ -51,27 +52,66 @@ def test_rounds_share_the_pairs_out_evenly() -> None:
 
 
 class TimedRunner:
-    """Answers each command with a fixed number of milliseconds."""
+    """Answers each command with a fixed number of milliseconds, unless it is stopped."""
 
     def __init__(self, **milliseconds: float) -> None:
         self.milliseconds = milliseconds
+        self.stopped = False
 
     def command(self, command: Command, argument: int = 0, *, timeout: float) -> float:
+        assert not self.stopped
         return self.milliseconds[command.name.lower()]
+
+    def pause(self) -> None:
+        self.stopped = True
+
+    def resume(self) -> None:
+        self.stopped = False
+
+    def poison(self) -> None:
+        assert self.stopped
+
+
+class Placed:
+    """Stands for a session: inputs may come into the slots only while nothing of the candidate runs."""
+
+    def __init__(self) -> None:
+        self.runner: TimedRunner | None = None
+        self.places = 0
+
+    def place(self, tensors: list[Any]) -> None:
+        assert self.runner is not None and self.runner.stopped
+        self.places += 1
 
 
 def timed(**milliseconds: float) -> float:
-    judge = CardJudge(cast(Any, None))
-    judge._baselines = cast(Any, TimedRunner(flush=0.1, call=5.0, deliver=0.2))
+    placed = Placed()
+    bench = Bench(cast(Any, placed))
+    bench._overwrite_cache = lambda: None  # type: ignore[method-assign]
+    bench._baselines = cast(Any, TimedRunner(settle=0.1, call=5.0, deliver=0.2))
+    placed.runner = cast(Any, bench._baselines)
     for _ in range(5):
-        assert judge._timed(judge._baselines, 0, 1.0) == 5.0  # type: ignore[arg-type]
-    return judge._timed(cast(Any, TimedRunner(**milliseconds)), 0, 1.0)
+        assert bench.timed(cast(Any, placed.runner), [], 1.0) == 5.0
+    placed.runner = TimedRunner(**milliseconds)
+    took = bench.timed(cast(Any, placed.runner), [], 1.0)
+    assert placed.places == 6
+    return took
 
 
 def test_work_put_off_until_delivery_is_added_to_the_time() -> None:
-    assert timed(flush=0.1, call=1.0, deliver=0.2) == 1.0
-    assert timed(flush=0.1, call=1.0, deliver=3.2) == 4.0
+    assert timed(settle=0.1, call=1.0, deliver=0.2) == 1.0
+    assert timed(settle=0.1, call=1.0, deliver=3.2) == 4.0
 
 
-def test_waking_a_runner_for_the_flush_is_not_charged_to_it() -> None:
-    assert timed(flush=0.9, call=1.0, deliver=0.2) == 1.0
+def test_waking_a_runner_is_not_charged_to_it() -> None:
+    assert timed(settle=0.9, call=1.0, deliver=0.2) == 1.0
+
+
+def test_the_words_for_a_measurement() -> None:
+    assert compare([(1.02, 1.05), (1.011, 1.03)]) is Comparison.FASTER
+    assert compare([(1.02, 1.05), (1.005, 1.03)]) is Comparison.AMBIGUOUS  # one session does not see it
+    assert compare([(0.995, 1.005)]) is Comparison.SAME
+    assert compare([(0.90, 0.95)]) is Comparison.SLOWER
+    assert compare([(0.9, 1.1)]) is Comparison.AMBIGUOUS
+    assert compare([(1.02, 1.05)], control=1.03) is Comparison.AMBIGUOUS  # a card on which equal is not equal says nothing
+    assert compare([]) is Comparison.AMBIGUOUS
