@@ -216,7 +216,7 @@ class SandboxedProcess:
         self._reader, status = os.pipe() if policy else (-1, -1)
         if policy:
             for file in read:
-                file.chmod(file.stat().st_mode | 0o444)  # our own files, whatever the umask was
+                file.chmod(file.stat().st_mode | (0o555 if file.is_dir() else 0o444))  # our own files, whatever the umask was
             text = policy.text(command, self.scratch, read, status)
             command = [sys.executable, "-I", "-S", "-c", _LAUNCH, text, str(Path(__file__).parent)]
         self._confined = policy is not None

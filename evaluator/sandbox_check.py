@@ -10,10 +10,13 @@ import json
 import os
 import secrets
 import select
+import shutil
 import socket
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +55,7 @@ _ACTIONS_BEHIND = {
     "every process ends with its candidate": ("outlive_the_kill",),
 }  # fmt: skip
 """What `strict` asks for, each with the actions of the self-test that must have been stopped."""
+_NO_BUBBLEWRAP_ON_A_CARD = "on a card only its mount and network namespaces could be taken, and the launcher makes those itself"
 _PROBE_SECONDS = {False: 10.0, True: 30.0}
 
 
@@ -85,22 +89,47 @@ def missing_protections(report: dict[str, Any]) -> list[str]:
 
 
 def _strongest(cuda: bool) -> tuple[Policy | None, dict[str, Any]]:
-    shared = dict(_CARD_SHARES) if cuda else {}
-    reasons: list[str] = []
     if not sys.platform.startswith("linux"):
         return None, {"layers": dict.fromkeys(LAYERS, "unavailable: needs Linux"), "actions": {}}
+    _, policy, report = next(policies_here(cuda=cuda))
+    return policy, report
+
+
+def policies_here(*, cuda: bool) -> Iterator[tuple[str, Policy, dict[str, Any]]]:
+    """The forms that work here, the preferred one first: name, policy, report of the self-test. At least one.
+
+    Raises InfrastructureError where no process starts inside any of them.
+    """
+    shared, bwrap = dict(_CARD_SHARES) if cuda else {}, shutil.which("bwrap") or ""
+    if cuda:
+        shared["bubblewrap"] = _NO_BUBBLEWRAP_ON_A_CARD
+    elif not bwrap:
+        shared["bubblewrap"] = "unavailable: there is no bwrap on PATH"
+    else:
+        try:
+            yield "bubblewrap and our layers", *_verified(shared, cuda, bwrap)
+        except InfrastructureError as error:
+            shared["bubblewrap"] = f"unavailable: the self-test fails with it ({error})"
+        else:
+            shared["bubblewrap"] = "our own namespaces are wanted"
+    reasons: list[str] = []
     for given_up in _RELAXATIONS:
         why = reasons[-1] if reasons else ""
-        left_out = {layer: f"the self-test fails with it ({why})" for layer in given_up} | shared
-        policy = Policy(tuple(layer for layer in LAYERS if layer not in left_out), left_out, (), cuda)
         try:
-            report = attack(policy)
+            yield "our layers alone", *_verified({one: f"the self-test fails with it ({why})" for one in given_up} | shared, cuda)
         except InfrastructureError as error:
             reasons.append(str(error))
-            continue
-        applied = tuple(name for name, state in report["layers"].items() if state == "applied")
-        return Policy(policy.layers, left_out, applied, cuda), report
+        else:
+            return
     raise InfrastructureError(f"no process starts inside the sandbox, not even with limits alone: {reasons[-1]}")
+
+
+def _verified(left_out: dict[str, str], cuda: bool, bwrap: str = "") -> tuple[Policy, dict[str, Any]]:
+    """A policy without these layers, and the self-test's report. Raises InfrastructureError where it does not work here."""
+    policy = Policy(tuple(layer for layer in LAYERS if layer not in left_out), left_out, (), cuda, bwrap)
+    report = attack(policy)
+    applied = tuple(name for name, state in report["layers"].items() if state == "applied")
+    return replace(policy, required=applied), report
 
 
 def attack(policy: Policy) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 Two processes come of it. The keeper stays outside the confinement, waits for the confined one, and kills whatever that one left behind:
 at its end, at SIGTERM, and when the process that started the keeper dies. The confined one applies the layers and becomes the command.
+With bubblewrap, the keeper starts that instead of making namespaces, and this launcher runs a second time inside as the confined one.
 The policy comes as `sandbox.Policy.text` writes it (marshal, because importing json would double the launcher's own time). What became
 of each layer goes to the descriptor `status` before the command runs, as lines `name<tab>state`; a line that begins with a tab says why
 the command is not run.
@@ -9,22 +10,28 @@ the command is not run.
 
 from __future__ import annotations
 
-import contextlib
+import fcntl
 import marshal
 import os
+import select
 import signal
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
 
+from tritonsmith.evaluator import sandbox_bubblewrap as bubblewrap
 from tritonsmith.evaluator import sandbox_layers as layers
 from tritonsmith.evaluator.sandbox_filter import install_filter
+from tritonsmith.evaluator.sandbox_layers import suppress
+
+TYPE_CHECKING = False  # as in sandbox_layers
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 REFUSED = 125
 """Exit code when a layer that must be there could not be applied, so the command was not run."""
 
-_SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+_SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGIO}
 _SWEEP_SECONDS = 8.0
 
 
@@ -35,13 +42,17 @@ class Launch:
         self.policy = policy
         self.states: dict[str, str] = {}
         self.root = os.geteuid() == 0
-        self.user: int | None = layers.run_user() if self.root and "uid" in policy["layers"] else None
+        self.user: int | None = policy["user"] if policy["inside"] else self._own_user()
         self.why_no_user = "no other user id is mapped here" if self.root else "only root can take another user"
+
+    def _own_user(self) -> int | None:
+        return layers.run_user() if self.root and "uid" in self.policy["layers"] else None
 
     def attempt(self, name: str, action: Callable[[], object], why_not: str = "") -> None:
         """Apply one layer and note what became of it."""
         if name not in self.policy["layers"]:
-            self.states[name] = "not used: " + self.policy["left_out"].get(name, "the policy leaves it out")
+            why = self.policy["left_out"].get(name, "the policy leaves it out")
+            self.states[name] = why if why.startswith("unavailable: ") else f"not used: {why}"
         elif why_not:
             self.states[name] = "unavailable: " + why_not
         else:
@@ -61,6 +72,7 @@ class Launch:
     def namespaces(self) -> None:
         """What the keeper enters before it starts the confined process."""
         policy = self.policy
+        self.attempt("bubblewrap", lambda: None)
         self.attempt("user_ns", layers.own_user_namespace, "root needs none" if self.root else "")
         mine = "" if self.root or self.applied("user_ns") else "needs root or a user namespace"
         needed = [*policy["read"], *policy["write"]]
@@ -77,10 +89,18 @@ class Launch:
             else:
                 os.chown(policy["scratch"], self.user, self.user)
 
+    def inside_bubblewrap(self) -> None:
+        """What bubblewrap made before it started this process; it starts nothing when it cannot."""
+        self.states |= dict.fromkeys(("bubblewrap", *bubblewrap.NAMESPACES), "applied")
+        none = "root needs none" if self.root else "this bubblewrap is setuid and needs none"
+        self.attempt("user_ns", lambda: None, none if bubblewrap.maps_every_user() else "")
+        if self.user is not None:
+            os.chown(self.policy["scratch"], self.user, self.user)
+
     def confine(self) -> None:
         """What the confined process does to itself, in the order in which later steps need fewer privileges."""
         policy = self.policy
-        if self.applied("pid_ns"):
+        if self.applied("pid_ns") and not policy["inside"]:
             self.attempt("pid_ns", layers.own_proc)
         self.attempt("uid", self._become, self.why_no_user if self.user is None else "")
         self.attempt("limits", lambda: layers.limit(**policy["limits"]))
@@ -114,7 +134,6 @@ class Launch:
 
 def _confined(launch: Launch, status: int, keeper: int) -> None:
     """Becomes the command, or exits."""
-    os.setsid()
     launch.confine()
     layers.prctl(layers.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() not in (keeper, 0):  # 0: the keeper is outside this pid namespace
@@ -124,8 +143,11 @@ def _confined(launch: Launch, status: int, keeper: int) -> None:
     if refusal:
         os._exit(REFUSED)
     os.close(status)
+    _become(launch.policy["command"])
+
+
+def _become(command: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    command = launch.policy["command"]
     try:
         os.execv(command[0], command)
     except OSError as error:
@@ -133,10 +155,32 @@ def _confined(launch: Launch, status: int, keeper: int) -> None:
     os._exit(REFUSED)
 
 
-def _wait(child: int) -> int | None:
-    """The confined process's wait status; None when the keeper was told to end it."""
-    while True:
-        if signal.sigwait(_SIGNALS) != signal.SIGCHLD:
+def _become_bubblewrap(launch: Launch) -> None:
+    """The confined process in its outermost form: bubblewrap, which runs this launcher again with the rest of the policy."""
+    policy = launch.policy | {"inside": True, "user": launch.user}
+    again = [*sys.orig_argv[:-2], marshal.dumps(policy).hex(), sys.orig_argv[-1]]
+    _become(bubblewrap.command(policy["bubblewrap"], policy, again))
+
+
+def _watch(status: int) -> None:
+    """From now on the end of the process that reads `status` comes as SIGIO: a death signal would come with its thread's end already."""
+    fcntl.fcntl(status, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(status, fcntl.F_SETFL, fcntl.fcntl(status, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _abandoned(status: int) -> bool:
+    line = select.poll()
+    line.register(status, 0)
+    return bool(line.poll(0))
+
+
+def _wait(child: int, status: int) -> int | None:
+    """The confined process's wait status; None when the keeper was told to end it, or nobody waits for it any more."""
+    while not _abandoned(status):
+        number = signal.sigwait(_SIGNALS)
+        if number == signal.SIGIO:
+            continue
+        if number != signal.SIGCHLD:
             return None
         while True:
             pid, state = os.waitpid(-1, os.WNOHANG)
@@ -144,10 +188,11 @@ def _wait(child: int) -> int | None:
                 return state
             if pid == 0:
                 break
+    return None
 
 
 def _children() -> list[int]:
-    with contextlib.suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as file:
+    with suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as file:
         return [int(word) for word in file.read().split()]
     return []
 
@@ -156,7 +201,7 @@ def _kill_all_of(user: int) -> None:
     """Every process of a user at once, through a helper that is one of them; a swarm cannot outrun it."""
     helper = os.fork()
     if helper == 0:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.setresuid(user, user, user)
             os.kill(-1, signal.SIGKILL)
         os._exit(0)
@@ -169,7 +214,7 @@ def _sweep(child: int | None, launch: Launch) -> None:
         if launch.user is not None and launch.user >= layers.RUN_UID and not launch.applied("pid_ns"):
             _kill_all_of(launch.user)
         for pid in {*([child] if child else []), *([] if launch.applied("pid_ns") else _children())}:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -180,30 +225,43 @@ def _sweep(child: int | None, launch: Launch) -> None:
 
 
 def main() -> None:
-    """Entry point of the keeper."""
+    """Entry point of the keeper, and of the confined process inside bubblewrap."""
     policy = marshal.loads(bytes.fromhex(sys.argv[1]))
     status = policy["status"]
-    layers.prctl(layers.PR_SET_PDEATHSIG, signal.SIGTERM)
+    launch = Launch(policy)
+    if policy["inside"]:
+        launch.inside_bubblewrap()
+        _confined(launch, status, os.getppid())
     if os.getppid() != policy["parent"]:
         os._exit(REFUSED)
     layers.prctl(layers.PR_SET_CHILD_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    launch = Launch(policy)
-    launch.namespaces()
+    _watch(status)
+    wrapped = "bubblewrap" in policy["layers"]
+    if not wrapped:
+        launch.namespaces()
     layers.prctl(layers.PR_SET_DUMPABLE, 0)  # the confined process may have the same user
     keeper = os.getpid()
     child = os.fork()
     if child == 0:
+        os.setsid()
+        if wrapped:
+            _become_bubblewrap(launch)
         _confined(launch, status, keeper)
-    os.close(status)
-    state = _wait(child)
+    state = _wait(child, status)
     _sweep(child if state is None else None, launch)
+    _leave_as(state, wrapped)
+
+
+def _leave_as(state: int | None, wrapped: bool) -> None:
+    """End the way the confined process ended."""
     if state is None:
         os._exit(REFUSED)
-    if os.WIFSIGNALED(state):
-        number = os.WTERMSIG(state)
+    code = os.waitstatus_to_exitcode(state)
+    number = -code if code < 0 else bubblewrap.signal_behind(code) if wrapped else 0
+    if number:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        with contextlib.suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
-        os.kill(keeper, number)
-    os._exit(os.waitstatus_to_exitcode(state) if os.WIFEXITED(state) else 128)
+        os.kill(os.getpid(), number)
+    os._exit(code & 0xFF)

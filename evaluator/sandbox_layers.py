@@ -5,13 +5,14 @@ Standard library only, and called in processes with one thread. Every function r
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import resource
 import struct
-from collections.abc import Iterable
-from functools import cache
+
+TYPE_CHECKING = False  # typing, collections and contextlib would double the start of the launcher
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _libc = ctypes.CDLL(None, use_errno=True)
 NEW_MOUNTS, NEW_UTS, NEW_IPC, NEW_USER, NEW_PIDS, NEW_NETWORK = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
@@ -25,6 +26,19 @@ RUN_UID = 0x70000000
 """Plus a process id: a user of one run alone, far from those that anybody has."""
 _NOBODY = 65534
 _OTHERS_ENTER = 0o001
+
+
+class suppress:
+    """Goes on after errors of these kinds."""
+
+    def __init__(self, *kinds: type[BaseException]) -> None:
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> bool:
+        return kind is not None and issubclass(kind, self._kinds)
 
 
 class HalfAppliedError(OSError):
@@ -114,12 +128,16 @@ def closed_ancestor(path: str) -> str | None:
     return None
 
 
-@cache
+_known: dict[str, bool] = {}
+
+
 def _enterable(folder: str) -> bool:
-    try:
-        return bool(os.stat(folder).st_mode & _OTHERS_ENTER)
-    except OSError:
-        return True  # not there: nothing to open
+    if folder not in _known:
+        try:
+            _known[folder] = bool(os.stat(folder).st_mode & _OTHERS_ENTER)
+        except OSError:
+            _known[folder] = True  # not there: nothing to open
+    return _known[folder]
 
 
 def _open_closed_folders(needed: list[str]) -> None:
@@ -144,7 +162,7 @@ def _open_closed_folders(needed: list[str]) -> None:
             _mount("none", path, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID)
         for descriptor in paths.values():
             os.close(descriptor)
-    _enterable.cache_clear()
+    _known.clear()
 
 
 def own_proc() -> None:
@@ -191,7 +209,7 @@ def threads_of_user() -> int:
     """Threads that this user already runs, because the limit on processes counts them all."""
     count = 0
     for name in os.listdir("/proc"):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             if name.isdigit() and os.stat(f"/proc/{name}").st_uid == os.getuid():
                 count += len(os.listdir(f"/proc/{name}/task"))
     return count
@@ -200,9 +218,9 @@ def threads_of_user() -> int:
 def drop_capabilities() -> None:
     """No capability is left, and none comes back by executing a file."""
     for number in range(_LAST_CAPABILITY + 1):
-        with contextlib.suppress(OSError):  # above the last that this kernel knows, or not ours to drop
+        with suppress(OSError):  # above the last that this kernel knows, or not ours to drop
             prctl(_PR_CAPBSET_DROP, number)
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     header, data = struct.pack("Ii", _CAPABILITY_VERSION_3, 0), bytes(24)
     _check(_libc.syscall(ctypes.c_long(_CAPSET[os.uname().machine]), ctypes.c_char_p(header), ctypes.c_char_p(data)), "capset")
@@ -235,7 +253,7 @@ def landlock(read: Iterable[str], write: Iterable[str]) -> int:
     ruleset = _syscall(_CREATE_RULESET, ctypes.c_char_p(attributes), len(attributes), 0)
     for paths, granted in ((read, _EXECUTE | _READ_FILE | _READ_DIR), (write, rights)):
         for path in paths:
-            with contextlib.suppress(FileNotFoundError, PermissionError, NotADirectoryError):
+            with suppress(FileNotFoundError, PermissionError, NotADirectoryError):
                 descriptor = os.open(path, os.O_PATH)
                 access = granted if os.path.isdir(path) else granted & _FOR_FILES & rights
                 _syscall(_ADD_RULE, ruleset, 1, ctypes.c_char_p(struct.pack("=Qi", access, descriptor)), 0)

@@ -1,0 +1,96 @@
+"""What the sandbox costs one run: starting and ending a process that does nothing, confined and plain in turn. Prints a table.
+
+`python -m tritonsmith.benchmarks.sandbox_cost [--pairs 30] [--out FILE]`. A pair starts one process of each kind, back to back and in
+alternating order, so that what else the machine does falls on both. Each time is wall time in milliseconds, from the call that starts the
+process until its end was seen (`start`) and until its folder is gone (`end`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.sandbox import Policy, SandboxedProcess, guard_self
+from tritonsmith.evaluator.sandbox_check import policies_here
+
+PROMISED_MS = 50.0
+_MODULE = "tritonsmith.evaluator.errors"  # has nothing to do and loads nothing
+_PATIENCE_SECONDS = 60
+
+
+def one_run(policy: Policy | None) -> tuple[float, float]:
+    """Milliseconds of start and end of one process. Raises InfrastructureError when it did not end as it should."""
+    began = time.perf_counter()
+    process = SandboxedProcess(_MODULE, policy=policy)
+    code = process.process.wait(_PATIENCE_SECONDS)
+    ended = time.perf_counter()
+    process.kill()
+    if code:
+        raise InfrastructureError(f"the process that does nothing ended with code {code}")
+    return (ended - began) * 1e3, (time.perf_counter() - ended) * 1e3
+
+
+def measure(policy: Policy, pairs: int) -> dict[str, Any]:
+    """Plain and confined runs in turn; the cost is the median of the pairs' differences."""
+    samples: dict[str, list[tuple[float, float]]] = {"plain": [], "confined": []}
+    for number in range(pairs + 1):
+        for kind in ("plain", "confined") if number % 2 else ("confined", "plain"):
+            times = one_run(policy if kind == "confined" else None)
+            if number:  # the first pair fills the page cache
+                samples[kind].append(times)
+    costs = [sum(two) - sum(one) for one, two in zip(samples["plain"], samples["confined"], strict=True)]
+    medians = {kind: [statistics.median(one[part] for one in runs) for part in (0, 1)] for kind, runs in samples.items()}
+    quartiles = statistics.quantiles(costs, n=4)
+    return {
+        "cost_ms": statistics.median(costs), "cost_quartiles_ms": [quartiles[0], quartiles[2]],
+        "median_ms": {kind: {"start": start, "end": end} for kind, (start, end) in medians.items()}, "samples_ms": samples,
+    }  # fmt: skip
+
+
+def _cpu() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+def say(line: str) -> None:
+    """One line for the reader, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description="What the sandbox costs one run.")
+    parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "sandbox_cost.json")
+    options = parser.parse_args()
+    guard_self()
+    record: dict[str, Any] = {
+        "command": "python -m tritonsmith.benchmarks.sandbox_cost " + " ".join(sys.argv[1:]),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
+        "promised_ms": PROMISED_MS, "pairs": options.pairs, "forms": {},
+    }  # fmt: skip
+    say(f"{'form':<28} {'plain':>9} {'confined':>9} {'cost':>9}   (ms, median of {options.pairs} interleaved pairs; at most 50)")
+    for name, policy, report in policies_here(cuda=False):
+        outcome = measure(policy, options.pairs)
+        record["forms"][name] = outcome | {"layers": report["layers"]}
+        plain, confined = (sum(outcome["median_ms"][kind].values()) for kind in ("plain", "confined"))
+        say(f"{name:<28} {plain:>9.1f} {confined:>9.1f} {outcome['cost_ms']:>9.1f}")
+    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    say(f"samples: {options.out}")
+
+
+if __name__ == "__main__":
+    main()
