@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import KernelFileError, UsageError
-from tritonsmith.evaluator.schema import Record
+from tritonsmith.evaluator.schema import Allow, Record
 
 out = Console(highlight=False, soft_wrap=True)
 """Answers for a reader; unused when `--json` is given."""
@@ -71,6 +71,10 @@ SetOption = Annotated[
 PrecisionOption = Annotated[PrecisionChoice, typer.Option(help="The arithmetic that the task allows.")]
 SandboxOption = Annotated[
     SandboxChoice, typer.Option(help="auto: every layer that works here; strict: refuse to run where a needed one is missing; off: none.")
+]
+AllowOption = Annotated[
+    Allow,
+    typer.Option(help="Which labels may win: kernel; hybrid (kernels too); library (all, and a library's win is never called a kernel's)."),
 ]
 PolicyOption = Annotated[str, typer.Option(help="A preset or path/to/file.py:ClassName.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON on stdout, everything else on stderr.")]

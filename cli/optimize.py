@@ -5,8 +5,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from tritonsmith.cli.common import (
+    AllowOption,
     JsonOption,
     PolicyOption,
     PrecisionChoice,
@@ -24,6 +26,7 @@ from tritonsmith.cli.common import (
 )
 from tritonsmith.cli.progress import open_progress
 from tritonsmith.cli.tables import candidate_table, decision_lines, verdict_lines
+from tritonsmith.evaluator.schema import Allow
 from tritonsmith.evaluator.tasks import parse_overrides
 from tritonsmith.graph.run import optimize as run_optimize
 from tritonsmith.graph.state import Budget
@@ -55,6 +58,7 @@ def optimize(
     set_: SetOption = None,
     precision: PrecisionOption = PrecisionChoice.IEEE,
     sandbox: SandboxOption = SandboxChoice.AUTO,
+    allow: AllowOption = Allow.HYBRID,
     budget_candidates: CandidatesOption = None,
     budget_repairs: RepairsOption = None,
     budget_rounds: RoundsOption = None,
@@ -83,6 +87,7 @@ def optimize(
             overrides=overrides,
             precision=precision.value,
             sandbox=sandbox.value,
+            allow=allow,
             budget=Budget.model_validate({name: value for name, value in limits.items() if value is not None}),
             out=out_folder,
         )
@@ -106,10 +111,14 @@ def show(summary: Summary) -> None:
     if summary.winner:
         proof = "confirmed in fresh processes with new seeds" if summary.winner.confirmed else "NOT confirmed: the run ended before"
         out.print(f"[bold green]Winner {summary.winner.id}[/] ({summary.winner.stage}; {proof})")
+        out.print(f"[bold]{escape(summary.winner.result)}[/]")
         for line in verdict_lines(summary.winner.verdict):
             out.print(f"  {line}")
     else:
         out.print("[bold red]No candidate was accepted.[/]")
+    for row in summary.candidates:
+        if row.not_allowed:
+            out.print(f"Not allowed to win (--allow {summary.allow}): {row.id}: {row.not_allowed}", markup=False)
     if summary.stopped_because:
         out.print(f"Stopped because: {summary.stopped_because}", markup=False)
     if summary.kind == "estimated":

@@ -51,7 +51,8 @@ class RunPicture:
             fields = {key: event.get(key) for key in ("parent", "stage", "rationale", "recipe")}
             self.rows[name] = CandidateRow.model_validate({"id": name, "status": "...", **fields})
         elif kind == "verdict" and name in self.rows:
-            fields = {key: event.get(key) for key in ("status", "score", "kind", "launches_per_forward", "median_ms", "profile")}
+            told = ("status", "score", "kind", "comparison", "label", "launches_per_forward", "median_ms", "profile")
+            fields = {key: event.get(key) for key in told} | {"not_allowed": event.get("not_allowed") or ""}
             self.rows[name] = self.rows[name].model_copy(update=fields)
         elif kind == "decision":
             self.doing.pop(branch, None)
@@ -69,6 +70,10 @@ def event_line(event: Event, picture: RunPicture) -> str:
         row, result = picture.rows.get(name), event.get("message", "")
         if row and row.score is not None:
             result = f"{row_score(row)}, {row.launches_per_forward} launches"
+        if event.get("not_allowed"):
+            result = f"{result}; not allowed to win: {event['not_allowed']}"
+        if event.get("status") != "ok" and event.get("advice"):
+            result = f"{result} [advice: {'; '.join(event['advice'])}]"
         return f"{where} {name} is {event.get('status')} ({event.get('profile')}): {result}"
     if kind == "analysis":
         return f"{where} bottleneck of {name}: {event.get('bottleneck')}; proposes {event.get('method')}"

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from rich.markup import escape
 from rich.table import Table
 
-from tritonsmith.evaluator.schema import KernelFacts, Status, Timing, TimingKind, Verdict
+from tritonsmith.evaluator.schema import KernelFacts, Measurement, Status, Timing, TimingKind, Verdict
+from tritonsmith.graph.outcome import compared, digits
 from tritonsmith.graph.state import Decision
 from tritonsmith.graph.summary import CandidateRow
 
@@ -20,10 +21,11 @@ _WIDE = 110
 
 
 def row_score(row: CandidateRow) -> str:
-    """`2.88x measured`, `1.7x ESTIMATE`, or a dash when there is no score."""
+    """`2.88x measured`, `0.98x measured, same`, `1.7x ESTIMATE`, or a dash when there is no score."""
     if row.score is None:
         return "-"
-    return f"{_digits(row.score)}x {'measured' if row.kind == TimingKind.MEASURED.value else 'ESTIMATE'}"
+    kind = "measured" if row.kind == TimingKind.MEASURED.value else "ESTIMATE"
+    return f"{digits(row.score)}x {kind}" + (f", {row.comparison}" if row.comparison and row.comparison != "faster" else "")
 
 
 def candidate_table(rows: Iterable[CandidateRow], width: int, winner: str | None = None, title: str | None = None) -> Table:
@@ -38,7 +40,8 @@ def candidate_table(rows: Iterable[CandidateRow], width: int, winner: str | None
         table.add_column("what it is", overflow="fold")
     for row in rows:
         launches = str(row.launches_per_forward) if row.launches_per_forward else "-"
-        cells = [escape(row.id), escape(row.parent or "-"), row.stage, _coloured(row.status), row_score(row), launches]
+        status = _coloured(row.status) + (f" [yellow]({row.label or 'held'}: may not win)[/]" if row.not_allowed else "")
+        cells = [escape(row.id), escape(row.parent or "-"), row.stage, status, row_score(row), launches]
         table.add_row(*cells, *([escape(row.rationale or row.recipe)] if wide else []), style="bold" if row.id == winner else None)
     return table
 
@@ -57,6 +60,8 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     lines = [f"status    {_coloured(verdict.status.value)}" + (f" ({verdict.label.value})" if verdict.label else "")]
     if verdict.message:
         lines.append(f"message   {escape(verdict.message)}")
+    if verdict.quarantine:
+        lines.append(f"[yellow]quarantine[/] {escape(verdict.quarantine)}")
     if verdict.timing and verdict.status is Status.OK:
         lines += _timing_lines(verdict.timing)
     if verdict.correctness:
@@ -72,6 +77,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     if verdict.facts.library_calls:
         calls = ", ".join(f"{name} x{count}" for name, count in verdict.facts.library_calls.items())
         lines.append(f"library   {escape(calls)}")
+    lines += [f"advice    {escape(line)}" for line in verdict.advice]
     card = verdict.environment.get("card")
     target = verdict.environment.get("target")
     if card or target:
@@ -87,11 +93,24 @@ def _coloured(status: str) -> str:
 def _timing_lines(timing: Timing) -> list[str]:
     interval = f", 95 % interval {timing.interval[0]:.3f} to {timing.interval[1]:.3f}" if timing.interval else ""
     baselines = ", ".join(f"{name} {_milliseconds(value)}" for name, value in timing.baselines_ms.items())
-    return [
-        f"score     {_digits(timing.score)}x {kind_of(timing)} against {timing.baseline}{interval}; {_digits(timing.score_eager)}x eager",
+    kind = f" ({kind_of(timing)})" if timing.comparison is not None else ""
+    lines = [
+        f"score     {compared(timing)}{kind}{interval}; {digits(timing.score_eager)}x eager",
         f"time      {_milliseconds(timing.median_ms)} ms; baselines in ms: {baselines}",
-        *(f"note      {escape(note)}" for note in timing.notes),
     ]
+    if timing.control is not None:
+        lines.append(f"control   {_ratio(timing.control)} for the baseline against itself")
+    if len(timing.sessions) > 1:
+        lines.append(f"sessions  {'; '.join(map(_ratio, timing.sessions))}, each in fresh processes")
+    if timing.device_ms is not None:
+        lines.append(f"device    {_milliseconds(timing.device_ms)} ms by the card's own clock")
+    if timing.floor_ms is not None:
+        lines.append(f"floor     {_milliseconds(timing.floor_ms)} ms: no kernel of this card can be faster")
+    return lines + [f"note      {escape(note)}" for note in timing.notes]
+
+
+def _ratio(found: Measurement) -> str:
+    return f"{found.ratio:.3f}x ({found.interval[0]:.3f} to {found.interval[1]:.3f}, {found.pairs} pairs)"
 
 
 def _kernel_text(kernel: KernelFacts) -> str:
@@ -105,10 +124,6 @@ def _kernel_text(kernel: KernelFacts) -> str:
         f"{kernel.resident} fit at once" if kernel.resident is not None else "",
     ]
     return ", ".join(fact for fact in facts if fact)
-
-
-def _digits(value: float) -> str:
-    return f"{value:.3f}" if value < 0.1 else f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
 def _milliseconds(value: float) -> str:

@@ -33,6 +33,10 @@ class TensorSpec(Record):
 
     shape: tuple[int, ...]
     dtype: str = "float32"
+    strides: tuple[int, ...] | None = None
+    """Elements between neighbours along each axis; None for a contiguous tensor."""
+    offset: int = 0
+    """Bytes between an aligned address and the first element."""
 
 
 class Task(Record):
@@ -153,6 +157,19 @@ class Label(StrEnum):
     KERNEL = "kernel"
     HYBRID = "hybrid"
     LIBRARY = "library"
+
+
+class Allow(StrEnum):
+    """Which labels may win a run: kernels alone, kernels and hybrids, or all; whatever wins keeps its label."""
+
+    KERNEL = "kernel"
+    HYBRID = "hybrid"
+    LIBRARY = "library"
+
+    def admits(self, label: Label | None) -> bool:
+        """Whether a candidate of this label may win; one without a label (nobody knows who does the work) counts as a hybrid."""
+        order = (Label.KERNEL, Label.HYBRID, Label.LIBRARY)
+        return order.index(label or Label.HYBRID) <= order.index(Label(self.value))
 
 
 class Correctness(Record):

@@ -21,6 +21,7 @@ class Settings:
     policy: str = "default"
     target: str = "auto"
     seeds: int = 2
+    allow: str = "hybrid"
     base_url: str | None = None
     out: str | None = None
 
@@ -36,6 +37,7 @@ def _opened(settings: Settings) -> Context:
         target=settings.target,
         policy=settings.policy,
         seeds=settings.seeds,
+        allow=settings.allow,
         out=settings.out,
     )
 

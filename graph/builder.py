@@ -14,7 +14,7 @@ from tritonsmith.evaluator.schema import Stage
 from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.sites import SITES
-from tritonsmith.graph.state import BranchInput, BranchState, Budget, RunInput, RunOutput, Shared, State, Update
+from tritonsmith.graph.state import BranchInput, BranchState, Budget, RunInput, RunOutput, Shared, State, Update, allow_of
 from tritonsmith.nodes.analyze import analyze
 from tritonsmith.nodes.common import Runner, context_of
 from tritonsmith.nodes.confirm import confirm
@@ -99,7 +99,7 @@ def _drafted(state: BranchState) -> str:
 
 
 def _seeds(state: State) -> list[Send]:
-    shared = {"task": state["task"], "facts": state["facts"], "run": state["run"]}
+    shared = {"task": state["task"], "facts": state["facts"], "run": state["run"], "allow": allow_of(state)}
     return [Send("branch", {**shared, "branch": f"seed{index}", "index": index}) for index in range(state["seeds"])]
 
 
@@ -107,7 +107,8 @@ def _improvement(state: State) -> Send:
     best = str(state["current"])
     line = {"branch": f"improve{state['improvements']}", "index": None, "current": best}
     pool = {"candidates": {best: state["candidates"][best]}, "verdicts": {best: state["verdicts"][best]}}
-    return Send("improve", {"task": state["task"], "facts": state["facts"], "run": state["run"], **line, **pool})
+    shared = {"task": state["task"], "facts": state["facts"], "run": state["run"], "allow": allow_of(state)}
+    return Send("improve", {**shared, **line, **pool})
 
 
 def _add_gate(graph: Graph, schema: type[Any], resolve: Resolve | None, source: str, gate: str) -> None:

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from tritonsmith.evaluator.detect import Detection, detect
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Evaluator, Hardware, LaunchFacts, TaskFacts, Timing
+from tritonsmith.evaluator.schema import Allow, Evaluator, Hardware, LaunchFacts, TaskFacts, Timing
 from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.session import Session
 from tritonsmith.graph.state import Budget
@@ -44,6 +44,8 @@ class Context:
     budget: Budget = field(default_factory=Budget)
     seeds: int = 2
     """Seed branches, where the policy does not set their number."""
+    allow: Allow = Allow.HYBRID
+    """Which labels may win."""
     detector: Detector = detect
     sessions: _Sessions = field(default_factory=_Sessions, repr=False)
 

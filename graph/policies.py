@@ -18,6 +18,10 @@ WORTH_SPEEDUP = 1.10
 """The notes' gate: a promised gain below 10 % is not worth a rewrite."""
 
 
+def _why(view: View) -> str:
+    return f" ({view.refusal.partition(';')[0]})" if view.refusal else ""
+
+
 def _x(score: float | None) -> str:
     return "no score" if score is None else f"score {score:.3f}"
 
@@ -41,7 +45,7 @@ class Default:
     def failing(self, view: View) -> Answer:
         """What to do with a candidate that does not work."""
         if view.repairs_left and not view.exhausted:
-            return "repair", f"{view.status}: repair {view.repairs + 1} of {view.budget.repairs}"
+            return "repair", f"{view.status}{_why(view)}: repair {view.repairs + 1} of {view.budget.repairs}"
         spent = "the author has nothing further to try" if view.exhausted else f"{view.repairs} repairs did not help"
         if view.optimized and view.best:
             return "check", f"{view.status} and {spent}; the branch keeps {view.best.id}"
@@ -85,7 +89,8 @@ class Default:
     def after_select(self, view: View) -> Answer:
         """The best working candidate goes on to detection."""
         if view.best is None:
-            return "finish", f"no candidate works ({view.failed} failed)"
+            also = f", {view.not_allowed} not allowed to win" if view.not_allowed else ""
+            return "finish", f"no candidate works ({view.failed} failed{also})"
         return "detect", f"{view.best.id} is the best of {len(view.scores)} working candidates ({_x(view.best_score)})"
 
     def after_detect(self, view: View) -> Answer:
@@ -104,14 +109,16 @@ class Default:
         return "next", f"best so far: {view.best.id if view.best else 'none'} ({_x(view.best_score)})"
 
     def after_confirm(self, view: View) -> Answer:
-        """Only a strict verdict counts; a winner that fails it makes room for the next best."""
+        """Only a strict verdict counts; a winner that fails it, or whose gain was noise, makes room for the next best."""
         if view.verdict is None or view.verdict.profile != "strict":
             return "give_up", "no strict verdict could be had" if view.current else "there is no working candidate to confirm"
+        if view.works and view.proven_rival and view.best:
+            return "next_best", f"confirmed at {_x(view.score)}, which is no proven gain; {view.best.id} may be one"
         if view.works:
             return "accept", f"confirmed: {_x(view.score)}"
         if view.best is not None:
-            return "next_best", f"rejected on confirmation ({view.status}); next best is {view.best.id}"
-        return "give_up", f"rejected on confirmation ({view.status}); nothing else works"
+            return "next_best", f"rejected on confirmation ({view.status}{_why(view)}); next best is {view.best.id}"
+        return "give_up", f"rejected on confirmation ({view.status}{_why(view)}); nothing else works"
 
 
 class Notes(Default):

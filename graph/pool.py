@@ -1,19 +1,25 @@
-"""The pool of candidates: which of them work, and which is best."""
+"""The pool of candidates: which of them work, which of those may win, and which is best."""
 
 from collections.abc import Mapping
 
-from tritonsmith.evaluator.schema import Candidate, Status, Verdict
+from tritonsmith.evaluator.schema import Allow, Candidate, Comparison, Label, Status, Verdict
 
 
-def working(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict]) -> list[Candidate]:
-    """Working candidates, best first; of equal ones the first made, one text counts once, and a text that failed anywhere counts nowhere.
+def working(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict], allow: Allow) -> list[Candidate]:
+    """Working candidates that may win, best first; of equal ones the first made, one text counts once, and a text that failed anywhere
+    counts nowhere.
 
+    A gain that was measured goes before one that was not: a `same` or `ambiguous` score is luck as far as it is above 1.
     The table's order is the order of making, seed branches in the order of their numbers; so the ranking is the same in every repetition.
     """
-    failed = {candidates[cid].sha for cid, verdict in verdicts.items() if cid in candidates and verdict.status is not Status.OK}
+    out = {
+        candidates[cid].sha
+        for cid, verdict in verdicts.items()
+        if cid in candidates and (verdict.status is not Status.OK or refusal(verdict, allow))
+    }
     ranked = sorted(
-        (candidate for cid, candidate in candidates.items() if _score(verdicts, cid) is not None and candidate.sha not in failed),
-        key=lambda candidate: -(_score(verdicts, candidate.id) or 0.0),
+        (candidate for cid, candidate in candidates.items() if _score(verdicts, cid) is not None and candidate.sha not in out),
+        key=lambda candidate: (not is_proven(verdicts[candidate.id]), -(_score(verdicts, candidate.id) or 0.0)),
     )
     once: dict[str, Candidate] = {}
     for candidate in ranked:
@@ -21,10 +27,34 @@ def working(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict]
     return list(once.values())
 
 
-def best(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict]) -> Candidate | None:
-    """The working candidate with the highest score; None when nothing works."""
-    ranked = working(candidates, verdicts)
+def best(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict], allow: Allow) -> Candidate | None:
+    """The first of `working`; None when nothing works that may win."""
+    ranked = working(candidates, verdicts, allow)
     return ranked[0] if ranked else None
+
+
+def is_proven(verdict: Verdict) -> bool:
+    """Whether a working candidate is faster beyond the noise; an estimate has no noise and counts."""
+    return verdict.timing is not None and verdict.timing.comparison in (None, Comparison.FASTER)
+
+
+def refusal(verdict: Verdict, allow: Allow) -> str:
+    """Why a working candidate may not win, as a sentence that helps its author; empty when it may, or does not work.
+
+    A quarantine counts once the strict verdict, which audits, has not lifted it.
+    """
+    if verdict.status is not Status.OK:
+        return ""
+    if not allow.admits(verdict.label):
+        label = verdict.label.value if verdict.label else "unknown"
+        calls = ", ".join(f"{name} x{count}" for name, count in verdict.facts.library_calls.items())
+        named = f"label {label}{f': {calls}' if calls else ''}"
+        if verdict.label is Label.LIBRARY:
+            return f"the library does the work ({named}); write Triton kernels that do it"
+        return f"a library does part of the work ({named}); write Triton kernels for that part too"
+    if verdict.profile == "strict" and verdict.quarantine:
+        return f"quarantined: {verdict.quarantine}"
+    return ""
 
 
 def lineage(candidates: Mapping[str, Candidate], candidate_id: str) -> list[Candidate]:

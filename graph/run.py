@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.local import open_evaluator
-from tritonsmith.evaluator.schema import Evaluator, PrecisionClass, Record, Task
+from tritonsmith.evaluator.schema import Allow, Evaluator, PrecisionClass, Record, Task
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.builder import build_graph, step_limit
@@ -50,6 +50,8 @@ class RunConfig(Record):
     target: str = "auto"
     sandbox: str = "auto"
     """`auto` (the layers that work here), `strict` (refuse where a needed one is missing) or `off`."""
+    allow: Allow = Allow.HYBRID
+    """Which labels may win: `kernel`, `hybrid` (kernels too) or `library` (all)."""
     budget: Budget = Field(default_factory=Budget)
     out: str | None = None
     """Folder for the results; None: `runs/<task>-<utc time>`."""
@@ -67,16 +69,20 @@ def make_context(
     author: Author | None = None,
     evaluator: Evaluator | None = None,
     sandbox: str = "auto",
+    allow: str | Allow = Allow.HYBRID,
 ) -> Context:
     """A context for scripts that invoke the compiled graph themselves; use it in a `with` block, which ends the evaluator's processes.
 
     Without `out` the kernels lie in a temporary folder that goes with the context. Raises UsageError.
     """
+    if allow not in list(Allow):
+        raise UsageError(f"--allow {allow}: choose one of {', '.join(Allow)}")
     chosen = load_policy(policy) if isinstance(policy, str) else policy
     writer = author or make_author(model, base_url)
     store = Store(Path(out) if out is not None else None)
     judge = evaluator or open_evaluator(target, store.root / "raw", sandbox=sandbox)
-    return Context(author=writer, evaluator=judge, policy=chosen, store=store, budget=budget or Budget(), seeds=seeds)
+    limits, may_win = budget or Budget(), Allow(allow)
+    return Context(author=writer, evaluator=judge, policy=chosen, store=store, budget=limits, seeds=seeds, allow=may_win)
 
 
 async def optimize_async(
@@ -99,6 +105,7 @@ async def optimize_async(
             target=config.target,
             sandbox=config.sandbox,
             seeds=config.seeds,
+            allow=config.allow,
             budget=config.budget,
             out=out,
             author=writer,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypedDict, TypeVar
 
 from pydantic import Field
 
-from tritonsmith.evaluator.schema import Candidate, Record, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Allow, Candidate, Record, Task, TaskFacts, Verdict
 from tritonsmith.prompts.analysis import Analysis
 
 Evidence = dict[str, float | int | bool | str | list[str] | None]
@@ -129,6 +129,8 @@ class Shared(TypedDict, total=False):
     candidates: Annotated[dict[str, Candidate], by_id]
     verdicts: Annotated[dict[str, Verdict], by_id]
     """The latest verdict of a candidate: the strict one, once it was confirmed or rejected."""
+    searched: Annotated[dict[str, float], by_id]
+    """What the search said of a candidate that was confirmed since: the score of its quick verdict."""
     analyses: Annotated[dict[str, Analysis], by_id]
     findings: Annotated[dict[str, Findings], by_id]
     checks: Annotated[dict[str, PromiseCheck], by_id]
@@ -155,6 +157,8 @@ class State(Shared, total=False):
     facts: TaskFacts
     seeds: int
     """Number of seed branches."""
+    allow: Allow
+    """Which labels may win; fixed when the run begins."""
     current: str | None
     """The candidate that the next decision is about."""
     queue: list[str]
@@ -172,6 +176,7 @@ class RunOutput(TypedDict, total=False):
     winner: str | None
     candidates: dict[str, Candidate]
     verdicts: dict[str, Verdict]
+    searched: dict[str, float]
     analyses: dict[str, Analysis]
     decisions: dict[str, Decision]
     usage: dict[str, Usage]
@@ -185,6 +190,7 @@ class BranchState(Shared, total=False):
     task: Task
     run: str
     facts: TaskFacts
+    allow: Allow
     branch: str
     index: int | None
     """Number of the seed; None when the branch improves a selected candidate."""
@@ -208,6 +214,7 @@ class BranchInput(TypedDict, total=False):
     task: Task
     run: str
     facts: TaskFacts
+    allow: Allow
     branch: str
     index: int | None
     current: str | None
@@ -217,6 +224,11 @@ class BranchInput(TypedDict, total=False):
 
 Update = dict[str, Any]
 """What a node returns: only the keys it changes."""
+
+
+def allow_of(state: State | BranchState) -> Allow:
+    """Which labels may win this run; hybrids where a state was written before that could be chosen."""
+    return state.get("allow", Allow.HYBRID)
 
 
 def total(usage: dict[str, Usage] | None) -> Usage:

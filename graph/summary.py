@@ -7,7 +7,9 @@ from typing import Any
 from pydantic import Field
 
 from tritonsmith.evaluator.schema import Record, Verdict
-from tritonsmith.graph.state import Decision, State, Usage, total
+from tritonsmith.graph.outcome import compared, kind_of_win, search_said
+from tritonsmith.graph.pool import refusal
+from tritonsmith.graph.state import Decision, State, Usage, allow_of, total
 from tritonsmith.graph.store import Store
 
 
@@ -19,9 +21,22 @@ class Winner(Record):
     verdict: Verdict
     confirmed: bool = True
     """False when the run ended before the winner could be measured again."""
+    search_score: float | None = None
+    """What the search said before the confirmation; never the result."""
     sha: str = ""
     rationale: str = ""
     recipe: str = ""
+
+    @property
+    def result(self) -> str:
+        """The result in one line: `4.55x: FASTER than cuda_graph (kernel win); search said 4.61x, confirmed 4.55x`."""
+        if self.verdict.timing is None:
+            return ""
+        line = f"{compared(self.verdict.timing)} ({kind_of_win(self.verdict)})"
+        if not self.confirmed:
+            return f"{line}, as the search said; NOT confirmed"
+        said = search_said(self.search_score, self.verdict.score)
+        return f"{line}; {said}" if said else line
 
 
 class CandidateRow(Record):
@@ -33,6 +48,14 @@ class CandidateRow(Record):
     status: str
     """The verdict's status; `not evaluated` when the run stopped before."""
     score: float | None = None
+    """The latest verdict's: the strict one's, once there is one."""
+    search_score: float | None = None
+    """The search's, where a confirmation replaced it."""
+    comparison: str | None = None
+    """`faster`, `same`, `slower` or `ambiguous` against the strongest baseline; None for an estimate."""
+    label: str | None = None
+    not_allowed: str = ""
+    """Why it may not win although it works."""
     branch: int | None = None
     sha: str = ""
     median_ms: float | None = None
@@ -41,6 +64,7 @@ class CandidateRow(Record):
     launches_per_forward: int | None = None
     profile: str = ""
     message: str = ""
+    advice: tuple[str, ...] = ()
     rationale: str = ""
     recipe: str = ""
     settings: dict[str, int | float | bool | str] = Field(default_factory=dict)
@@ -53,6 +77,10 @@ class Summary(Record):
     policy: str
     model: str
     winner: Winner | None = None
+    result: str = ""
+    """The winner's confirmed figure in words; empty without a winner."""
+    allow: str = ""
+    """Which labels may win."""
     candidates: tuple[CandidateRow, ...] = ()
     decisions: tuple[Decision, ...] = ()
     usage: Usage = Field(default_factory=Usage)
@@ -86,6 +114,8 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
         policy=policy,
         model=model,
         winner=winner,
+        result=winner.result if winner else "",
+        allow=allow_of(state).value,
         candidates=tuple(_row(state, cid) for cid in candidates),
         decisions=tuple(state.get("decisions", {}).values()),
         usage=total(state.get("usage")),
@@ -113,6 +143,7 @@ def write_best(summary: Summary, store: Store) -> Path | None:
     baselines = ", ".join(f"{name} {value:.4g} ms" for name, value in timing.baselines_ms.items())
     lines = [
         f"{summary.task} ({summary.size} size, {summary.precision}), written by tritonsmith on {summary.date}",
+        winner.result,
         f"score {timing.score:.3f} against {timing.baseline}{interval}: {timing.kind.value} on {summary.target}",
         f"latency {timing.median_ms:.4g} ms ({timing.kind.value}); baselines: {baselines}",
         "confirmed in fresh processes with the strict profile" if winner.confirmed else "NOT confirmed: the run ended before",
@@ -133,6 +164,7 @@ def _winner(state: State) -> Winner | None:
         stage=candidate.stage.value,
         verdict=verdict,
         confirmed=verdict.profile == "strict",
+        search_score=state.get("searched", {}).get(winner_id),
         sha=candidate.sha,
         rationale=candidate.rationale,
         recipe=candidate.recipe,
@@ -147,9 +179,14 @@ def _row(state: State, candidate_id: str) -> CandidateRow:
         stage=candidate.stage.value,
         status=verdict.status.value if verdict else "not evaluated",
         score=verdict.score if verdict else None,
+        search_score=state.get("searched", {}).get(candidate_id),
+        comparison=timing.comparison.value if timing and timing.comparison else None,
+        label=verdict.label.value if verdict and verdict.label else None,
+        not_allowed=refusal(verdict, allow_of(state)) if verdict else "",
         median_ms=timing.median_ms if timing else None,
         kind=timing.kind.value if timing else None,
         launches_per_forward=verdict.facts.launches_per_forward if verdict else None,
         profile=verdict.profile if verdict else "",
         message=verdict.message if verdict else "",
+        advice=verdict.advice if verdict else (),
     )

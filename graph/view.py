@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tritonsmith.evaluator.schema import Candidate, Status, Verdict
-from tritonsmith.graph.pool import working
+from tritonsmith.graph.pool import is_proven, refusal, working
 from tritonsmith.graph.sites import SITES
-from tritonsmith.graph.state import BranchState, Budget, Evidence, PromiseCheck, State
+from tritonsmith.graph.state import BranchState, Budget, Evidence, PromiseCheck, State, allow_of
 from tritonsmith.prompts.analysis import Analysis
 
 Answer = tuple[str, str]
@@ -25,13 +25,18 @@ class View:
     """The candidate that the decision is about."""
     verdict: Verdict | None = None
     """Its verdict; None when the machinery failed."""
+    refusal: str = ""
+    """Why the current candidate may not win although it works; empty when it may."""
     best: Candidate | None = None
     """The best working candidate of the branch, or of the run after the branches joined."""
     best_score: float | None = None
+    best_verdict: Verdict | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
     """Working candidates with their scores, best first."""
     failed: int = 0
     """Candidates that do not work."""
+    not_allowed: int = 0
+    """Candidates that work and may not win."""
     labels: frozenset[str] = frozenset()
     """What detection says about the current candidate."""
     analysis: Analysis | None = None
@@ -47,8 +52,8 @@ class View:
 
     @property
     def works(self) -> bool:
-        """Whether the current candidate has an ok verdict."""
-        return self.verdict is not None and self.verdict.status is Status.OK
+        """Whether the current candidate has an ok verdict and may win."""
+        return self.verdict is not None and self.verdict.status is Status.OK and not self.refusal
 
     @property
     def score(self) -> float | None:
@@ -57,8 +62,17 @@ class View:
 
     @property
     def status(self) -> str:
-        """The current verdict's status, `none` without one."""
+        """The current verdict's status, `none` without one, `not allowed to win` for one that works and may not."""
+        if self.refusal:
+            return "not allowed to win"
         return self.verdict.status.value if self.verdict else "none"
+
+    @property
+    def proven_rival(self) -> bool:
+        """Whether the current candidate, once confirmed, is not faster beyond the noise while one that is waits to be confirmed."""
+        if not self.works or self.verdict is None or is_proven(self.verdict) or self.best_verdict is None:
+            return False
+        return self.best_verdict.profile != "strict" and is_proven(self.best_verdict)
 
     @property
     def repairs_left(self) -> int:
@@ -78,10 +92,12 @@ class View:
 
     def evidence(self) -> Evidence:
         """The numbers and labels of this decision, for the record."""
-        facts = self.verdict.facts if self.verdict else None
+        facts, timing = (self.verdict.facts, self.verdict.timing) if self.verdict else (None, None)
         found: Evidence = {
             "status": self.status if self.current else None,
             "score": self.score,
+            "comparison": timing.comparison.value if timing and timing.comparison else None,
+            "refusal": self.refusal or None,
             "best": self.best.id if self.best else None,
             "best_score": self.best_score,
             "launches_per_forward": facts.launches_per_forward if facts and self.works else None,
@@ -96,7 +112,7 @@ class View:
             found |= {"metric": self.promise.metric or None, "bound": self.promise.bound, "actual": self.promise.actual}
             found |= {"promise_kept": self.promise.kept, "time_loop_in_python": self.promise.time_loop_in_python}
         if self.site in ("after_select", "after_confirm"):
-            found |= {"working": len(self.scores), "failed": self.failed}
+            found |= {"working": len(self.scores), "failed": self.failed, "not_allowed": self.not_allowed or None}
         if self.site == "after_stage":
             found["stage"] = self.gate.removeprefix("after_")
         return {key: value for key, value in found.items() if value is not None}
@@ -141,20 +157,25 @@ class Policy(Protocol):
 def view_of(gate: str, state: State | BranchState, budget: Budget) -> View:
     """The view that a gate's policy gets, from the state alone."""
     candidates, verdicts = state.get("candidates", {}), state.get("verdicts", {})
-    ranked = working(candidates, verdicts)
+    allow = allow_of(state)
+    ranked = working(candidates, verdicts, allow)
     scores = {candidate.id: verdicts[candidate.id].score or 0.0 for candidate in ranked}
     current = candidates.get(state.get("current") or "")
+    verdict = verdicts.get(current.id) if current else None
     findings = state.get("findings", {}).get(current.id) if current else None
     return View(
         site=SITES[gate].asks,
         gate=gate,
         branch=str(state.get("branch", "main")),
         current=current,
-        verdict=verdicts.get(current.id) if current else None,
+        verdict=verdict,
+        refusal=refusal(verdict, allow) if verdict else "",
         best=ranked[0] if ranked else None,
         best_score=scores[ranked[0].id] if ranked else None,
+        best_verdict=verdicts[ranked[0].id] if ranked else None,
         scores=scores,
-        failed=sum(verdict.status is not Status.OK for verdict in verdicts.values()),
+        failed=sum(one.status is not Status.OK for one in verdicts.values()),
+        not_allowed=sum(bool(refusal(one, allow)) for one in verdicts.values()),
         labels=findings.names if findings else frozenset(),
         analysis=state.get("analyses", {}).get(str(state.get("analysis", ""))),
         promise=state.get("checks", {}).get(current.id) if current else None,

@@ -2,7 +2,7 @@
 
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.graph.pool import best
-from tritonsmith.graph.state import BranchState, Update
+from tritonsmith.graph.state import BranchState, Update, allow_of
 from tritonsmith.nodes.asking import ask, brief_for
 from tritonsmith.nodes.common import Runner, context_of, emit
 
@@ -10,9 +10,9 @@ from tritonsmith.nodes.common import Runner, context_of, emit
 async def analyze(state: BranchState, runtime: Runner) -> Update:
     """Analyse the best working candidate, never a worse one; what was tried since is in the brief's history."""
     candidates = state["candidates"]
-    base = best(candidates, state.get("verdicts", {}))
+    base = best(candidates, state.get("verdicts", {}), allow_of(state))
     if base is None:
-        raise InfrastructureError("analyze was reached without a working candidate; the policy's route is wrong")
+        raise InfrastructureError("analyze was reached without a working candidate that may win; the policy's route is wrong")
     rounds = state.get("rounds", 0) + 1
     emit(runtime, "stage", "analyze", state, base.id, round=rounds)
     request = f"{state['branch']}-analysis-{rounds}"

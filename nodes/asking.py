@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tritonsmith.evaluator.schema import Candidate, Stage
-from tritonsmith.graph.pool import lineage
-from tritonsmith.graph.state import BranchState, State, Usage
+from tritonsmith.graph.pool import lineage, refusal
+from tritonsmith.graph.state import BranchState, State, Usage, allow_of
 from tritonsmith.nodes.common import Runner, context_of, session_of
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Attempt, Brief
@@ -87,9 +87,11 @@ async def brief_for(
         history=tuple([await _attempt(state, runtime, candidate) for candidate in chain]),
         analysis=analysis,
         stage=stage,
+        allow=allow_of(state),
     )
 
 
 async def _attempt(state: State | BranchState, runtime: Runner, candidate: Candidate) -> Attempt:
     source = await asyncio.to_thread(context_of(runtime).store.get, candidate.sha)
-    return Attempt(candidate=candidate, source=source, verdict=state.get("verdicts", {}).get(candidate.id))
+    verdict = state.get("verdicts", {}).get(candidate.id)
+    return Attempt(candidate=candidate, source=source, verdict=verdict, refusal=refusal(verdict, allow_of(state)) if verdict else "")

@@ -7,8 +7,9 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Candidate, Stage, Verdict
+from tritonsmith.evaluator.schema import Allow, Candidate, Stage, Verdict
 from tritonsmith.graph.context import Context
+from tritonsmith.graph.pool import refusal
 from tritonsmith.graph.session import Session
 from tritonsmith.graph.state import BranchState, State
 from tritonsmith.prompts.author import Draft
@@ -69,7 +70,7 @@ def next_id(candidates: Mapping[str, Candidate], prefix: str) -> str:
     return f"{prefix}-{1 + sum(cid.startswith(f'{prefix}-') for cid in candidates):02d}"
 
 
-def verdict_event(verdict: Verdict) -> dict[str, Any]:
+def verdict_event(verdict: Verdict, allow: Allow) -> dict[str, Any]:
     """What the stream tells of a verdict; the whole of it is in `verdicts/`."""
     timing = verdict.timing
     return {
@@ -80,7 +81,10 @@ def verdict_event(verdict: Verdict) -> dict[str, Any]:
         "median_ms": timing.median_ms if timing else None,
         "baseline": timing.baseline if timing else None,
         "label": verdict.label.value if verdict.label else None,
+        "comparison": timing.comparison.value if timing and timing.comparison else None,
+        "not_allowed": refusal(verdict, allow),
         "launches_per_forward": verdict.facts.launches_per_forward,
         "message": verdict.message,
+        "advice": verdict.advice,
         "seconds": verdict.seconds,
     }

@@ -1,14 +1,15 @@
 """confirm: measure the best candidate again, in fresh processes with new seeds; only this verdict is reported."""
 
 from tritonsmith.graph.pool import best
-from tritonsmith.graph.state import State, Update
+from tritonsmith.graph.state import State, Update, allow_of
 from tritonsmith.nodes.common import Runner, emit
 from tritonsmith.nodes.evaluate import judge
 
 
 async def confirm(state: State, runtime: Runner) -> Update:
-    """Replace the quick verdict of the best working candidate by a strict one."""
-    chosen = best(state.get("candidates", {}), state.get("verdicts", {}))
+    """Replace the quick verdict of the best working candidate by a strict one; what the search said is kept beside it."""
+    verdicts = state.get("verdicts", {})
+    chosen = best(state.get("candidates", {}), verdicts, allow_of(state))
     if chosen is None:
         return {"current": None}
     emit(runtime, "stage", "confirm", state, chosen.id)
@@ -16,4 +17,6 @@ async def confirm(state: State, runtime: Runner) -> Update:
     if isinstance(answer, str):
         return {"current": chosen.id, "stopped_because": answer}
     twins = [cid for cid, candidate in state["candidates"].items() if candidate.sha == chosen.sha]
-    return {"current": chosen.id, "verdicts": dict.fromkeys(twins, answer)}  # one text, one verdict, whichever branch wrote it
+    quick = {cid: verdicts[cid].score for cid in twins if cid in verdicts and verdicts[cid].profile != "strict"}
+    # one text, one verdict, whichever branch wrote it
+    return {"current": chosen.id, "verdicts": dict.fromkeys(twins, answer), "searched": {k: v for k, v in quick.items() if v is not None}}

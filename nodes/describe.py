@@ -22,4 +22,4 @@ async def describe(state: State, runtime: Runner) -> Update:
         facts = await context.evaluator.describe(task)
     wanted = context.policy.seeds or context.seeds
     seeds = min(wanted, context.budget.candidates or wanted)
-    return {"task": task, "facts": facts, "run": state.get("run") or uuid4().hex, "seeds": seeds}
+    return {"task": task, "facts": facts, "run": state.get("run") or uuid4().hex, "seeds": seeds, "allow": context.allow}

@@ -5,7 +5,7 @@ import asyncio
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.schema import Verdict
 from tritonsmith.graph.pool import best
-from tritonsmith.graph.state import BranchState, State, Update
+from tritonsmith.graph.state import BranchState, State, Update, allow_of
 from tritonsmith.nodes.common import Runner, context_of, emit, session_of, verdict_event
 
 
@@ -31,7 +31,7 @@ async def judge(candidate_id: str, profile: str, node: str, state: State | Branc
         emit(runtime, "stop", node, state, candidate_id, reason=reason)
         return reason
     await asyncio.to_thread(context.store.save_verdict, candidate_id, verdict)
-    emit(runtime, "verdict", node, state, candidate_id, **verdict_event(verdict))
+    emit(runtime, "verdict", node, state, candidate_id, **verdict_event(verdict, allow_of(state)))
     return verdict
 
 
@@ -48,7 +48,7 @@ async def evaluate_queue(node: str, state: State, runtime: Runner) -> Update:
     queue = state.get("queue", [])
     answers = await asyncio.gather(*(judge(candidate_id, "quick", node, state, runtime) for candidate_id in queue))
     verdicts = {candidate_id: answer for candidate_id, answer in zip(queue, answers, strict=True) if isinstance(answer, Verdict)}
-    chosen = best(state["candidates"], {**state.get("verdicts", {}), **verdicts})
+    chosen = best(state["candidates"], {**state.get("verdicts", {}), **verdicts}, allow_of(state))
     update: Update = {"verdicts": verdicts, "queue": [], "current": chosen.id if chosen else None}
     reasons = [answer for answer in answers if isinstance(answer, str)]
     return {**update, "stopped_because": reasons[0]} if reasons else update

@@ -1,14 +1,14 @@
 """select and finish: the best working candidate goes on, and the confirmed one wins."""
 
-from tritonsmith.evaluator.schema import Status
-from tritonsmith.graph.pool import best, working
-from tritonsmith.graph.state import State, Update
+from tritonsmith.evaluator.schema import Allow, Status, Verdict
+from tritonsmith.graph.pool import best, refusal, working
+from tritonsmith.graph.state import State, Update, allow_of
 from tritonsmith.nodes.common import Runner, emit, session_of
 
 
 async def select(state: State, runtime: Runner) -> Update:
     """Make the best working candidate of all branches the current one."""
-    chosen = best(state.get("candidates", {}), state.get("verdicts", {}))
+    chosen = best(state.get("candidates", {}), state.get("verdicts", {}), allow_of(state))
     emit(runtime, "stage", "select", state, chosen.id if chosen else None)
     return {"current": chosen.id if chosen else None}
 
@@ -16,13 +16,12 @@ async def select(state: State, runtime: Runner) -> Update:
 async def finish(state: State, runtime: Runner) -> Update:
     """Name the winner and why the run ends: a confirmed candidate, else the best so far, else none."""
     candidates, verdicts = state.get("candidates", {}), state.get("verdicts", {})
-    ranked = working(candidates, verdicts)
+    ranked = [one for one in working(candidates, verdicts, allow_of(state)) if not verdicts[one.id].quarantine]
     confirmed = [candidate for candidate in ranked if verdicts[candidate.id].profile == "strict"]
     winner = next(iter(confirmed or ranked), None)
     session = session_of(state, runtime)
     if winner is None:
-        statuses = sorted({verdict.status.value for verdict in verdicts.values() if verdict.status is not Status.OK})
-        reason = f"no candidate works ({', '.join(statuses) or 'none was evaluated'})"
+        reason = _nothing(state)
     elif confirmed:
         reason = "the winner is confirmed"
     else:
@@ -30,3 +29,20 @@ async def finish(state: State, runtime: Runner) -> Update:
     earlier = state.get("stopped_because", "") or session.halted
     emit(runtime, "stop", "finish", state, winner.id if winner else None, reason=earlier or reason)
     return {"winner": winner.id if winner else None, "stopped_because": earlier or reason, "elapsed": session.elapsed}
+
+
+def _nothing(state: State) -> str:
+    """Why there is no winner: what failed, and what works but may not win."""
+    verdicts, allow = state.get("verdicts", {}), allow_of(state)
+    failed = ", ".join(sorted({verdict.status.value for verdict in verdicts.values() if verdict.status is not Status.OK}))
+    held = {cid: _held_back(verdict, allow) for cid, verdict in verdicts.items() if verdict.status is Status.OK}
+    if not held:
+        return f"no candidate works ({failed or 'none was evaluated'})"
+    listed = ", ".join(f"{cid} {why}" for cid, why in held.items())
+    return f"nothing that may win works (allowed: {allow.value}; {listed}{f'; the others: {failed}' if failed else ''})"
+
+
+def _held_back(verdict: Verdict, allow: Allow) -> str:
+    if refusal(verdict, allow) and not allow.admits(verdict.label):
+        return f"is labelled {verdict.label.value if verdict.label else 'unknown'}"
+    return "is quarantined" if verdict.quarantine else "failed in another try"

@@ -5,7 +5,7 @@ from typing import Protocol
 from pydantic import Field
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Candidate, Hardware, Record, Stage, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Allow, Candidate, Hardware, Record, Stage, Task, TaskFacts, Verdict
 from tritonsmith.prompts.analysis import Analysis
 
 
@@ -15,6 +15,9 @@ class Attempt(Record):
     candidate: Candidate
     source: str
     verdict: Verdict | None = None
+    """Its `advice` is what reading the text alone suggests; hints, not findings."""
+    refusal: str = ""
+    """Why it may not win although it works, such as that a library does the work; empty when it may."""
 
 
 class Brief(Record):
@@ -31,6 +34,8 @@ class Brief(Record):
     analysis: Analysis | None = None
     stage: Stage = Stage.SEED
     """For tuning: which of the three stages."""
+    allow: Allow = Allow.HYBRID
+    """Which labels may win."""
 
 
 class Draft(Record):
@@ -57,7 +62,7 @@ class Author(Protocol):
         ...
 
     async def repair(self, brief: Brief) -> Draft | None:
-        """Mend `brief.current`, which failed; None when the author has nothing further to try."""
+        """Mend `brief.current`, which failed or (see its `refusal`) may not win; None when the author has nothing further to try."""
         ...
 
     async def analyze(self, brief: Brief) -> Analysis:
