@@ -1,11 +1,12 @@
 """Process that compiles what one forward would launch, for a named card, without running it.
 
 `python -P -m tritonsmith.evaluator.compile_only` reads one JSON line on stdin
-{"candidate": path, "target": card key, "init_pickle": path of a pickle {"init": list, "inputs": list of (shape, dtype) or plain values,
-"overrides": {name: value}}} and writes one JSON object to the stdout it was started with: {"status", "message", "kernels": [KernelFacts],
-"torch_ops", "torch_launches", "torch_flops", "torch_bytes"}, counted over the second of two forwards. Whatever the candidate prints goes
-to stderr. The caller sets the deadline and reads anything but one JSON object as a crash. Torch's heavy operators are not computed
-either, so values a candidate's Python looks at are meaningless. Imports torch and Triton; needs TRITON_INTERPRET unset.
+{"candidate": path, "target": card key, "init_pickle": path of a pickle {"init": list, "inputs": list of (shape, dtype), (shape, dtype,
+strides) or plain values, "overrides": {name: value}}} and writes one JSON object to the stdout it was started with: {"status", "message",
+"kernels": [KernelFacts], "torch_ops", "torch_launches", "torch_flops", "torch_bytes"}, counted over the second of two forwards. Whatever
+the candidate prints goes to stderr. The caller sets the deadline and reads anything but one JSON object as a crash. Torch's heavy
+operators are not computed either, so values a candidate's Python looks at are meaningless. Imports torch and Triton; needs
+TRITON_INTERPRET unset.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import torch
 from tritonsmith.evaluator.candidate_module import import_candidate
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.compile_launches import LaunchRecorder, LaunchRefused
+from tritonsmith.evaluator.distributions import distinct, with_values
 from tritonsmith.evaluator.fake_cuda import FakeCuda
 from tritonsmith.evaluator.schema import Status
 from tritonsmith.evaluator.torch_ops import TorchOpCounter
@@ -37,11 +39,13 @@ def _keep_ends(text: str) -> str:
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[:half]}\n...\n{text[-half:]}"
 
 
-def _argument(spec: Any) -> Any:
-    """A tensor for (shape, dtype name), anything else as it is."""
-    if isinstance(spec, tuple) and len(spec) == 2 and isinstance(spec[0], tuple) and isinstance(spec[1], str):
+def argument_like(spec: Any) -> Any:
+    """A tensor for (shape, dtype name) or (shape, dtype name, strides), anything else as it is."""
+    if isinstance(spec, tuple) and len(spec) in (2, 3) and isinstance(spec[0], tuple) and isinstance(spec[1], str):
         dtype = getattr(torch, spec[1].removeprefix("torch."))
-        return torch.rand(spec[0]).to(dtype) if dtype.is_floating_point else torch.zeros(spec[0], dtype=dtype)
+        like = torch.empty_strided(*spec[::2], dtype=dtype) if len(spec) == 3 else torch.empty(spec[0], dtype=dtype)
+        shape = distinct(like).shape
+        return with_values(like, torch.rand(shape).to(dtype) if dtype.is_floating_point else torch.zeros(shape, dtype=dtype))
     return spec
 
 
@@ -58,7 +62,7 @@ def _forward(module: Any, request: dict[str, Any], recorder: LaunchRecorder, cou
         if hasattr(module, name):
             setattr(module, name, value)
     model = module.ModelNew(*request["init"]).cuda().eval()
-    first, second = ([_argument(spec) for spec in request["inputs"]] for _ in range(2))
+    first, second = ([argument_like(spec) for spec in request["inputs"]] for _ in range(2))
     with recorder.recording():
         model(*first)
         recorder.forget_launches()  # work done once, such as packing weights, is no part of a forward

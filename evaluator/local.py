@@ -10,15 +10,21 @@ import queue
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, wait
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from tritonsmith.evaluator.advice import advice_lines
+from tritonsmith.evaluator.audit import Finding, of_interpreter, of_sanitizer, settled
 from tritonsmith.evaluator.cards import CARDS, named_card
+from tritonsmith.evaluator.compile_client import refusal, second_opinion
+from tritonsmith.evaluator.compile_pool import CompilePool, Report
 from tritonsmith.evaluator.describe import run_probe
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.oracle_process import OracleProcess
+from tritonsmith.evaluator.run_folder import run_folder
 from tritonsmith.evaluator.schema import Status, Task, TaskFacts, Verdict, text_sha
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.evaluator.trace_records import OperatorCost
@@ -43,7 +49,7 @@ class LocalEvaluator:
     ) -> None:
         if target != "auto":
             named_card(target)  # a wrong name is the user's sentence, not an oracle's fault
-        self._temporary = tempfile.TemporaryDirectory(prefix="tritonsmith-raw-", ignore_cleanup_errors=True)
+        self._temporary = tempfile.TemporaryDirectory(prefix="raw-", ignore_cleanup_errors=True, dir=run_folder())
         self.raw_dir = raw_dir or Path(self._temporary.name)
         self._call_seconds = call_seconds
         first = OracleProcess(target, sandbox=sandbox)
@@ -58,6 +64,9 @@ class LocalEvaluator:
         audited = self.hardware.present and self.hardware.key in CARDS
         self._auditor = OracleProcess(self.hardware.key, use_card=False, sandbox=sandbox) if audited else None
         self._audit_lock = threading.Lock()
+        self._compilers = CompilePool(self.hardware.key, sandbox) if audited else None
+        self._requests: dict[str, Path] = {}
+        self._request_lock = threading.Lock()
         self._all = [first, *(OracleProcess(target, sandbox=sandbox) for _ in range(self.parallel - 1))]
         for oracle in reversed(self._all):
             self._oracles.put(oracle)
@@ -89,40 +98,97 @@ class LocalEvaluator:
         return self._judged(task, source, profile).model_copy(update={"advice": advice})
 
     def _judged(self, task: Task, source: str, profile: str) -> Verdict:
-        verdict = self._ask(task, source, profile)
-        if profile == "strict" and verdict.status is Status.OK and self._auditor is not None:
-            return self._audited(task, source, verdict)
-        return verdict
-
-    def _ask(self, task: Task, source: str, profile: str, auditor: OracleProcess | None = None) -> Verdict:
-        _, trace = self._probe(task)
-        with tempfile.TemporaryDirectory(prefix="tritonsmith-kernel-") as folder, self._leased(auditor) as oracle:
+        with tempfile.TemporaryDirectory(prefix="kernel-", dir=run_folder()) as folder:
             Path(folder).chmod(0o755)
             path = Path(folder) / "candidate.py"
             path.write_text(source)
-            raw = self.raw_dir / f"{text_sha(source)}-{profile}-{next(self._numbers)}.json"
-            request = {
-                "op": "evaluate", "task": task.model_dump(mode="json"), "trace": [asdict(one) for one in trace], "source": str(path),
-                "profile": profile, "raw": str(raw.resolve()), "call_seconds": self._call_seconds,
-            }  # fmt: skip
-            try:
-                answer = oracle.ask(request, EVALUATE_SECONDS)
-            except InfrastructureError:
-                oracle.close()
-                answer = oracle.ask(request, EVALUATE_SECONDS)
+            return self._examined(task, path, profile)
+
+    def _examined(self, task: Task, path: Path, profile: str) -> Verdict:
+        """Compiled beside the card, judged, and audited where that is due; a suspicious kernel must pass the strict profile at once."""
+        compiling = self._start_compiling(task, path)
+        try:
+            verdict = self._ask(task, path, profile, compiling=compiling)
+            if compiling is not None:
+                verdict = self._with_second_opinion(task, verdict, compiling)
+        finally:
+            if compiling is not None and not compiling.cancel():
+                wait([compiling])  # it reads files that go with this folder
+        if verdict.quarantine and profile != "strict":
+            reason = {"audit": {"quarantine": verdict.quarantine}}
+            verdict = self._examined(task, path, "strict")
+            return verdict.model_copy(update={"environment": verdict.environment | {"quarantined": reason}})
+        if profile == "strict" and verdict.status is Status.OK:
+            return settled(verdict, self._audits(task, path))
+        return verdict
+
+    def _ask(
+        self, task: Task, path: Path, profile: str, auditor: OracleProcess | None = None, compiling: Future[Report] | None = None
+    ) -> Verdict:
+        sha = text_sha(path.read_text())
+        with self._leased(auditor) as oracle:
+            if compiling is not None and compiling.done() and (refused := _refused(compiling)):
+                where = {"target": self.hardware.key, "stage": "compiled without the card"}
+                return Verdict(status=refused[0], message=refused[1], sha=sha, profile=profile, environment=where)
+            raw = self.raw_dir / f"{sha}-{profile}-{next(self._numbers)}.json"
+            request = {"op": "evaluate", "source": str(path), "profile": profile, "raw": str(raw.resolve())}
+            answer = self._answer(oracle, request | self._about(task) | {"call_seconds": self._call_seconds})
         return Verdict.model_validate(answer["verdict"])
 
-    def _audited(self, task: Task, source: str, verdict: Verdict) -> Verdict:
-        """The interpreter's view of a kernel that passed on the card: a race that this card did not show still refuses it."""
+    def _about(self, task: Task) -> dict[str, Any]:
+        return {"task": task.model_dump(mode="json"), "trace": [asdict(one) for one in self._probe(task)[1]]}
+
+    @staticmethod
+    def _answer(oracle: OracleProcess, request: dict[str, Any]) -> dict[str, Any]:
+        """The oracle's answer; one that fails is started again and asked once more."""
+        try:
+            return oracle.ask(request, EVALUATE_SECONDS)
+        except InfrastructureError:
+            oracle.close()
+            return oracle.ask(request, EVALUATE_SECONDS)
+
+    # ---- compilers beside the card
+
+    def _start_compiling(self, task: Task, path: Path) -> Future[Report] | None:
+        if self._compilers is None:
+            return None
+        return self._compilers.submit(path, self._compile_request(task), self._call_seconds)
+
+    def _compile_request(self, task: Task, auditor: OracleProcess | None = None) -> Path:
+        """The file with init arguments and shapes that compilers read; the oracle writes it, because only it runs the task."""
+        with self._request_lock:
+            if task.sha not in self._requests:
+                with self._leased(auditor) as oracle:
+                    said = self._answer(oracle, {"op": "prepare"} | self._about(task))
+                    kept = Path(self._temporary.name) / f"{task.sha}.pkl"
+                    kept.write_bytes(Path(said["request"]).read_bytes())
+                    kept.chmod(0o644)
+                self._requests[task.sha] = kept
+            return self._requests[task.sha]
+
+    def _with_second_opinion(self, task: Task, verdict: Verdict, compiling: Future[Report]) -> Verdict:
+        try:
+            return second_opinion(verdict, compiling.result(), self._probe(task)[0])
+        except InfrastructureError as error:
+            return verdict.model_copy(update={"environment": verdict.environment | {"second_opinion": f"not had: {error}"[:300]}})
+
+    # ---- audits
+
+    def _audits(self, task: Task, path: Path) -> list[Finding]:
+        """What is examined beside the profile itself, for kernels that are about to win."""
+        if self._auditor is None:
+            return []
         try:
             small = load_task(task.path, size="small", precision=task.precision)
         except TaskError:
-            return _with_audit(verdict, "not done: the task declares no small size")
-        audit = self._ask(small, source, "quick", self._auditor)
-        if audit.status is Status.RACY:
-            message = f"correct on the card, but in the interpreter {audit.message}"
-            return _with_audit(Verdict(status=Status.RACY, sha=verdict.sha, profile=verdict.profile, message=message), "racy")
-        return _with_audit(verdict, "no race found" if audit.status is Status.OK else f"{audit.status.value}: {audit.message[:300]}")
+            return [Finding("interpreter", "not done: the task declares no small size")]
+        findings = [of_interpreter(self._ask(small, path, "quick", self._auditor))]
+        if findings[0].status is None:
+            request = {"op": "sanitize", "source": str(path), "request": str(self._compile_request(small, self._auditor))}
+            with self._leased(None) as oracle:
+                answer = self._answer(oracle, request | {"seconds": self._call_seconds})
+            findings.append(of_sanitizer(bool(answer["found"]), str(answer["text"])))
+        return findings
 
     async def describe(self, task: Task) -> TaskFacts:
         """Run and trace the reference once (cached). Raises TaskError."""
@@ -136,6 +202,8 @@ class LocalEvaluator:
         """End every process; safe to call twice."""
         for oracle in [*self._all, *([self._auditor] if self._auditor else [])]:
             oracle.remove()
+        if self._compilers is not None:
+            self._compilers.close()
         self._temporary.cleanup()
 
     async def aclose(self) -> None:
@@ -155,8 +223,8 @@ class LocalEvaluator:
         self.close()
 
 
-def _with_audit(verdict: Verdict, outcome: str) -> Verdict:
-    return verdict.model_copy(update={"environment": verdict.environment | {"interpreter_audit": outcome}})
+def _refused(compiling: Future[Report]) -> tuple[Status, str] | None:
+    return None if compiling.exception() else refusal(compiling.result())
 
 
 def open_evaluator(

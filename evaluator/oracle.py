@@ -5,6 +5,8 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
     {"op": "hello", "target": key, "use_card": bool, "sandbox": mode}      -> {"hardware": {...}}
     {"op": "evaluate", "task": {...}, "trace": [...], "source": path,
      "profile": name, "raw": path, "call_seconds": limit}                  -> {"verdict": {...}}
+    {"op": "prepare", "task": {...}, "trace": [...]}                      -> {"request": path that compilers read}
+    {"op": "sanitize", "source": path, "request": path, "seconds": limit}  -> {"found": bool, "text": sentence}
     faults                         -> {"error": sentence, "kind": "task" | "usage" | "infrastructure"}
 """
 
@@ -28,6 +30,7 @@ from tritonsmith.evaluator.environment import describe_environment, present_card
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.sandbox import guard_self
 from tritonsmith.evaluator.sandbox_check import establish
+from tritonsmith.evaluator.sanitize import sanitized
 from tritonsmith.evaluator.schema import Hardware, Status, Task, Verdict
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.trace_records import OperatorCost
@@ -50,6 +53,12 @@ class Oracle:
             hardware = self.hardware(request["target"], request["use_card"])
             establish(request.get("sandbox", "auto"), cuda=hardware.present)
             return {"hardware": hardware.model_dump(mode="json")}
+        if request["op"] == "prepare":
+            return {"request": str(self._judge(Task.model_validate(request["task"]), request["trace"]).session.compile_request)}
+        if request["op"] == "sanitize":
+            found, text = sanitized(Path(request["source"]), Path(request["request"]), request["seconds"])
+            self._require_healthy_card()
+            return {"found": found, "text": text}
         return {"verdict": self._evaluate(request).model_dump(mode="json")}
 
     def hardware(self, target: str, use_card: bool) -> Hardware:

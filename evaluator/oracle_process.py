@@ -26,9 +26,12 @@ _GOODBYE_SECONDS = 3.0
 
 
 class OracleProcess:
-    """One oracle over pipes; started at the first request and again after it died."""
+    """One oracle (or another server of `module` that speaks as it does) over pipes; started at the first request and after it died."""
 
-    def __init__(self, target: str, *, use_card: bool = True, sandbox: str = "auto") -> None:
+    def __init__(
+        self, target: str, *, use_card: bool = True, sandbox: str = "auto", module: str = "tritonsmith.evaluator.oracle"
+    ) -> None:
+        self._module = module
         self._hello = {"op": "hello", "target": target, "use_card": use_card, "sandbox": sandbox}
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="home-", ignore_cleanup_errors=True, dir=run_folder())
@@ -41,7 +44,7 @@ class OracleProcess:
             self._clear()
             with (folder / "oracle.log").open("ab") as log:
                 self._process = subprocess.Popen(
-                    lifeline.command(life, "tritonsmith.evaluator.oracle"), pass_fds=[life], stdin=subprocess.PIPE,
+                    lifeline.command(life, self._module), pass_fds=[life], stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE, stderr=log, env=scrubbed_environment(folder), cwd=folder, start_new_session=True,
                 )  # fmt: skip
             try:

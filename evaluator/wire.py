@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import mmap
 import os
 import secrets
@@ -21,7 +22,8 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator import cuda_memory
+from tritonsmith.evaluator import cuda_memory, wire_text
+from tritonsmith.evaluator.distributions import distinct
 from tritonsmith.evaluator.schema import TensorSpec
 
 _ALIGN = 512
@@ -29,6 +31,9 @@ _PAGE = 4096
 _LINE_LIMIT = 64 << 10
 _SPIN_SECONDS = 0.02
 """How long a waiting side polls before it starts to sleep: longer than a gap between two timed calls."""
+
+
+send_line = wire_text.send_line
 
 
 class Command(IntEnum):
@@ -76,10 +81,12 @@ class Layout:
     def views(self, block: torch.Tensor, specs: Sequence[TensorSpec]) -> list[torch.Tensor]:
         """Tensors of the given specs inside a flat uint8 block."""
         offsets, _ = self._offsets(specs, 0)
-        return [
-            block[offset : offset + spec_bytes(spec)].view(dtype_of(spec.dtype)).view(spec.shape)
-            for offset, spec in zip(offsets, specs, strict=True)
-        ]
+        return [_view(block[offset : offset + spec_bytes(spec)], spec) for offset, spec in zip(offsets, specs, strict=True)]
+
+
+def _view(piece: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+    values = piece[spec.offset :].view(dtype_of(spec.dtype))
+    return values.view(spec.shape) if spec.strides is None else values.as_strided(spec.shape, spec.strides)
 
 
 def dtype_of(name: str) -> torch.dtype:
@@ -94,12 +101,32 @@ def spec_of(tensor: torch.Tensor) -> TensorSpec:
     return TensorSpec(shape=tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
 
 
+def input_spec(tensor: torch.Tensor) -> TensorSpec:
+    """As `spec_of`, with strides and the offset from an aligned address; a tensor whose windows overlap is taken as contiguous."""
+    offset = tensor.storage_offset() * tensor.element_size() % _ALIGN
+    strides = None if tensor.is_contiguous() or _windows_overlap(distinct(tensor)) else tuple(tensor.stride())
+    return spec_of(tensor).model_copy(update={"strides": strides, "offset": offset})
+
+
+def _windows_overlap(tensor: torch.Tensor) -> bool:
+    """Whether two elements may lie at one address (as after `unfold`)."""
+    span = 1
+    for stride, extent in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if extent > 1 and stride < span:
+            return True
+        span += (extent - 1) * stride
+    return False
+
+
 def spec_bytes(spec: TensorSpec) -> int:
-    """Bytes of a contiguous tensor of that spec."""
-    count = 1
-    for extent in spec.shape:
-        count *= extent
-    return count * dtype_of(spec.dtype).itemsize
+    """Bytes from an aligned address to the end of a tensor of that spec."""
+    if 0 in spec.shape:
+        return spec.offset
+    if spec.strides is not None:
+        count = 1 + sum((extent - 1) * stride for extent, stride in zip(spec.shape, spec.strides, strict=True))
+    else:
+        count = math.prod(spec.shape)
+    return spec.offset + count * dtype_of(spec.dtype).itemsize
 
 
 class SharedBlock:
@@ -191,13 +218,6 @@ class Doorbell:
         """Runner: the command is done."""
         self._words[9] = int(failed)
         self._words[8] = nonce
-
-
-def send_line(fd: int, message: dict[str, Any]) -> None:
-    """Write one JSON line; text fields are expected to be trimmed by the caller."""
-    data = json.dumps(message).encode() + b"\n"
-    while data:
-        data = data[os.write(fd, data) :]
 
 
 class LineReader:

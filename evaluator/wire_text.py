@@ -1,4 +1,4 @@
-"""Reading bounded JSON lines from a pipe with a deadline; no torch, so that the orchestrator may use it."""
+"""JSON lines over a pipe: writing them, and reading bounded ones with a deadline; no torch, so that the orchestrator may use it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ import time
 from typing import Any
 
 LINE_LIMIT = 4 << 20
+
+
+def send_line(fd: int, message: dict[str, Any]) -> None:
+    """Write one JSON line; text fields are expected to be trimmed by the caller."""
+    data = json.dumps(message).encode() + b"\n"
+    while data:
+        data = data[os.write(fd, data) :]
 
 
 def read_line(fd: int, timeout: float) -> dict[str, Any] | None:

@@ -57,7 +57,8 @@ def test_strict_adds_trials_new_weights_and_the_audit(evaluator: LocalEvaluator,
     verdict = evaluator.evaluate_now(chain, CHAIN, "strict")
     assert verdict.status is Status.OK, verdict.message
     assert verdict.correctness is not None and verdict.correctness.trials >= 6
-    assert verdict.environment["interpreter_audit"] == "no race found"
+    assert verdict.environment["audit"]["interpreter"] == "no race found"
+    assert verdict.timing is not None and len(verdict.timing.sessions) == 3
 
 
 FAULTS = {

@@ -1,0 +1,78 @@
+"""The trusted side of a compilation without the card: start the process inside the sandbox and read its report. Imports no torch."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+from tritonsmith.evaluator.sandbox import SandboxedProcess
+from tritonsmith.evaluator.schema import Label, LaunchFacts, Status, TaskFacts, Verdict
+from tritonsmith.evaluator.wire_text import send_line
+
+_REPORT_BYTES = 16 << 20
+_FAR_FROM_NOTHING = 0.5
+"""Part of the task's work that torch operators must do before a kernel is no longer called one."""
+
+
+class CompileFault(Exception):
+    """No usable report came: the process hung or died; carries the status of the verdict."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def start_compilation(source: Path, request: Path, target: str) -> SandboxedProcess:
+    """Compile what one forward of the candidate would launch on the named card; `request` is the session's file of arguments."""
+    sandbox = SandboxedProcess(
+        "tritonsmith.evaluator.compile_only", environment={"OMP_NUM_THREADS": "1"}, confined=True, read=[source, request]
+    )
+    assert sandbox.process.stdin is not None
+    with contextlib.suppress(OSError):  # it died at once; whoever reads its report says so
+        send_line(sandbox.process.stdin.fileno(), {"candidate": str(source), "target": target, "init_pickle": str(request)})
+    return sandbox
+
+
+def read_report(sandbox: SandboxedProcess, seconds: float) -> dict[str, Any]:
+    """The report of `compile_only`, whatever its status. Raises CompileFault, or InfrastructureError when the sandbox did not start."""
+    output = sandbox.read_output(seconds, _REPORT_BYTES)
+    if output is None:
+        raise CompileFault(Status.TIMEOUT, f"importing and compiling took longer than {seconds:.0f} s")
+    try:
+        report: dict[str, Any] = json.loads(output)
+        Status(report["status"])
+    except (ValueError, KeyError, TypeError):
+        if not output:
+            sandbox.require_launched()
+        raise CompileFault(Status.CRASHED, "the process that compiles the candidate died without a report") from None
+    return report
+
+
+def refusal(report: dict[str, Any]) -> tuple[Status, str] | None:
+    """Why the card need not be asked: the candidate does not import, does not compile, or cannot be launched."""
+    status = Status(report["status"])
+    if status in (Status.COMPILE_ERROR, Status.LAUNCH_ERROR):
+        return status, str(report.get("message", ""))[:4000]
+    return None
+
+
+def second_opinion(verdict: Verdict, report: dict[str, Any], task: TaskFacts) -> Verdict:
+    """The verdict with the less flattering of two labels: the profiler's in the candidate's process, and the compiler's view.
+
+    A candidate would have to fool both processes to have torch's operators pass for its own kernels.
+    """
+    if verdict.status is not Status.OK or Status(report["status"]) is not Status.OK:
+        return verdict
+    operators = {str(name): int(count) for name, count in dict(report.get("torch_ops", {})).items()}
+    if not operators or verdict.label is Label.LIBRARY:
+        return verdict
+    flops, moved = float(report.get("torch_flops", 0.0)), float(report.get("torch_bytes", 0.0))
+    most = flops >= _FAR_FROM_NOTHING * task.flops > 0 or moved >= _FAR_FROM_NOTHING * task.min_bytes > 0
+    label = Label.LIBRARY if not report.get("kernels") else Label.HYBRID if most else verdict.label
+    if label is verdict.label:
+        return verdict
+    facts: LaunchFacts = verdict.facts.model_copy(update={"library_calls": {**operators, **verdict.facts.library_calls}})
+    note = "compiled without the card, forward calls torch operators that do most of the task's work"
+    return verdict.model_copy(update={"label": label, "facts": facts, "environment": verdict.environment | {"second_opinion": note}})

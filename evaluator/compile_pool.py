@@ -1,0 +1,58 @@
+"""Compilers beside the card: a few processes that compile candidates while another one is measured. Imports no torch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.oracle_process import OracleProcess
+
+_MOST = 4
+_ANSWER_SECONDS = 30.0  # beyond the limit that the compiler itself keeps
+Report = dict[str, Any]
+
+
+class CompilePool:
+    """Up to four compilers for one card; each starts when it is first needed.
+
+    Args:
+        target: key of the card that is compiled for.
+        sandbox: mode of the sandbox.
+    """
+
+    def __init__(self, target: str, sandbox: str) -> None:
+        count = max(1, min(_MOST, (os.cpu_count() or 2) // 4))
+        self._all = [OracleProcess(target, sandbox=sandbox, module="tritonsmith.evaluator.compiler") for _ in range(count)]
+        self._free: queue.Queue[OracleProcess] = queue.Queue()
+        for one in self._all:
+            self._free.put(one)
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="compile")
+
+    def submit(self, source: Path, request: Path, seconds: float) -> Future[Report]:
+        """The report of `compile_only` in the future; the files must stay until then. The future raises InfrastructureError."""
+        return self._threads.submit(self._compile, source, request, seconds)
+
+    def _compile(self, source: Path, request: Path, seconds: float) -> Report:
+        compiler = self._free.get()
+        message = {"op": "compile", "source": str(source), "request": str(request), "seconds": seconds}
+        try:
+            report: Report = compiler.ask(message, seconds + _ANSWER_SECONDS)["report"]
+        except InfrastructureError:
+            compiler.close()
+            raise
+        finally:
+            self._free.put(compiler)
+        return report
+
+    def close(self) -> None:
+        """End the compilers; what is under way ends with them."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for one in self._all:
+            with contextlib.suppress(OSError):
+                one.remove()
+        self._threads.shutdown(wait=True)
