@@ -113,7 +113,7 @@ class InterpretedCandidate(_Candidate):
         self._fake = lambda: fake_cuda.FakeCuda(hardware)
         self._counted: list[Any] = []
         self._torch = TorchOpCounter()
-        self._trace = memoryview(open_block(trace).numpy()) if trace else None
+        self._trace = open_block(trace).numpy().data if trace else None
         self._record = replay_record.Recorder
         self._recorder: replay_record.Recorder | None = None
         with self._fake():

@@ -17,17 +17,28 @@ from tritonsmith.evaluator.card_judge import label_of
 from tritonsmith.evaluator.correctness import accepted, reached_class
 from tritonsmith.evaluator.distributions import stress_kinds
 from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace
+from tritonsmith.evaluator.replay_client import Replayer, Traces, trace_of
 from tritonsmith.evaluator.runner_client import IMPORT_SECONDS, Runner, RunnerFault
 from tritonsmith.evaluator.sandbox import SandboxedProcess
 from tritonsmith.evaluator.schema import LaunchFacts, Status, Timing, TimingKind, Verdict, text_sha
-from tritonsmith.evaluator.session import TaskSession
+from tritonsmith.evaluator.session import TaskSession, fresh_seed
 from tritonsmith.evaluator.trace_records import OperatorCost
-from tritonsmith.evaluator.trials import TrialLog, checked_call, fresh_call, judged, require_settled, same_bits
+from tritonsmith.evaluator.trials import (
+    TrialLog,
+    checked_call,
+    describe_error,
+    fresh_call,
+    judged,
+    require_settled,
+    same_bits,
+)
 from tritonsmith.evaluator.wire import Command, send_line
 
 _INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _REPORT_BYTES = 16 << 20
 _SHUFFLES = {"quick": 1, "strict": 2}
+_REPLAYS = {"quick": ("shuffled",), "strict": ("round_robin", "shuffled")}
+_OTHER_ORDER = "running the programs in another order gave another result"
 _IN_TURN = 0  # schedule 0 runs the programs in turn, every other number shuffles them in its own way
 
 
@@ -42,6 +53,7 @@ class CardFreeJudge:
     def __init__(self, session: TaskSession, trace: list[OperatorCost]) -> None:
         self.session = session
         self._limit = 0.0
+        self._replayer = Replayer(session.setup, _INTERPRETER)
         self._baselines = {
             "eager": estimate_trace(session.hardware, trace, in_graph=False),
             "cuda_graph": estimate_trace(session.hardware, trace, in_graph=True),
@@ -49,11 +61,13 @@ class CardFreeJudge:
 
     def close(self) -> None:
         """Give the slots back."""
+        self._replayer.close()
         self.session.close()
 
     def judge(self, source: Path, profile: str, raw: Path, call_seconds: float) -> Verdict:
         """One verdict; `raw` is where the parts of the estimate go, `call_seconds` bounds one interpreted call."""
         self._limit = call_seconds
+        self._replayer.start()
         log = TrialLog(self.session)
         sha = text_sha(source.read_text())
         facts = LaunchFacts()
@@ -62,7 +76,7 @@ class CardFreeJudge:
                 with self.session.runner(source, _INTERPRETER) as runner:
                     runner.wait_ready(IMPORT_SECONDS)
                     compiled = _compiled(compilation, call_seconds)
-                    order_dependent, report = self._check(log, runner, profile)
+                    order_dependent, report = self._check(log, runner, profile, source)
             _require_compiled(compiled)
             facts, library = launch_facts(compiled, report, order_dependent)
             if not facts.launches_per_forward:
@@ -78,42 +92,69 @@ class CardFreeJudge:
             f"the strongest baseline ({timing.baseline}); correct in the interpreter",
         )  # fmt: skip
 
-    def _check(self, log: TrialLog, runner: Runner, profile: str) -> tuple[bool, dict[str, Any]]:
-        """One set of inputs in turn and in other orders, then further inputs. Returns whether the order changed any bit, and the report.
+    def _check(self, log: TrialLog, runner: Runner, profile: str, source: Path) -> tuple[bool, dict[str, Any]]:
+        """Inputs of one kind; then one set in turn, in other orders, and done again elsewhere; then further inputs.
 
-        Raises RunnerFault: racy, inaccurate, or whatever the calls raise.
+        Returns whether the order changed any bit, and the replay's report. Raises RunnerFault: racy, inaccurate, or what the calls raise.
         """
+        checked_call(log, runner, "signed", _IN_TURN, self._limit)
+        races = {str(race) for race in runner.facts(self._limit).get("races", ())}
+        earlier = trace_of(runner, blobs=False)  # a later call may take for granted what this one left, and nothing else
         tensors = self.session.draw("own")
         outcomes: list[list[torch.Tensor]] = []
-        report: dict[str, Any] = {}
-        races: set[str] = set()
         for order in range(_SHUFFLES[profile] + 1):
             outcomes.append(fresh_call(self.session, runner, tensors, order, self._limit))
             said = runner.facts(self._limit)
-            report = said  # the last call is a warm one: weights are packed, as they are when the compiler's process counts
             races |= {str(race) for race in said.get("races", ())}
+            if order == _IN_TURN:  # a warm call: weights are packed, as they are when the compiler's process counts
+                unreplayable, trace = str(said.get("unreplayable", "")), trace_of(runner, blobs=True)
         require_settled(runner, outcomes[-1])
-        log.trials += [judged(self.session, tensors, got) for got in outcomes]
+        trials = [judged(self.session, tensors, got) for got in outcomes]
+        log.trials += trials
         differs = any(not same_bits(outcomes[0], other) for other in outcomes[1:])
-        right = {accepted(reached_class([trial]), self.session.task.precision) for trial in log.trials}
+        right = {accepted(reached_class([trial]), self.session.task.precision) for trial in trials}
         _require_no_race(races)
-        atomics = any(launch.get("atomics") for launch in report.get("launches", ()))
         # Wrong in every order is just wrong; sums by atomic adds may differ in rounding as long as every order is right.
-        if differs and True in right and (False in right or not atomics):
-            raise RunnerFault(Status.RACY, "running the programs in another order gave another result")
+        if differs and len(right) > 1:
+            raise RunnerFault(Status.RACY, _OTHER_ORDER)
         log.require_accurate()
+        if unreplayable:
+            raise RunnerFault(Status.RUNTIME_ERROR, f"cannot be judged without a card: {unreplayable}")
+        report = self._replay((earlier, trace), tensors, profile, source)
+        if differs and not any(launch.get("atomics") for launch in report.get("launches", ())):
+            raise RunnerFault(Status.RACY, _OTHER_ORDER)
         self._check_other_inputs(log, runner, profile)
         return differs, report
+
+    def _replay(self, traces: Traces, tensors: list[torch.Tensor], profile: str, source: Path) -> dict[str, Any]:
+        """What forward wrote down, done again where no other code of the candidate runs: its races, counts and results are those that hold.
+
+        Raises RunnerFault: racy, or cheating where the result came about in another way.
+        """
+        report: dict[str, Any] = {}
+        for order in _REPLAYS[profile]:
+            got, report = self._replayer.replay(source, traces, tensors, order, fresh_seed(), self._limit)
+            _require_no_race({str(race) for race in report.get("races", ())})
+            trial = judged(self.session, tensors, got)
+            asked = self.session.task.precision
+            if not accepted(reached_class([trial]), asked):
+                unwritten = not all(bool(torch.isfinite(one).all()) for one in got if one.is_floating_point())
+                said = "the launches and operators of forward, done again in another process, give another result: "
+                status = Status.INACCURATE if unwritten else Status.CHEATING
+                raise RunnerFault(status, said + describe_error([trial], asked))
+        return report
 
     def _check_other_inputs(self, log: TrialLog, runner: Runner, profile: str) -> None:
         """One call on inputs of every other kind of the profile. Raises RunnerFault.
 
         `strict` takes an order of the programs of its own for each, and new weights: those kept from an earlier call must not survive.
         """
+        kinds = stress_kinds(profile)
         if profile == "strict":
             self.session.new_weights()
             runner.command(Command.WEIGHTS, timeout=self._limit)
-        for number, kind in enumerate(("signed", *stress_kinds(profile))):
+            kinds = ("signed", *kinds)
+        for number, kind in enumerate(kinds):
             order = _SHUFFLES[profile] + 1 + number if profile == "strict" else _IN_TURN
             checked_call(log, runner, kind, order, self._limit)
             _require_no_race({str(race) for race in runner.facts(self._limit).get("races", ())})

@@ -8,7 +8,7 @@ processes with TRITON_INTERPRET=1 only.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +34,8 @@ class Session:
     launches: list[LaunchCount] = field(default_factory=list)
     faults: list[KernelFault] = field(default_factory=list)
     """Every fault raised, also those that the candidate's own code caught."""
+    told: Callable[[Any, dict[str, Any], tuple[int, int, int]], None] | None = None
+    """Called with function, arguments and grid before each launch."""
 
 
 _session: Session | None = None
@@ -82,6 +84,8 @@ def _execute(session: Session, executor: Any, arguments: tuple[Any, ...], option
     constants = {name: bound[name] for name in executor.constexprs}
     values = {name: value if name in constants else interpreter._implicit_cvt(value) for name, value in bound.items()}
     tensors = [pair for name, value in bound.items() for pair in _tensors(name, value)]
+    if session.told is not None:
+        session.told(function, bound, (x, y, z))
     seed = hash((session.seed, len(session.launches)))
     resident = session.resident.get(function.__name__)
     launch = Launch(function, values, (x, y, z), tensors, session.order, seed, resident, session.detect_races)
@@ -98,7 +102,10 @@ def _execute(session: Session, executor: Any, arguments: tuple[Any, ...], option
 
 
 @contextmanager
-def session(order: Order, seed: int, detect_races: bool = True, resident: dict[str, int] | None = None) -> Iterator[Session]:
+def session(
+    order: Order, seed: int, detect_races: bool = True, resident: dict[str, int] | None = None,
+    told: Callable[[Any, dict[str, Any], tuple[int, int, int]], None] | None = None,
+) -> Iterator[Session]:  # fmt: skip
     """Run every Triton launch inside under one schedule.
 
     Args:
@@ -107,13 +114,14 @@ def session(order: Order, seed: int, detect_races: bool = True, resident: dict[s
         seed: of the shuffled order; equal seeds give equal runs.
         detect_races: whether accesses in no defined order are looked for.
         resident: by kernel name, programs that fit on the card at once; the others start when one of them ends.
+        told: called with function, arguments and grid before each launch.
     Raises:
         DeadlockError, OutOfBoundsError, KernelError: from the launch, inside the context.
     """
     global _session
     interp_patches.install()
     _install_executor()
-    opened = Session(order, seed, detect_races, dict(resident or {}))
+    opened = Session(order, seed, detect_races, dict(resident or {}), told=told)
     outer, _session = _session, opened
     scope = None if interp_patches.language_is_patched() else interp_patches.patch_language()
     try:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.replay_format import TRACE_BYTES
 from tritonsmith.evaluator.sandbox import SandboxedProcess
 from tritonsmith.evaluator.schema import Hardware, Status
 from tritonsmith.evaluator.wire import Command, Doorbell, Layout, LineReader, SharedBlock, send_line
@@ -68,7 +69,10 @@ class Runner:
         self._source = inbox / "candidate.py"
         self.block = SharedBlock(setup.layout.output_bytes, setup.device)
         self.outputs = setup.layout.views(self.block.tensor, setup.layout.outputs)
-        fds = [self._doorbell.fd, *(block.fd for block in (setup.inputs, self.block) if block.fd >= 0)]
+        # without a card, what forward did is written here to be done again by another process
+        self.trace = SharedBlock(TRACE_BYTES, "cpu") if setup.device == "cpu" and role == "candidate" else None
+        blocks = [setup.inputs, self.block, *([self.trace] if self.trace else [])]
+        fds = [self._doorbell.fd, *(block.fd for block in blocks if block.fd >= 0)]
         files = [setup.init, setup.arguments, setup.weights, inbox]
         self._sandbox = SandboxedProcess(
             "tritonsmith.evaluator.runner", pass_fds=fds, environment=environment, confined=role == "candidate", read=files
@@ -87,7 +91,7 @@ class Runner:
             "role": self._role, "device": setup.device, "doorbell": self._doorbell.fd, "layout": layout, "init": str(setup.init),
             "arguments": str(setup.arguments), "weights": str(setup.weights), "source": str(self._source),
             "inputs": setup.inputs.handle(), "outputs": self.block.handle(), "hardware": setup.hardware.model_dump(mode="json"),
-            "tf32": setup.tf32,
+            "tf32": setup.tf32, "trace": self.trace.handle() if self.trace else None,
         } | config  # fmt: skip
         assert process.stdin is not None
         with contextlib.suppress(OSError):  # it died at once; wait_ready says so
@@ -196,6 +200,8 @@ class Runner:
         self._sandbox.kill()
         self.outputs = []
         self.block.close()
+        if self.trace:
+            self.trace.close()
         self._folder.cleanup()
 
     def __enter__(self) -> Runner:

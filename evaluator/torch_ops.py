@@ -23,7 +23,7 @@ _FREE = frozenset(
 """Views, allocations and reads of one number: no kernel."""
 _HEAVY = frozenset("mm addmm bmm baddbmm convolution _convolution mkldnn_convolution linear".split())
 """Their values are not needed, since nothing runs: an empty result of the right shape will do."""
-_GATES = {"gru": 3, "lstm": 4, "rnn_tanh": 1, "rnn_relu": 1}
+RECURRENT = {"gru": 3, "lstm": 4, "rnn_tanh": 1, "rnn_relu": 1}
 _LAUNCHES_PER_STEP = 2
 """A library's recurrent layer starts a product and a pointwise kernel per step: 6144 for 6 layers of 512 steps."""
 
@@ -115,6 +115,12 @@ class _Dispatch(TorchDispatchMode):
         return result
 
 
+def is_recurrent(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether this is a call of torch.gru, lstm or rnn on a padded batch."""
+    known = getattr(func, "__name__", "") in RECURRENT and not kwargs and len(args) == 9
+    return known and isinstance(args[0], torch.Tensor) and not isinstance(args[3], list | tuple)
+
+
 class _Recurrent(TorchFunctionMode):
     """torch.gru and its kin: on the CPU they would be one operator or thousands; on a card they are two launches per step."""
 
@@ -123,9 +129,9 @@ class _Recurrent(TorchFunctionMode):
         self._counter = counter
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
-        if name not in _GATES or kwargs or len(args) != 9 or not isinstance(args[0], torch.Tensor) or isinstance(args[3], list | tuple):
+        if not is_recurrent(func, args, kwargs):
             return func(*args, **(kwargs or {}))
+        name = func.__name__
         x, state, weights, _, layers, _, _, bidirectional, batch_first = args
         directions = 2 if bidirectional else 1
         steps, batch = (x.shape[1], x.shape[0]) if batch_first else (x.shape[0], x.shape[1])

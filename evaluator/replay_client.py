@@ -1,0 +1,114 @@
+"""The oracle's side of a replay: keep one process for it, hand over copies of traces, take back results and counts. Imports torch."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from tritonsmith.evaluator.replay_format import TRACE_BYTES, copy_trace
+from tritonsmith.evaluator.runner_client import IMPORT_SECONDS, Runner, RunnerFault, RunnerSetup
+from tritonsmith.evaluator.sandbox import SandboxedProcess
+from tritonsmith.evaluator.schema import Status
+from tritonsmith.evaluator.wire import LineReader, SharedBlock, send_line
+
+Traces = tuple[bytes, bytes]
+"""Of an earlier call, and of the one to be done again."""
+
+
+def trace_of(runner: Runner, *, blobs: bool) -> bytes:
+    """A copy of what the runner wrote about its last call, once it was asked for facts."""
+    assert runner.trace is not None
+    return copy_trace(runner.trace.tensor.numpy().data, blobs=blobs)
+
+
+class Replayer:
+    """One process that does forwards again from their traces; it survives from candidate to candidate unless a replay fails.
+
+    Args:
+        setup: the session's part.
+        environment: additions to the scrubbed environment.
+    """
+
+    def __init__(self, setup: RunnerSetup, environment: dict[str, str]) -> None:
+        self._setup = setup
+        self._environment = environment
+        self._inputs = SharedBlock(setup.layout.input_bytes, "cpu")
+        self._outputs = SharedBlock(setup.layout.output_bytes, "cpu")
+        self._traces = [SharedBlock(TRACE_BYTES, "cpu") for _ in range(2)]
+        self._process: SandboxedProcess | None = None
+        self._ready = False
+
+    def start(self) -> None:
+        """Start the process unless it runs; it does its imports meanwhile."""
+        if self._process is not None and self._process.alive:
+            return
+        self._stop()
+        blocks = [self._inputs, self._outputs, *self._traces]
+        self._process = process = SandboxedProcess(
+            "tritonsmith.evaluator.replay_process", pass_fds=[block.fd for block in blocks], environment=self._environment, confined=True
+        )
+        assert process.process.stdout is not None
+        self._lines = LineReader(process.process.stdout.fileno())
+        layout = pickle.dumps({"inputs": self._setup.layout.inputs, "outputs": self._setup.layout.outputs}).hex()
+        self._send({
+            "layout": layout, "inputs": self._inputs.handle(), "outputs": self._outputs.handle(),
+            "traces": [block.handle() for block in self._traces], "hardware": self._setup.hardware.model_dump(mode="json"),
+        })  # fmt: skip
+
+    def replay(
+        self, source: Path, traces: Traces, tensors: list[torch.Tensor], order: str, seed: int, seconds: float
+    ) -> tuple[list[torch.Tensor], dict[str, Any]]:
+        """Outputs and report of the call done again on these inputs. Raises RunnerFault where that is not possible or refused."""
+        self.start()
+        for block, data in zip(self._traces, traces, strict=True):
+            block.tensor[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        for slot, tensor in zip(self._setup.layout.views(self._inputs.tensor, self._setup.layout.inputs), tensors, strict=True):
+            slot.copy_(tensor)
+        self._outputs.tensor.fill_(0xFF)
+        if not self._ready and self._lines.read(IMPORT_SECONDS) is None:
+            self._lost("when it was started", IMPORT_SECONDS)
+        self._ready = True
+        self._send({"source": source.read_text(), "order": order, "seed": seed})
+        report = self._lines.read(seconds)
+        if report is None:
+            self._lost("while it did a call again", seconds)
+        self._require_ok(report)
+        return [view.clone() for view in self._setup.layout.views(self._outputs.tensor, self._setup.layout.outputs)], report
+
+    def _require_ok(self, report: dict[str, Any]) -> None:
+        try:
+            status = Status(str(report.get("status")))
+        except ValueError:
+            status = Status.CRASHED
+        if status is not Status.OK:
+            raise RunnerFault(status, str(report.get("message", ""))[:4000])
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._process is not None and self._process.process.stdin is not None
+        with contextlib.suppress(OSError):  # it died; whoever reads its answer says so
+            send_line(self._process.process.stdin.fileno(), message)
+
+    def _lost(self, when: str, seconds: float) -> NoReturn:
+        assert self._process is not None
+        alive = self._process.alive_after(0.5)
+        if not alive:
+            self._process.require_launched()
+        self._stop()
+        if alive:
+            raise RunnerFault(Status.TIMEOUT, f"the process that replays launches gave no answer {when} within {seconds:.0f} s")
+        raise RunnerFault(Status.CRASHED, f"the process that replays launches ended {when}")
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+        self._process, self._ready = None, False
+
+    def close(self) -> None:
+        """End the process and give the blocks back."""
+        self._stop()
+        for block in (self._inputs, self._outputs, *self._traces):
+            block.close()

@@ -1,0 +1,269 @@
+"""Does again what a forward wrote down, where no code of the candidate but its kernels runs.
+
+`python -P -m tritonsmith.evaluator.replay_process` starts from the inputs, from tensors whose content was fixed before those inputs were
+known, and from nothing else. What comes out is what the written launches and operators compute; their races, their order and their counts
+are seen here and cannot be hidden. Imports torch and Triton; needs TRITON_INTERPRET=1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+from typing import Any
+
+import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from tritonsmith.evaluator import interp_launch, interp_patches, interp_schedule, wire
+from tritonsmith.evaluator.candidate_module import classify, fold_launches
+from tritonsmith.evaluator.replay_format import INPUTS, Trace, Unreplayable, digest, read_trace
+from tritonsmith.evaluator.replay_kernels import Kernels
+from tritonsmith.evaluator.sandbox import confine_self
+from tritonsmith.evaluator.schema import Hardware, Status
+from tritonsmith.evaluator.torch_ops import RECURRENT, TorchOpCounter
+from tritonsmith.evaluator.triton_untyped import interpreter, tl
+from tritonsmith.evaluator.wire import Layout, dtype_of
+
+_FILE = "candidate.py"
+_UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
+_READING = ("_local_scalar_dense", "nonzero", "masked_select", "item", "_unique2", "unique_dim", "equal")
+"""Operators after which Python may know values of the inputs."""
+_REFUSED = ("set_", "from_file", "resize_", "record_stream")
+_SMALL_INTEGER = 1 << 16
+"""Whole numbers up to here may change from call to call: counters and sizes."""
+_POISON = 0xFF
+
+
+class Refused(Exception):
+    """The trace holds work that nobody can have counted."""
+
+
+class Replay:
+    """One forward from its trace.
+
+    Args:
+        source: the candidate's text.
+        inputs: the block of input slots.
+        earlier: an earlier call's trace, written before these inputs were known.
+        trace: the call to do again.
+    """
+
+    def __init__(self, source: str, inputs: torch.Tensor, earlier: Trace, trace: Trace) -> None:
+        self._kernels = Kernels(source, _FILE)
+        self._trace = trace
+        self._fixed = earlier.digests
+        self._numbers = set(_numbers_in(earlier.events))
+        self._reads_values = False
+        self._storages: dict[int, Any] = {INPUTS: inputs.untyped_storage()}
+        self._unknown: set[int] = set()
+        self.results: list[torch.Tensor] = []
+
+    def run(self, order: Any, seed: int) -> tuple[Any, TorchOpCounter]:
+        """Every event in turn. Raises Refused, Unreplayable, KernelFault. Returns the session of the launches and the operators' count."""
+        counter = TorchOpCounter(spare=False)
+        with torch.no_grad(), interp_schedule.session(order, seed) as session:
+            for event in self._trace.events:
+                kind = event["kind"]
+                if kind == "found":
+                    self._find(event)
+                elif kind == "operator":
+                    self._operate(event, counter)
+                elif kind == "launch":
+                    self._launch(event)
+                elif kind == "return":
+                    self.results = [self._tensor(one, f"output {n}") for n, one in enumerate(event["results"])]
+        return session, counter
+
+    def _find(self, event: dict[str, Any]) -> None:
+        """A tensor that the forward did not make: known when its content stood in the earlier call, before these inputs existed."""
+        content = bytearray(self._trace.blobs[event["at"] : event["at"] + event["size"]])
+        if digest(bytes(content)) not in self._fixed:
+            self._unknown.add(event["number"])
+        # its own allocation: kernels see addresses, and Triton wants them aligned
+        self._storages[event["number"]] = torch.frombuffer(content, dtype=torch.uint8).clone().untyped_storage()
+
+    def _operate(self, event: dict[str, Any], counter: TorchOpCounter) -> None:
+        name = str(event["name"])
+        context = f"an operand of {name}"
+        arguments = [self._value(one, context) for one in event["arguments"]]
+        named = {key: self._value(one, context) for key, one in event["named"].items()}
+        function = _operator(name)
+        with counter:
+            result = function(*arguments, **named)
+        base = name.split(".")[1] if name.startswith("aten.") else name
+        self._reads_values |= base in _READING
+        made = list(_leaves(result))
+        if len(made) != len(event["results"]):
+            raise Refused(f"{name} gave {len(made)} tensors where forward saw {len(event['results'])}")
+        for tensor, (number, dtype, shape, stride, offset) in zip(made, event["results"], strict=True):
+            seen = (dtype_of(dtype), tuple(shape), tuple(stride), offset)
+            if tensor.numel() and (tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset()) != seen:
+                raise Refused(f"{name} gave another tensor than forward saw")
+            if number not in self._storages:
+                self._storages[number] = tensor.untyped_storage()
+                if base in _UNWRITTEN and tensor.dtype is not torch.bool:
+                    torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(_POISON)
+
+    def _launch(self, event: dict[str, Any]) -> None:
+        name = str(event["name"])
+        self._bind(event, name)
+        kernel = self._kernels.function(name, int(event["line"]))
+        arguments = {key: self._value(one, f"argument {key} of kernel {name}") for key, one in event["arguments"].items()}
+        grid = tuple(int(extent) for extent in event["grid"])
+        interpreter.GridExecutor(kernel.rewrite(), kernel.arg_names, grid)(**arguments)
+
+    def _bind(self, event: dict[str, Any], name: str) -> None:
+        scalars = {key: self._value(one, f"{key} in kernel {name}") for key, one in event["scalars"].items()}
+        self._kernels.bind(scalars, event["functions"])
+
+    def _value(self, value: Any, context: str) -> Any:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            self._require_known(value, context)
+            return value
+        if isinstance(value, list):
+            raise Refused(f"{context} is not readable")
+        if not isinstance(value, dict):
+            return value
+        kind, content = next(iter(value.items()))
+        if kind == "tensor":
+            return self._tensor(content, context)
+        if kind in ("tuple", "list"):
+            parts = [self._value(one, context) for one in content]
+            return tuple(parts) if kind == "tuple" else parts
+        if kind in ("dtype", "layout", "format"):
+            return getattr(torch, str(content))
+        if kind == "device":
+            return torch.device("cpu")
+        return self._triton_value(kind, value, context)
+
+    def _triton_value(self, kind: str, value: dict[str, Any], context: str) -> Any:
+        content = value[kind]
+        if kind == "constexpr":
+            return tl.constexpr(self._value(content, context))
+        if kind == "scalar":
+            return tl.dtype(content)
+        if kind == "function":
+            self._bind(value, content)
+            return self._kernels.function(content, value["functions"][content][1])
+        if kind == "descriptor":
+            base, shape, strides, block, padding = content
+            return TensorDescriptor(self._value(base, context), shape, strides, block, padding)
+        raise Refused(f"{context} is not readable")
+
+    def _require_known(self, number: float, context: str) -> None:
+        """A number that depends on the inputs could be the answer itself."""
+        small = isinstance(number, int) and abs(number) <= _SMALL_INTEGER
+        if not (small or self._reads_values or repr(number) in self._numbers):
+            raise Refused(f"{context} is the number {number!r}, which is not the same in every call and was not read from a tensor")
+
+    def _tensor(self, spec: Any, context: str) -> torch.Tensor:
+        number, name, shape, stride, offset = spec
+        dtype = dtype_of(name)
+        if number == -1:
+            return torch.empty_strided(shape, stride, dtype=dtype)
+        if number in self._unknown:
+            raise Refused(
+                f"{context} holds values of unknown origin: no Triton kernel and no torch operator of this forward wrote the tensor, "
+                "and it did not exist before the call"
+            )
+        storage = self._storages.get(number)
+        if storage is None:
+            raise Refused(f"{context} is a tensor that nothing made")
+        last = offset + sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
+        if min([0, offset, *stride]) < 0 or (0 not in shape and (last + 1) * dtype.itemsize > storage.nbytes()):
+            raise Refused(f"{context} lies outside its memory")
+        return torch.empty(0, dtype=dtype).set_(storage, offset, shape, stride)
+
+
+def _operator(name: str) -> Any:
+    space, _, rest = name.partition(".")
+    if space == "torch":
+        if rest not in RECURRENT:
+            raise Refused(f"the trace names {name}")
+        return getattr(torch, rest)
+    packet, _, overload = rest.partition(".")
+    if space != "aten" or packet in _REFUSED:
+        raise Unreplayable(f"forward calls the operator {name}")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
+def _numbers_in(value: Any) -> Any:
+    """Every number of a trace as text."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            yield from _numbers_in(one)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield repr(value)
+
+
+def _leaves(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _leaves(part)
+
+
+class Server:
+    """Answers requests of the oracle, one forward each.
+
+    Args:
+        config: descriptors of the blocks, and the layout of inputs and outputs.
+    """
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._layout = Layout(**pickle.loads(bytes.fromhex(config["layout"])))
+        self._inputs = wire.open_block(config["inputs"])
+        self._outputs = self._layout.views(wire.open_block(config["outputs"]), self._layout.outputs)
+        self._traces = [wire.open_block(one) for one in config["traces"]]
+        interp_patches.install(Hardware.model_validate(config["hardware"]))
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Replay and report; raises nothing."""
+        earlier, trace = (read_trace(block.numpy().data) for block in self._traces)
+        replay = Replay(request["source"], self._inputs, earlier, trace)
+        try:
+            session, library = replay.run(request["order"], request["seed"])
+            self._deliver(replay.results)
+        except Refused as refusal:
+            return {"status": Status.CHEATING.value, "message": str(refusal)}
+        except Unreplayable as problem:
+            return {"status": Status.RUNTIME_ERROR.value, "message": f"cannot be judged without a card: {problem}"}
+        return {
+            "status": Status.OK.value, "launches": fold_launches(session.launches), "torch_ops": dict(library.ops.most_common(100)),
+            "races": sorted({race for launch in session.launches for race in launch.races})[:5],
+            "torch_launches": library.launches, "torch_flops": library.flops, "torch_bytes": library.bytes,
+        }  # fmt: skip
+
+    def _deliver(self, results: list[torch.Tensor]) -> None:
+        if len(results) != len(self._outputs):
+            raise Refused(f"the replayed forward returns {len(results)} tensors")
+        for number, (slot, result) in enumerate(zip(self._outputs, results, strict=True)):
+            if slot.shape != result.shape or slot.dtype != result.dtype:
+                raise Refused(f"output {number} of the replayed forward has another shape or type")
+            slot.copy_(result)
+
+
+def main() -> None:
+    """Serve until stdin closes."""
+    confine_self()
+    control = os.dup(1)
+    os.dup2(2, 1)  # what kernels print
+    server = Server(json.loads(sys.stdin.readline()))
+    wire.send_line(control, {"event": "ready"})
+    for line in sys.stdin:
+        try:
+            answer = server.answer(json.loads(line))
+        except BaseException as error:  # noqa: BLE001 - the process boundary: kernels and forged traces may raise anything
+            answer = classify(error, _FILE)
+        interp_launch.running.launch = None
+        wire.send_line(control, answer)
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)

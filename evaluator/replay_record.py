@@ -1,0 +1,255 @@
+"""Writes down what one interpreted forward does, inside the process that runs the candidate: operators, launches, tensors it did not make.
+
+Whatever is missing here (work in NumPy, in another thread, through pointers) is missing in the replay, whose results then differ or hold
+a tensor of unknown origin. Imports torch and Triton: for evaluator processes with TRITON_INTERPRET=1 only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from tritonsmith.evaluator.reference import flatten
+from tritonsmith.evaluator.replay_format import INPUTS, Unreplayable, digest, write_trace
+from tritonsmith.evaluator.torch_ops import is_recurrent
+from tritonsmith.evaluator.triton_untyped import interpreter, tl
+
+_PLAIN = (bool, int, float, str)
+_MOST_KEPT = 20_000
+"""Objects of the model and its module that are looked through for tensors."""
+
+
+def _bytes(storage: Any) -> bytes:
+    return ctypes.string_at(storage.data_ptr(), storage.nbytes())
+
+
+class Recorder:
+    """Context manager around one forward.
+
+    Args:
+        inputs: a tensor in the block of input slots, or None.
+        inside_kernel: true while operators are the interpreter's own arithmetic.
+    """
+
+    def __init__(self, inputs: torch.Tensor | None, inside_kernel: Callable[[], bool]) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.problem = ""
+        """Why it cannot be replayed; empty when it can."""
+        self._blobs: list[bytes] = []
+        self._found: list[bytes] = []
+        self._size = 0
+        self._numbers = {} if inputs is None else {inputs.untyped_storage().data_ptr(): INPUTS}
+        self._next = INPUTS + 1
+        self._kept: dict[int, Any] = {}
+        """Every storage seen: held until the end so that no address stands for two of them."""
+        self._inside_kernel = inside_kernel
+        self._paused = False
+        self._modes = (_Operators(self), _Recurrent(self))
+
+    def __enter__(self) -> Recorder:
+        for mode in self._modes:
+            mode.__enter__()
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        for mode in reversed(self._modes):
+            mode.__exit__(kind, error, trace)
+
+    def operator(self, name: str, call: Callable[[], Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Run an operator and write it down: operands as they were before, tensors of its result after."""
+        if self._paused or self._inside_kernel() or self.problem:
+            return call()
+        event: dict[str, Any] = {"kind": "operator", "name": name}
+        with self._writing():
+            event["arguments"] = [self._value(one) for one in arguments]
+            event["named"] = {key: self._value(one) for key, one in named.items()}
+        self._paused = True
+        try:
+            result = call()
+        finally:
+            self._paused = False
+        with self._writing():
+            event["results"] = [self._tensor(one, made=True) for one in _leaves(result)]
+            self.events.append(event)
+        return result
+
+    def launch(self, function: Any, bound: dict[str, Any], grid: tuple[int, int, int]) -> None:
+        """Write down a launch that is about to run."""
+        if self.problem:
+            return
+        with self._writing():
+            scalars: dict[str, Any] = {}
+            functions: dict[str, Any] = {}
+            self._names(function, scalars, functions)
+            event = {"kind": "launch", "name": function.__name__, "line": function.__code__.co_firstlineno, "grid": grid}
+            event |= {"arguments": {name: self._value(one) for name, one in bound.items()}, "scalars": scalars, "functions": functions}
+            self.events.append(event)
+
+    def finish(self, result: Any) -> None:
+        """Write down what forward returned."""
+        with self._writing():
+            self.events.append({"kind": "return", "results": [self._tensor(one) for one in flatten(result)]})
+
+    def write(self, block: memoryview, owners: Iterable[Any]) -> None:
+        """Fill the block; `owners` (model, module) are looked through for tensors that later calls may use."""
+        storages = dict(self._kept)
+        for tensor in _tensors_of(owners):
+            storage = tensor.untyped_storage()
+            if tensor.layout is torch.strided and storage.data_ptr() not in self._numbers:
+                storages[storage.data_ptr()] = storage
+        with self._writing():
+            digests = [digest(_bytes(storage)) for storage in storages.values() if storage.data_ptr()]
+            write_trace(block, self.events, digests + self._found, self._blobs)
+        self._kept.clear()
+
+    def _writing(self) -> _Writing:
+        return _Writing(self)
+
+    def _names(self, function: Any, scalars: dict[str, Any], functions: dict[str, Any]) -> None:
+        """Module-level numbers and helper kernels that a kernel refers to, and those that its helpers do."""
+        for name in _names_in(function.__code__):
+            value = function.__globals__.get(name)
+            if isinstance(value, interpreter.InterpretedFunction):
+                if name not in functions:
+                    functions[name] = [value.fn.__name__, value.fn.__code__.co_firstlineno]
+                    self._names(value.fn, scalars, functions)
+            elif isinstance(value, (*_PLAIN, tl.constexpr, tl.dtype)):
+                scalars[name] = self._value(value)
+
+    def _value(self, value: Any) -> Any:
+        if value is None or isinstance(value, bool | str):
+            return value
+        if isinstance(value, int | float):  # also NumPy's, which are subclasses or have no other way through JSON
+            return int(value) if isinstance(value, int) else float(value)
+        if isinstance(value, torch.Tensor):
+            return {"tensor": self._tensor(value)}
+        if isinstance(value, tuple | list):
+            return {"tuple" if isinstance(value, tuple) else "list": [self._value(one) for one in value]}
+        for kind, name in ((torch.dtype, "dtype"), (torch.layout, "layout"), (torch.memory_format, "format")):
+            if isinstance(value, kind):
+                return {name: str(value).removeprefix("torch.")}
+        if isinstance(value, torch.device):
+            return {"device": "cpu"}
+        return self._triton_value(value)
+
+    def _triton_value(self, value: Any) -> Any:
+        if isinstance(value, tl.constexpr):
+            return {"constexpr": self._value(value.value)}
+        if isinstance(value, tl.dtype):
+            return {"scalar": value.name}
+        if isinstance(value, interpreter.InterpretedFunction):
+            scalars: dict[str, Any] = {}
+            functions: dict[str, Any] = {value.fn.__name__: [value.fn.__name__, value.fn.__code__.co_firstlineno]}
+            self._names(value.fn, scalars, functions)
+            return {"function": value.fn.__name__, "scalars": scalars, "functions": functions}
+        if isinstance(value, TensorDescriptor):
+            parts = (value.shape, value.strides, value.block_shape)
+            return {"descriptor": [{"tensor": self._tensor(value.base)}, *(list(map(int, part)) for part in parts), value.padding]}
+        if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+            return self._value(value.item())
+        raise Unreplayable(f"a {type(value).__name__} is passed to an operator or a kernel")
+
+    def _tensor(self, tensor: Any, *, made: bool = False) -> list[Any]:
+        if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
+            raise Unreplayable("forward uses a tensor that is sparse, quantized, conjugated or without memory")
+        storage = tensor.untyped_storage()
+        pointer = storage.data_ptr()
+        number = self._numbers.get(pointer) if pointer else -1
+        if number is None:
+            number = self._numbers[pointer] = self._next
+            self._next += 1
+            self._kept[pointer] = storage
+            if not made:
+                self._find(number, storage)
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        return [number, dtype, list(tensor.shape), list(tensor.stride()), tensor.storage_offset()]
+
+    def _find(self, number: int, storage: Any) -> None:
+        content = _bytes(storage)
+        self.events.append({"kind": "found", "number": number, "at": self._size, "size": len(content)})
+        self._blobs.append(content)
+        self._found.append(digest(content))
+        self._size += len(content)
+
+
+class _Writing:
+    """What the recorder does with tensors is no part of the forward; what it cannot write down ends the recording."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._off = torch._C.DisableTorchFunction()
+
+    def __enter__(self) -> None:
+        self._recorder._paused = True
+        self._off.__enter__()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        self._off.__exit__(kind, error, trace)
+        self._recorder._paused = False
+        if isinstance(error, Unreplayable):
+            self._recorder.problem = str(error)
+            return True
+        return False
+
+
+class _Operators(TorchDispatchMode):
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        return self._recorder.operator(str(func), lambda: func(*args, **kwargs), args, kwargs)
+
+
+class _Recurrent(TorchFunctionMode):
+    """torch.gru and its kin stay one operator, as they are counted."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if is_recurrent(func, args, kwargs):
+            return self._recorder.operator(f"torch.{func.__name__}", lambda: func(*args), args, {})
+        return func(*args, **(kwargs or {}))
+
+
+def _leaves(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _leaves(part)
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
+
+
+def _tensors_of(owners: Iterable[Any]) -> Iterator[torch.Tensor]:
+    """Tensors in attributes of modules and plain objects and in containers below them."""
+    pending, seen = list(owners), set[int]()
+    while pending and len(seen) < _MOST_KEPT:
+        one = pending.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, torch.Tensor):
+            yield one
+        elif isinstance(one, dict):
+            pending += one.values()
+        elif isinstance(one, list | tuple | set | frozenset):
+            pending += one
+        elif type(one).__module__ not in ("builtins", "torch") and isinstance(getattr(one, "__dict__", None), dict):
+            pending.append(one.__dict__)
