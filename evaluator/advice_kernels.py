@@ -43,7 +43,8 @@ def kernels_run(text: Text) -> Iterator[Remark]:
         return
     used = _used(text.everything)
     for name, kernel in jit.items():
-        if used[name] <= _used(text.kernels[name])[name]:  # but for a call of itself
+        helper = any(isinstance(node, ast.Return) and node.value is not None for node in text.kernels[name])
+        if not helper and used[name] <= _used(text.kernels[name])[name]:  # but for a call of itself
             yield Remark(kernel.lineno, f"kernel {name} is defined but never launched")
     launches = text.launches()
     forward = text.model.get("forward")

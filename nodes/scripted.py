@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.detect import Detection, LabelHit, LabelName
 from tritonsmith.evaluator.schema import (
+    Comparison,
     Correctness,
     Hardware,
     KernelFacts,
+    Label,
     LaunchFacts,
     Stage,
     Status,
@@ -137,16 +139,32 @@ def scripted_verdict(
     programs: int = 1,
     message: str = "",
     kind: TimingKind = TimingKind.ESTIMATED,
+    comparison: Comparison | None = None,
+    label: Label | None = None,
+    share: float | None = None,
+    library: Mapping[str, int] | None = None,
+    quarantine: str = "",
 ) -> Verdict:
-    """A verdict with this score against a baseline of one millisecond; without a score, a failing one of the status."""
+    """A verdict with this score against a baseline of one millisecond; without a score, a failing one of the status.
+
+    A comparison makes it a measurement; `share` is the share of time in own kernels, `library` counts library calls.
+    """
     kernel = KernelFacts(name="kernel", launches=launches, grid=(programs, 1, 1))
-    facts = LaunchFacts(launches_per_forward=launches, triton_launches=launches, kernels=(kernel,))
+    facts = LaunchFacts(
+        launches_per_forward=launches, triton_launches=launches, kernels=(kernel,), own_time_share=share, library_calls=dict(library or {})
+    )
+    kind = TimingKind.MEASURED if comparison is not None else kind
     if score is None:
         return Verdict(status=Status.RUNTIME_ERROR if status is Status.OK else status, message=message, facts=facts)
     return Verdict(
         status=Status.OK,
         correctness=Correctness(max_abs_err=0.0, mean_abs_err=0.0, err_vs_oracle=0.0, reference_err_vs_oracle=0.0, trials=1),
-        timing=Timing(kind=kind, median_ms=1.0 / score, baselines_ms={"eager": 1.0}, baseline="eager", score=score, score_eager=score),
+        timing=Timing(
+            kind=kind, median_ms=1.0 / score, baselines_ms={"eager": 1.0}, baseline="eager", score=score, score_eager=score,
+            comparison=comparison,
+        ),  # fmt: skip
         facts=facts,
+        label=label,
+        quarantine=quarantine,
         message=message,
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tritonsmith.evaluator.schema import Task, Verdict
+from tritonsmith.evaluator.schema import Allow, Task, Verdict
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies import load_policy
@@ -25,6 +25,7 @@ class Script:
         labels: dict[str, tuple[str, ...]] | None = None,
         policy: Any = "default",
         budget: Budget | None = None,
+        allow: Allow = Allow.HYBRID,
         **author: Any,
     ) -> None:
         self.author = ScriptedAuthor(**author)
@@ -35,6 +36,7 @@ class Script:
             policy=load_policy(policy) if isinstance(policy, str) else policy,
             budget=budget or Budget(),
             seeds=len(self.author.seeds) or 1,
+            allow=allow,
             detector=ScriptedDetector(labels or {}),
         )
         self.task = Task(name="task", path="task.py", source="")

@@ -121,6 +121,16 @@ def test_a_missing_key_is_named(monkeypatch):
         ModelAuthor.connect("some-model")
 
 
+def test_a_kernel_that_may_not_win_goes_back_with_the_reason_and_the_advice():
+    held = attempt().model_copy(update={"refusal": "the library does the work (label library: aten::gru x1); write Triton kernels"})
+    held = held.model_copy(update={"verdict": held.verdict.model_copy(update={"advice": ("line 3: torch.matmul computes in a library",)})})
+    prompt = render("repair", brief(current=held))
+    assert "may not win: the library does the work (label library: aten::gru x1)" in prompt and "This kernel fails" not in prompt
+    assert "- line 3: torch.matmul computes in a library" in prompt and "hints, not findings" in prompt
+    assert "This kernel fails" in render("repair", brief(current=attempt()))
+    assert "for any part of it loses" in render("seed", brief(allow="kernel"))
+
+
 def test_every_prompt_renders_with_all_it_may_use():
     change = Analysis(bottleneck="b", optimisation_method="m", modification_plan="p", category=Category.FUSION)
     whole = brief(current=attempt(), history=(attempt("older"),), analysis=change, stage=Stage.TUNE_GRID)

@@ -3,7 +3,7 @@
 import pytest
 
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
-from tritonsmith.evaluator.schema import Status
+from tritonsmith.evaluator.schema import Allow, Comparison, Label, Status
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.policies import Default
 from tritonsmith.graph.state import Budget
@@ -239,3 +239,90 @@ def test_a_wrong_answer_of_a_policy_is_named_with_what_it_may_answer(script):
 
     with pytest.raises(UsageError, match="wrong: after_detect answered 'polish'; it may answer tune, skip"):
         script({"a": 1.5}, seeds=("a",), policy=Wrong()).run()
+
+
+LIBRARY = scripted_verdict(3.0, label=Label.LIBRARY, library={"aten::gru": 1})
+HYBRID = scripted_verdict(1.5, label=Label.HYBRID, share=0.62, library={"aten::addmm": 2})
+KERNEL = scripted_verdict(1.2, label=Label.KERNEL)
+
+
+def test_a_library_kernel_is_sent_back_with_the_reason_and_the_mended_one_wins(script):
+    run = script({"passes on": LIBRARY, "own": KERNEL}, seeds=("passes on",), repairs={"passes on": "own"}, policy="no-tune")
+    result = run.run()
+    assert run.path("seed0") == [("after_evaluate", "repair"), ("after_evaluate", "accept")]
+    (brief,) = [brief for kind, brief in run.author.briefs if kind == "repair"]
+    assert "the library does the work (label library: aten::gru x1)" in brief.current.refusal and brief.allow is Allow.HYBRID
+    assert run.text(result["winner"]) == "own"
+    sent_back = result["decisions"]["seed0/00"]
+    assert "the library does the work" in sent_back.reason and sent_back.evidence["score"] == 3.0 and "refusal" in sent_back.evidence
+
+
+def test_nothing_wins_when_nothing_allowed_works(script):
+    run = script({"passes on": LIBRARY, "broken": None}, seeds=("passes on", "broken"))
+    result = run.run()
+    assert result["winner"] is None
+    assert result["stopped_because"] == (
+        "nothing that may win works (allowed: hybrid; seed0-01 is labelled library; the others: runtime_error)"
+    )
+    assert run.path("main") == [("after_select", "finish"), ("after_confirm", "give_up")]
+    assert ("passes on", "strict") not in run.evaluator.calls
+
+
+@pytest.mark.parametrize(("allow", "winner"), [(Allow.KERNEL, "own"), (Allow.HYBRID, "half"), (Allow.LIBRARY, "passes on")])
+def test_the_setting_decides_who_may_win(script, allow, winner):
+    scores = {"passes on": LIBRARY, "half": HYBRID, "own": KERNEL}
+    run = script(scores, seeds=tuple(scores), allow=allow, policy="no-tune")
+    assert run.text(run.run()["winner"]) == winner
+
+
+def test_an_optimized_kernel_that_may_not_win_leaves_the_best(script, analysis):
+    run = script(
+        {"seed": SLOW, "passes on": LIBRARY}, seeds=("seed",), analyses={"seed": analysis()}, optimized={"seed": ("passes on",)},
+        budget=Budget(repairs=1, rounds=1), policy="no-tune",
+    )  # fmt: skip
+    run.run()
+    assert run.path("seed0")[2:] == [("after_evaluate", "repair"), ("after_evaluate", "check"), ("after_optimize", "stop")]
+    assert run.text(run.result["winner"]) == "seed"
+
+
+def test_tuning_does_not_go_on_from_a_variant_that_may_not_win(script):
+    run = script({"own": KERNEL, "passes on": LIBRARY}, seeds=("own",), variants={("tune_grid", "own"): ("passes on",)})
+    run.run()
+    assert run.asked("tune_block") == ["own"] and run.text(run.result["winner"]) == "own"
+
+
+def test_a_winner_whose_label_falls_on_confirmation_makes_room(script):
+    run = script({"two-faced": HYBRID, "own": KERNEL}, strict={"two-faced": LIBRARY}, seeds=("two-faced", "own"), policy="no-tune")
+    result = run.run()
+    assert run.path("main")[-2:] == [("after_confirm", "next_best"), ("after_confirm", "accept")]
+    assert run.text(result["winner"]) == "own"
+
+
+def test_a_quarantine_that_the_audit_does_not_lift_keeps_a_kernel_from_winning(script):
+    held = scripted_verdict(40.0, quarantine="40x the strongest baseline")
+    free = held.model_copy(update={"quarantine": ""})
+    lifted = script({"fast": held, "plain": 1.2}, strict={"fast": free}, seeds=("fast", "plain"), policy="no-tune")
+    assert lifted.text(lifted.run()["winner"]) == "fast"
+    kept = script({"fast": held, "plain": 1.2}, seeds=("fast", "plain"), policy="no-tune")
+    assert kept.text(kept.run()["winner"]) == "plain"
+    alone = script({"fast": held}, strict={"fast": InfrastructureError("gone")}, seeds=("fast",), policy="no-tune")
+    assert alone.run()["winner"] is None, "without an audit it does not win either"
+
+
+def test_a_gain_that_confirmation_shows_to_be_noise_makes_room_for_a_proven_one(script):
+    lucky, small = scripted_verdict(1.3, comparison=Comparison.FASTER), scripted_verdict(1.1, comparison=Comparison.FASTER)
+    same = scripted_verdict(1.01, comparison=Comparison.SAME)
+    run = script({"lucky": lucky, "small": small}, strict={"lucky": same}, seeds=("lucky", "small"), policy="no-tune")
+    result = run.run()
+    assert run.path("main")[-2:] == [("after_confirm", "next_best"), ("after_confirm", "accept")]
+    assert run.text(result["winner"]) == "small"
+    both = script({"lucky": lucky, "small": small}, strict={"lucky": same, "small": same}, seeds=("lucky", "small"), policy="no-tune")
+    result = both.run()
+    assert result["winner"] == "seed0-01" and both.path("main")[-1] == ("after_confirm", "accept")
+
+
+def test_what_the_search_said_is_kept_beside_the_confirmed_figure(script):
+    run = script({"good": 4.61}, strict={"good": 4.55}, seeds=("good", "good"), policy="no-tune")
+    result = run.run()
+    assert result["verdicts"][result["winner"]].score == 4.55
+    assert result["searched"] == {"seed0-01": 4.61, "seed1-01": 4.61}

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Candidate, Stage, Status
+from tritonsmith.evaluator.schema import Allow, Candidate, Comparison, Label, Stage, Status
 from tritonsmith.graph.policies import PRESETS, load_policy
+from tritonsmith.graph.pool import refusal, working
 from tritonsmith.graph.state import Budget, PromiseCheck
 from tritonsmith.graph.view import View
 from tritonsmith.nodes.scripted import scripted_verdict
@@ -16,8 +17,15 @@ KERNEL = Candidate(id="seed0-01", sha="0", stage=Stage.SEED)
 BROKEN = PromiseCheck(candidate="seed0-01", analysis="a", kept=False, reason="3000 launches")
 
 
-def view(score=None, *, status=Status.RUNTIME_ERROR, profile="quick", **fields):
-    verdict = scripted_verdict(score, status=Status.OK if score is not None else status).model_copy(update={"profile": profile})
+PROVEN = scripted_verdict(1.1, comparison=Comparison.FASTER)
+CONFIRMED = PROVEN.model_copy(update={"profile": "strict"})
+NOISE = scripted_verdict(1.1, comparison=Comparison.AMBIGUOUS)
+
+
+def view(score=None, *, status=Status.RUNTIME_ERROR, profile="quick", comparison=None, **fields):
+    known = Comparison(comparison) if comparison else None
+    verdict = scripted_verdict(score, status=Status.OK if score is not None else status, comparison=known)
+    verdict = verdict.model_copy(update={"profile": profile})
     best = {"best": KERNEL, "best_score": score, "scores": {KERNEL.id: score}} if score is not None else {}
     return View(site="", current=KERNEL, verdict=verdict, **{**best, **fields})
 
@@ -82,9 +90,18 @@ RULES = [
     ("no-tune", "after_detect", view(0.2), "skip"),
     ("best-of-n", "after_detect", view(0.2), "skip"),
     ("default", "after_stage", view(0.2), "next"),
+    # a kernel that works and may not win is repaired like one that fails
+    ("default", "after_evaluate", view(1.7, refusal="the library does the work; write Triton kernels"), "repair"),
+    ("default", "after_evaluate", view(1.7, refusal="the library does the work; write Triton kernels", exhausted=True), "give_up"),
+    ("no-repair", "after_evaluate", view(1.7, refusal="the library does the work; write Triton kernels"), "give_up"),
+    ("default", "after_confirm", view(1.7, refusal="quarantined: 20x", profile="strict", best=None, best_score=None), "give_up"),
     # confirmation
     ("default", "after_confirm", view(1.2, profile="strict"), "accept"),
     ("default", "after_confirm", view(1.2), "give_up"),
+    ("default", "after_confirm", view(1.2, comparison="same", profile="strict", best_verdict=PROVEN), "next_best"),
+    ("default", "after_confirm", view(1.2, comparison="faster", profile="strict", best_verdict=PROVEN), "accept"),
+    ("default", "after_confirm", view(1.2, comparison="same", profile="strict", best_verdict=CONFIRMED), "accept"),
+    ("default", "after_confirm", view(1.2, comparison="same", profile="strict", best_verdict=NOISE), "accept"),
     ("default", "after_confirm", view(profile="strict", best=KERNEL, best_score=1.0), "next_best"),
     ("default", "after_confirm", view(profile="strict"), "give_up"),
 ]
@@ -95,6 +112,36 @@ def test_the_rule(policy, site, seen, choice):
     answered, reason = getattr(load_policy(policy), site)(seen)
     assert answered == choice
     assert reason, "a decision without a reason explains nothing"
+
+
+@pytest.mark.parametrize(
+    ("allow", "may_win"),
+    [("kernel", {"kernel"}), ("hybrid", {"kernel", "hybrid", "unlabelled"}), ("library", {"kernel", "hybrid", "unlabelled", "library"})],
+)
+def test_which_labels_may_win(allow, may_win):
+    verdicts = {label.value: scripted_verdict(2.0, label=label, library={"aten::gru": 1}) for label in Label}
+    verdicts |= {"unlabelled": scripted_verdict(1.0), "broken": scripted_verdict(None)}
+    candidates = {name: Candidate(id=name, sha=name, stage=Stage.SEED) for name in verdicts}
+    assert {one.id for one in working(candidates, verdicts, Allow(allow))} == may_win
+    for name, verdict in verdicts.items():
+        refused = refusal(verdict, Allow(allow))
+        assert bool(refused) == (name not in may_win and name != "broken")
+        assert not refused or "write Triton kernels" in refused
+    assert "aten::gru x1" in refusal(verdicts["library"], Allow.HYBRID)
+
+
+def test_a_proven_gain_goes_before_a_higher_score_that_may_be_noise():
+    faster, same = Comparison.FASTER, Comparison.SAME
+    verdicts = {"noise": scripted_verdict(1.4, comparison=Comparison.AMBIGUOUS), "same": scripted_verdict(1.5, comparison=same)}
+    verdicts |= {"slower": scripted_verdict(0.2, comparison=Comparison.SLOWER), "gain": scripted_verdict(1.1, comparison=faster)}
+    candidates = {name: Candidate(id=name, sha=name, stage=Stage.SEED) for name in verdicts}
+    assert [one.id for one in working(candidates, verdicts, Allow.HYBRID)] == ["gain", "same", "noise", "slower"]
+
+
+def test_a_quarantine_lasts_until_the_strict_verdict_lifts_it():
+    held = scripted_verdict(30.0, quarantine="far above the strongest baseline")
+    assert not refusal(held, Allow.HYBRID), "it is confirmed first: that is the audit"
+    assert "far above" in refusal(held.model_copy(update={"profile": "strict"}), Allow.HYBRID)
 
 
 def test_limits_come_from_the_budget():

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tritonsmith.evaluator.advice import advise
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.schema import (
     Candidate,
@@ -281,6 +282,16 @@ def test_linear_applies_its_tail_to_the_accumulator() -> None:
     assert ieee.settings["scheme"] == "fp16x3" and "input_precision" not in ieee.source
     tf32 = seed(linear_facts(), task=task(precision=PrecisionClass.TF32))
     assert 'input_precision="tf32"' in tf32.source
+
+
+@pytest.mark.parametrize("facts", [gru_facts(), relu_chain(), linear_facts()], ids=["gru", "pointwise", "linear"])
+def test_no_recipe_gets_advice(facts: TaskFacts) -> None:
+    found = match(task(), facts, H200)
+    assert found is not None
+    for recipe in found.recipes:
+        for precision in PrecisionClass:
+            settings = recipe.defaults(found.plan, H200, precision)
+            assert settings is None or advise(recipe.render(found.plan, settings), precision) == ()
 
 
 @pytest.mark.parametrize("stage", [Stage.TUNE_GRID, Stage.TUNE_BLOCK, Stage.TUNE_MEMORY])
