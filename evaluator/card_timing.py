@@ -1,9 +1,9 @@
 """Paired timing on a card: a candidate's runner against the baselines' process, both under the oracle's clock. Imports torch.
 
-One timed call, the same for both sides: the runner is stopped; fresh inputs go into its slots, its outputs are poisoned, the L2 cache is
-overwritten, all by the oracle; the runner goes on and does the smallest piece of work (that takes up waking it and the card's switch
-between processes); then the oracle rings and takes the time until the echo. So no process of the candidate has seen the inputs
-before the clock runs, and nothing it could patch runs outside of it but delivery, whose excess over the honest side's is charged.
+One timed call, the same for both sides: fresh inputs go into the slots and the outputs are poisoned, by the oracle; the runner overwrites
+the L2 cache through the driver, which also takes up waking it and the card's switch between processes; then the oracle rings and takes
+the time until the echo. Meanwhile nothing of the candidate runs in the runner's main thread (`quiet`). A candidate with threads of its
+own is stopped until the bell rings, and waking it counts. Delivery stands outside the time; its excess over the honest side's is added.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import torch
 from tritonsmith.evaluator.baselines import NAMES, mode_number
 from tritonsmith.evaluator.correctness import accepted, reached_class
 from tritonsmith.evaluator.cuda_memory import reset_persisting_cache
+from tritonsmith.evaluator.distributions import distinct
 from tritonsmith.evaluator.environment import clocks
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
@@ -71,14 +72,14 @@ class Inputs:
 
 def _freshened(tensor: torch.Tensor) -> torch.Tensor:
     """A copy in which one value in 256 is replaced by that of another random place, so that sums and hashes move as well."""
-    if not tensor.is_floating_point() or tensor.numel() < 2:
+    once = distinct(tensor)
+    if not tensor.is_floating_point() or once.numel() < 2:
         return tensor.clone()
-    fresh = tensor.clone(memory_format=torch.preserve_format)
-    flat, old = fresh.reshape(-1), tensor.reshape(-1)
-    count = flat.numel()
+    old = once.reshape(-1)
+    flat, count = old.clone(), old.numel()
     places = torch.arange(secrets.randbelow(min(_FRESH_PART, count)), count, _FRESH_PART, device=flat.device)
     flat[places] = old[(places + 1 + secrets.randbelow(count - 1)) % count]
-    return flat.view_as(fresh)
+    return flat.view(once.shape).expand(tensor.shape)
 
 
 class Bench:
@@ -103,15 +104,17 @@ class Bench:
 
     def timed(self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int = 0, command: Command = Command.CALL) -> float:
         """Milliseconds of one call on a cold cache and inputs that the runner has not seen. Raises RunnerFault."""
-        runner.pause()
-        try:
-            self.session.place(tensors)
-            runner.poison()
+        threads = runner is not self._baselines and runner.has_more_threads()
+        if threads:
+            runner.pause()
+        self.session.place(tensors)
+        runner.poison()
+        self.session.sync()  # else the poison could land on what the candidate delivers
+        if threads:
             self._overwrite_cache()
-        finally:
-            runner.resume()
-        runner.command(Command.SETTLE, timeout=timeout)
-        took = runner.command(command, mode, timeout=timeout)
+        else:
+            runner.command(Command.FLUSH, timeout=timeout)
+        took = runner.command(command, mode, timeout=timeout, stopped=threads)
         delivery = runner.command(Command.DELIVER, timeout=timeout)
         if runner is self._baselines:
             self._honest.append(delivery)
@@ -121,6 +124,7 @@ class Bench:
         return took + excess if excess > max(_SLACK_MS, usual / 2) else took
 
     def _overwrite_cache(self) -> None:
+        """From this side, for a runner that stands still."""
         if self._flush is None:
             self._flush = torch.empty(2 * self.session.hardware.l2_bytes, dtype=torch.uint8, device="cuda")
             reset_persisting_cache()

@@ -74,18 +74,18 @@ def open_handle(handle: bytes, nbytes: int) -> torch.Tensor:
     return _as_tensor(pointer.value, nbytes)
 
 
-def smallest_work() -> Callable[[], object]:
-    """A call that sets one byte on the card and waits for it.
+def cache_flusher(nbytes: int) -> Callable[[], object]:
+    """A call that overwrites `nbytes` of the card's memory and waits for it.
 
     It goes to the driver by addresses that are taken now, past every name that later code could patch, and keeps the interpreter's
     lock meanwhile, so that no other Python thread runs.
     """
     _driver()
     cuda = ctypes.PyDLL("libcuda.so.1")
-    byte = torch.zeros(512, dtype=torch.uint8, device="cuda")
+    buffer = torch.zeros(nbytes, dtype=torch.uint8, device="cuda")
     fill, wait = cuda.cuMemsetD8_v2, cuda.cuCtxSynchronize
-    address, value, count = ctypes.c_uint64(byte.data_ptr()), ctypes.c_ubyte(0), ctypes.c_size_t(1)
-    return lambda: (byte, fill(address, value, count), wait())
+    address, value, count = ctypes.c_uint64(buffer.data_ptr()), ctypes.c_ubyte(1), ctypes.c_size_t(nbytes)
+    return lambda: (buffer, fill(address, value, count), wait())
 
 
 def reset_persisting_cache() -> None:

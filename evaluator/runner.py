@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator import candidate_module, cuda_memory, wire
+from tritonsmith.evaluator import candidate_module, cuda_memory, quiet, wire
 from tritonsmith.evaluator.baselines import Baselines, set_tf32
 from tritonsmith.evaluator.candidate_module import CandidateFault
 from tritonsmith.evaluator.reference import flatten
@@ -43,10 +43,11 @@ class Runner:
         kind: type[candidate_module.Subject] = Baselines if reference else candidate_module.kind_of(cuda=self.cuda)
         self._facts = kind.facts
         self._type, self._plain = type, (torch.Tensor, torch.nn.Parameter)
-        self._settle: Callable[[], object] = lambda: None
+        self._quiet, self._free = quiet.switches()
+        self._flush: Callable[[], object] = lambda: None
         if self.cuda:
             torch.cuda.init()
-            self._settle = cuda_memory.smallest_work()
+            self._flush = cuda_memory.cache_flusher(2 * config["l2_bytes"])
             self._start, self._stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             self._record, self._stream = torch._C._CudaEventBase.record, torch.cuda.current_stream()
             self._elapsed = torch._C._CudaEventBase.elapsed_time
@@ -90,6 +91,7 @@ class Runner:
     def start(self) -> None:
         """Import and build what this process runs, then say `ready`."""
         self._place_arguments()
+        self.report({"event": "open"})  # from here on candidate code runs
         if self.config["role"] == "reference":
             task = Task.model_validate(self.config["task"])
             self.subject: candidate_module.Subject | Baselines = Baselines(task, self.config["weights"], self.arguments)
@@ -104,6 +106,7 @@ class Runner:
     def serve(self) -> None:
         """Answer the doorbell until EXIT."""
         last = 0
+        self._quiet()
         while True:
             last, command, argument = self.doorbell.next(last)
             if command is Command.EXIT:
@@ -117,6 +120,16 @@ class Runner:
                 self.doorbell.answer(last)
 
     def _do(self, command: Command, argument: int, nonce: int) -> None:
+        if command is Command.FLUSH:
+            self._flush()
+            return
+        self._free()
+        try:
+            self._do_freely(command, argument, nonce)
+        finally:
+            self._quiet()
+
+    def _do_freely(self, command: Command, argument: int, nonce: int) -> None:
         if command is Command.CALL:
             with torch.no_grad():
                 self._result = self.subject.call(self.arguments, argument)
@@ -126,8 +139,6 @@ class Runner:
                 self.deliver(self._result)
             self._result = None
             self._sync()
-        elif command is Command.SETTLE:
-            self._settle()
         elif command is Command.CLOCKED:
             self._record(self._start, self._stream)
             with torch.no_grad():

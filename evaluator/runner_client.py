@@ -63,6 +63,7 @@ class Runner:
         self._doorbell = Doorbell()
         self._nonce = 0
         self._warm = False
+        self._own_threads = 0
         self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-inbox-", ignore_cleanup_errors=True)
         inbox = Path(self._folder.name)
         inbox.chmod(0o755)
@@ -74,6 +75,8 @@ class Runner:
         blocks = [setup.inputs, self.block, *([self.trace] if self.trace else [])]
         fds = [self._doorbell.fd, *(block.fd for block in blocks if block.fd >= 0)]
         files = [setup.init, setup.arguments, setup.weights, inbox]
+        if role == "candidate" and setup.device == "cuda":  # a pool of threads for work on the host would look like hidden workers
+            environment = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | (environment or {})
         self._sandbox = SandboxedProcess(
             "tritonsmith.evaluator.runner", pass_fds=fds, environment=environment, confined=role == "candidate", read=files
         )
@@ -111,6 +114,9 @@ class Runner:
         """Until the candidate is imported and built. Raises RunnerFault."""
         self.wait_warm(timeout)
         message = self._lines.read(timeout)
+        if message is not None and message.get("event") == "open":
+            self._own_threads = self._thread_count()
+            message = self._lines.read(timeout)
         if message is None:
             self._died("while it was imported", timeout)
         elif message.get("event") != "ready":
@@ -134,11 +140,16 @@ class Runner:
             status = Status.CRASHED
         return RunnerFault(status, str(message.get("message", "")))
 
-    def command(self, command: Command, argument: int = 0, *, timeout: float) -> float:
-        """Ring, wait for the echo, and return the milliseconds in between by this process's clock. Raises RunnerFault."""
+    def command(self, command: Command, argument: int = 0, *, timeout: float, stopped: bool = False) -> float:
+        """Ring, wait for the echo, and return the milliseconds in between by this process's clock. Raises RunnerFault.
+
+        With `stopped`, the runner is paused and goes on when the bell rings: waking it counts.
+        """
         answered, alive = self._doorbell.answered, self._sandbox
         start = time.perf_counter()
         nonce = self._doorbell.ring(command, argument)
+        if stopped:
+            self.resume()
         patience = start + _POLL_SECONDS
         while not answered(nonce):
             now = time.perf_counter()
@@ -160,6 +171,17 @@ class Runner:
     def device_ms(self) -> float:
         """What the runner says about the card's clock in the last CLOCKED call."""
         return self._doorbell.device_ms
+
+    def has_more_threads(self) -> bool:
+        """Whether the run has more threads than before candidate code was imported, counted from outside."""
+        return self._thread_count() > self._own_threads
+
+    def _thread_count(self) -> int:
+        count = 0
+        for pid in self._sandbox.inside():
+            with contextlib.suppress(OSError):
+                count += len(os.listdir(f"/proc/{pid}/task"))
+        return count
 
     def pause(self) -> None:
         """Stop every process of the runner: nothing of the candidate runs until `resume`."""

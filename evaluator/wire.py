@@ -43,8 +43,8 @@ class Command(IntEnum):
     """Run forward on the input slots and wait for the card; the argument is a mode or a schedule seed."""
     DELIVER = 6
     """Copy every tensor that the last call returned into the output slots."""
-    SETTLE = 2
-    """The smallest piece of work on the card: takes up the runner's waking and the card's switch from the oracle's context."""
+    FLUSH = 2
+    """Overwrite the L2 cache; takes up the runner's waking and the card's switch from the oracle's context as well."""
     CLOCKED = 7
     """As CALL, between two events of the card; the time between them goes to the doorbell page."""
     FACTS = 3
@@ -87,6 +87,12 @@ class Layout:
 def _view(piece: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     values = piece[spec.offset :].view(dtype_of(spec.dtype))
     return values.view(spec.shape) if spec.strides is None else values.as_strided(spec.shape, spec.strides)
+
+
+def fill_slots(slots: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> None:
+    """Copy tensors into slots; what an expanded slot holds once is written once."""
+    for slot, tensor in zip(slots, tensors, strict=True):
+        distinct(slot).copy_(distinct(tensor, slot))
 
 
 def dtype_of(name: str) -> torch.dtype:

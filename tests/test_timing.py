@@ -52,59 +52,68 @@ def test_rounds_share_the_pairs_out_evenly() -> None:
 
 
 class TimedRunner:
-    """Answers each command with a fixed number of milliseconds, unless it is stopped."""
+    """Answers each command with a fixed number of milliseconds; one with threads of its own must stand still while inputs come."""
 
-    def __init__(self, **milliseconds: float) -> None:
+    def __init__(self, *, threads: bool = False, **milliseconds: float) -> None:
         self.milliseconds = milliseconds
+        self.threads = threads
         self.stopped = False
 
-    def command(self, command: Command, argument: int = 0, *, timeout: float) -> float:
-        assert not self.stopped
+    def command(self, command: Command, argument: int = 0, *, timeout: float, stopped: bool = False) -> float:
+        assert self.stopped is stopped
+        self.stopped = False
         return self.milliseconds[command.name.lower()]
+
+    def has_more_threads(self) -> bool:
+        return self.threads
 
     def pause(self) -> None:
         self.stopped = True
 
-    def resume(self) -> None:
-        self.stopped = False
-
     def poison(self) -> None:
-        assert self.stopped
+        assert self.stopped is self.threads
 
 
 class Placed:
-    """Stands for a session: inputs may come into the slots only while nothing of the candidate runs."""
+    """Stands for a session: inputs may come into the slots of a runner with threads only while nothing of it runs."""
 
     def __init__(self) -> None:
         self.runner: TimedRunner | None = None
         self.places = 0
 
     def place(self, tensors: list[Any]) -> None:
-        assert self.runner is not None and self.runner.stopped
+        assert self.runner is not None and self.runner.stopped is self.runner.threads
         self.places += 1
 
+    def sync(self) -> None:
+        pass
 
-def timed(**milliseconds: float) -> float:
+
+def timed(**about: Any) -> float:
     placed = Placed()
     bench = Bench(cast(Any, placed))
     bench._overwrite_cache = lambda: None  # type: ignore[method-assign]
-    bench._baselines = cast(Any, TimedRunner(settle=0.1, call=5.0, deliver=0.2))
+    bench._baselines = cast(Any, TimedRunner(flush=0.1, call=5.0, deliver=0.2))
     placed.runner = cast(Any, bench._baselines)
     for _ in range(5):
         assert bench.timed(cast(Any, placed.runner), [], 1.0) == 5.0
-    placed.runner = TimedRunner(**milliseconds)
+    placed.runner = TimedRunner(**about)
     took = bench.timed(cast(Any, placed.runner), [], 1.0)
     assert placed.places == 6
     return took
 
 
 def test_work_put_off_until_delivery_is_added_to_the_time() -> None:
-    assert timed(settle=0.1, call=1.0, deliver=0.2) == 1.0
-    assert timed(settle=0.1, call=1.0, deliver=3.2) == 4.0
+    assert timed(flush=0.1, call=1.0, deliver=0.2) == 1.0
+    assert timed(flush=0.1, call=1.0, deliver=3.2) == 4.0
 
 
 def test_waking_a_runner_is_not_charged_to_it() -> None:
-    assert timed(settle=0.9, call=1.0, deliver=0.2) == 1.0
+    assert timed(flush=0.9, call=1.0, deliver=0.2) == 1.0
+
+
+def test_a_candidate_with_threads_stands_still_until_the_bell_rings() -> None:
+    assert timed(threads=True, call=1.3, deliver=0.2) == 1.3  # it never flushes: the oracle does
 
 
 def test_the_words_for_a_measurement() -> None:
