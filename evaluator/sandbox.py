@@ -105,7 +105,7 @@ class Policy:
 
     def text(self, command: list[str], scratch: Path, read: Sequence[Path], status: int) -> str:
         """The launcher's argument for one process."""
-        address = None if self.cuda else max(8 << 30, _memory_bytes() * 3 // 4)
+        address = None if self.cuda else max(8 << 30, _memory_bytes() // 2)
         limits = {
             "processes": _PROCESSES[self.cuda], "file_bytes": FILE_BYTES, "open_files": 4096, "address_bytes": address,
             "cpu_seconds": _CPU_SECONDS_PER_CORE * (os.cpu_count() or 1),

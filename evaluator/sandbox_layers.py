@@ -203,6 +203,8 @@ def limit(processes: int, file_bytes: int, open_files: int, cpu_seconds: int, ad
         _, hard = resource.getrlimit(kind)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (value, value))
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # a machine out of memory ends the candidate, not the oracle
 
 
 def threads_of_user() -> int:
