@@ -112,19 +112,21 @@ class Study:
             evaluator.close()
 
     def repeat(self, kernels: Sequence[Repeated] = REPEATED) -> None:
-        """The same kernels before two evaluators, one after the other. Raises TaskError."""
+        """Each kernel before one evaluator and then before another one, which share nothing. Raises TaskError, UsageError."""
         rows: list[Row] = []
-        for name in ("first", "second"):
-            evaluator = self._open()
-            try:
-                for one in kernels:
+        evaluators: dict[str, StudyEvaluator] = {}
+        try:
+            for name in ("first", "second"):
+                evaluators[name] = self._open()
+            for one in kernels:
+                task = one.task()
+                for name, evaluator in evaluators.items():
                     if self._late():
-                        break
-                    task = one.task()
-                    text = _text(one, task, evaluator)
-                    answer, seconds = self._ask(evaluator, task, text, self._profile)
+                        return
+                    answer, seconds = self._ask(evaluator, task, _text(one, task, evaluator), self._profile)
                     self._keep("repeat", rows, _row(answer, "repeat", one.name, name, seconds), profile=self._profile)
-            finally:
+        finally:
+            for evaluator in evaluators.values():
                 evaluator.close()
 
     def cost(self, groups: Sequence[Sequence[Repeated]] = COST) -> None:

@@ -240,6 +240,13 @@ def test_work_does_not_change_the_result(name: str) -> None:
     assert all(torch.equal(outputs[0], other) for other in outputs[1:])
 
 
+@pytest.mark.parametrize("name", SMALL)
+def test_the_references_are_not_compiled(name: str) -> None:
+    site = plan.Site(name, name, SMALL[name])
+    with pytest.raises(RuntimeError, match="plain launches"):
+        torch.compile(load_reference(site.task()).build(0))
+
+
 def test_the_repeated_kernels_are_ten_at_least_and_can_be_made() -> None:
     assert len({one.name for one in plan.REPEATED}) == len(plan.REPEATED) >= figures.REPEAT_COUNT
     made = [one.text(one.task(), NotImplemented, named_card("h200")) for one in plan.REPEATED if one.kernel]
