@@ -46,9 +46,10 @@ def refusal(verdict: Verdict, allow: Allow) -> str:
     if verdict.status is not Status.OK:
         return ""
     if not allow.admits(verdict.label):
-        label = verdict.label.value if verdict.label else "unknown"
+        if verdict.label is None:
+            return "who does the work was not found out; write Triton kernels for all of it"
         calls = ", ".join(f"{name} x{count}" for name, count in verdict.facts.library_calls.items())
-        named = f"label {label}{f': {calls}' if calls else ''}"
+        named = f"label {verdict.label.value}{f': {calls}' if calls else ''}"
         if verdict.label is Label.LIBRARY:
             return f"the library does the work ({named}); write Triton kernels that do it"
         return f"a library does part of the work ({named}); write Triton kernels for that part too"

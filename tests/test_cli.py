@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.cli.main import run
+from tritonsmith.cli.optimize import show
+from tritonsmith.cli.tables import verdict_lines
+from tritonsmith.evaluator.schema import Comparison, Label, Measurement
 from tritonsmith.graph.policies import PRESETS
+from tritonsmith.graph.summary import CandidateRow, Summary, Winner
+from tritonsmith.nodes.scripted import scripted_verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 GRU = str(ROOT / "benchmarks" / "tasks" / "39_gru.py")
@@ -64,6 +69,7 @@ def files(tmp_path: Path) -> dict[str, str]:
     contents = {
         "task.py": TASK,
         "good.py": KERNEL.replace("FACTOR", "2.0"),
+        "noticed.py": "import gc\n" + KERNEL.replace("FACTOR", "2.0"),
         "wrong.py": KERNEL.replace("FACTOR", "2.5"),
         "syntax.py": "class Model(:\n",
         "no_inputs.py": "class Model: pass\ndef get_init_inputs(): return []\n",
@@ -94,6 +100,7 @@ BAD_INPUTS = [
     ("optimize {task} --model oracle", "openai:NAME"),
     ("optimize {task} --size medium", "--size"),
     ("optimize {task} --precision fp8", "--precision"),
+    ("optimize {task} --allow anything", "--allow"),
     ("optimize {task} --seeds 0", "--seeds"),
     ("optimize {task} --seeds two", "--seeds"),
     ("optimize {task} --budget-candidates 0", "--budget-candidates"),
@@ -171,8 +178,10 @@ def test_doctor_tells_what_works_and_keeps_secrets(capsys: pytest.CaptureFixture
 
 def test_evaluate_accepts_and_rejects(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     common = ["--target", "h200", "--size", "full", "--set", "ROWS=16", "--json"]
-    assert run(["evaluate", files["task"], files["good"], *common]) == 0
+    assert run(["evaluate", files["task"], files["noticed"], *common]) == 0
     verdict = json.loads(capsys.readouterr().out)
+    (advice,) = verdict["advice"]  # said, and no part of the verdict
+    assert advice.startswith("line 1: import gc")
     assert verdict["status"] == "ok" and verdict["label"] == "kernel"
     assert verdict["timing"]["kind"] == "estimated" and "eager" in verdict["timing"]["baselines_ms"]
     assert {"median_ms", "score", "score_eager", "interval", "baseline"} <= set(verdict["timing"])
@@ -180,7 +189,8 @@ def test_evaluate_accepts_and_rejects(files: dict[str, str], capsys: pytest.Capt
     assert {"max_abs_err", "mean_abs_err", "err_vs_oracle", "reference_err_vs_oracle", "trials"} <= set(verdict["correctness"])
     assert verdict["correctness"]["precision_class"] == "ieee"
     assert run(["evaluate", files["task"], files["wrong"], *common]) == 1
-    assert json.loads(capsys.readouterr().out)["status"] == "inaccurate"
+    refused = json.loads(capsys.readouterr().out)
+    assert refused["status"] == "inaccurate" and refused["advice"] == []
 
 
 def test_detect_gives_labels_with_evidence(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,9 +232,6 @@ def test_optimize_leaves_what_it_promises(finished_run: FinishedRun) -> None:
 
 
 def test_optimize_shows_the_table(finished_run: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
-    from tritonsmith.cli.optimize import show
-    from tritonsmith.graph.summary import Summary
-
     folder = finished_run.folder
     summary = Summary.model_validate_json((folder / "summary.json").read_text())
     show(summary)
@@ -232,6 +239,39 @@ def test_optimize_shows_the_table(finished_run: FinishedRun, capsys: pytest.Capt
     assert all(row.id in printed and row.status in printed for row in summary.candidates)
     assert all(decision.reason in printed for decision in summary.decisions)
     assert "ESTIMATE" in printed and str(folder / "best.py") in printed
+
+
+def shown(summary: Summary, capsys: pytest.CaptureFixture[str]) -> str:
+    show(summary)
+    return capsys.readouterr().out
+
+
+def test_the_end_of_a_run_says_what_was_proven_and_what_may_not_win(capsys: pytest.CaptureFixture[str]) -> None:
+    row = CandidateRow(id="seed0-01", stage="seed", status="ok", score=0.98, kind="measured", comparison="same", label="kernel")
+    held = row.model_copy(update={"id": "seed1-01", "score": 3.0, "label": "library", "not_allowed": "the library does it"})
+    verdict = scripted_verdict(0.98, comparison=Comparison.SAME, label=Label.KERNEL).model_copy(update={"profile": "strict"})
+    winner = Winner(id="seed0-01", stage="seed", verdict=verdict, search_score=1.02)
+    summary = Summary(task="t", policy="p", model="m", winner=winner, candidates=(row, held), allow="hybrid", kind="measured")
+    printed = shown(summary, capsys)
+    assert "0.98x: SAME as eager (no win (kernel)); search said 1.02x, confirmed 0.98x" in printed
+    assert "0.98x measured, same" in printed and "library: may not win" in printed and "kernel win" not in printed
+    assert "Not allowed to win (--allow hybrid): seed1-01: the library does it" in printed
+    fruitless = summary.model_copy(update={"winner": None, "candidates": (held,), "stopped_because": "nothing that may win works"})
+    printed = shown(fruitless, capsys)
+    assert all(part in printed for part in ("No candidate was accepted", "seed1-01: the library does it", "nothing that may win works"))
+
+
+def test_a_verdict_shows_what_a_measurement_carries() -> None:
+    verdict = scripted_verdict(4.55, comparison=Comparison.FASTER, quarantine="40x the strongest baseline")
+    session = Measurement(ratio=4.55, interval=(4.53, 4.57), pairs=100)
+    assert verdict.timing
+    extra = {"control": Measurement(ratio=1.001, interval=(0.998, 1.004), pairs=50), "sessions": (session, session)}
+    timing = verdict.timing.model_copy(update={**extra, "device_ms": 1.402, "floor_ms": 0.05})
+    text = "\n".join(verdict_lines(verdict.model_copy(update={"timing": timing, "advice": ("line 3: id() of an object",)})))
+    for part in ("4.55x: FASTER than eager (measured)", "1.001x (0.998 to 1.004, 50 pairs) for the baseline against itself",
+                 "4.550x (4.530 to 4.570, 100 pairs); 4.550x", "1.402 ms by the card's own clock", "0.05 ms: no kernel",
+                 "40x the strongest baseline", "advice    line 3: id() of an object"):  # fmt: skip
+        assert part in text
 
 
 def test_graph_marks_the_way_of_a_run(finished_run: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:

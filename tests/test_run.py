@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import TaskFacts
+from tritonsmith.evaluator.schema import Comparison, Label, TaskFacts, TimingKind
 from tritonsmith.graph.policies import Default
 from tritonsmith.graph.run import RunConfig, make_context, optimize, optimize_async
+from tritonsmith.graph.summary import Winner
 from tritonsmith.nodes.authors import make_author
 from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
 
@@ -71,6 +72,55 @@ def test_the_folder_of_a_run(task, players, tmp_path):
     assert {line["branch"] for line in lines} == {"main", "seed0", "seed1"}
     assert {path.stem for path in (out / "verdicts").iterdir()} == {"seed0-01", "seed1-01", "block-01", "block-01.strict"}
     assert {path.stem for path in (out / "kernels").iterdir()} == {row["sha"] for row in told["candidates"]}
+
+
+def test_a_winner_is_told_by_its_confirmed_figure_its_label_and_what_was_proven(task, tmp_path):
+    quick = scripted_verdict(4.61, comparison=Comparison.FASTER, label=Label.HYBRID, share=0.62)
+    strict = scripted_verdict(4.55, comparison=Comparison.FASTER, label=Label.HYBRID, share=0.62)
+    players = {"author": ScriptedAuthor(seeds=("good",)), "evaluator": ScriptedEvaluator({"good": quick}, {"good": strict})}
+    summary = optimize(task, out=str(tmp_path / "out"), seeds=1, **players)
+    line = "4.55x: FASTER than eager (hybrid: 62 % of device time in own Triton kernels); search said 4.61x, confirmed 4.55x"
+    told = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary.result == told["result"] == line and told["allow"] == "hybrid"
+    assert told["winner"]["verdict"]["timing"]["score"] == 4.55 and told["winner"]["search_score"] == 4.61
+    (row,) = told["candidates"]
+    assert (row["score"], row["search_score"], row["comparison"], row["label"]) == (4.55, 4.61, "faster", "hybrid")
+    best = (tmp_path / "out" / "best.py").read_text()
+    assert f"# {line}\n" in best and "score 4.550 against eager" in best
+
+
+RESULTS = [
+    ("a kernel", {"score": 2.0, "comparison": Comparison.FASTER, "label": Label.KERNEL}, "2.00x: FASTER than eager (kernel win)"),
+    ("a library", {"score": 2.0, "comparison": Comparison.FASTER, "label": Label.LIBRARY}, "2.00x: FASTER than eager (library win)"),
+    ("the same", {"score": 0.98, "comparison": Comparison.SAME, "label": Label.KERNEL}, "0.98x: SAME as eager (no win (kernel))"),
+    ("noise", {"score": 1.4, "comparison": Comparison.AMBIGUOUS, "label": Label.KERNEL},
+     "1.40x: AMBIGUOUS against eager (no win (kernel))"),
+    ("slower", {"score": 0.5, "comparison": Comparison.SLOWER, "label": Label.KERNEL}, "0.50x: SLOWER than eager (no win (kernel))"),
+    ("an estimate", {"score": 1.7, "label": Label.KERNEL}, "1.70x ESTIMATE against eager (kernel win)"),
+    ("a hybrid estimate", {"score": 1.7, "label": Label.HYBRID, "share": 0.5},
+     "1.70x ESTIMATE against eager (hybrid: 50 % of estimated time in own Triton kernels)"),
+    ("an old verdict", {"score": 1.7, "kind": TimingKind.MEASURED}, "1.70x measured against eager (win, no label)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "line"), [case[1:] for case in RESULTS], ids=[case[0] for case in RESULTS])
+def test_nothing_is_called_faster_that_was_not_measured_to_be(fields, line):
+    verdict = scripted_verdict(fields["score"], **{key: value for key, value in fields.items() if key != "score"})
+    assert Winner(id="a", stage="seed", verdict=verdict).result == line
+    unconfirmed = Winner(id="a", stage="seed", verdict=verdict, confirmed=False).result
+    assert unconfirmed == f"{line}, as the search said; NOT confirmed"
+
+
+def test_a_run_in_which_only_a_library_works_says_so(task, tmp_path):
+    verdict = scripted_verdict(3.0, label=Label.LIBRARY, library={"aten::gru": 1})
+    players = {"author": ScriptedAuthor(seeds=("passes_on",)), "evaluator": ScriptedEvaluator({"passes_on": verdict})}
+    summary = optimize(task, out=str(tmp_path / "a"), seeds=1, **players)
+    assert summary.winner is None and summary.result == "" and "seed0-01 is labelled library" in summary.stopped_because
+    assert "the library does the work" in summary.candidates[0].not_allowed and summary.candidates[0].status == "ok"
+    assert not (tmp_path / "a" / "best.py").exists()
+    taken = optimize(task, out=str(tmp_path / "b"), seeds=1, allow="library", **players)
+    assert taken.result == "3.00x ESTIMATE against eager (library win); search said 3.00x, confirmed 3.00x"
+    assert "kernel win" not in (tmp_path / "b" / "best.py").read_text() and not taken.candidates[0].not_allowed
 
 
 def test_without_a_card_the_small_size_runs(task, players, tmp_path):
@@ -136,6 +186,7 @@ def test_wrong_options_are_named_before_anything_is_written(task, players, tmp_p
     assert "knows no option sedes" in refused(tmp_path, task, players, out=str(out), sedes=3)
     assert "option budget.repairs" in refused(tmp_path, task, players, out=str(out), budget={"repairs": -1})
     assert "option precision" in refused(tmp_path, task, players, out=str(out), precision="fp4")
+    assert "option allow" in refused(tmp_path, task, players, out=str(out), allow="anything")
     assert not out.exists()
 
 
@@ -143,6 +194,11 @@ def test_wrong_options_are_named_before_anything_is_written(task, players, tmp_p
 def test_an_author_that_does_not_exist_is_named(model):
     with pytest.raises(UsageError, match="use offline or openai:NAME"):
         make_author(model)
+
+
+def test_a_context_names_a_wrong_setting_of_labels(players):
+    with pytest.raises(UsageError, match="--allow anything: choose one of kernel, hybrid, library"):
+        make_context(allow="anything", **players)
 
 
 def test_a_context_takes_a_policy_object(players):
