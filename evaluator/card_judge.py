@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from tritonsmith.evaluator.card_facts import launch_facts
 from tritonsmith.evaluator.card_timing import Bench, Session, measurement_of, write_raw
 from tritonsmith.evaluator.ceilings import measured
 from tritonsmith.evaluator.distributions import stress_kinds
@@ -75,7 +76,7 @@ class CardJudge:
                 started = time.time()
                 first = Session(self.bench, runner, profile, call_seconds, tuple(self.bench.modes))
                 clocks = first.clocks_of_both()
-                facts = LaunchFacts.model_validate(runner.facts(self._limit) | {"order_dependent": order_dependent})
+                facts = self._facts(runner, source, order_dependent)
             sessions = [first, *self._further_sessions(source, profile, first)]
             write_raw(raw, {"started": started, "profile": profile}, sessions)
             timing = self._timing(sessions, clocks, raw)
@@ -116,6 +117,12 @@ class CardJudge:
                 Status.RACY, f"{differing} of {_REPEATS[profile]} calls on the same inputs gave other bits, and no atomic add explains it"
             )
         return bool(differing)
+
+    def _facts(self, runner: Runner, source: Path, order_dependent: bool) -> LaunchFacts:
+        try:
+            return launch_facts(runner.facts(self._limit), source.read_text(), order_dependent)
+        except ValueError as error:
+            raise RunnerFault(Status.CHEATING, f"the report of what forward launches was tampered with: {error}") from error
 
     def _further_sessions(self, source: Path, profile: str, first: Session) -> list[Session]:
         """The same measurement against the strongest baseline with fresh processes, weights and inputs. Raises RunnerFault."""

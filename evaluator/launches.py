@@ -18,7 +18,8 @@ from tritonsmith.evaluator.occupancy import resident_programs
 from tritonsmith.evaluator.schema import Hardware
 
 _BYTES_PER_SPILL_UNIT = 4  # Triton reports local memory in four-byte words
-_FREE = ("Memcpy", "Memset")
+_MOST_KERNELS, _MOST_NAMES, _LONGEST_NAME = 40, 60, 160
+"""What fits into one line of a report: tens of kinds of kernels, not more."""
 
 
 @contextlib.contextmanager
@@ -70,7 +71,7 @@ def _kernel_facts(kernel: Any, grid: tuple[int, int, int], count: int, hardware:
 
 
 def profile_forward(forward: Callable[[], Any], hardware: Hardware) -> dict[str, Any]:
-    """LaunchFacts of one forward as a plain dict; times in milliseconds."""
+    """What one forward launches: `kernels` through Triton's JIT, and `device`, {kernel's name: (count, milliseconds)} by the profiler."""
     with recorded_launches() as launches:
         forward()
         torch.cuda.synchronize()
@@ -80,32 +81,11 @@ def profile_forward(forward: Callable[[], Any], hardware: Hardware) -> dict[str,
         key = (launch["kernel"].hash, launch["grid"])
         counts[key] += 1
         kernels[key] = launch["kernel"]
-    facts = [_kernel_facts(kernels[key], key[1], count, hardware) for key, count in counts.items()]
-    own_names = {fact["name"] for fact in facts}
-
+    facts = [_kernel_facts(kernels[key], key[1], count, hardware) for key, count in counts.most_common(_MOST_KERNELS)]
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         forward()
         torch.cuda.synchronize()
-    own = other = 0.0
-    library: Counter[str] = Counter()
-    times: Counter[str] = Counter()
-    for event in profiler.key_averages():
-        if event.device_type.name != "CUDA":
-            continue
-        if event.key in own_names:
-            own += event.self_device_time_total
-            times[event.key] += event.self_device_time_total
-        else:
-            other += event.self_device_time_total
-            if not event.key.startswith(_FREE):
-                library[event.key[:120]] += event.count
-    for fact in facts:
-        if len([one for one in facts if one["name"] == fact["name"]]) == 1:
-            fact["device_ms"] = times[fact["name"]] / 1e3
-    return {
-        "launches_per_forward": sum(counts.values()) + sum(library.values()),
-        "triton_launches": sum(counts.values()),
-        "library_calls": dict(library.most_common(20)),
-        "kernels": facts[:40],
-        "own_time_share": own / (own + other) if own + other else None,
-    }
+    seen = [event for event in profiler.key_averages() if event.device_type.name == "CUDA"]
+    seen.sort(key=lambda event: -event.self_device_time_total)
+    device = {event.key[:_LONGEST_NAME]: (event.count, event.self_device_time_total / 1e3) for event in seen[:_MOST_NAMES]}
+    return {"kernels": facts, "device": device}

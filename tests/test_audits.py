@@ -1,0 +1,162 @@
+"""What stands beside a measurement: facts from a report that may be forged, second opinions, audits, and the floor of physics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tritonsmith.evaluator.audit import Finding, of_interpreter, of_sanitizer, settled
+from tritonsmith.evaluator.card_facts import launch_facts
+from tritonsmith.evaluator.ceilings import Ceilings
+from tritonsmith.evaluator.compile_client import refusal, second_opinion
+from tritonsmith.evaluator.sanitize import FINISHED, verdict_of
+from tritonsmith.evaluator.schema import (
+    Correctness,
+    Label,
+    LaunchFacts,
+    PrecisionClass,
+    Status,
+    TaskFacts,
+    Timing,
+    TimingKind,
+    Verdict,
+)
+
+SOURCE = '''
+import triton
+import triton.language as tl
+
+
+@triton.autotune(configs=[], key=[])
+@triton.jit
+def mine(x, BLOCK: tl.constexpr):
+    pass
+
+
+@triton.jit(do_not_specialize=["count"])
+def also_mine(x, count):
+    pass
+
+
+def ampere_sgemm(x):
+    pass
+'''
+KERNEL = {"name": "mine", "launches": 2, "grid": [4, 1, 1], "num_warps": 4}
+
+
+def verdict(**changes: Any) -> Verdict:
+    fields: dict[str, Any] = {
+        "status": Status.OK, "label": Label.KERNEL, "facts": LaunchFacts(triton_launches=1, launches_per_forward=1),
+        "correctness": Correctness(max_abs_err=0.0, mean_abs_err=0.0, err_vs_oracle=0.0, reference_err_vs_oracle=0.0),
+        "timing": Timing(
+            kind=TimingKind.MEASURED, median_ms=1.0, baselines_ms={"eager": 2.0}, baseline="eager", score=2.0, score_eager=2.0
+        ),
+    }  # fmt: skip
+    return Verdict(**fields | changes)
+
+
+def test_the_text_decides_which_kernels_are_the_candidates_own() -> None:
+    device = {"mine": (2, 0.5), "also_mine": (1, 0.25), "ampere_sgemm": (1, 0.2), "Memcpy DtoD": (1, 0.05)}
+    facts = launch_facts({"kernels": [KERNEL], "device": device}, SOURCE, False)
+    assert facts.triton_launches == 3 and facts.launches_per_forward == 4
+    assert facts.library_calls == {"ampere_sgemm": 1}
+    assert facts.own_time_share == pytest.approx(0.75)
+    assert facts.kernels[0].device_ms == 0.5
+
+
+def test_a_replayed_graph_counts_by_what_ran() -> None:
+    facts = launch_facts({"kernels": [], "device": {"mine": (3, 0.5)}}, SOURCE, False)
+    assert facts.triton_launches == 3 and facts.own_time_share == 1.0
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {},
+        {"kernels": [KERNEL]},
+        {"kernels": "many", "device": {}},
+        {"kernels": [], "device": {"mine": (-1, 0.5)}},
+        {"kernels": [], "device": {"mine": (1, float("nan"))}},
+        {"kernels": [], "device": {"mine": (1, float("inf"))}},
+        {"kernels": [{"name": 3}], "device": {}},
+    ],
+)
+def test_a_forged_report_is_refused_and_breaks_nothing(report: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="unreadable facts"):
+        launch_facts(report, SOURCE, False)
+
+
+TASK = TaskFacts(flops=1e9, min_bytes=1e6)
+
+
+def compiled(**changes: Any) -> dict[str, Any]:
+    return {"status": "ok", "kernels": [KERNEL], "torch_ops": {}, "torch_flops": 0.0, "torch_bytes": 0.0} | changes
+
+
+@pytest.mark.parametrize(
+    ("report", "label"),
+    [
+        (compiled(), Label.KERNEL),
+        (compiled(torch_ops={"aten::zero_": 1}, torch_bytes=4.0), Label.KERNEL),
+        (compiled(torch_ops={"aten::mm": 1}, torch_flops=0.9e9), Label.HYBRID),
+        (compiled(torch_ops={"aten::gelu": 1}, torch_bytes=0.9e6), Label.HYBRID),
+        (compiled(torch_ops={"aten::gru": 1}, kernels=[]), Label.LIBRARY),
+        (compiled(status="runtime_error", torch_ops={"aten::gru": 1}, kernels=[]), Label.KERNEL),  # it saw nothing: no opinion
+    ],
+)
+def test_the_less_flattering_of_two_labels_counts(report: dict[str, Any], label: Label) -> None:
+    judged = second_opinion(verdict(), report, TASK)
+    assert judged.label is label and judged.status is Status.OK
+    assert ("second_opinion" in judged.environment) is (label is not Label.KERNEL)
+
+
+def test_a_second_opinion_never_flatters() -> None:
+    assert second_opinion(verdict(label=Label.LIBRARY), compiled(torch_ops={"aten::mm": 1}), TASK).label is Label.LIBRARY
+
+
+def test_only_what_cannot_run_is_refused_before_the_card() -> None:
+    assert refusal(compiled()) is None
+    assert refusal(compiled(status="runtime_error", message="no kernel ran")) is None
+    assert refusal(compiled(status="launch_error", message="shared memory: 300000 bytes")) == (
+        Status.LAUNCH_ERROR, "shared memory: 300000 bytes",
+    )  # fmt: skip
+
+
+def test_an_audit_that_finds_something_refuses_and_keeps_every_outcome() -> None:
+    race = of_interpreter(Verdict(status=Status.RACY, message="two programs touch one address"))
+    after = settled(verdict(quarantine="12x is hard to believe"), [race, Finding("compute-sanitizer", "no memory error found")])
+    assert after.status is Status.RACY and "two programs" in after.message
+    assert after.environment["audit"] == {
+        "interpreter": "racy", "compute-sanitizer": "no memory error found", "quarantine": "12x is hard to believe",
+    }  # fmt: skip
+
+
+def test_a_passed_audit_ends_the_quarantine() -> None:
+    after = settled(verdict(quarantine="12x is hard to believe"), [of_interpreter(verdict()), of_sanitizer(False, "no memory error found")])
+    assert after.status is Status.OK and not after.quarantine and after.score == 2.0
+    assert after.environment["audit"]["quarantine"] == "12x is hard to believe"
+
+
+INVALID = """========= COMPUTE-SANITIZER
+========= Invalid __global__ write of size 4 bytes
+=========     at gelu_chain+0x1d0 in chain.py:21
+=========     by thread (96,0,0) in block (4,0,0)
+========= ERROR SUMMARY: 1 error
+"""
+
+
+def test_the_sanitizers_words_are_understood() -> None:
+    assert verdict_of(INVALID) == (True, "Invalid __global__ write of size 4 bytes at gelu_chain+0x1d0 in chain.py:21")
+    assert verdict_of(INVALID + f"\n{FINISHED}\n========= ERROR SUMMARY: 0 errors\n")[0]  # what a candidate prints hides nothing
+    assert verdict_of(f"========= COMPUTE-SANITIZER\n{FINISHED}\n========= ERROR SUMMARY: 0 errors\n") == (False, "no memory error found")
+    found, text = verdict_of("========= COMPUTE-SANITIZER\n========= Device not supported\n")
+    assert not found and text.startswith("not done")
+
+
+def test_the_floor_follows_from_bytes_or_operations() -> None:
+    card = Ceilings(bandwidth=4e12, matrix=8e14)
+    assert card.floor_ms(4e9, 0.0, 0.0, PrecisionClass.IEEE, 0) == pytest.approx(0.7)
+    assert card.floor_ms(0.0, 4e9, 0.0, PrecisionClass.IEEE, int(4e9)) == 0.0  # what is written may stay in the cache
+    assert card.floor_ms(0.0, 0.0, 4 * 8e14 / 3e3, PrecisionClass.IEEE, 0) == pytest.approx(0.7)
+    assert card.floor_ms(0.0, 0.0, 4 * 8e14 / 1e3, PrecisionClass.HALF, 0) == pytest.approx(0.7)
