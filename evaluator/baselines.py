@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.reference import load_reference
+from tritonsmith.evaluator.reference import flatten, load_reference
 from tritonsmith.evaluator.schema import Task
 
 NAMES = ("eager", "cuda_graph", "compile", "compile_reduce_overhead")
@@ -57,7 +57,7 @@ class Baselines:
             if mode not in self._forwards:
                 self._forwards[mode] = getattr(self, f"_{NAMES[mode // 2]}")()
             self._mode, self._forward = mode, self._forwards[mode]
-        return self._forward(*arguments)
+        return flatten(self._forward(*arguments))
 
     def facts(self, arguments: list[Any]) -> dict[str, Any]:
         """The reference's launches are counted from its operator trace, not here."""

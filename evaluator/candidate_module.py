@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import nn
 
+from tritonsmith.evaluator.reference import flatten
 from tritonsmith.evaluator.schema import Hardware, Status
 from tritonsmith.evaluator.torch_ops import TorchOpCounter
 from tritonsmith.evaluator.wire import open_block
@@ -91,8 +92,8 @@ class CardCandidate(_Candidate):
         return model.cuda()
 
     def call(self, arguments: list[Any], mode: int) -> Any:
-        """One forward; `mode` has no meaning on the card."""
-        return self.model(*arguments)
+        """One forward, taken apart within the call; `mode` has no meaning on the card."""
+        return flatten(self.model(*arguments))
 
     def facts(self, arguments: list[Any]) -> dict[str, Any]:
         """Launches, resources and device time of one forward, as the profiler and Triton report them."""
@@ -125,7 +126,7 @@ class InterpretedCandidate(_Candidate):
         counter = TorchOpCounter(spare=False, inside_kernel=self._inside_kernel)
         recorder = self._record(next((one for one in arguments if isinstance(one, torch.Tensor)), None), self._inside_kernel)
         with self._schedule.session(order=order, seed=mode, told=recorder.launch) as session, self._fake(), counter, recorder:
-            result = self.model(*arguments)
+            result = flatten(self.model(*arguments))  # taking apart what it returns may run its code: that counts
         recorder.finish(result)
         if session.faults:  # also those that candidate code caught and hid
             raise session.faults[0]

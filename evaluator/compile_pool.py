@@ -28,7 +28,7 @@ class CompilePool:
     def __init__(self, target: str, sandbox: str) -> None:
         count = max(1, min(_MOST, (os.cpu_count() or 2) // 4))
         self._all = [OracleProcess(target, sandbox=sandbox, module="tritonsmith.evaluator.compiler") for _ in range(count)]
-        self._free: queue.Queue[OracleProcess] = queue.Queue()
+        self._free: queue.LifoQueue[OracleProcess] = queue.LifoQueue()  # the one that ran last is warm
         for one in self._all:
             self._free.put(one)
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="compile")

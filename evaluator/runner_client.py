@@ -94,7 +94,7 @@ class Runner:
             "role": self._role, "device": setup.device, "doorbell": self._doorbell.fd, "layout": layout, "init": str(setup.init),
             "arguments": str(setup.arguments), "weights": str(setup.weights), "source": str(self._source),
             "inputs": setup.inputs.handle(), "outputs": self.block.handle(), "hardware": setup.hardware.model_dump(mode="json"),
-            "tf32": setup.tf32, "trace": self.trace.handle() if self.trace else None,
+            "tf32": setup.tf32, "l2_bytes": setup.hardware.l2_bytes, "trace": self.trace.handle() if self.trace else None,
         } | config  # fmt: skip
         assert process.stdin is not None
         with contextlib.suppress(OSError):  # it died at once; wait_ready says so

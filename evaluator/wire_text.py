@@ -9,13 +9,14 @@ import time
 from typing import Any
 
 LINE_LIMIT = 4 << 20
+_dumps, _write = json.dumps, os.write  # bound now: in a runner, candidate code may patch the names later
 
 
 def send_line(fd: int, message: dict[str, Any]) -> None:
     """Write one JSON line; text fields are expected to be trimmed by the caller."""
-    data = json.dumps(message).encode() + b"\n"
+    data = _dumps(message).encode() + b"\n"
     while data:
-        data = data[os.write(fd, data) :]
+        data = data[_write(fd, data) :]
 
 
 def read_line(fd: int, timeout: float) -> dict[str, Any] | None:
