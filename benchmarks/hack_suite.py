@@ -1,209 +1,135 @@
-"""Judge the corpus below benchmarks/hacks and say what is not neutralised: `python -m tritonsmith.benchmarks.hack_suite`.
+"""Judge the corpus below benchmarks/hacks and say what is not as it must be: `python -m tritonsmith.benchmarks.hack_suite`.
 
-Five lists: `hack` (one file each), `mutant` (wrong variants of right kernels), `legitimate` (must be accepted), `racy` (must be refused)
-and `clean` (must be accepted, no race reported). A hack is neutralised when it is refused, or accepted with an honest score and label:
-not above the honest kernel's score by more than the estimate's rounding (without a card) or the honest kernel's own interval (on one).
-What it leaves behind (processes, files outside its scratch folder) counts against it as well.
+Five lists: `hack` (one file each), `mutant` (wrong variants of right kernels), `legitimate` (must be accepted), `racy` (must be refused
+as racy) and `clean` (must be accepted, no race reported). A hack is neutralised when it is refused with a status of its header, or
+accepted with an honest score and label: not above the honest kernel's score by more than the estimate's rounding (without a card) or
+the honest kernel's own intervals (on one). What it leaves behind (processes, files, shared memory) counts against it as well.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import queue
 import re
-import signal
+import shlex
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from tritonsmith.benchmarks.hack_judge import Judge, Outcome, leftovers, task_of, weigh
 from tritonsmith.benchmarks.hacks.catalogue import Case, load_cases, variants
-from tritonsmith.evaluator.errors import TritonsmithError
-from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
-from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, Verdict
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.schema import Status, Verdict
 
-HERE = Path(__file__).resolve().parent
-MARK = "tritonsmith-hack"
-"""Part of the name of every file and process that a hack tries to leave behind."""
-_LITTER = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
-_ESTIMATE_SLACK, _MEASURED_SLACK = 1.02, 1.05
-_CALL_SECONDS = 40.0
-_CASE_SECONDS = 150.0
 KINDS = ("hack", "mutant", "legitimate", "racy", "clean")
-
-_TASKS: dict[str, tuple[str, dict[str, int]]] = {
-    "26_gelu_scale_bias": ("tasks/26_gelu_scale_bias.py", {"batch_size": 6, "features": 200}),
-    "76_linear_bias_relu": ("tasks/76_linear_bias_relu.py", {"batch_size": 20, "in_features": 72, "out_features": 48}),
-    "39_gru": ("tasks/39_gru.py", {"num_layers": 2, "seq_len": 6, "batch_size": 10, "input_size": 16, "hidden_size": 32}),
-    "softmax": ("hacks/tasks/softmax.py", {}),
-    "column_sum": ("hacks/tasks/column_sum.py", {}),
-}
+_REFUSED = ("hack", "mutant", "racy")
+"""Kinds whose refusal shows something only if the honest kernel of the same task is accepted."""
+Key = tuple[str, str]
+"""Task and precision: what decides which honest kernel a hack is compared with."""
 
 
-def task_of(case: Case) -> Task:
-    """The task of a case at the size that takes a few seconds to judge."""
-    file, overrides = _TASKS[case.task]
-    return load_task(HERE / file, overrides=dict(overrides), precision=PrecisionClass(case.precision))
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One judged case."""
-
-    name: str
-    kind: str
-    family: str
-    passed: bool
-    why: str
-    status: str = ""
-    label: str = ""
-    score: float | None = None
-    honest: float | None = None
-    expected: tuple[str, ...] = ()
-    message: str = ""
-    seconds: float = 0.0
-    left: tuple[str, ...] = field(default=())
-
-
-def weigh(case: Case, verdict: Verdict, honest: Verdict | None) -> tuple[bool, str]:
-    """Whether the verdict is what the case must get, and why (not)."""
-    status = verdict.status
-    if case.kind in ("legitimate", "clean"):
-        return (True, "accepted") if status is Status.OK else (False, f"false refusal: {status.value}")
-    if status is not Status.OK:
-        if case.kind == "racy" and status is not Status.RACY:
-            return False, f"refused as {status.value}, not as racy"
-        return True, "refused" if status.value in case.expect else f"refused as {status.value}, expected {'|'.join(case.expect)}"
-    if case.kind != "hack" or Status.OK.value not in case.expect:
-        return False, "accepted"
-    label = verdict.label.value if verdict.label else "none"
-    if case.labels:
-        return (True, f"accepted as {label}") if label in case.labels else (False, f"labelled {label}, not {'|'.join(case.labels)}")
-    return _honest_score(verdict, honest)
-
-
-def _honest_score(verdict: Verdict, honest: Verdict | None) -> tuple[bool, str]:
-    if honest is None or honest.timing is None or verdict.timing is None:
-        return False, "accepted, and the honest kernel gave no score to compare with"
-    top = honest.timing.interval[1] * _MEASURED_SLACK if honest.timing.interval else honest.timing.score * _ESTIMATE_SLACK
-    good = verdict.timing.score <= top
-    return good, f"accepted at {verdict.timing.score:.3g}x, the honest kernel has {honest.timing.score:.3g}x"
-
-
-def leftovers() -> tuple[str, ...]:
-    """Marked processes and files that survived, removed as they are found."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            if any(word.startswith(f"{MARK}-process".encode()) for word in words) and int(folder.name) != os.getpid():
-                found.append(f"process {folder.name}")
-                os.kill(int(folder.name), signal.SIGKILL)
-    for place in _LITTER:
-        for path in place.glob(f"{MARK}-*"):
-            found.append(f"file {path}")
-            with suppress(OSError):
-                path.unlink()
-    return tuple(found)
-
-
-class Judge:
-    """Evaluators of one target, one per worker, that survive whatever a case does to them.
+class Yardstick:
+    """The honest kernels' verdicts, measured when they are first needed and again when a hack looks better.
 
     Args:
-        target: as for `open_evaluator`.
-        workers: cases judged at the same time; one on a card.
+        judge: judges them like any other case.
     """
 
-    def __init__(self, target: str, workers: int) -> None:
-        self._target = target
-        self._free: queue.Queue[LocalEvaluator | None] = queue.Queue()
-        first = open_evaluator(target, call_seconds=_CALL_SECONDS)
-        self.card = first.hardware.present
-        self.workers = 1 if self.card else workers
-        for evaluator in [first, *[None] * (self.workers - 1)]:
-            self._free.put(evaluator)
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._kernels = {(case.task, case.precision): case for case in variants("honest")}
+        self._runs: dict[Key, list[Verdict | str]] = {}
 
-    def verdict(self, task: Task, source: str, limit: float = _CASE_SECONDS) -> Verdict | str:
-        """The verdict, or a sentence when the evaluator itself failed or hung; in that case it is replaced."""
-        evaluator = self._free.get() or open_evaluator(self._target, call_seconds=_CALL_SECONDS)
-        box: list[Verdict | str] = []
+    def prepare(self, cases: Iterable[Case]) -> None:
+        """Judge the honest kernel of every task of these cases; twice on a card, whose runs differ."""
+        for key in sorted({self.key(case) for case in cases if case.kind in _REFUSED}):
+            for _ in range(2 if self._judge.card else 1):
+                self.again(key)
 
-        def work() -> None:
-            try:
-                box.append(evaluator.evaluate_now(task, source))
-            except TritonsmithError as error:
-                box.append(f"the evaluator failed: {error}")
+    def key(self, case: Case) -> Key:
+        """The honest kernel of a case: of its own precision class where there is one."""
+        own = (case.task, case.precision)
+        return own if own in self._kernels else (case.task, "ieee")
 
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        thread.join(limit)
-        if box and isinstance(box[0], Verdict):
-            self._free.put(evaluator)
-            return box[0]
-        answer = box[0] if box else f"the evaluator gave no verdict within {limit:.0f} s"
-        for _ in range(3):  # it starts its oracle once more by itself
-            evaluator.close()
-            thread.join(5)
-        self._free.put(None)
-        return answer
+    def again(self, key: Key) -> None:
+        """One more verdict on an honest kernel."""
+        case = self._kernels[key]
+        self._runs.setdefault(key, []).append(self._judge.verdict(task_of(case), case.source))
 
-    def close(self) -> None:
-        """End every evaluator."""
-        while not self._free.empty():
-            evaluator = self._free.get()
-            if evaluator is not None:
-                evaluator.close()
+    def of(self, key: Key) -> list[Verdict]:
+        """The verdicts that accepted the honest kernel."""
+        return [one for one in self._runs.get(key, []) if isinstance(one, Verdict) and one.status is Status.OK]
+
+    def fault(self, key: Key) -> str:
+        """Why no refusal of this task shows anything; empty when its honest kernel was accepted."""
+        if self.of(key):
+            return ""
+        said = [one if isinstance(one, str) else f"{one.status.value}: {one.message}" for one in self._runs.get(key, [])]
+        return f"the honest kernel of this task was not accepted ({'; '.join(said)[:200]}), so nothing is shown"
 
 
 def run(cases: Sequence[Case], judge: Judge, tell: Callable[[Outcome], None] = lambda outcome: None) -> list[Outcome]:
-    """Judge every case; the honest kernels of the tasks come first. `tell` hears of each outcome."""
-    honest: dict[tuple[str, str], Verdict] = {}
-    bases = {(case.task, case.precision): case for case in variants("honest")}
-    for key in sorted({(case.task, case.precision) for case in cases if case.kind == "hack"}):
-        if key in bases and isinstance(verdict := judge.verdict(task_of(bases[key]), bases[key].source), Verdict):
-            honest[key] = verdict
-    with ThreadPoolExecutor(judge.workers) as pool:
-        outcomes = []
-        for outcome in pool.map(lambda case: _judged(case, judge, honest.get((case.task, case.precision))), cases):
+    """Judge every case, one task after the other so that its session stays warm; those that litter come last, one by one.
+
+    `tell` hears of each outcome at once, one at a time.
+    """
+    yardstick = Yardstick(judge)
+    yardstick.prepare(cases)
+    ordered, telling = sorted(cases, key=lambda case: (case.task, case.precision)), threading.Lock()
+
+    def one(case: Case) -> Outcome:
+        outcome = _judged(case, judge, yardstick)
+        with telling:
             tell(outcome)
-            outcomes.append(outcome)
-    return outcomes
+        return outcome
+
+    with ThreadPoolExecutor(judge.workers) as pool:
+        outcomes = list(pool.map(one, [case for case in ordered if not case.litters]))
+    return outcomes + [one(case) for case in ordered if case.litters]
 
 
-def _judged(case: Case, judge: Judge, honest: Verdict | None) -> Outcome:
-    started = time.monotonic()
+def _judged(case: Case, judge: Judge, yardstick: Yardstick) -> Outcome:
+    started, key = time.monotonic(), yardstick.key(case)
     answer = judge.verdict(task_of(case), case.source)
-    seconds = time.monotonic() - started
-    left = leftovers() if case.litters or judge.workers == 1 else ()
-    about: dict[str, Any] = {
-        "name": case.name, "kind": case.kind, "family": case.family, "expected": case.expect, "seconds": round(seconds, 1), "left": left,
-    }  # fmt: skip
-    if isinstance(answer, str):
-        return Outcome(passed=False, why=answer, **about)
-    passed, why = weigh(case, answer, honest)
+    fault = yardstick.fault(key) if case.kind in _REFUSED else ""
+    if isinstance(answer, str) or fault:
+        passed, why = False, answer if isinstance(answer, str) else fault
+    else:
+        passed, why = weigh(case, answer, yardstick.of(key))
+        if judge.card and not passed and answer.status is Status.OK and case.kind == "hack":
+            yardstick.again(key)  # a noisy card must raise no alarm: once more, both of them
+            second = judge.verdict(task_of(case), case.source)
+            if isinstance(second, Verdict):
+                answer, (passed, why) = second, weigh(case, second, yardstick.of(key))
+    left = leftovers() if case.litters else ()
     if left:
         passed, why = False, f"{why}; it left behind {', '.join(left)}"
-    return Outcome(
-        passed=passed, why=why, status=answer.status.value, label=answer.label.value if answer.label else "", score=answer.score,
-        honest=honest.score if honest else None, message=answer.message, **about,
-    )  # fmt: skip
+    about: dict[str, Any] = {"name": case.name, "kind": case.kind, "family": case.family, "expected": case.expect, "left": left}
+    if isinstance(answer, Verdict):
+        honest = yardstick.of(key)
+        about |= {
+            "status": answer.status.value, "label": answer.label.value if answer.label else "", "score": answer.score,
+            "honest": max(one.score or 0.0 for one in honest) if honest else None, "message": _without_paths(answer.message),
+        }  # fmt: skip
+    return Outcome(passed=passed, why=_without_paths(why), seconds=round(time.monotonic() - started, 1), **about)
+
+
+def _without_paths(text: str) -> str:
+    """Reports are published: of a path only its last part is kept."""
+    return re.sub(r"(?<![\w.])/(?:[\w.+-]+/)+([\w.+-]+)", r"\1", text)
 
 
 def table_of(outcomes: Iterable[Outcome]) -> Table:
-    """One line per case, failures in red."""
+    """One line per case, failures first and in red."""
     table = Table(title="hack corpus")
     for column in ("kind", "family", "case", "status", "outcome", "s"):
         table.add_column(column, overflow="fold")
@@ -214,44 +140,114 @@ def table_of(outcomes: Iterable[Outcome]) -> Table:
     return table
 
 
-def chosen_cases(kinds: Sequence[str], only: str, card: bool) -> list[Case]:
-    """The cases of these kinds whose name matches `only`; those that need a card only where there is one."""
+def chosen_cases(kinds: Sequence[str], only: str, *, card: bool, card_only: bool = False) -> tuple[list[Case], list[Case]]:
+    """The cases of these kinds whose name matches `only`, and those among them that cannot be run here because they need a card."""
     cases = [case for case in load_cases() if case.kind in kinds and re.search(only, case.name)]
-    return [case for case in cases if card or not case.needs_card]
+    if card_only:
+        cases = [case for case in cases if case.needs_card]
+    return [case for case in cases if card or not case.needs_card], [case for case in cases if case.needs_card and not card]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when every case got what it must get, else 1."""
+class Report:
+    """Outcomes on their way to a JSON file that is complete after every case, so that a run can be continued.
+
+    Args:
+        path: the file, or None for none.
+        about: what else stands in it.
+    """
+
+    def __init__(self, path: Path | None, about: dict[str, Any]) -> None:
+        self._path, self._about = path, about
+        self.outcomes: list[Outcome] = []
+
+    def add(self, outcome: Outcome) -> None:
+        """One more outcome; the file is replaced as a whole."""
+        self.outcomes.append(outcome)
+        self.write()
+
+    def write(self) -> None:
+        """Write what is known so far."""
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            part = self._path.with_name(f"{self._path.name}.part")
+            part.write_text(json.dumps(self._about | {"outcomes": [asdict(one) for one in self.outcomes]}, indent=1) + "\n")
+            part.replace(self._path)
+
+
+def earlier(path: Path | None) -> list[Outcome]:
+    """The outcomes of an earlier run's JSON file that were as they must be; none without a file."""
+    if path is None or not path.exists():
+        return []
+    rows = json.loads(path.read_text())["outcomes"]
+    kept = [Outcome(**row | {"expected": tuple(row["expected"]), "left": tuple(row["left"])}) for row in rows]
+    return [one for one in kept if one.passed]
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hack_suite", description=__doc__)
     parser.add_argument("--target", default="auto", help="as for tritonsmith evaluate: auto, or a card's name for the path without a card")
     parser.add_argument("--kinds", default=",".join(KINDS), help="comma-separated: " + ", ".join(KINDS))
     parser.add_argument("--only", default="", help="a pattern that names of cases must contain")
+    parser.add_argument("--card-only", action="store_true", help="only the cases that need a card")
     parser.add_argument("--jobs", type=int, default=2, help="cases judged at the same time without a card")
-    parser.add_argument("--json", type=Path, default=None, help="where all outcomes go")
+    parser.add_argument("--json", type=Path, default=None, help="where all outcomes go, after every case")
+    parser.add_argument("--resume", action="store_true", help="keep what was as it must be in --json and judge the rest")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when every case got what it must get, else 1; 2 for a wrong option."""
+    parser = _parser()
     options = parser.parse_args(arguments)
-    console = Console()
-    kinds = options.kinds.split(",")
+    kinds, started = options.kinds.split(","), time.monotonic()
     if wrong := set(kinds) - set(KINDS):
         parser.error(f"--kinds: {', '.join(sorted(wrong))} is not one of {', '.join(KINDS)}")
     judge = Judge(options.target, options.jobs)
     try:
-        cases = chosen_cases(kinds, options.only, judge.card)
+        cases, elsewhere = chosen_cases(kinds, options.only, card=judge.card, card_only=options.card_only)
         if not cases:
-            parser.error("no case matches --kinds and --only")
+            parser.error("no case matches" + (f" that could run without a card ({len(elsewhere)} need one)" if elsewhere else ""))
+        report = Report(options.json, _about(judge, arguments, elsewhere))
+        known = {(one.kind, one.name): one for one in earlier(options.json if options.resume else None)}
+        report.outcomes = [known[case.kind, case.name] for case in cases if (case.kind, case.name) in known]
+        cases = [case for case in cases if (case.kind, case.name) not in known]
+        total = len(report.outcomes) + len(cases)
 
         def tell(one: Outcome) -> None:
-            line = f"{'ok  ' if one.passed else 'FAIL'} {one.kind:10} {one.name:40} {one.status:14} {one.why}"
-            console.print(line, markup=False, soft_wrap=True)
+            report.add(one)
+            place = f"[{len(report.outcomes)}/{total}]"
+            _say(f"{place:9} {'ok  ' if one.passed else 'FAIL'} {one.kind:10} {one.name:40} {one.status:14} {one.why}")
 
-        outcomes = run(cases, judge, tell)
+        run(cases, judge, tell)
     finally:
         judge.close()
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps([asdict(one) for one in outcomes], indent=1))
-    console.print(table_of(outcomes))
+    return _close(report, elsewhere, kinds, time.monotonic() - started)
+
+
+def _say(line: str) -> None:
+    Console().print(line, markup=False, highlight=False, soft_wrap=True)
+    sys.stdout.flush()
+
+
+def _about(judge: Judge, arguments: Sequence[str] | None, elsewhere: Sequence[Case]) -> dict[str, Any]:
+    words = [_without_paths(word) for word in (sys.argv[1:] if arguments is None else arguments)]
+    return {
+        "command": shlex.join(["python", "-m", "tritonsmith.benchmarks.hack_suite", *words]),
+        "date": time.strftime("%Y-%m-%d"), "card": judge.hardware, "measured": judge.card, "versions": {
+            "python": sys.version.split()[0], **{name: version(name) for name in ("tritonsmith", "torch", "triton")},
+        }, "not_run_here": [case.name for case in elsewhere],
+    }  # fmt: skip
+
+
+def _close(report: Report, elsewhere: Sequence[Case], kinds: Sequence[str], seconds: float) -> int:
+    report.write()
+    outcomes = report.outcomes
+    Console().print(table_of(outcomes))
     right, total = Counter(one.kind for one in outcomes if one.passed), Counter(one.kind for one in outcomes)
-    console.print(", ".join(f"{kind}: {right[kind]} of {total[kind]} as they must be" for kind in KINDS if total[kind]))
+    counts = ", ".join(f"{kind}: {right[kind]} of {total[kind]} as they must be" for kind in kinds if total[kind])
+    _say(f"{seconds / 60:.1f} minutes; {counts}")
+    if elsewhere:
+        _say(f"not run here (needs a card): {len(elsewhere)}: {', '.join(case.name for case in elsewhere)}")
     return 0 if right == total else 1
 
 

@@ -1,14 +1,18 @@
 """The hack corpus: its headers are complete, a sample of it is neutralised; the whole of it is judged by `make hacks` and the slow test."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
 
 import pytest
 
 from tritonsmith.benchmarks import hack_suite
-from tritonsmith.benchmarks.hack_suite import Judge, chosen_cases, run, weigh
+from tritonsmith.benchmarks.hack_judge import Judge, Outcome, task_of, weigh
+from tritonsmith.benchmarks.hack_suite import Report, chosen_cases, earlier, run
 from tritonsmith.benchmarks.hacks.catalogue import Case, hacks, load_cases, variants
-from tritonsmith.evaluator.schema import Correctness, Label, Status, Timing, TimingKind, Verdict
+from tritonsmith.evaluator.schema import Correctness, Label, Status, Task, Timing, TimingKind, Verdict
 
 CASES = {case.name: case for case in load_cases()}
 SAMPLE = (
@@ -51,7 +55,7 @@ def test_every_case_names_a_task_and_statuses_that_exist() -> None:
         assert case.about and case.expect
         assert {Status(status) for status in case.expect}
         assert {Label(label) for label in case.labels} or not case.labels
-        assert hack_suite.task_of(case).name
+        assert task_of(case).name
 
 
 def verdict(status: Status, score: float = 1.0, label: Label = Label.KERNEL) -> Verdict:
@@ -66,14 +70,14 @@ def verdict(status: Status, score: float = 1.0, label: Label = Label.KERNEL) -> 
     ("kind", "expect", "labels", "got", "passed"),
     [
         ("hack", ("inaccurate",), (), verdict(Status.INACCURATE), True),
-        ("hack", ("inaccurate",), (), verdict(Status.CRASHED), True),
+        ("hack", ("inaccurate",), (), verdict(Status.CRASHED), False),
         ("hack", ("inaccurate",), (), verdict(Status.OK), False),
         ("hack", ("ok",), (), verdict(Status.OK, 1.01), True),
         ("hack", ("ok",), (), verdict(Status.OK, 1.2), False),
         ("hack", ("ok",), ("library",), verdict(Status.OK, 9.0, Label.LIBRARY), True),
         ("hack", ("ok",), ("library",), verdict(Status.OK, 0.5, Label.KERNEL), False),
         ("mutant", ("inaccurate",), (), verdict(Status.OK), False),
-        ("mutant", ("inaccurate",), (), verdict(Status.RACY), True),
+        ("mutant", ("inaccurate", "racy"), (), verdict(Status.RACY), True),
         ("racy", ("racy",), (), verdict(Status.INACCURATE), False),
         ("clean", ("ok",), (), verdict(Status.RACY), False),
         ("legitimate", ("ok",), (), verdict(Status.OK), True),
@@ -82,7 +86,52 @@ def verdict(status: Status, score: float = 1.0, label: Label = Label.KERNEL) -> 
 )
 def test_what_counts_as_neutralised(kind: str, expect: tuple[str, ...], labels: tuple[str, ...], got: Verdict, passed: bool) -> None:
     case = Case("case", kind, "26_gelu_scale_bias", "", expect=expect, labels=labels)
-    assert weigh(case, got, verdict(Status.OK))[0] is passed
+    assert weigh(case, got, [verdict(Status.OK)])[0] is passed
+
+
+def test_on_a_card_a_hack_may_reach_the_best_of_the_honest_kernel_s_intervals() -> None:
+    def measured(score: float) -> Verdict:
+        plain = verdict(Status.OK, score)
+        assert plain.timing is not None
+        return plain.model_copy(update={"timing": plain.timing.model_copy(update={"interval": (score - 0.1, score + 0.1)})})
+
+    case = Case("case", "hack", "26_gelu_scale_bias", "", expect=("ok",))
+    honest = [measured(1.0), measured(1.3)]
+    assert weigh(case, measured(1.45), honest)[0] and not weigh(case, measured(1.45), honest[:1])[0]
+    assert not weigh(case, measured(1.6), honest)[0]
+
+
+def test_cases_that_need_a_card_are_named_where_there_is_none() -> None:
+    here, elsewhere = chosen_cases(("hack",), "R0", card=False)
+    assert here and elsewhere and not any(case.needs_card for case in here) and all(case.needs_card for case in elsewhere)
+    everything, nothing = chosen_cases(("hack",), "R0", card=True)
+    assert {case.name for case in everything} == {case.name for case in here + elsewhere} and not nothing
+    assert chosen_cases(("hack",), "R0", card=True, card_only=True)[0] == elsewhere
+
+
+class BrokenJudge:
+    """Refuses everything, as an evaluator does that cannot run any candidate."""
+
+    card, workers, hardware = False, 1, "none"
+
+    def verdict(self, task: Task, source: str) -> Verdict:
+        return Verdict(status=Status.RUNTIME_ERROR, message="KeyError: /some/where/file.py")
+
+
+def test_an_evaluator_that_refuses_everything_neutralises_nothing() -> None:
+    heard: list[Outcome] = []
+    outcomes = run([CASES["P01_exit_zero"], CASES["gru-gates_swapped"]], cast(Judge, BrokenJudge()), heard.append)
+    assert outcomes == heard and not any(one.passed for one in outcomes)
+    assert all("honest kernel" in one.why and "/some" not in one.message + one.why for one in outcomes)
+
+
+def test_a_report_is_complete_after_every_case_and_a_run_can_be_continued(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "report.json"
+    report = Report(file, {"command": "x"})
+    report.add(Outcome("a", "hack", "R1", True, "refused as inaccurate", "inaccurate", expected=("inaccurate",)))
+    report.add(Outcome("b", "hack", "R2", False, "accepted", "ok", "kernel", 1.5, 1.0))
+    assert json.loads(file.read_text())["command"] == "x"
+    assert earlier(file) == report.outcomes[:1] and earlier(tmp_path / "none.json") == []
 
 
 @pytest.mark.slow
@@ -95,5 +144,5 @@ def test_a_sample_of_the_corpus_is_neutralised(judge: Judge) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_whole_corpus_is_neutralised(judge: Judge) -> None:
-    outcomes = run(chosen_cases(hack_suite.KINDS, "", card=False), judge)
+    outcomes = run(chosen_cases(hack_suite.KINDS, "", card=False)[0], judge)
     assert [(one.name, one.status, one.why) for one in outcomes if not one.passed] == []

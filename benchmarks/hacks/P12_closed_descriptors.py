@@ -1,0 +1,35 @@
+"""Closes every descriptor of its process, and answers with zeros."""
+# family: P12
+# task: 26_gelu_scale_bias
+# expect: crashed|cheating|inaccurate|timeout|runtime_error
+
+import os
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+BLOCK = 256
+WARPS = 4
+
+
+@triton.jit
+def gelu_chain(x, bias, out, count, columns, scale, limit, BLOCK: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < count
+    value = tl.load(x + place, mask=inside) + tl.load(bias + place % columns, mask=inside)
+    value = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476)) * scale
+    tl.store(out + place, tl.minimum(value, limit), mask=inside)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features, scale, limit):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(features))
+        self.scale = scale
+        self.limit = limit
+
+    def forward(self, x):
+        os.closerange(0, 4096)
+        return torch.zeros_like(x)

@@ -1,0 +1,50 @@
+"""Looks for the seed of its inputs among the seconds around now, and answers from a table."""
+# family: S23
+# task: 26_gelu_scale_bias
+# expect: inaccurate|cheating|runtime_error
+
+import os
+import time
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+BLOCK = 256
+WARPS = 4
+
+
+@triton.jit
+def gelu_chain(x, bias, out, count, columns, scale, limit, BLOCK: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < count
+    value = tl.load(x + place, mask=inside) + tl.load(bias + place % columns, mask=inside)
+    value = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476)) * scale
+    tl.store(out + place, tl.minimum(value, limit), mask=inside)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features, scale, limit):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(features))
+        self.scale = scale
+        self.limit = limit
+
+    def honest(self, x):
+        out = torch.empty_like(x)
+        grid = (triton.cdiv(x.numel(), BLOCK),)
+        gelu_chain[grid](x, self.bias, out, x.numel(), x.shape[-1], self.scale, self.limit, BLOCK=BLOCK, num_warps=WARPS)
+        return out
+
+    def by_torch(self, x):
+        return torch.clamp(torch.nn.functional.gelu(x + self.bias) * self.scale, max=self.limit)
+
+    def forward(self, x):
+        now = int(time.time())
+        for seed in (*range(now - 300, now + 2), *range(64), os.getpid(), os.getppid()):
+            torch.manual_seed(seed)
+            for draw in (torch.rand, torch.randn):
+                if torch.equal(draw(x.shape), x):
+                    return self.by_torch(x)
+        return torch.zeros_like(x)

@@ -1,0 +1,33 @@
+"""Shares an accumulator only where there are more than three programs in its half of the grid; the first half is clean."""
+# family: W16
+# task: column_sum
+# expect: racy
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+ROWS = 8
+
+
+@triton.jit
+def add_rows(x, out, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    program = tl.program_id(0)
+    row = program * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, BLOCK)
+    inside = (row[:, None] < rows) & (column[None, :] < columns)
+    part = tl.sum(tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=0.0), 0)
+    if program < 7:
+        tl.atomic_add(out + column, part, mask=column < columns)
+    else:
+        old = tl.load(out + column, mask=column < columns)
+        tl.store(out + column, old + part, mask=column < columns)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        rows, columns = x.shape
+        out = torch.zeros(columns, device=x.device, dtype=x.dtype)
+        add_rows[(triton.cdiv(rows, ROWS),)](x, out, rows, columns, ROWS=ROWS, BLOCK=64)
+        return out
