@@ -159,7 +159,8 @@ def _sandbox(report: dict[str, Any]) -> list[Check]:
     verdict = f"{len(actions) - len(allowed)} of {len(actions)} attacks of the self-test were stopped"
     detail = f"{verdict}; possible: {', '.join(allowed)}" if allowed else verdict
     todo = f"evaluate only files that you would run yourself; missing: {'; '.join(missing)}" if missing else ""
-    needless = {"user_ns": report["layers"]["mount_ns"] == "applied"}
+    without = report["layers"]["mount_ns"] == "applied"  # they are ways to get namespaces
+    needless = {"bubblewrap": without, "user_ns": without}
     layers = [
         Check(f"sandbox: {name}", state == "applied" or needless.get(name, False), state) for name, state in report["layers"].items()
     ]

@@ -15,11 +15,11 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tritonsmith.evaluator import sandbox_bubblewrap as bubblewrap
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.sandbox import (
     ALLOWED_ENVIRONMENT,
@@ -55,7 +55,11 @@ _ACTIONS_BEHIND = {
     "every process ends with its candidate": ("outlive_the_kill",),
 }  # fmt: skip
 """What `strict` asks for, each with the actions of the self-test that must have been stopped."""
-_NO_BUBBLEWRAP_ON_A_CARD = "on a card only its mount and network namespaces could be taken, and the launcher makes those itself"
+_NO_BUBBLEWRAP = "there is no bwrap on PATH"
+_BUBBLEWRAP_NEEDLESS = {
+    False: "not used: the launcher's own namespaces hold here, and start in half its time",
+    True: "not used: on a card only its mount and network namespaces could be taken, and the launcher makes those itself",
+}
 _PROBE_SECONDS = {False: 10.0, True: 30.0}
 
 
@@ -91,37 +95,58 @@ def missing_protections(report: dict[str, Any]) -> list[str]:
 def _strongest(cuda: bool) -> tuple[Policy | None, dict[str, Any]]:
     if not sys.platform.startswith("linux"):
         return None, {"layers": dict.fromkeys(LAYERS, "unavailable: needs Linux"), "actions": {}}
-    _, policy, report = next(policies_here(cuda=cuda))
+    policy, report = own_form(cuda=cuda)
+    why = _BUBBLEWRAP_NEEDLESS[cuda]
+    if not cuda and not shutil.which("bwrap"):
+        why = f"unavailable: {_NO_BUBBLEWRAP}"
+    elif not cuda and not _complete(report):
+        try:
+            wrapped = bubblewrap_form()
+        except InfrastructureError as error:
+            why = f"unavailable: {error}"
+        else:
+            if _strength(wrapped[1]) > _strength(report):
+                return wrapped
+            why = "not used: it would stop no more than the layers without it"
+    report["layers"]["bubblewrap"] = why
     return policy, report
 
 
-def policies_here(*, cuda: bool) -> Iterator[tuple[str, Policy, dict[str, Any]]]:
-    """The forms that work here, the preferred one first: name, policy, report of the self-test. At least one.
+def own_form(*, cuda: bool) -> tuple[Policy, dict[str, Any]]:
+    """The strongest policy that works here without bubblewrap, and the self-test's report.
 
-    Raises InfrastructureError where no process starts inside any of them.
+    Raises InfrastructureError where no process starts inside any.
     """
-    shared, bwrap = dict(_CARD_SHARES) if cuda else {}, shutil.which("bwrap") or ""
-    if cuda:
-        shared["bubblewrap"] = _NO_BUBBLEWRAP_ON_A_CARD
-    elif not bwrap:
-        shared["bubblewrap"] = "unavailable: there is no bwrap on PATH"
-    else:
-        try:
-            yield "bubblewrap and our layers", *_verified(shared, cuda, bwrap)
-        except InfrastructureError as error:
-            shared["bubblewrap"] = f"unavailable: the self-test fails with it ({error})"
-        else:
-            shared["bubblewrap"] = "our own namespaces are wanted"
+    shared = {"bubblewrap": ""} | (_CARD_SHARES if cuda else {})
     reasons: list[str] = []
     for given_up in _RELAXATIONS:
-        why = reasons[-1] if reasons else ""
+        why = f"the self-test fails with it ({reasons[-1]})" if reasons else ""
         try:
-            yield "our layers alone", *_verified({one: f"the self-test fails with it ({why})" for one in given_up} | shared, cuda)
+            return _verified(dict.fromkeys(given_up, why) | shared, cuda)
         except InfrastructureError as error:
             reasons.append(str(error))
-        else:
-            return
     raise InfrastructureError(f"no process starts inside the sandbox, not even with limits alone: {reasons[-1]}")
+
+
+def bubblewrap_form() -> tuple[Policy, dict[str, Any]]:
+    """All layers, the namespaces from bubblewrap, and the self-test's report. Raises InfrastructureError where it does not work here."""
+    program = shutil.which("bwrap")
+    if program is None:
+        raise InfrastructureError(_NO_BUBBLEWRAP)
+    try:
+        return _verified({}, False, program)
+    except InfrastructureError as error:
+        raise InfrastructureError(f"the self-test fails with it ({error})") from None
+
+
+def _complete(report: dict[str, Any]) -> bool:
+    """Whether bubblewrap could add nothing: every namespace and the view of the files are ours, and every attack was stopped."""
+    applied = all(report["layers"].get(name) == "applied" for name in (*bubblewrap.NAMESPACES, "landlock"))
+    return applied and set(report["actions"].values()) == {"blocked"}
+
+
+def _strength(report: dict[str, Any]) -> tuple[int, int]:
+    return list(report["actions"].values()).count("blocked"), list(report["layers"].values()).count("applied")
 
 
 def _verified(left_out: dict[str, str], cuda: bool, bwrap: str = "") -> tuple[Policy, dict[str, Any]]:

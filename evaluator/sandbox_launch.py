@@ -14,7 +14,6 @@ import fcntl
 import marshal
 import os
 import select
-import signal
 import sys
 import time
 
@@ -25,8 +24,11 @@ from tritonsmith.evaluator.sandbox_layers import suppress
 
 TYPE_CHECKING = False  # as in sandbox_layers
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
     from typing import Any
+else:
+    import _signal as signal  # what signal wraps into enumerations, whose import takes as long as all of this file's others
 
 REFUSED = 125
 """Exit code when a layer that must be there could not be applied, so the command was not run."""
