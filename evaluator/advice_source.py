@@ -67,7 +67,7 @@ def read_text(source: str, precision: PrecisionClass) -> Text:
     text.kernels = {name: list(ast.walk(function)) for name, function in index.jit.items()}
     inside = {id(node) for nodes in text.kernels.values() for node in nodes}
     text.host = [node for node in text.everything if id(node) not in inside]
-    text.model = _methods(index, "ModelNew")
+    text.model = index.model_methods()
     text.reached = _reached(index, text.model)
     text.forward = [node for function in text.reached for node in ast.walk(function)]
     text.aligned = frozenset(
@@ -93,22 +93,6 @@ def is_endless(loop: ast.While) -> bool:
     return always and not any(isinstance(node, leaves) for node in ast.walk(loop))
 
 
-def _methods(index: KernelSource, name: str) -> dict[str, Function]:
-    """Methods of a class of the file, own ones before inherited ones. Each class is looked at once, however they inherit."""
-    found: dict[str, Function] = {}
-    waiting, seen = [name], set[str]()
-    while waiting:
-        owner = waiting.pop(0)
-        if owner in seen or owner not in index.classes:
-            continue
-        seen.add(owner)
-        for node in index.classes[owner].body:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                found.setdefault(node.name, node)
-        waiting += [base.id for base in index.classes[owner].bases if isinstance(base, ast.Name)]
-    return found
-
-
 def _reached(index: KernelSource, model: dict[str, Function]) -> list[Function]:
     """Forward, and what it names: functions, methods and classes of the file. Each is entered once, so the cost is linear."""
     by_name: dict[str, list[Function]] = {name: [function] for name, function in index.functions.items()}
@@ -129,7 +113,7 @@ def _reached(index: KernelSource, model: dict[str, Function]) -> list[Function]:
                 waiting += by_name.get(name, [])
             if name in modules or name in index.classes:
                 for owner in modules.get(name, {name}):
-                    waiting += [method for key, method in _methods(index, owner).items() if key in ("forward", "__call__")]
+                    waiting += [method for key, method in index.methods(owner).items() if key in ("forward", "__call__")]
     return list(found.values())
 
 

@@ -7,6 +7,7 @@ import ast
 from tritonsmith.evaluator import detect_host, detect_kernels
 from tritonsmith.evaluator.detect_bounds import bound
 from tritonsmith.evaluator.detect_records import Detection, KernelCode, LabelHit, LabelName
+from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.kernel_source import Call, host_calls, read_kernel_source
 from tritonsmith.evaluator.kernel_values import KernelWalk
 from tritonsmith.evaluator.kernel_walk import walk_kernel
@@ -33,8 +34,17 @@ def detect(
         timing: latency, measured or estimated.
         path: what errors call the file.
     Raises:
-        KernelFileError: the text is no Python; names the line.
+        KernelFileError: the text is no Python (names the line), or too deep or too branched to be followed.
     """
+    try:
+        return _detect(source, facts, task_facts, hardware, timing, path)
+    except (RecursionError, MemoryError):
+        raise KernelFileError(f"{path}: it is nested deeper than can be followed; write it plainer") from None
+
+
+def _detect(
+    source: str, facts: LaunchFacts | None, task_facts: TaskFacts | None, hardware: Hardware | None, timing: Timing | None, path: str
+) -> Detection:
     index = read_kernel_source(source, path)
     walks = {name: walk_kernel(index, node) for name, node in index.kernels().items()}
     launches = [call for call in host_calls(index) if call.kernel]

@@ -12,6 +12,9 @@ from tritonsmith.evaluator.errors import KernelFileError
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 HostLoop: TypeAlias = ast.For | ast.While | ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
 
+_MOST_STEPS = 200_000
+"""Nodes that one reading may visit, a node once for every way that leads to it; the largest kernels of ours need a few thousand."""
+
 _LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 
 
@@ -38,6 +41,15 @@ class KernelSource:
     classes: dict[str, ast.ClassDef] = field(default_factory=dict)
     kernel_aliases: dict[str, str] = field(default_factory=dict)
     """Local names that stand for a jit function (`k = gru_fast if flag else gru_slow` names the first)."""
+    steps: int = 0
+    """Nodes visited so far by readers that follow calls."""
+    _methods_of: dict[str, dict[str, Function]] = field(default_factory=dict)
+
+    def step(self) -> None:
+        """Count a visited node. Raises KernelFileError where calls branch so often that following them would take for ever."""
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise KernelFileError("its functions call each other in more ways than can be followed; write it plainer")
 
     def dotted(self, node: ast.AST) -> str:
         """Full name of `a.b.c` with import aliases resolved; empty for anything else."""
@@ -83,14 +95,18 @@ class KernelSource:
 
     def methods(self, name: str) -> dict[str, Function]:
         """Methods of a class in the file, own ones before inherited ones."""
-        node = self.classes.get(name)
-        if node is None:
-            return {}
-        found: dict[str, Function] = {}
-        for base in reversed(node.bases):
-            if isinstance(base, ast.Name) and base.id != name:
-                found |= self.methods(base.id)
-        return found | {one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+        if name not in self._methods_of:
+            found = self._methods_of.setdefault(name, {})
+            waiting, seen = [name], set[str]()
+            while waiting:  # every class once, however often it is inherited
+                node = self.classes.get(waiting.pop(0))
+                if node is None or node.name in seen:
+                    continue
+                seen.add(node.name)
+                own = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+                found |= {key: method for key, method in own.items() if key not in found}
+                waiting += [base.id for base in node.bases if isinstance(base, ast.Name)]
+        return self._methods_of[name]
 
 
 def read_kernel_source(source: str, path: str) -> KernelSource:
@@ -175,6 +191,7 @@ def _follow(
     seen |= {id(function)}
 
     def visit(node: ast.AST, loops: tuple[HostLoop, ...]) -> None:
+        index.step()
         if isinstance(node, ast.Call):
             kernel = index.launched_kernel(node)
             found.append(Call(node, function, loops, kernel))

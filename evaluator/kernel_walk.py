@@ -73,6 +73,7 @@ class _Runner:
             self.statement(statement, env)
 
     def statement(self, node: ast.stmt, env: dict[str, Value]) -> None:
+        self.index.step()
         if isinstance(node, ast.Assign):
             self.assign(node.targets, node.value, env)
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -149,6 +150,7 @@ class _Runner:
     # expressions
 
     def value(self, node: ast.AST | None, env: dict[str, Value]) -> Value:
+        self.index.step()
         if node is None:
             return NOTHING
         if isinstance(node, ast.Name):

@@ -29,7 +29,7 @@ def compared(timing: Timing) -> str:
 
 
 def kind_of_win(verdict: Verdict) -> str:
-    """`kernel win`, `hybrid: 62 % of device time in own Triton kernels`, `library win`; `no win (kernel)` where nothing was gained."""
+    """`kernel win`, `hybrid: 62 % of device time in own Triton kernels`, `library win`; `no win; label kernel` where nothing was gained."""
     label = verdict.label
     share = verdict.facts.own_time_share
     hybrid = "hybrid"
@@ -38,7 +38,7 @@ def kind_of_win(verdict: Verdict) -> str:
         hybrid = f"hybrid: {share:.0%} of {'device' if measured else 'estimated'} time in own Triton kernels".replace("%", " %")
     named = hybrid if label is Label.HYBRID else label.value if label else "no label"
     if verdict.timing is None or not is_win(verdict.timing):
-        return f"no win ({named})"
+        return f"no win; {named}" if label is Label.HYBRID or label is None else f"no win; label {named}"
     return named if label is Label.HYBRID else f"{named} win" if label else f"win, {named}"
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import Candidate, Verdict
 from tritonsmith.graph.state import BranchState, Finding, Findings, PromiseCheck, State, Update
 from tritonsmith.nodes.common import Runner, context_of, emit
@@ -63,9 +64,12 @@ async def _findings(node: str, candidate: Candidate, state: State | BranchState,
     emit(runtime, "stage", node, state, candidate.id)
     source = await asyncio.to_thread(context.store.get, candidate.sha)
     verdict = state["verdicts"][candidate.id]
-    detection = await asyncio.to_thread(
-        context.detector, source, verdict.facts, state["facts"], context.evaluator.hardware, verdict.timing
-    )
+    given = (source, verdict.facts, state["facts"], context.evaluator.hardware, verdict.timing)
+    try:
+        detection = await asyncio.to_thread(context.detector, *given)
+    except KernelFileError as error:  # it works, but its text cannot be followed: no label, and the run goes on
+        emit(runtime, "findings", node, state, candidate.id, labels=[], message=str(error))
+        return Findings(candidate=candidate.id)
     hits = tuple(Finding(name=str(hit.name), line=hit.line, evidence=hit.evidence) for hit in detection.labels)
     emit(runtime, "findings", node, state, candidate.id, labels=[hit.model_dump() for hit in hits])
     return Findings(candidate=candidate.id, labels=hits)

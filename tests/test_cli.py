@@ -253,7 +253,7 @@ def test_the_end_of_a_run_says_what_was_proven_and_what_may_not_win(capsys: pyte
     winner = Winner(id="seed0-01", stage="seed", verdict=verdict, search_score=1.02)
     summary = Summary(task="t", policy="p", model="m", winner=winner, candidates=(row, held), allow="hybrid", kind="measured")
     printed = shown(summary, capsys)
-    assert "0.98x: SAME as eager (no win (kernel)); search said 1.02x, confirmed 0.98x" in printed
+    assert "0.98x: SAME as eager (no win; label kernel); search said 1.02x, confirmed 0.98x" in printed
     assert "0.98x measured, same" in printed and "library: may not win" in printed and "kernel win" not in printed
     assert "Not allowed to win (--allow hybrid): seed1-01: the library does it" in printed
     fruitless = summary.model_copy(update={"winner": None, "candidates": (held,), "stopped_because": "nothing that may win works"})

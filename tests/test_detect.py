@@ -401,3 +401,33 @@ def test_bounds_rest_on_figures(launches: int, milliseconds: float, task: TaskFa
 def test_text_that_is_no_python() -> None:
     with pytest.raises(KernelFileError, match=r"mine\.py, line 2: .*mend the syntax"):
         detect("import torch\ndef broken(:\n", path="mine.py")
+
+
+def branched(piece: str, count: int = 40) -> str:
+    """A file in which every piece leads to the next one in two ways."""
+    return "".join(piece.replace("NEXT", str(number + 1)).replace("THIS", str(number)) for number in range(count))
+
+
+HELPERS = "import triton\nimport triton.language as tl\n" + branched(
+    "@triton.jit\ndef kTHIS(x):\n    return " + " + ".join(["kNEXT(x)"] * 30) + "\n"
+)
+DOUBLING = {
+    "functions": branched("def fTHIS(x):\n    return fNEXT(x) + fNEXT(x)\n") + "class ModelNew:\n    def forward(self, x): return f0(x)\n",
+    "loops": branched("def fTHIS(x):\n    for i in x: fNEXT(x)\n    for i in x: fNEXT(x)\n")
+    + "class ModelNew:\n    def forward(self, x): return f0(x)\n",
+    "kernels": HELPERS + "@triton.jit\ndef start(x):\n    tl.store(x, k0(1))\nclass ModelNew:\n    def forward(self, x): start[(1,)](x)\n",
+    "depth": "class ModelNew:\n    def forward(self, x): return x" + ".a" * 3000 + "\n",
+}
+
+
+@pytest.mark.parametrize("source", DOUBLING.values(), ids=DOUBLING)
+def test_a_text_that_cannot_be_followed_is_an_answer_too(source: str) -> None:
+    with pytest.raises(KernelFileError, match="write it plainer"):
+        detect(source)
+
+
+def test_classes_that_inherit_in_many_ways_are_read_once() -> None:
+    classes = branched("class ATHIS(CTHIS): pass\nclass BTHIS(CTHIS): pass\nclass CNEXT(ATHIS, BTHIS): pass\n")
+    source = f"import torch\nclass C0:\n    def work(self, x): return torch.relu(x)\n{classes}class ModelNew(C40):\n"
+    source += "    def forward(self, x):\n        return self.work(x)\n"
+    assert detect(source).names == detect(source.replace(classes, "").replace("C40", "C0")).names

@@ -1,8 +1,10 @@
 """The ways through the graph, seen through its decisions: scripted author, scripted evaluator, real nodes and policies."""
 
+from dataclasses import replace
+
 import pytest
 
-from tritonsmith.evaluator.errors import InfrastructureError, UsageError
+from tritonsmith.evaluator.errors import InfrastructureError, KernelFileError, UsageError
 from tritonsmith.evaluator.schema import Allow, Comparison, Label, Status
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.policies import Default
@@ -326,3 +328,13 @@ def test_what_the_search_said_is_kept_beside_the_confirmed_figure(script):
     result = run.run()
     assert result["verdicts"][result["winner"]].score == 4.55
     assert result["searched"] == {"seed0-01": 4.61, "seed1-01": 4.61}
+
+
+def test_a_kernel_whose_text_cannot_be_followed_has_no_labels_and_the_run_goes_on(script):
+    def puzzled(*given):
+        raise KernelFileError("its functions call each other in more ways than can be followed")
+
+    run = script({"good": 1.5}, seeds=("good",))
+    run.context = replace(run.context, detector=puzzled)
+    result = run.run()
+    assert run.text(result["winner"]) == "good" and ("after_detect", "tune") in run.path("main")

@@ -92,10 +92,10 @@ def test_a_winner_is_told_by_its_confirmed_figure_its_label_and_what_was_proven(
 RESULTS = [
     ("a kernel", {"score": 2.0, "comparison": Comparison.FASTER, "label": Label.KERNEL}, "2.00x: FASTER than eager (kernel win)"),
     ("a library", {"score": 2.0, "comparison": Comparison.FASTER, "label": Label.LIBRARY}, "2.00x: FASTER than eager (library win)"),
-    ("the same", {"score": 0.98, "comparison": Comparison.SAME, "label": Label.KERNEL}, "0.98x: SAME as eager (no win (kernel))"),
+    ("the same", {"score": 0.98, "comparison": Comparison.SAME, "label": Label.KERNEL}, "0.98x: SAME as eager (no win; label kernel)"),
     ("noise", {"score": 1.4, "comparison": Comparison.AMBIGUOUS, "label": Label.KERNEL},
-     "1.40x: AMBIGUOUS against eager (no win (kernel))"),
-    ("slower", {"score": 0.5, "comparison": Comparison.SLOWER, "label": Label.KERNEL}, "0.50x: SLOWER than eager (no win (kernel))"),
+     "1.40x: AMBIGUOUS against eager (no win; label kernel)"),
+    ("slower", {"score": 0.5, "comparison": Comparison.SLOWER, "label": Label.KERNEL}, "0.50x: SLOWER than eager (no win; label kernel)"),
     ("an estimate", {"score": 1.7, "label": Label.KERNEL}, "1.70x ESTIMATE against eager (kernel win)"),
     ("a hybrid estimate", {"score": 1.7, "label": Label.HYBRID, "share": 0.5},
      "1.70x ESTIMATE against eager (hybrid: 50 % of estimated time in own Triton kernels)"),
