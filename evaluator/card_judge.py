@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -72,10 +74,10 @@ class CardJudge:
                 self.bench.open_baselines()
                 if not self.bench.modes:
                     raise RunnerFault(Status.UNSUPPORTED, "no baseline could be run: " + "; ".join(self.bench.notes))
-                self.session.wait_warm()
                 started = time.time()
-                first = Session(self.bench, runner, profile, call_seconds, tuple(self.bench.modes))
-                clocks = first.clocks_of_both()
+                with self._quiet_machine():
+                    first = Session(self.bench, runner, profile, call_seconds, tuple(self.bench.modes))
+                    clocks = first.clocks_of_both()
                 facts = self._facts(runner, source, order_dependent)
             sessions = [first, *self._further_sessions(source, profile, first)]
             write_raw(raw, {"started": started, "profile": profile}, sessions)
@@ -89,22 +91,28 @@ class CardJudge:
         )  # fmt: skip
 
     def _runner(self, source: Path) -> Runner:
-        """The candidate's runner, ready; the next one starts to import meanwhile. Raises RunnerFault."""
+        """The candidate's runner, ready; the next ones start to import meanwhile. Raises RunnerFault."""
         runner = self.session.runner(source)
         try:
+            self.session.prewarm()
             runner.wait_ready()
         except BaseException:
             runner.close()
             raise
-        finally:
-            self.session.prewarm()
         return runner
+
+    @contextlib.contextmanager
+    def _quiet_machine(self) -> Iterator[None]:
+        self.session.hold_spares()
+        try:
+            yield
+        finally:
+            self.session.let_spares_go_on()
 
     def _check(self, log: TrialLog, runner: Runner, source: Path, profile: str) -> bool:
         """Accuracy, settled outputs, bitwise repetition. Returns whether bits vary (allowed with atomic adds only)."""
         got: list[torch.Tensor] = []
-        for number, kind in enumerate((*_FIRST_TRIALS[profile], *stress_kinds(profile, hidden=False), *_LAST_TRIALS[profile])):
-            # The hidden kinds run without a card only: how tensor cores' truncating sums fare on them has not been measured yet.
+        for number, kind in enumerate((*_FIRST_TRIALS[profile], *stress_kinds(profile), *_LAST_TRIALS[profile])):
             if profile == "strict" and number == 2:  # weights kept from an earlier call must not survive new ones
                 self.session.new_weights()
                 runner.command(Command.WEIGHTS, timeout=self._limit)
@@ -131,8 +139,8 @@ class CardJudge:
             self.session.new_weights()
             self.bench.restart_baselines((first.strongest,))
             with self._runner(source) as runner:
-                self.session.wait_warm()
-                sessions.append(Session(self.bench, runner, profile, self._limit, (first.strongest,)))
+                with self._quiet_machine():
+                    sessions.append(Session(self.bench, runner, profile, self._limit, (first.strongest,)))
         if sessions:
             self.bench.close()  # it holds one baseline only
         return sessions

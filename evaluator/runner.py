@@ -43,7 +43,7 @@ class Runner:
         kind: type[candidate_module.Subject] = Baselines if reference else candidate_module.kind_of(cuda=self.cuda)
         self._facts = kind.facts
         self._type, self._plain = type, (torch.Tensor, torch.nn.Parameter)
-        self._quiet, self._free = quiet.switches()
+        self._quiet = quiet.quieting()
         self._flush: Callable[[], object] = lambda: None
         if self.cuda:
             torch.cuda.init()
@@ -118,18 +118,9 @@ class Runner:
                 self.doorbell.answer(last, failed=True)
             else:
                 self.doorbell.answer(last)
-
-    def _do(self, command: Command, argument: int, nonce: int) -> None:
-        if command is Command.FLUSH:
-            self._flush()
-            return
-        self._free()
-        try:
-            self._do_freely(command, argument, nonce)
-        finally:
             self._quiet()
 
-    def _do_freely(self, command: Command, argument: int, nonce: int) -> None:
+    def _do(self, command: Command, argument: int, nonce: int) -> None:
         if command is Command.CALL:
             with torch.no_grad():
                 self._result = self.subject.call(self.arguments, argument)
@@ -139,6 +130,8 @@ class Runner:
                 self.deliver(self._result)
             self._result = None
             self._sync()
+        elif command is Command.FLUSH:
+            self._flush()
         elif command is Command.CLOCKED:
             self._record(self._start, self._stream)
             with torch.no_grad():

@@ -14,12 +14,15 @@ from torch import nn
 
 from tritonsmith.evaluator.baselines import set_tf32
 from tritonsmith.evaluator.correctness import ErrorStats, error_stats
-from tritonsmith.evaluator.distributions import redraw
+from tritonsmith.evaluator.distributions import distinct, redraw
 from tritonsmith.evaluator.reference import flatten, load_reference
 from tritonsmith.evaluator.runner_client import Runner, RunnerSetup
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task
-from tritonsmith.evaluator.wire import Layout, SharedBlock, spec_of
+from tritonsmith.evaluator.wire import Layout, SharedBlock, fill_slots, input_spec, spec_of
 
+_SPARES = 2
+"""Runners that warm up ahead of their candidates."""
+_LARGE_OUTPUTS = 50
 _TF32_ROUND, _TF32_MASK = 0x1000, -0x2000
 
 
@@ -34,6 +37,10 @@ def round_to_tf32(tensor: torch.Tensor) -> torch.Tensor:
         return tensor
     bits = tensor.contiguous().view(torch.int32)
     return ((bits + _TF32_ROUND) & _TF32_MASK).view(torch.float32)
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().view(-1).view(torch.uint8)
 
 
 class TaskSession:
@@ -64,24 +71,22 @@ class TaskSession:
         before = [tensor.clone() for tensor in tensors]
         outputs = flatten(self.reference.forward(self.model, arguments))
         self.changes_inputs = any(not torch.equal(one, two) for one, two in zip(tensors, before, strict=True))
-        self.layout = Layout(tuple(map(spec_of, tensors)), tuple(map(spec_of, outputs)))
+        self.layout = Layout(tuple(map(input_spec, tensors)), tuple(map(spec_of, outputs)))
         self.block = SharedBlock(self.layout.input_bytes, device)
+        self.block.tensor.fill_(0xFF)  # what lies between elements and between tensors belongs to no input
         self.slots = self.layout.views(self.block.tensor, self.layout.inputs)
         init_path, arguments_path = folder / "init.pkl", folder / "arguments.pkl"
         init_path.write_bytes(pickle.dumps(self.reference.init_inputs()))
         arguments_path.write_bytes(pickle.dumps(list(zip(self.plain, self.is_tensor, strict=True))))
         tf32 = task.precision is not PrecisionClass.IEEE
         self.setup = RunnerSetup(device, self.layout, init_path, arguments_path, self.weights_path, hardware, self.block, tf32)
-        self._spare: Runner | None = None
+        self._spares: list[Runner] = []
         self.compile_request = folder / "compile.pkl"
-        self.compile_request.write_bytes(pickle.dumps(self._compile_arguments(tensors)))
+        self.compile_request.write_bytes(pickle.dumps(self._compile_arguments()))
 
-    def _compile_arguments(self, tensors: list[torch.Tensor]) -> dict[str, Any]:
-        specs = iter(tensors)
-        values = [
-            (tuple((one := next(specs)).shape), str(one.dtype).removeprefix("torch.")) if is_tensor else plain
-            for plain, is_tensor in zip(self.plain, self.is_tensor, strict=True)
-        ]
+    def _compile_arguments(self) -> dict[str, Any]:
+        specs = iter([one if one.strides or one.offset else (one.shape, one.dtype) for one in self.layout.inputs])
+        values = [next(specs) if is_tensor else plain for plain, is_tensor in zip(self.plain, self.is_tensor, strict=True)]
         return {"init": self.reference.init_inputs(), "inputs": values, "overrides": {}}
 
     def _draw_weights(self) -> None:
@@ -100,15 +105,13 @@ class TaskSession:
 
     def place(self, tensors: list[torch.Tensor]) -> None:
         """Copy tensors into the input slots that runners see."""
-        for slot, tensor in zip(self.slots, tensors, strict=True):
-            slot.copy_(tensor)
+        fill_slots(self.slots, tensors)
         self.sync()
 
     def unchanged(self, tensors: list[torch.Tensor]) -> int | None:
         """Index of the first input slot whose content differs from `tensors`; None when all are as they were placed."""
         for number, (slot, tensor) in enumerate(zip(self.slots, tensors, strict=True)):
-            same = torch.equal(slot.view(torch.uint8), tensor.contiguous().view(torch.uint8)) if slot.ndim else torch.equal(slot, tensor)
-            if not same:
+            if not torch.equal(_bytes(distinct(slot)), _bytes(distinct(tensor, slot))):
                 return number
         return None
 
@@ -146,26 +149,32 @@ class TaskSession:
         return error_stats([one.to(getattr(torch, name)) for one, name in zip(outputs, dtypes, strict=True)], oracle)
 
     def runner(self, source: Path, environment: dict[str, str] | None = None) -> Runner:
-        """A runner for this candidate: the warm one where there is one."""
-        runner, self._spare = self._spare or Runner(self.setup, "candidate", environment), None
+        """A runner for this candidate: the one that has waited longest, where one does."""
+        runner = self._spares.pop(0) if self._spares else Runner(self.setup, "candidate", environment)
         runner.begin(source.read_text())
         return runner
 
     def prewarm(self) -> None:
-        """Start the next candidate's runner; it imports what every runner needs and waits, without touching the card."""
-        if self._spare is None:
-            self._spare = Runner(self.setup, "candidate")
+        """Start the next candidates' runners; they import what every runner needs and wait, without touching the card."""
+        affordable = self.layout.output_bytes * _LARGE_OUTPUTS < self.hardware.memory_bytes  # each holds output slots on the card
+        while affordable and len(self._spares) < _SPARES:
+            self._spares.append(Runner(self.setup, "candidate"))
 
-    def wait_warm(self) -> None:
-        """Until the waiting runner has done its imports, so that they do not fall into a measurement."""
-        if self._spare is not None:
-            self._spare.wait_warm()
+    def hold_spares(self) -> None:
+        """Stop what is still warming up, so that it does not fall into a measurement."""
+        for spare in self._spares:
+            spare.pause()
+
+    def let_spares_go_on(self) -> None:
+        """The measurement is over."""
+        for spare in self._spares:
+            spare.resume()
 
     def close(self) -> None:
         """Give slots and files back."""
-        if self._spare is not None:
-            self._spare.close()
-            self._spare = None
+        for spare in self._spares:
+            spare.close()
+        self._spares.clear()
         self.slots = []
         self.block.close()
         self._folder.cleanup()

@@ -115,7 +115,7 @@ def test_the_card_is_clean_and_an_honest_kernel_passes_after_the_faults(evaluato
     assert evaluator.evaluate_now(chain, CHAIN).status is Status.OK
     listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     runners = [line for line in listing.splitlines() if "tritonsmith.evaluator.runner" in line]
-    assert len(runners) <= 2  # the baselines' own, and the one that waits for the next candidate
+    assert len(runners) <= 3  # the baselines' own, and two that wait for their candidates
 
 
 def test_a_library_call_is_labelled_as_one(evaluator: LocalEvaluator, chain: Task) -> None:
