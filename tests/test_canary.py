@@ -126,7 +126,8 @@ def test_a_candidate_does_not_find_it_and_nothing_keeps_it(tmp_path: Path) -> No
         pytest.skip("this machine lacks what containment needs")
     (tmp_path / "task.py").write_text(TASK)
     roots = [str(tmp_path), "/tmp", "/var/tmp", "/dev/shm", str(Path.home()), "/etc"]
-    (tmp_path / "candidate.py").write_text(f"ROOTS = {roots!r}\n{SEARCH}\n{CANDIDATE}")
+    search = f"import os\nROOTS = [*{roots!r}, os.getcwd(), os.path.dirname(__file__)]\n{SEARCH}"
+    (tmp_path / "candidate.py").write_text(f"{search}\n{CANDIDATE}")
     (tmp_path / "settings.json").write_text(CANARY)  # what a run might keep beside its results
     done = subprocess.run(
         [sys.executable, "-c", ORCHESTRATOR, str(tmp_path)], env=with_key(), capture_output=True, text=True, timeout=280
@@ -134,7 +135,7 @@ def test_a_candidate_does_not_find_it_and_nothing_keeps_it(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     verdict = json.loads(done.stdout)
     assert verdict["status"] == "runtime_error" and "found: []" in verdict["message"], verdict["message"]
-    assert int(verdict["message"].split("searched ")[1].split()[0]) >= 3  # its own process at least
+    assert int(verdict["message"].split("searched ")[1].split()[0]) >= 3  # its own process and its own text at least
     assert CANARY not in done.stdout + done.stderr
     kept = list((tmp_path / "kept").iterdir())
     assert any(one.name.endswith("oracle.log") for one in kept)
