@@ -18,6 +18,20 @@ class Attempt(Record):
     """Its `advice` is what reading the text alone suggests; hints, not findings."""
     refusal: str = ""
     """Why it may not win although it works, such as that a library does the work; empty when it may."""
+    promise: str = ""
+    """What its analysis promised and what was measured, in one sentence; empty where nothing was promised."""
+
+
+class Example(Record):
+    """A kernel that was proven right, shown as a worked example."""
+
+    title: str
+    """What it does, as the end of a sentence."""
+    source: str
+    reference: str = ""
+    """The PyTorch module that it replaces; empty where the title says enough."""
+    note: str = ""
+    """What to learn from it, or what came of it."""
 
 
 class Brief(Record):
@@ -36,6 +50,8 @@ class Brief(Record):
     """For tuning: which of the three stages."""
     allow: Allow = Allow.HYBRID
     """Which labels may win."""
+    examples: tuple[Example, ...] = ()
+    """Verified kernels of earlier runs that fit this task, best first; empty without a memory."""
 
 
 class Draft(Record):
