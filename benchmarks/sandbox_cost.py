@@ -80,7 +80,7 @@ def main() -> None:
         "command": "python -m tritonsmith.benchmarks.sandbox_cost " + " ".join(sys.argv[1:]),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
-        "promised_ms": PROMISED_MS, "pairs": options.pairs, "forms": {},
+        "load_average": os.getloadavg()[0], "nice": os.nice(0), "promised_ms": PROMISED_MS, "pairs": options.pairs, "forms": {},
     }  # fmt: skip
     say(f"{'form':<28} {'plain':>9} {'confined':>9} {'cost':>9}   (ms, median of {options.pairs} interleaved pairs; at most 50)")
     for name in ("our layers alone", "bubblewrap and our layers"):
