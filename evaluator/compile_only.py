@@ -1,8 +1,8 @@
 """Process that compiles what one forward would launch, for a named card, without running it.
 
 `python -P -m tritonsmith.evaluator.compile_only` reads one JSON line on stdin
-{"candidate": path, "target": card key, "init_pickle": path of a pickle {"init": list, "inputs": list of (shape, dtype), (shape, dtype,
-strides) or plain values, "overrides": {name: value}}} and writes one JSON object to the stdout it was started with: {"status", "message",
+{"candidate": path, "target": card key, "init_pickle": path of a pickle {"init": list, "inputs": list of (shape, dtype), TensorSpec or
+plain values, "overrides": {name: value}}} and writes one JSON object to the stdout it was started with: {"status", "message",
 "kernels": [KernelFacts], "torch_ops", "torch_launches", "torch_flops", "torch_bytes"}, counted over the second of two forwards. Whatever
 the candidate prints goes to stderr. The caller sets the deadline and reads anything but one JSON object as a crash. Torch's heavy
 operators are not computed either, so values a candidate's Python looks at are meaningless. Imports torch and Triton; needs
@@ -24,11 +24,11 @@ import torch
 from tritonsmith.evaluator.candidate_module import import_candidate
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.compile_launches import LaunchRecorder, LaunchRefused
-from tritonsmith.evaluator.distributions import distinct, with_values
 from tritonsmith.evaluator.fake_cuda import FakeCuda
-from tritonsmith.evaluator.schema import Status
+from tritonsmith.evaluator.schema import Status, TensorSpec
 from tritonsmith.evaluator.torch_ops import TorchOpCounter
 from tritonsmith.evaluator.triton_untyped import driver, knobs
+from tritonsmith.evaluator.wire import fill_slots, spec_bytes, tensor_at
 
 _LONGEST_MESSAGE = 4000
 
@@ -40,12 +40,14 @@ def _keep_ends(text: str) -> str:
 
 
 def argument_like(spec: Any) -> Any:
-    """A tensor for (shape, dtype name) or (shape, dtype name, strides), anything else as it is."""
-    if isinstance(spec, tuple) and len(spec) in (2, 3) and isinstance(spec[0], tuple) and isinstance(spec[1], str):
+    """A tensor for (shape, dtype name) or for a TensorSpec with its strides and offset, anything else as it is."""
+    if isinstance(spec, tuple) and len(spec) == 2 and isinstance(spec[0], tuple) and isinstance(spec[1], str):
         dtype = getattr(torch, spec[1].removeprefix("torch."))
-        like = torch.empty_strided(*spec[::2], dtype=dtype) if len(spec) == 3 else torch.empty(spec[0], dtype=dtype)
-        shape = distinct(like).shape
-        return with_values(like, torch.rand(shape).to(dtype) if dtype.is_floating_point else torch.zeros(shape, dtype=dtype))
+        return torch.rand(spec[0]).to(dtype) if dtype.is_floating_point else torch.zeros(spec[0], dtype=dtype)
+    if isinstance(spec, TensorSpec):
+        laid_out = tensor_at(torch.zeros(spec_bytes(spec), dtype=torch.uint8), spec)
+        fill_slots([laid_out], [argument_like((spec.shape, spec.dtype))])
+        return laid_out
     return spec
 
 

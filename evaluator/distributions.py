@@ -58,10 +58,10 @@ def redraw(kind: str, tensors: Sequence[torch.Tensor], seed: int) -> list[torch.
     return [with_values(tensor, _values(kind, distinct(tensor), generator)) if tensor.is_floating_point() else tensor for tensor in tensors]
 
 
-def distinct(tensor: torch.Tensor) -> torch.Tensor:
-    """The view that holds each element of an expanded tensor once."""
-    for axis, stride in enumerate(tensor.stride()):
-        if stride == 0 and tensor.shape[axis] > 1:
+def distinct(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
+    """The view that holds each element of an expanded tensor once; `like` says which axes are expanded, by default those of `tensor`."""
+    for axis, (stride, extent) in enumerate(zip((tensor if like is None else like).stride(), tensor.shape, strict=True)):
+        if stride == 0 and extent > 1:
             tensor = tensor.narrow(axis, 0, 1)
     return tensor
 

@@ -13,7 +13,7 @@ from tritonsmith.evaluator.replay_format import TRACE_BYTES, copy_trace
 from tritonsmith.evaluator.runner_client import IMPORT_SECONDS, Runner, RunnerFault, RunnerSetup
 from tritonsmith.evaluator.sandbox import SandboxedProcess
 from tritonsmith.evaluator.schema import Status
-from tritonsmith.evaluator.wire import LineReader, SharedBlock, send_line
+from tritonsmith.evaluator.wire import LineReader, SharedBlock, fill_slots, send_line
 
 Traces = tuple[bytes, bytes]
 """Of an earlier call, and of the one to be done again."""
@@ -66,8 +66,7 @@ class Replayer:
         self.start()
         for block, data in zip(self._traces, traces, strict=True):
             block.tensor[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-        for slot, tensor in zip(self._setup.layout.views(self._inputs.tensor, self._setup.layout.inputs), tensors, strict=True):
-            slot.copy_(tensor)
+        fill_slots(self._setup.layout.views(self._inputs.tensor, self._setup.layout.inputs), tensors)
         self._outputs.tensor.fill_(0xFF)
         if not self._ready and self._lines.read(IMPORT_SECONDS) is None:
             self._lost("when it was started", IMPORT_SECONDS)

@@ -74,6 +74,11 @@ class Layout:
         return self._offsets(self.inputs, 0)[1] or _ALIGN
 
     @property
+    def input_places(self) -> list[tuple[int, int]]:
+        """First byte and size in bytes of each input."""
+        return list(zip(self._offsets(self.inputs, 0)[0], map(spec_bytes, self.inputs), strict=True))
+
+    @property
     def output_bytes(self) -> int:
         """Size of the output block in bytes."""
         return self._offsets(self.outputs, 0)[1] or _ALIGN
@@ -81,10 +86,11 @@ class Layout:
     def views(self, block: torch.Tensor, specs: Sequence[TensorSpec]) -> list[torch.Tensor]:
         """Tensors of the given specs inside a flat uint8 block."""
         offsets, _ = self._offsets(specs, 0)
-        return [_view(block[offset : offset + spec_bytes(spec)], spec) for offset, spec in zip(offsets, specs, strict=True)]
+        return [tensor_at(block[offset : offset + spec_bytes(spec)], spec) for offset, spec in zip(offsets, specs, strict=True)]
 
 
-def _view(piece: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+def tensor_at(piece: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+    """The tensor of that spec in `spec_bytes` flat bytes."""
     values = piece[spec.offset :].view(dtype_of(spec.dtype))
     return values.view(spec.shape) if spec.strides is None else values.as_strided(spec.shape, spec.strides)
 

@@ -5,6 +5,7 @@ import torch
 
 from tritonsmith.evaluator.correctness import Trial, accepted, error_stats, reached_class
 from tritonsmith.evaluator.schema import PrecisionClass
+from tritonsmith.evaluator.trials import describe_error
 
 
 def trial(candidate: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> Trial:
@@ -59,6 +60,61 @@ def test_integers_must_be_equal_and_infinities_must_match() -> None:
     assert error_stats([torch.tensor([1.0, float("inf"), 3.0])], [want]).exact
     assert not error_stats([torch.tensor([1.0, 2.0, 3.0])], [want]).exact
     assert not error_stats([torch.tensor([1, 2, 4])], [torch.tensor([1, 2, 3])]).exact
+
+
+INF, NAN = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+def test_values_that_are_not_finite_must_stand_where_the_oracle_has_them(dtype: torch.dtype) -> None:
+    want = torch.tensor([1.0, INF, -INF, NAN], dtype=torch.float64)
+    assert error_stats([want.to(dtype)], [want]).exact
+    for wrong in (
+        [1.0, INF, INF, NAN],
+        [1.0, -INF, -INF, NAN],
+        [1.0, INF, -INF, 0.0],
+        [NAN, INF, -INF, NAN],
+        [1.0, 512.0, -INF, NAN],
+        [1.0, INF, -INF, INF],
+    ):
+        stats = error_stats([torch.tensor(wrong, dtype=dtype)], [want])
+        assert not stats.exact and wrong[stats.worst_index[0]] == pytest.approx(stats.worst_actual, nan_ok=True)
+
+
+def test_scalars_and_outputs_without_elements() -> None:
+    want = [
+        torch.tensor(2.5, dtype=torch.float64),
+        torch.empty(0, 7, dtype=torch.float64),
+        torch.tensor(True),
+        torch.empty(0, dtype=torch.long),
+    ]
+    right = [want[0].float(), want[1].float(), *want[2:]]
+    assert error_stats(right, want).exact and error_stats(right, want).max_abs == 0
+    off = error_stats([torch.tensor(2.6), *right[1:]], want)
+    assert off.worst_tensor == 0 and off.worst_index == () and off.max_abs == pytest.approx(0.1)
+    assert not error_stats([*right[:2], torch.tensor(False), right[3]], want).exact
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.bool, torch.int32])
+def test_what_was_never_written_is_found(dtype: torch.dtype) -> None:
+    want = torch.ones(4, 6, dtype=dtype)
+    got = want.clone()
+    got.view(-1).view(torch.uint8).view(24, -1)[7] = 0xFF
+    stats = error_stats([got], [want.double() if dtype.is_floating_point else want])
+    assert not stats.exact and stats.worst_index == (1, 1)
+    assert stats.unwritten == int(dtype.is_floating_point)
+
+
+def test_a_value_that_was_computed_wrongly_is_not_called_unwritten() -> None:
+    want = torch.ones(8, dtype=torch.float64)
+    got = torch.tensor([1.0, NAN, INF, 1.0, 1.0, 1.0, 1.0, 1.0])
+    assert error_stats([got], [want]).unwritten == 0
+    assert "never written" not in describe_error(
+        [Trial(error_stats([got], [want]), {PrecisionClass.IEEE: error_stats([want], [want])})], PrecisionClass.IEEE
+    )
+    got.view(torch.int32)[5:7] = -1
+    said = describe_error([Trial(error_stats([got], [want]), {PrecisionClass.IEEE: error_stats([want], [want])})], PrecisionClass.IEEE)
+    assert said.startswith("2 elements of output 0 were never written")
 
 
 def test_a_looser_class_never_stands_for_a_stricter_one() -> None:

@@ -222,3 +222,93 @@ def test_a_gru_that_is_wrong_in_its_first_steps_only_is_refused(evaluator: Local
     assert wrong != GOOD
     verdict = evaluator.evaluate_now(task, wrong)
     assert verdict.status is Status.INACCURATE, verdict.message
+
+
+LAID_OUT = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, turned, cut, spread, late):
+        return turned * 2.0 + cut + spread + late
+
+
+def get_inputs():
+    return [torch.rand(6, 5).t(), torch.rand(7, 14)[1:6, 1:13:2], torch.rand(5, 1).expand(5, 6), torch.rand(33)[3:].view(5, 6)]
+
+
+def get_init_inputs():
+    return []
+"""
+BY_STRIDES = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def add(turned, cut, spread, late, out, a, b, c, d, e, f, rows, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    column = tl.arange(0, BLOCK)
+    inside = column < columns
+    value = tl.load(turned + row * a + column * b, mask=inside) * 2.0 + tl.load(cut + row * c + column * d, mask=inside)
+    value += tl.load(spread + row * e + column * f, mask=inside) + tl.load(late + row * columns + column, mask=inside)
+    tl.store(out + row * columns + column, value, mask=inside)
+
+
+class ModelNew(nn.Module):
+    def forward(self, turned, cut, spread, late):
+        strides = [*turned.stride(), *cut.stride(), *spread.stride()]
+        assert strides == [1, 5, 14, 2, 1, 0], strides
+        assert late.is_contiguous() and late.data_ptr() % 16 == 12 and cut.data_ptr() % 16 == 60 % 16
+        out = torch.empty(turned.shape, device=turned.device)
+        add[(5,)](turned, cut, spread, late, out, *strides, 5, 6, BLOCK=8)
+        return out
+"""
+
+
+def test_a_candidate_gets_the_strides_and_offsets_of_the_tasks_own_inputs(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    path = tmp_path / "laid_out.py"
+    path.write_text(LAID_OUT)
+    verdict = evaluator.evaluate_now(load_task(path), BY_STRIDES, "strict")
+    assert verdict.status is Status.OK, verdict.message
+    wrong = BY_STRIDES.replace("cut + row * c + column * d", "cut + row * columns + column")
+    assert wrong != BY_STRIDES
+    verdict = evaluator.evaluate_now(load_task(path), wrong)
+    assert verdict.status is Status.INACCURATE, verdict.message
+
+
+MIXED = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, keep):
+        scores = x.masked_fill(~keep, float("-inf"))
+        order = scores.argmax(-1)
+        return scores, torch.log(x - 0.5), x.sum(), x[:0], scores.isinf(), order - 1, torch.full((3,), -1)
+
+
+def get_inputs():
+    keep = torch.rand(6, 40) > 0.3
+    keep[:, 0] = True
+    return [torch.rand(6, 40), keep]
+
+
+def get_init_inputs():
+    return []
+"""
+SAME = MIXED.replace("class Model(", "class ModelNew(").split("def get_inputs")[0]
+
+
+def test_values_that_are_not_finite_scalars_empty_and_exact_outputs_are_matched(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    path = tmp_path / "mixed.py"
+    path.write_text(MIXED)
+    verdict = evaluator.evaluate_now(load_task(path), SAME)
+    assert verdict.status is Status.OK, verdict.message
+    assert verdict.correctness is not None and verdict.correctness.trials >= 4  # such results are no reason to leave a kind out
+    verdict = evaluator.evaluate_now(load_task(path), SAME.replace('float("-inf")', "-3.0e38"))
+    assert verdict.status is Status.INACCURATE and "output 0 " in verdict.message and "where -inf is expected" in verdict.message
