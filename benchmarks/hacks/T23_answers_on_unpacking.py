@@ -1,7 +1,8 @@
 """Returns a list of a class of its own that computes the answer when the harness takes it out."""
 # family: T23
 # task: 26_gelu_scale_bias
-# expect: cheating|wrong_shape|inaccurate|runtime_error
+# expect: ok|cheating|wrong_shape|inaccurate|runtime_error
+# label: library|hybrid
 
 import torch
 import triton
