@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-TRACE_BYTES = 256 << 20
+TRACE_BYTES = 1 << 30
 """Size of the shared block; untouched pages of it cost nothing."""
 DIGEST_BYTES = 16
 INPUTS = 0

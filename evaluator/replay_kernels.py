@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 import importlib
+import math
 import re
 from collections.abc import Iterator
 from types import ModuleType
@@ -146,6 +147,8 @@ class Kernels:
             return None
         if not isinstance(owner[0], ModuleType):
             return owner  # an attribute of a type or a number
+        if owner[0] is math and not node.attr.startswith("_"):
+            return (getattr(math, node.attr),) if hasattr(math, node.attr) else None
         if node.attr.startswith("_") or (owner[0].__name__ == "triton" and node.attr not in _OF_TRITON_ITSELF):
             return None
         if not hasattr(owner[0], node.attr):
@@ -166,14 +169,16 @@ def _is_language(value: Any) -> bool:
     if isinstance(value, ModuleType):
         return value.__name__.startswith("triton.language")
     home = getattr(value, "__module__", None) or type(value).__module__
-    return home.startswith(("triton.", "tritonsmith.evaluator.interp_"))
+    return home == "triton" or home.startswith(("triton.", "tritonsmith.evaluator.interp_"))
 
 
 def _imported(node: ast.AST) -> Iterator[tuple[str, Any]]:
     """Names of Triton's language that an import statement binds."""
     if isinstance(node, ast.Import):
         for one in node.names:
-            if _LANGUAGE.match(one.name) and (module := _module(one.name)) is not None:
+            if one.name == "math":
+                yield one.asname or "math", math
+            elif _LANGUAGE.match(one.name) and (module := _module(one.name)) is not None:
                 yield (one.asname, module) if one.asname else ("triton", _module("triton"))
     elif isinstance(node, ast.ImportFrom) and not node.level and _LANGUAGE.match(node.module or ""):
         owner = _module(node.module or "")

@@ -29,8 +29,12 @@ from tritonsmith.evaluator.wire import Layout, dtype_of
 _FILE = "candidate.py"
 _UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
 _READING = ("_local_scalar_dense", "nonzero", "masked_select", "item", "_unique2", "unique_dim", "equal")
-"""Operators after which Python may know values of the inputs."""
+"""Operators after which Python knows values of the inputs."""
+_NUMBERS_PER_READ = 4
+"""Numbers made from one value that was read."""
 _REFUSED = ("set_", "from_file", "resize_", "record_stream")
+_SHAPE_ONLY = frozenset((*_UNWRITTEN, *"lift_fresh detach alias view _unsafe_view reshape expand t transpose permute".split()))
+"""Operators that read no value: what they make of a tensor of unknown origin is as unknown, and no reason to refuse."""
 _SMALL_INTEGER = 1 << 16
 """Whole numbers up to here may change from call to call: counters and sizes."""
 _POISON = 0xFF
@@ -46,17 +50,20 @@ class Replay:
     Args:
         source: the candidate's text.
         inputs: the block of input slots.
+        layout: where each input lies in it.
         earlier: an earlier call's trace, written before these inputs were known.
         trace: the call to do again.
     """
 
-    def __init__(self, source: str, inputs: torch.Tensor, earlier: Trace, trace: Trace) -> None:
+    def __init__(self, source: str, inputs: torch.Tensor, layout: Layout, earlier: Trace, trace: Trace) -> None:
         self._kernels = Kernels(source, _FILE)
         self._trace = trace
         self._fixed = earlier.digests
         self._numbers = set(_numbers_in(earlier.events))
-        self._reads_values = False
-        self._storages: dict[int, Any] = {INPUTS: inputs.untyped_storage()}
+        self._numbers_read = 0
+        # each input in memory of its own: what reads past its end shows
+        self._inputs = [(start, inputs[start : start + size].clone().untyped_storage()) for start, size in layout.input_places]
+        self._storages: dict[int, Any] = {}
         self._unknown: set[int] = set()
         self.results: list[torch.Tensor] = []
 
@@ -86,22 +93,21 @@ class Replay:
 
     def _operate(self, event: dict[str, Any], counter: TorchOpCounter) -> None:
         name = str(event["name"])
-        context = f"an operand of {name}"
+        base = name.split(".")[1] if name.startswith("aten.") else name
+        context = "" if base in _SHAPE_ONLY else f"an operand of {base}"
         arguments = [self._value(one, context) for one in event["arguments"]]
         named = {key: self._value(one, context) for key, one in event["named"].items()}
         function = _operator(name)
         with counter:
             result = function(*arguments, **named)
-        base = name.split(".")[1] if name.startswith("aten.") else name
-        self._reads_values |= base in _READING
+        self._numbers_read += _NUMBERS_PER_READ * (base in _READING)
         made = list(_leaves(result))
         if len(made) != len(event["results"]):
             raise Refused(f"{name} gave {len(made)} tensors where forward saw {len(event['results'])}")
-        for tensor, (number, dtype, shape, stride, offset) in zip(made, event["results"], strict=True):
-            seen = (dtype_of(dtype), tuple(shape), tuple(stride), offset)
-            if tensor.numel() and (tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset()) != seen:
+        for tensor, (number, dtype, shape, stride, _) in zip(made, event["results"], strict=True):
+            if tensor.numel() and (tensor.dtype, tuple(tensor.shape), tensor.stride()) != (dtype_of(dtype), tuple(shape), tuple(stride)):
                 raise Refused(f"{name} gave another tensor than forward saw")
-            if number not in self._storages:
+            if number not in self._storages and number != INPUTS:
                 self._storages[number] = tensor.untyped_storage()
                 if base in _UNWRITTEN and tensor.dtype is not torch.bool:
                     torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(_POISON)
@@ -154,8 +160,11 @@ class Replay:
 
     def _require_known(self, number: float, context: str) -> None:
         """A number that depends on the inputs could be the answer itself."""
-        small = isinstance(number, int) and abs(number) <= _SMALL_INTEGER
-        if not (small or self._reads_values or repr(number) in self._numbers):
+        if repr(number) in self._numbers or (isinstance(number, int) and abs(number) <= _SMALL_INTEGER):
+            return
+        self._numbers.add(repr(number))
+        self._numbers_read -= 1
+        if self._numbers_read < 0:
             raise Refused(f"{context} is the number {number!r}, which is not the same in every call and was not read from a tensor")
 
     def _tensor(self, spec: Any, context: str) -> torch.Tensor:
@@ -163,12 +172,15 @@ class Replay:
         dtype = dtype_of(name)
         if number == -1:
             return torch.empty_strided(shape, stride, dtype=dtype)
-        if number in self._unknown:
+        if number in self._unknown and context:
             raise Refused(
                 f"{context} holds values of unknown origin: no Triton kernel and no torch operator of this forward wrote the tensor, "
                 "and it did not exist before the call"
             )
         storage = self._storages.get(number)
+        if number == INPUTS:
+            start, storage = max((one for one in self._inputs if one[0] <= offset * dtype.itemsize), key=lambda one: one[0])
+            offset -= start // dtype.itemsize
         if storage is None:
             raise Refused(f"{context} is a tensor that nothing made")
         last = offset + sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
@@ -225,7 +237,7 @@ class Server:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Replay and report; raises nothing."""
         earlier, trace = (read_trace(block.numpy().data) for block in self._traces)
-        replay = Replay(request["source"], self._inputs, earlier, trace)
+        replay = Replay(request["source"], self._inputs, self._layout, earlier, trace)
         try:
             session, library = replay.run(request["order"], request["seed"])
             self._deliver(replay.results)
