@@ -20,7 +20,7 @@ class Finding(Record):
 
     name: str
     """`zeros`, `constant`, `other inputs`, `other weights`, `first input`, `rounded`, `input unused`, `weight unused`,
-    `inputs do not vary`, `inputs changed`, `random`, `not finite`, `empty` or `no float64 oracle`."""
+    `inputs do not vary`, `inputs changed`, `random`, `not finite`, `empty`, `no float64 oracle` or `size` (one that SHAPES declares)."""
     reason: str
 
 

@@ -23,9 +23,11 @@ from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.correctness import Trial, error_stats
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.lint import Finding, LintReport
+from tritonsmith.evaluator.other_shapes import at_shape, ends_of
 from tritonsmith.evaluator.reference import flatten, load_reference
 from tritonsmith.evaluator.schema import PrecisionClass, Task
 from tritonsmith.evaluator.session import TaskSession
+from tritonsmith.evaluator.tasks import Value, declared_shapes
 from tritonsmith.evaluator.trials import reference_errors
 
 _FLAT = 0.01
@@ -59,6 +61,7 @@ class TaskLinter:
     def report(self) -> LintReport:
         """Every question asked; later ones are left out where the oracle itself gives no finite answer."""
         session = self.session
+        self._check_other_sizes()
         if session.changes_inputs:
             self._find("inputs changed", "forward changes a tensor that it was given; return new tensors, since calls share their inputs")
         try:
@@ -98,6 +101,19 @@ class TaskLinter:
         return f"its root mean square error is {stats.rms:.3g}, the reference's own {own.rms:.3g}, results are near {own.oracle_rms:.3g}"
 
     # ---- the questions
+
+    def _check_other_sizes(self) -> None:
+        """Every size that the task declares, both ends of a span, must load and run."""
+        for shape in declared_shapes(self.task):
+            for changes in ends_of(shape):
+                try:
+                    reference = load_reference(at_shape(self.task, changes))
+                    outputs = flatten(reference.forward(reference.build(0), reference.draw_inputs(0)))
+                except TaskError as error:
+                    self._find("size", f"at {_words(changes)} the reference does not run ({error}); mend SHAPES")
+                    continue
+                if not all(bool(torch.isfinite(one).all()) for one in outputs if one.is_floating_point()):
+                    self._find("size", f"at {_words(changes)} results are infinite or undefined; mend SHAPES")
 
     def _check_repetition(self) -> None:
         again = self.session.oracle(self.inputs)
@@ -200,6 +216,10 @@ class TaskLinter:
             ratio = spread / mean if mean else math.inf
             largest, flat = float(values.abs().max()), "; it hardly varies" if ratio < _FLAT else ""
             self.notes.append(f"output {number}: up to {largest:.3g}, standard deviation {spread:.3g}, mean {values.mean():.3g}{flat}")
+
+
+def _words(changes: dict[str, Value]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in changes.items())
 
 
 def _copied(value: Any) -> Any:

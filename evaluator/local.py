@@ -24,8 +24,9 @@ from tritonsmith.evaluator.compile_pool import CompilePool, Report
 from tritonsmith.evaluator.describe import run_probe
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.oracle_process import OracleProcess
+from tritonsmith.evaluator.other_shapes import at_other_sizes
 from tritonsmith.evaluator.run_folder import run_folder
-from tritonsmith.evaluator.schema import Status, Task, TaskFacts, Verdict, text_sha
+from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Status, Task, TaskFacts, Verdict, text_sha
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.evaluator.trace_records import OperatorCost
 
@@ -119,7 +120,10 @@ class LocalEvaluator:
             verdict = self._examined(task, path, "strict")
             return verdict.model_copy(update={"environment": verdict.environment | {"quarantined": reason}})
         if profile == "strict" and verdict.status is Status.OK:
-            return settled(verdict, self._audits(task, path))
+            findings = at_other_sizes(lambda variant: self._ask(variant, path, CORRECTNESS_ONLY), task)
+            if not any(one.status for one in findings):
+                findings += self._audits(task, path)
+            return settled(verdict, findings)
         return verdict
 
     def _ask(
@@ -132,11 +136,12 @@ class LocalEvaluator:
                 return Verdict(status=refused[0], message=refused[1], sha=sha, profile=profile, environment=where)
             raw = self.raw_dir / f"{sha}-{profile}-{next(self._numbers)}.json"
             request = {"op": "evaluate", "source": str(path), "profile": profile, "raw": str(raw.resolve())}
-            answer = self._answer(oracle, request | self._about(task) | {"call_seconds": self._call_seconds})
+            about = self._about(task, traced=profile != CORRECTNESS_ONLY)
+            answer = self._answer(oracle, request | about | {"call_seconds": self._call_seconds})
         return Verdict.model_validate(answer["verdict"])
 
-    def _about(self, task: Task) -> dict[str, Any]:
-        return {"task": task.model_dump(mode="json"), "trace": [asdict(one) for one in self._probe(task)[1]]}
+    def _about(self, task: Task, *, traced: bool = True) -> dict[str, Any]:
+        return {"task": task.model_dump(mode="json"), "trace": [asdict(one) for one in self._probe(task)[1]] if traced else []}
 
     @staticmethod
     def _answer(oracle: OracleProcess, request: dict[str, Any]) -> dict[str, Any]:

@@ -31,8 +31,9 @@ from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageEr
 from tritonsmith.evaluator.sandbox import guard_self
 from tritonsmith.evaluator.sandbox_check import establish
 from tritonsmith.evaluator.sanitize import sanitized
-from tritonsmith.evaluator.schema import Hardware, Status, Task, Verdict
+from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Task, Verdict
 from tritonsmith.evaluator.session import TaskSession
+from tritonsmith.evaluator.shape_trials import judge_correctness
 from tritonsmith.evaluator.trace_records import OperatorCost
 from tritonsmith.evaluator.wire import send_line
 
@@ -73,11 +74,14 @@ class Oracle:
     def _evaluate(self, request: dict[str, Any]) -> Verdict:
         started = time.monotonic()
         task = Task.model_validate(request["task"])
-        judge = self._judge(task, request["trace"])
-        verdict = judge.judge(Path(request["source"]), request["profile"], Path(request["raw"]), request["call_seconds"])
-        if verdict.status not in (Status.OK, Status.INACCURATE) and isinstance(judge, CardJudge):
-            self._require_healthy_card()
+        source, profile, limit = Path(request["source"]), request["profile"], request["call_seconds"]
         assert self._hardware is not None
+        if profile == CORRECTNESS_ONLY:
+            verdict = judge_correctness(task, self._hardware, source, limit)
+        else:
+            verdict = self._judge(task, request["trace"]).judge(source, profile, Path(request["raw"]), limit)
+        if verdict.status not in (Status.OK, Status.INACCURATE) and self._hardware.present:
+            self._require_healthy_card()
         seconds = time.monotonic() - started
         return verdict.model_copy(update={"environment": describe_environment(self._hardware), "seconds": seconds})
 

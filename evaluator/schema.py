@@ -28,6 +28,10 @@ class PrecisionClass(StrEnum):
     HALF = "16-bit"
 
 
+CORRECTNESS_ONLY = "correctness"
+"""The profile of a question about another size: a working candidate's verdict holds no timing."""
+
+
 class TensorSpec(Record):
     """Shape and dtype of one tensor; dtype is torch's name without the prefix (`float32`)."""
 
@@ -313,7 +317,8 @@ class Verdict(Record):
 
     @model_validator(mode="after")
     def _status_is_backed(self) -> Verdict:
-        if self.status is Status.OK and (self.correctness is None or self.timing is None):
+        timed = self.timing is not None or self.profile == CORRECTNESS_ONLY
+        if self.status is Status.OK and (self.correctness is None or not timed):
             raise ValueError("an ok verdict needs correctness and timing")
         return self
 

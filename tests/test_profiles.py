@@ -9,6 +9,7 @@ import torch
 from tritonsmith.evaluator.correctness import Trial, error_stats, summarize
 from tritonsmith.evaluator.distributions import HIDDEN, NATURAL, redraw, stress_kinds
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
+from tritonsmith.evaluator.other_shapes import at_other_sizes
 from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, Verdict
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.evaluator.trials import describe_error
@@ -312,3 +313,75 @@ def test_values_that_are_not_finite_scalars_empty_and_exact_outputs_are_matched(
     assert verdict.correctness is not None and verdict.correctness.trials >= 4  # such results are no reason to leave a kind out
     verdict = evaluator.evaluate_now(load_task(path), SAME.replace('float("-inf")', "-3.0e38"))
     assert verdict.status is Status.INACCURATE and "output 0 " in verdict.message and "where -inf is expected" in verdict.message
+
+
+# ---- other sizes
+
+SCALED = """
+import torch
+from torch import nn
+
+rows = 6
+SHAPES = [{"rows": (7, 19)}]
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.exp(x) * 0.5
+
+
+def get_inputs():
+    return [torch.rand(rows, 40)]
+
+
+def get_init_inputs():
+    return []
+"""
+SCALE = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def scaled(x, out, columns, BLOCK: tl.constexpr):
+    column = tl.arange(0, BLOCK)
+    place = tl.program_id(0) * columns + column
+    tl.store(out + place, tl.exp(tl.load(x + place, mask=column < columns)) * 0.5, mask=column < columns)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        scaled[(x.shape[0],)](x, out, 40, BLOCK=64)
+        return out
+"""
+
+
+def test_a_kernel_for_one_size_fails_where_its_task_allows_others(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    path = tmp_path / "scaled.py"
+    path.write_text(SCALED)
+    task = load_task(path)
+    verdict = evaluator.evaluate_now(task, SCALE, "strict")
+    assert verdict.status is Status.OK, verdict.message
+    assert verdict.timing is not None and verdict.environment["audit"]["other sizes"] == "right at 1 of them"
+    fixed = SCALE.replace("(x.shape[0],)", "(6,)")
+    verdict = evaluator.evaluate_now(task, fixed, "strict")
+    assert verdict.status is Status.INACCURATE, verdict.message
+    assert verdict.message.startswith("right at the task's size, wrong at another size that the task allows")
+    assert not any(character.isdigit() for character in verdict.message)
+
+
+def test_what_goes_wrong_at_another_size_is_not_told() -> None:
+    task = Task(name="scaled", path="scaled.py", source=SCALED)
+    told = Verdict(status=Status.WRONG_SHAPE, message="output 0 is float32[6, 40], the reference returns float32[17, 40]")
+    asked: list[Task] = []
+
+    def ask(variant: Task) -> Verdict:
+        asked.append(variant)
+        return told
+
+    (found,) = at_other_sizes(ask, task)
+    assert found.status is Status.WRONG_SHAPE and not any(character.isdigit() for character in found.message + found.outcome)
+    assert [7 <= int(one.overrides["rows"]) <= 19 for one in asked] == [True]

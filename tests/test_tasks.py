@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from tritonsmith.evaluator.errors import TaskError, UsageError
+from tritonsmith.evaluator.other_shapes import at_shape, ends_of, shapes_of
 from tritonsmith.evaluator.reference import flatten, load_reference
 from tritonsmith.evaluator.schema import PrecisionClass
-from tritonsmith.evaluator.tasks import load_task, parse_overrides
+from tritonsmith.evaluator.tasks import declared_shapes, load_task, parse_overrides
 
 TASKS = sorted((Path(__file__).parents[1] / "benchmarks" / "tasks").glob("[0-9]*.py"))
 PLAIN = """
@@ -126,6 +127,16 @@ def test_a_file_without_a_small_size_loads_full_and_by_setting_names(tmp_path: P
         (PLAIN + "SMALL = {'width': 'x'}", r"task\.py, line 22: SMALL gives width the value 'x', but the file sets it to the number 8"),
         (PLAIN + "SMALL = dict(width=3)", r"task\.py, line 22: SMALL must be a literal dict"),
         (PLAIN + "SMALL = [3]", r"task\.py, line 22: SMALL must be a literal dict"),
+        (PLAIN + "SHAPES = {'width': 3}", r"task\.py, line 22: SHAPES must be a literal list of dicts"),
+        (
+            PLAIN + "SHAPES = [{'width': 3},\n    {'depth': 3}]",
+            r"task\.py, line 23: SHAPES names depth, which the file does not set .*; choose among",
+        ),
+        (PLAIN + "SHAPES = [{}]", r"task\.py, line 22: SHAPES must be a literal list of dicts"),
+        (PLAIN + "SHAPES = [{'width': (1, 2, 3)}]", r"task\.py, line 22: SHAPES must be .* \(lowest, highest\) pairs of whole numbers"),
+        (PLAIN + "SHAPES = [{'width': (9, 2)}]", r"task\.py, line 22: SHAPES gives width the span \(9, 2\); write the lowest value first"),
+        (PLAIN + "SHAPES = [{'width': 'x'}]", r"task\.py, line 22: SHAPES gives width the value 'x', but the file sets it to the number 8"),
+        (PLAIN + "SHAPES = [{'SMALL': 1}]\nSMALL = {'width': 2}", r"task\.py, line 22: SHAPES names SMALL"),
         ("\0", r"task\.py.*"),
     ],
 )
@@ -133,6 +144,35 @@ def test_faulty_files_get_one_sentence(tmp_path: Path, text: str, sentence: str)
     with pytest.raises(TaskError, match=sentence) as caught:
         load_task(write(tmp_path, text), "small")
     assert "\n" not in str(caught.value)
+
+
+def test_a_malformed_declaration_of_sizes_is_said_at_any_size(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match=r"task\.py, line 22: SHAPES must be"):
+        load_task(write(tmp_path, PLAIN + "SHAPES = [width]"))
+
+
+def test_other_sizes_are_drawn_from_what_the_file_declares(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        PLAIN + "SMALL = {'width': 4}\nSHAPES = [{'batch_size': (1, 40)}, {'width': 5, 'batch_size': 2}, {'width': 7}, {'width': 9}]\n",
+    )
+    task = load_task(path, "small")
+    drawn = [shapes_of(task) for _ in range(40)]
+    assert {len(variants) for variants in drawn} == {2}
+    found = [tuple(sorted(one.overrides.items())) for variants in drawn for one in variants]
+    spans = {dict(one)["batch_size"] for one in found if dict(one)["width"] == 4}
+    assert len(spans) > 5 and all(1 <= one <= 40 for one in spans)  # type: ignore[operator]
+    assert {dict(one)["width"] for one in found} == {4, 5, 7, 9}  # on top of the size that is judged
+    assert len({variants[0].sha for variants in drawn}) > 3 and all(one.size == "custom" for one in drawn[0])
+    reference = load_reference(at_shape(task, {"batch_size": 3}))
+    assert reference.draw_inputs(0)[0].shape == (3, 4)
+    assert shapes_of(load_task(write(tmp_path, PLAIN))) == []
+
+
+@pytest.mark.parametrize("path", [path for path in TASKS if "num_layers" in path.read_text()], ids=lambda path: path.stem)
+def test_recurrent_tasks_allow_other_batches_and_lengths(path: Path) -> None:
+    ends = [end for shape in declared_shapes(load_task(path)) for end in ends_of(shape)]
+    assert any(end.get("batch_size") == 1 for end in ends) and any(end.get("seq_len") == 1 for end in ends)
 
 
 def test_paths_that_are_no_task_file(tmp_path: Path) -> None:
@@ -220,7 +260,7 @@ def test_outputs_are_flattened_in_a_stable_order() -> None:
 
 def test_reading_tasks_and_kernels_loads_no_torch() -> None:
     code = (
-        "import sys; from tritonsmith.evaluator import tasks, describe, detect, trace_records;"
+        "import sys; from tritonsmith.evaluator import tasks, other_shapes, describe, detect, trace_records;"
         "sys.exit(any(name in sys.modules for name in ('torch', 'triton')))"
     )
     assert subprocess.run([sys.executable, "-P", "-c", code], timeout=60).returncode == 0

@@ -12,6 +12,7 @@ output_size = 10
 dropout = 0.0
 
 SMALL = {"seq_len": 16, "input_size": 32, "hidden_size": 64}
+SHAPES = [{"batch_size": 1}, {"batch_size": (11, 35), "seq_len": (5, 9)}, {"seq_len": 1}, {"seq_len": 7, "input_size": (17, 63)}]
 
 
 class Model(nn.Module):

@@ -1,0 +1,38 @@
+"""Correctness alone, at another size of a task: a session and a runner of its own that end with the verdict. Imports torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tritonsmith.evaluator.distributions import stress_kinds
+from tritonsmith.evaluator.runner_client import IMPORT_SECONDS, Runner, RunnerFault
+from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Task, Verdict, text_sha
+from tritonsmith.evaluator.session import TaskSession
+from tritonsmith.evaluator.trials import TrialLog, checked_call
+
+_INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def judge_correctness(task: Task, hardware: Hardware, source: Path, call_seconds: float) -> Verdict:
+    """Whether the candidate is right at this size, on the card where there is one and in the interpreter otherwise. Raises TaskError."""
+    session = TaskSession(task, hardware, "cuda" if hardware.present else "cpu")
+    log = TrialLog(session)
+    sha = text_sha(source.read_text())
+    try:
+        with session.runner(source, None if hardware.present else _INTERPRETER) as runner:
+            runner.wait_ready(IMPORT_SECONDS)
+            _check(log, runner, call_seconds)
+    except RunnerFault as fault:
+        return Verdict(status=fault.status, sha=sha, message=str(fault), correctness=log.correctness, profile=CORRECTNESS_ONLY)
+    finally:
+        session.close()
+    return Verdict(status=Status.OK, sha=sha, correctness=log.correctness, profile=CORRECTNESS_ONLY, message="right at this size")
+
+
+def _check(log: TrialLog, runner: Runner, limit: float) -> None:
+    """The task's own inputs and those of `quick`, the programs in another order each time. Raises RunnerFault."""
+    for order, kind in enumerate(("own", "signed", *stress_kinds("quick"))):
+        checked_call(log, runner, kind, order, limit)
+        log.require_accurate()
+        if log.session.device == "cpu" and (races := runner.facts(limit).get("races")):
+            raise RunnerFault(Status.RACY, "two programs touch one address without waiting for each other: " + str(min(map(str, races))))
