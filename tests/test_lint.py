@@ -78,9 +78,9 @@ BAD = {
     "random": planted("return F.dropout(self.linear(x), 0.5, training=True)"),
     "not finite": planted("return torch.log(self.linear(x) - 2)"),
     "no float64 oracle": planted("return self.linear(x) @ torch.ones(24, 24)"),
-    "size": planted("return self.linear(x)")
-    .replace("rows = 16", "rows = 16\nwide = 24\nSHAPES = [{'rows': 3}, {'wide': (23, 24)}]")
-    .replace("torch.rand(rows, 24)", "torch.rand(rows, wide)"),
+    "size": FRAME.replace("rows = 16", "rows = 16\nwide = 24\nSHAPES = [{'rows': 3}, {'wide': (23, 24)}]").replace(
+        "rand(rows, 24)", "rand(rows, wide)"
+    ),
     "empty": planted("return self.linear(x)[:0]"),
 }
 
