@@ -1,8 +1,8 @@
 """What the sandbox costs one run: starting and ending a process that does nothing, confined and plain in turn. Prints a table.
 
 `python -m tritonsmith.benchmarks.sandbox_cost [--pairs 30] [--out FILE]`. A pair starts one process of each kind, back to back and in
-alternating order, so that what else the machine does falls on both. Each time is wall time in milliseconds, from the call that starts the
-process until its end was seen (`start`) and until its folder is gone (`end`).
+alternating order, so that what else the machine does falls on both; on a busy one, run it under `chrt -f 10`. Each time is wall time in
+milliseconds, from the call that starts the process until its end was seen (`start`) and until its folder is gone (`end`).
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def measure(policy: Policy, pairs: int) -> dict[str, Any]:
     samples: dict[str, list[tuple[float, float]]] = {"plain": [], "confined": []}
     for number in range(pairs + 1):
         for kind in ("plain", "confined") if number % 2 else ("confined", "plain"):
-            times = one_run(policy if kind == "confined" else None)
+            start, end = one_run(policy if kind == "confined" else None)
             if number:  # the first pair fills the page cache
-                samples[kind].append(times)
+                samples[kind].append((round(start, 2), round(end, 2)))
     costs = [sum(two) - sum(one) for one, two in zip(samples["plain"], samples["confined"], strict=True)]
     medians = {kind: [statistics.median(one[part] for one in runs) for part in (0, 1)] for kind, runs in samples.items()}
     quartiles = statistics.quantiles(costs, n=4)
@@ -80,7 +80,8 @@ def main() -> None:
         "command": "python -m tritonsmith.benchmarks.sandbox_cost " + " ".join(sys.argv[1:]),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
-        "load_average": os.getloadavg()[0], "nice": os.nice(0), "promised_ms": PROMISED_MS, "pairs": options.pairs, "forms": {},
+        "load_average": os.getloadavg()[0], "real_time": os.sched_getscheduler(0) == os.SCHED_FIFO,
+        "promised_ms": PROMISED_MS, "pairs": options.pairs, "forms": {},
     }  # fmt: skip
     say(f"{'form':<28} {'plain':>9} {'confined':>9} {'cost':>9}   (ms, median of {options.pairs} interleaved pairs; at most 50)")
     for name in ("our layers alone", "bubblewrap and our layers"):
@@ -94,7 +95,7 @@ def main() -> None:
         record["forms"][name] = outcome | {"layers": report["layers"]}
         plain, confined = (sum(outcome["median_ms"][kind].values()) for kind in ("plain", "confined"))
         say(f"{name:<28} {plain:>9.1f} {confined:>9.1f} {outcome['cost_ms']:>9.1f}")
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    options.out.write_text(json.dumps(record) + "\n")
     say(f"samples: {options.out}")
 
 

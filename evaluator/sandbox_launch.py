@@ -199,30 +199,33 @@ def _children() -> list[int]:
     return []
 
 
-def _kill_all_of(user: int) -> None:
-    """Every process of a user at once, through a helper that is one of them; a swarm cannot outrun it."""
+def _kill_all_of(user: int) -> int:
+    """Every process of a user at once, through a helper that is one of them; a swarm cannot outrun it. Returns the helper."""
     helper = os.fork()
     if helper == 0:
         with suppress(OSError):
             os.setresuid(user, user, user)
             os.kill(-1, signal.SIGKILL)
         os._exit(0)
+    return helper
 
 
 def _sweep(child: int | None, launch: Launch) -> None:
     """Kill and collect until no descendant is left; orphans come back to the keeper, which is their subreaper."""
-    deadline = time.monotonic() + _SWEEP_SECONDS
+    deadline, helper = time.monotonic() + _SWEEP_SECONDS, 0
+    own_user = launch.user if launch.user is not None and launch.user >= layers.RUN_UID and not launch.applied("pid_ns") else None
     while time.monotonic() < deadline:
-        if launch.user is not None and launch.user >= layers.RUN_UID and not launch.applied("pid_ns"):
-            _kill_all_of(launch.user)
-        for pid in {*([child] if child else []), *([] if launch.applied("pid_ns") else _children())}:
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
         try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+            while gone := os.waitpid(-1, os.WNOHANG)[0]:
+                helper = 0 if gone == helper else helper
         except ChildProcessError:
             return
+        others = {*([child] if child else []), *([] if launch.applied("pid_ns") else _children())} - {helper}
+        if own_user is not None and not helper:
+            helper = _kill_all_of(own_user)
+        for pid in others or {helper} - {0}:  # a helper that is the last one has done its work, or was stopped
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
         time.sleep(0.001)
 
 
