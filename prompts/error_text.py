@@ -1,0 +1,38 @@
+"""Error messages cut to the part that matters: head and tail, and the line of the candidate with its neighbours."""
+
+import re
+
+from tritonsmith.evaluator.schema import Record
+
+MOST_CHARACTERS = 1600
+_HEAD, _TAIL = 500, 1000
+_NEIGHBOURS = 3
+_LINE = re.compile(r"\bline (\d+)")
+_ECHO = re.compile(r"(at \d+:\d+:\n)(?:.*\n)*?(?=[ \t]*\^\s*$)", re.MULTILINE)
+"""The kernel's text up to the fault, which Triton repeats before the caret; the excerpt shows it better."""
+
+
+class ErrorText(Record):
+    """What an author is shown of an error."""
+
+    text: str
+    excerpt: str = ""
+    """The lines around the fault, numbered; the fault is marked with >."""
+
+
+def trimmed(message: str, source: str) -> ErrorText:
+    """The message with its middle left out where it is long, and the candidate's lines around the first line that it names."""
+    text = _ECHO.sub(r"\1", message.strip())
+    if len(text) > MOST_CHARACTERS:
+        text = f"{text[:_HEAD].rstrip()}\n[... {len(text) - _HEAD - _TAIL} characters left out ...]\n{text[-_TAIL:].lstrip()}"
+    return ErrorText(text=text, excerpt=_excerpt(message, source))
+
+
+def _excerpt(message: str, source: str) -> str:
+    found = _LINE.search(message)
+    lines = source.splitlines()
+    number = int(found[1]) if found else 0
+    if not 1 <= number <= len(lines):
+        return ""
+    first, last = max(1, number - _NEIGHBOURS), min(len(lines), number + _NEIGHBOURS)
+    return "\n".join(f"{'>' if at == number else ' '} {at:4d} | {lines[at - 1]}" for at in range(first, last + 1))

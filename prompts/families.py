@@ -1,0 +1,79 @@
+"""Which kinds of operation a task is made of: they decide which rules and which worked examples a model is shown."""
+
+import re
+from enum import StrEnum
+
+from tritonsmith.evaluator.schema import TaskFacts
+from tritonsmith.prompts.recipe_ops import operation_name
+
+
+class Family(StrEnum):
+    """Kinds of operation, the one that shapes a kernel most first."""
+
+    RECURRENT = "recurrent"
+    ATTENTION = "attention"
+    CONVOLUTION = "convolution"
+    GEMM = "gemm"
+    REDUCTION = "reduction"
+    POINTWISE = "pointwise"
+
+
+MOST_FAMILIES = 3
+"""Families of one task whose rules are shown; the rest of a task is seldom what makes it slow."""
+
+_MODULES = {
+    Family.RECURRENT: re.compile(r"(GRU|LSTM|RNN)(Cell|Base)?"),
+    Family.ATTENTION: re.compile(r"MultiheadAttention|Transformer\w*"),
+    Family.CONVOLUTION: re.compile(r"(Lazy)?Conv(Transpose)?[123]d"),
+    Family.GEMM: re.compile(r"(Lazy)?Linear|Bilinear"),
+    Family.REDUCTION: re.compile(r"(Log)?Softm(ax|in)|(Layer|Group|RMS|Instance|Batch)Norm\w*|\w*Pool[123]d|\w+Loss|CosineSimilarity"),
+}
+_CALLS = {
+    Family.RECURRENT: re.compile(r"(gru|lstm|rnn_tanh|rnn_relu)(_cell)?"),
+    Family.ATTENTION: re.compile(r"scaled_dot_product_attention|multi_head_attention_forward"),
+    Family.CONVOLUTION: re.compile(r"conv(_transpose)?[123]d"),
+    Family.GEMM: re.compile(r"matmul|bmm|mm|addmm|baddbmm|einsum|linear|bilinear|mv|dot|tensordot|outer"),
+    Family.REDUCTION: re.compile(
+        r"(log_)?softmax|(layer|group|rms|instance|batch)_norm|\w*pool[123]d|sum|mean|prod|amax|amin|max|min|argmax|argmin|norm|std|var|"
+        r"logsumexp|cumsum|cumprod|topk|sort|all|any|cross_entropy|\w+_loss"
+    ),
+}
+_WORD = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
+
+
+def families_of(facts: TaskFacts, source: str = "") -> tuple[Family, ...]:
+    """The families of a task, most telling first, at least one; `source` is read where forward could not be traced."""
+    found = {family for name in facts.modules for family, pattern in _MODULES.items() if pattern.fullmatch(name)}
+    calls = _calls(facts, source)
+    found |= {family for name in calls for family, pattern in _CALLS.items() if pattern.fullmatch(name)}
+    if facts.serial_steps > 1:
+        found.add(Family.RECURRENT)
+    if _looks_like_attention(calls):
+        found.add(Family.ATTENTION)
+    if not found:
+        found.add(Family.POINTWISE)
+    return tuple(family for family in Family if family in found)[:MOST_FAMILIES]
+
+
+def _calls(facts: TaskFacts, source: str) -> list[str]:
+    """Names of the functions and methods that forward calls, in order."""
+    if not facts.ops:
+        return [*_WORD.findall(source), *("matmul" for _ in re.findall(r"\w\s@\s\w", source))]
+    names = []
+    for node in facts.ops:
+        if node.op in ("call_function", "call_method") and not _is_two_operand_extreme(node.target, len(node.args), node.kwargs):
+            names.append(node.target.rpartition(".")[2].rstrip("_"))
+        elif node.op == "call_module" and operation_name(node) is None and "Softmax" in node.module_type:
+            names.append("softmax")
+    return names
+
+
+def _is_two_operand_extreme(target: str, arguments: int, keywords: dict[str, object]) -> bool:
+    """`torch.max(a, b)` is pointwise, `torch.max(a, dim)` is not; both look alike but for the second operand."""
+    return target.rpartition(".")[2] in ("max", "min") and "other" in keywords and arguments >= 1
+
+
+def _looks_like_attention(calls: list[str]) -> bool:
+    """A softmax between two products."""
+    products = [place for place, name in enumerate(calls) if re.fullmatch("matmul|bmm|einsum|baddbmm", name)]
+    return any(products[0] < place < products[-1] for place, name in enumerate(calls) if name == "softmax") if products else False

@@ -1,0 +1,246 @@
+"""The prompts: templates of one version, filled with what a stage needs and no more. A missing variable is an error, not an empty place."""
+
+import ast
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from tritonsmith.evaluator.detect import Detection, detect
+from tritonsmith.evaluator.errors import KernelFileError
+from tritonsmith.evaluator.schema import Record, TensorSpec
+from tritonsmith.evaluator.tasks import assigned_names
+from tritonsmith.prompts.author import Brief, Example
+from tritonsmith.prompts.error_text import ErrorText, trimmed
+from tritonsmith.prompts.families import Family, families_of
+from tritonsmith.prompts.hints import hints_for
+from tritonsmith.prompts.recipe_book import EXCHANGE_SECONDS
+from tritonsmith.prompts.worked_examples import MOST_EXAMPLES, known_algorithms, recipe_names, worked_example
+
+VERSION = "v1"
+"""The folder of templates that is used."""
+STAGES = ("seed", "repair", "analyze", "optimize", "tune")
+MOST_TOKENS = 12_000
+"""Of one prompt. What can be left out is left out before a prompt is longer: examples, old attempts, code of the rules."""
+CHARACTERS_PER_TOKEN = 3
+"""An upper bound of tokens without a tokenizer: prose and code take 3.2 to 4.5 characters per token with the common ones."""
+
+_FOLDER = Path(__file__).parent
+_WITH_EXAMPLES = ("seed", "optimize")
+_SHORT = 240
+_NOT_SHOWN = ("SMALL", "SHAPES")
+"""Names of a task file that say how it is checked."""
+_NAMES_SHOWN = 40
+"""Parameters listed one by one; the rest is counted."""
+
+
+class Prompt(Record):
+    """One request to a model: a single user message, as some servers know no other role."""
+
+    stage: str
+    family: str
+    """The family that shapes the task most."""
+    text: str
+    version: str
+    digest: str
+    """Of everything that prompts are made of: `digest()`."""
+    parts: tuple[str, ...]
+    """Names of the rule blocks, examples and hints in it."""
+
+    @property
+    def tokens(self) -> int:
+        """An upper bound of its length in tokens."""
+        return token_bound(self.text)
+
+
+@dataclass(frozen=True)
+class _Diet:
+    """How much of what can be left out is in a prompt."""
+
+    examples: tuple[Example, ...]
+    attempts: int
+    code: bool
+
+
+def token_bound(text: str) -> int:
+    """An upper bound of a text's tokens."""
+    return -(-len(text) // CHARACTERS_PER_TOKEN)
+
+
+@cache
+def digest() -> str:
+    """The first 12 hex digits of SHA-256 over templates, rules, hints and recipes, with their names."""
+    made = hashlib.sha256()
+    files = [*(_FOLDER / "templates" / VERSION).rglob("*"), *(_FOLDER / "recipes").glob("*.j2")]
+    for file in sorted(path for path in files if path.suffix in (".j2", ".toml")):
+        made.update(f"{file.relative_to(_FOLDER).as_posix()}\0".encode() + file.read_bytes() + b"\0")
+    return made.hexdigest()[:12]
+
+
+def prompt_for(stage: str, brief: Brief) -> Prompt:
+    """The prompt of a stage (one of `STAGES`) for a brief, the fullest that is within `MOST_TOKENS`.
+
+    A reference or kernel so long that nothing else is left to leave out makes a longer one.
+
+    Raises:
+        jinja2.UndefinedError: a template asks for what the stage's brief does not have.
+    """
+    families = families_of(brief.facts, brief.task.source)
+    context = _context(stage, brief, families)
+    template = _environment().get_template(f"{stage}.j2")
+    for diet in _diets(stage, brief, families):
+        text = _tidy(template.render({**context, **_portions(brief, diet)}))
+        if token_bound(text) <= MOST_TOKENS:
+            break
+    parts = [f"rules/{family.value}" for family in families]
+    if stage != "analyze":
+        parts.insert(0, "rules/general")
+    parts += [f"example: {example.title}" for example in diet.examples]
+    parts += [f"hint/{name}" for name in context["hint_names"]]
+    return Prompt(stage=stage, family=families[0].value, text=text, version=VERSION, digest=digest(), parts=tuple(parts))
+
+
+def _diets(stage: str, brief: Brief, families: tuple[Family, ...]) -> Iterator[_Diet]:
+    """From the fullest to the leanest: first fewer and shorter examples, then fewer attempts, then rules without code."""
+    shown = list(_examples(brief, families)) if stage in _WITH_EXAMPLES else []
+    code = stage != "analyze"
+    for examples in shown:
+        yield _Diet(examples, 8, code)
+    for attempts in (8, 4, 2):
+        yield _Diet((), attempts, code)
+    yield _Diet((), 2, False)
+
+
+def _examples(brief: Brief, families: tuple[Family, ...]) -> Iterator[tuple[Example, ...]]:
+    """Choices of examples, best first: kernels of earlier runs before recipes, and a recipe that is not the current kernel's own."""
+    remembered = brief.examples[:MOST_EXAMPLES]
+    own = brief.current.candidate.recipe if brief.current else ""
+    names = [name for name in recipe_names(families) if name != own]
+    recipes = [worked_example(name, brief.hardware, brief.task.precision) for name in names]
+    found = [example for example in recipes if example is not None]
+    if len(remembered) < MOST_EXAMPLES:
+        for example in found:
+            yield (*remembered, example)
+    for count in range(len(remembered), 0, -1):
+        yield remembered[:count]
+
+
+def _portions(brief: Brief, diet: _Diet) -> dict[str, Any]:
+    left_out = max(0, len(brief.history) - diet.attempts)
+    return {"examples": diet.examples, "history": brief.history[left_out:], "left_out": left_out, "code": diet.code}
+
+
+def _context(stage: str, brief: Brief, families: tuple[Family, ...]) -> dict[str, Any]:
+    """What every diet shares. Names that a stage must not use are missing on purpose."""
+    context: dict[str, Any] = {
+        "families": [family.value for family in families], "task": brief.task, "facts": brief.facts, "card": brief.hardware,
+        "reference": _reference(brief.task.source), "other_sizes": "SHAPES" in _declared(brief.task.source),
+        "exchange": EXCHANGE_SECONDS, "allow": brief.allow.value, "parameters": _parameters(brief.facts.parameters), "hint_names": (),
+    }  # fmt: skip
+    if stage == "seed":
+        return context | {"branch": brief.branch}
+    if brief.current is not None:
+        context |= _of_current(brief)
+    if stage == "tune":
+        context["stage"] = brief.stage.value
+    if stage in ("repair", "analyze") or brief.analysis is not None:
+        context["analysis"] = brief.analysis
+    if stage == "analyze":
+        context["known"] = known_algorithms(families)
+    if stage == "repair" and brief.current is not None:
+        found = hints_for(brief.current.verdict, brief.current.source, brief.hardware) if brief.current.verdict else {}
+        context |= {"hints": tuple(found.values()), "hint_names": tuple(found)}
+    return context
+
+
+def _of_current(brief: Brief) -> dict[str, Any]:
+    current = brief.current
+    assert current is not None
+    verdict = current.verdict
+    failed = verdict is not None and verdict.score is None
+    library = sorted(verdict.facts.library_calls.items(), key=lambda item: -item[1])[:8] if verdict else []
+    return {
+        "current": current, "verdict": verdict, "library": library, "labels": _detected(brief).labels,
+        "error": trimmed(verdict.message, current.source) if failed and verdict else ErrorText(text=verdict.message if verdict else ""),
+    }  # fmt: skip
+
+
+def _detected(brief: Brief) -> Detection:
+    """Labels of the current kernel with their lines; none for a text that cannot be read."""
+    assert brief.current is not None
+    verdict = brief.current.verdict
+    measured = (verdict.facts, verdict.timing) if verdict and verdict.timing else (None, None)
+    try:
+        return detect(brief.current.source, measured[0], brief.facts, brief.hardware, measured[1])
+    except KernelFileError:
+        return Detection()
+
+
+def _declared(source: str) -> dict[str, tuple[int, int]]:
+    """First and last line of the statement that sets each name at the top level of a task file."""
+    try:
+        statements = ast.parse(source).body
+    except (SyntaxError, ValueError):
+        return {}
+    return {name: (one.lineno, one.end_lineno or one.lineno) for one in statements for name in assigned_names(one)}
+
+
+def _reference(source: str) -> str:
+    """The task's text without the lines that say at which other sizes it is checked."""
+    declared = _declared(source)
+    spans = [declared[name] for name in _NOT_SHOWN if name in declared]
+    lines = source.splitlines()
+    return "\n".join(line for at, line in enumerate(lines, start=1) if not any(first <= at <= last for first, last in spans))
+
+
+def _parameters(parameters: dict[str, TensorSpec]) -> list[tuple[str, str]]:
+    """Names with shapes; of very many, the first, and how many more there are."""
+    rows = [(name, _shape(spec.shape) + ("" if spec.dtype == "float32" else f" {spec.dtype}")) for name, spec in parameters.items()]
+    more = len(rows) - _NAMES_SHOWN
+    return [*islice(rows, _NAMES_SHOWN), (f"and {more} more", "as in the code")] if more > 0 else rows
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} microseconds"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHORT else f"{line[: _SHORT - 4]} ..."
+
+
+def _tidy(text: str) -> str:
+    """One blank line before each heading, none at the ends, two at most within code."""
+    lines: list[str] = []
+    fenced = False
+    for line in (raw.rstrip() for raw in text.splitlines()):
+        fenced ^= line.startswith("```")
+        blanks = 2 if fenced else 1
+        if not line and lines[-blanks:] in ([], [""] * blanks):
+            continue
+        if line.startswith("# ") and not fenced and lines[-1:] != [""]:
+            lines.append("")
+        lines.append(line)
+    return "\n".join(lines).strip() + "\n"
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(_FOLDER / "templates" / VERSION),
+        undefined=StrictUndefined,  # a missing variable fails the run, not the kernel
+        autoescape=False,  # noqa: S701 - the texts are prompts, not pages
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"shape": _shape, "duration": _duration, "short": _short}
+    return made
