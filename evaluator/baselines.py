@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +35,23 @@ class Baselines:
         task: the task whose reference is run.
         weights: file with the state_dict that the oracle drew.
         arguments: forward's arguments; tensors are the input slots, whose addresses never change.
+        build: numbers of the modes to build at once; one that cannot be built says so at its first call.
     """
 
-    def __init__(self, task: Task, weights: str, arguments: list[Any]) -> None:
+    def __init__(self, task: Task, weights: str, arguments: list[Any], build: Sequence[int] = ()) -> None:
         self._model = load_reference(task).build(0).cuda()
         self._arguments = arguments
         self._forwards: dict[int, Forward] = {}
         self._mode = -1
         self._forward: Forward = self._model
+        self._failed: dict[int, Exception] = {}
         self.load_weights(Path(weights))
+        for mode in build:
+            try:
+                with torch.no_grad():
+                    self.call(arguments, mode)
+            except Exception as error:  # noqa: BLE001 - whatever torch.compile raises; reported when the mode is asked for
+                self._failed[mode] = error
 
     def load_weights(self, path: Path) -> None:
         """Copy a state_dict into the model in place."""
@@ -51,6 +59,8 @@ class Baselines:
 
     def call(self, arguments: list[Any], mode: int) -> Any:
         """What one forward of the baseline with that number returns."""
+        if mode in self._failed:
+            raise self._failed[mode]
         if mode != self._mode:  # a repeated call does no more than a candidate's, else the baseline would look slower
             self._mode = -1
             set_tf32(bool(mode % 2))

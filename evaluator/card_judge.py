@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -68,6 +66,7 @@ class CardJudge:
         self._limit = call_seconds
         log = TrialLog(self.session)
         sha = text_sha(source.read_text())
+        self.bench.begin()
         try:
             with self._runner(source) as runner:
                 order_dependent = self._check(log, runner, source, profile)
@@ -75,7 +74,7 @@ class CardJudge:
                 if not self.bench.modes:
                     raise RunnerFault(Status.UNSUPPORTED, "no baseline could be run: " + "; ".join(self.bench.notes))
                 started = time.time()
-                with self._quiet_machine():
+                with self.session.measuring():
                     first = Session(self.bench, runner, profile, call_seconds, tuple(self.bench.modes))
                     clocks = first.clocks_of_both()
                 facts = self._facts(runner, source, order_dependent)
@@ -100,14 +99,6 @@ class CardJudge:
             runner.close()
             raise
         return runner
-
-    @contextlib.contextmanager
-    def _quiet_machine(self) -> Iterator[None]:
-        self.session.hold_spares()
-        try:
-            yield
-        finally:
-            self.session.let_spares_go_on()
 
     def _check(self, log: TrialLog, runner: Runner, source: Path, profile: str) -> bool:
         """Accuracy, settled outputs, bitwise repetition. Returns whether bits vary (allowed with atomic adds only)."""
@@ -137,9 +128,11 @@ class CardJudge:
         sessions = []
         for _ in range(_SESSIONS[profile] - 1):
             self.session.new_weights()
-            self.bench.restart_baselines((first.strongest,))
+            self.bench.close()
+            self.bench.begin((first.strongest,))
             with self._runner(source) as runner:
-                with self._quiet_machine():
+                self.bench.open_baselines()
+                with self.session.measuring():
                     sessions.append(Session(self.bench, runner, profile, self._limit, (first.strongest,)))
         if sessions:
             self.bench.close()  # it holds one baseline only

@@ -90,6 +90,7 @@ class Bench:
         self.modes: dict[str, int] = {}
         self.notes: list[str] = []
         self._baselines: Runner | None = None
+        self._unopened: tuple[str, ...] = ()
         self._honest: deque[float] = deque(maxlen=101)
         """Milliseconds that delivery took the baselines' process."""
         self._flush: torch.Tensor | None = None
@@ -133,34 +134,38 @@ class Bench:
 
     # ---- baselines
 
-    def open_baselines(self, names: tuple[str, ...] = NAMES) -> None:
-        """Start the baselines' process and build these baselines. Raises InfrastructureError."""
-        if self._baselines is not None:
-            return
-        self._baselines = Runner(self.session.setup, "reference")
-        self._baselines.begin(task=self.session.task.model_dump(mode="json"))
+    def begin(self, names: tuple[str, ...] = NAMES) -> None:
+        """Start the baselines' process, which builds these baselines while something else goes on; `open_baselines` waits for it."""
+        if self._baselines is None:
+            self._baselines = Runner(self.session.setup, "reference")
+            modes = [mode for name in names for mode in self._settings(name)]
+            weights = self.session.copied_weights()  # the candidate's may be drawn again while this process starts
+            self._baselines.begin(task=self.session.task.model_dump(mode="json"), build=modes, weights=str(weights))
+            self._unopened = names
+
+    def open_baselines(self) -> None:
+        """Wait until the baselines are built, and keep the faster setting of each. Raises InfrastructureError."""
+        self.begin()
+        assert self._baselines is not None
         try:
-            self._baselines.wait_ready()
+            self._baselines.wait_ready(_BUILD_SECONDS)
         except RunnerFault as fault:
             self.close()
             raise InfrastructureError(f"the baselines' process did not start: {fault}") from fault
-        inputs = Inputs(self.session)
+        names, self._unopened = self._unopened, ()
+        inputs = Inputs(self.session) if names else None
         for name in names:
+            assert inputs is not None
             self._choose_mode(self._baselines, name, inputs)
 
-    def restart_baselines(self, names: tuple[str, ...]) -> None:
-        """A fresh process for a further session, with these baselines at the settings already chosen."""
-        self.close()
-        known = dict(self.modes)
-        self.open_baselines(names)
-        self.modes = known
+    def _settings(self, name: str) -> list[int]:
+        """Where TF32 is allowed both settings count: a stricter one is a fair bar as well. Once chosen, it stays."""
+        settings = (False,) if self.session.task.precision is PrecisionClass.IEEE else (False, True)
+        return [self.modes[name]] if name in self.modes else [mode_number(name, tf32) for tf32 in settings]
 
     def _choose_mode(self, runner: Runner, name: str, inputs: Inputs) -> None:
-        """Build a baseline; where TF32 is allowed, keep the faster of its two settings (a stricter one is a fair bar as well)."""
-        settings = (False,) if self.session.task.precision is PrecisionClass.IEEE else (False, True)
-        chosen = [self.modes[name]] if name in self.modes else [mode_number(name, tf32) for tf32 in settings]
         best: tuple[float, int] | None = None
-        for mode in chosen:
+        for mode in self._settings(name):
             try:
                 runner.command(Command.CALL, mode, timeout=_BUILD_SECONDS)
                 took = min(self.timed(runner, inputs.next(), _BUILD_SECONDS, mode) for _ in range(_WARM_CALLS))

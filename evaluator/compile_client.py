@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
+import tempfile
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from tritonsmith.evaluator.sandbox import SandboxedProcess
@@ -24,30 +28,68 @@ class CompileFault(Exception):
         self.status = status
 
 
-def start_compilation(source: Path, request: Path, target: str) -> SandboxedProcess:
-    """Compile what one forward of the candidate would launch on the named card; `request` is the session's file of arguments."""
-    sandbox = SandboxedProcess(
-        "tritonsmith.evaluator.compile_only", environment={"OMP_NUM_THREADS": "1"}, confined=True, read=[source, request]
-    )
-    assert sandbox.process.stdin is not None
-    with contextlib.suppress(OSError):  # it died at once; whoever reads its report says so
-        send_line(sandbox.process.stdin.fileno(), {"candidate": str(source), "target": target, "init_pickle": str(request)})
-    return sandbox
+class Compilation:
+    """A process that compiles what one forward of a candidate would launch; it starts at once and waits for `begin`."""
 
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-compile-", ignore_cleanup_errors=True)
+        inbox = Path(self._folder.name)
+        inbox.chmod(0o755)
+        self._source, self._request = inbox / "candidate.py", inbox / "request.pkl"
+        self._sandbox = SandboxedProcess(
+            "tritonsmith.evaluator.compile_only", environment={"OMP_NUM_THREADS": "1"}, confined=True, read=[inbox]
+        )
+        self._still = False
 
-def read_report(sandbox: SandboxedProcess, seconds: float) -> dict[str, Any]:
-    """The report of `compile_only`, whatever its status. Raises CompileFault, or InfrastructureError when the sandbox did not start."""
-    output = sandbox.read_output(seconds, _REPORT_BYTES)
-    if output is None:
-        raise CompileFault(Status.TIMEOUT, f"importing and compiling took longer than {seconds:.0f} s")
-    try:
-        report: dict[str, Any] = json.loads(output)
-        Status(report["status"])
-    except (ValueError, KeyError, TypeError):
-        if not output:
-            sandbox.require_launched()
-        raise CompileFault(Status.CRASHED, "the process that compiles the candidate died without a report") from None
-    return report
+    def begin(self, source: str, request: bytes, target: str) -> None:
+        """Compile for the named card; `request` is the session's pickle of arguments."""
+        self._source.write_text(source)
+        self._request.write_bytes(request)
+        for file in (self._source, self._request):
+            file.chmod(0o644)
+        assert self._sandbox.process.stdin is not None
+        message = {"candidate": str(self._source), "target": target, "init_pickle": str(self._request)}
+        with contextlib.suppress(OSError):  # it died at once; whoever reads its report says so
+            send_line(self._sandbox.process.stdin.fileno(), message)
+
+    def report(self, seconds: float, mark: Path | None = None) -> dict[str, Any]:
+        """The report of `compile_only`, whatever its status; while the file `mark` exists the process stands still and time does too.
+
+        Raises:
+            CompileFault: it hung or died.
+            InfrastructureError: the sandbox did not start.
+        """
+        output = self._sandbox.read_output(seconds, _REPORT_BYTES, lambda: self._stand_still(mark))
+        if output is None:
+            raise CompileFault(Status.TIMEOUT, f"importing and compiling took longer than {seconds:.0f} s")
+        try:
+            report: dict[str, Any] = json.loads(output)
+            Status(report["status"])
+        except (ValueError, KeyError, TypeError):
+            if not output:
+                self._sandbox.require_launched()
+            raise CompileFault(Status.CRASHED, "the process that compiles the candidate died without a report") from None
+        return report
+
+    def _stand_still(self, mark: Path | None) -> bool:
+        still = mark is not None and mark.exists()
+        if still is not self._still:
+            self._still = still
+            for pid in self._sandbox.inside():
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGSTOP if still else signal.SIGCONT)
+        return still
+
+    def close(self) -> None:
+        """Kill the process and remove its files."""
+        self._sandbox.kill()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Compilation:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
 
 
 def refusal(report: dict[str, Any]) -> tuple[Status, str] | None:

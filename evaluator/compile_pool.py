@@ -23,9 +23,11 @@ class CompilePool:
     Args:
         target: key of the card that is compiled for.
         sandbox: mode of the sandbox.
+        mark: a file that exists while something is measured; compilers stand still then.
     """
 
-    def __init__(self, target: str, sandbox: str) -> None:
+    def __init__(self, target: str, sandbox: str, mark: Path) -> None:
+        self._mark = mark
         count = max(1, min(_MOST, (os.cpu_count() or 2) // 4))
         self._all = [OracleProcess(target, sandbox=sandbox, module="tritonsmith.evaluator.compiler") for _ in range(count)]
         self._free: queue.LifoQueue[OracleProcess] = queue.LifoQueue()  # the one that ran last is warm
@@ -39,7 +41,7 @@ class CompilePool:
 
     def _compile(self, source: Path, request: Path, seconds: float) -> Report:
         compiler = self._free.get()
-        message = {"op": "compile", "source": str(source), "request": str(request), "seconds": seconds}
+        message = {"op": "compile", "source": str(source), "request": str(request), "seconds": seconds, "mark": str(self._mark)}
         try:
             report: Report = compiler.ask(message, seconds + _ANSWER_SECONDS)["report"]
         except InfrastructureError:

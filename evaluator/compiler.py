@@ -3,7 +3,10 @@
 `python -P -m tritonsmith.evaluator.compiler` is asked as the oracle is, line by line:
 
     {"op": "hello", "target": key, "sandbox": mode}                        -> {"hardware": {...}}
-    {"op": "compile", "source": path, "request": path, "seconds": limit}   -> {"report": {...}}, or {"report": {"status", "message"}}
+    {"op": "compile", "source": path, "request": path, "seconds": limit,
+     "mark": path of a file that exists while something is timed}          -> {"report": {...}}, or {"report": {"status", "message"}}
+
+The process for the next compilation starts as soon as one is taken, and waits with its imports done.
 """
 
 from __future__ import annotations
@@ -16,22 +19,41 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.compile_client import CompileFault, read_report, start_compilation
+from tritonsmith.evaluator.compile_client import Compilation, CompileFault
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.sandbox import guard_self
 from tritonsmith.evaluator.sandbox_check import establish
 from tritonsmith.evaluator.wire_text import send_line
 
 
-def _answer(request: dict[str, Any], target: str) -> dict[str, Any]:
-    if request["op"] == "hello":
-        establish(request["sandbox"], cuda=False)
-        return {"hardware": named_card(target).model_dump(mode="json")}
-    with start_compilation(Path(request["source"]), Path(request["request"]), target) as sandbox:
-        try:
-            return {"report": read_report(sandbox, request["seconds"])}
-        except CompileFault as fault:
-            return {"report": {"status": fault.status.value, "message": str(fault)}}
+class Server:
+    """One compiler, with the process that waits for the next candidate."""
+
+    def __init__(self) -> None:
+        self._target = ""
+        self._next: Compilation | None = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one request. Raises UsageError or InfrastructureError."""
+        if request["op"] == "hello":
+            establish(request["sandbox"], cuda=False)
+            self._target = request["target"]
+            self._next = Compilation()
+            return {"hardware": named_card(self._target).model_dump(mode="json")}
+        with self._next or Compilation() as compilation:
+            self._next = None
+            compilation.begin(Path(request["source"]).read_text(), Path(request["request"]).read_bytes(), self._target)
+            try:
+                report = compilation.report(request["seconds"], Path(request["mark"]))
+            except CompileFault as fault:
+                report = {"status": fault.status.value, "message": str(fault)}
+        self._next = Compilation()
+        return {"report": report}
+
+    def close(self) -> None:
+        """End the process that waits."""
+        if self._next is not None:
+            self._next.close()
 
 
 def main() -> None:
@@ -39,18 +61,17 @@ def main() -> None:
     guard_self()
     out = os.dup(1)
     os.dup2(2, 1)
-    target = ""
+    server = Server()
     for line in sys.stdin:
-        request = json.loads(line)
-        target = request.get("target", target)
         try:
-            message = _answer(request, target)
+            message = server.answer(json.loads(line))
         except UsageError as error:
             message = {"error": str(error), "kind": "usage"}
         except Exception as error:  # noqa: BLE001 - the process boundary: the caller decides what to do
             traceback.print_exc()
             message = {"error": f"{type(error).__name__}: {error}"[:2000], "kind": "infrastructure"}
         send_line(out, message)
+    server.close()
 
 
 if __name__ == "__main__":

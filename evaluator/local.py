@@ -51,6 +51,7 @@ class LocalEvaluator:
         if target != "auto":
             named_card(target)  # a wrong name is the user's sentence, not an oracle's fault
         self._temporary = tempfile.TemporaryDirectory(prefix="raw-", ignore_cleanup_errors=True, dir=run_folder())
+        Path(self._temporary.name).chmod(0o711)  # a confined process reads one file below it
         self.raw_dir = raw_dir or Path(self._temporary.name)
         self._call_seconds = call_seconds
         first = OracleProcess(target, sandbox=sandbox)
@@ -65,9 +66,13 @@ class LocalEvaluator:
         audited = self.hardware.present and self.hardware.key in CARDS
         self._auditor = OracleProcess(self.hardware.key, use_card=False, sandbox=sandbox) if audited else None
         self._audit_lock = threading.Lock()
-        self._compilers = CompilePool(self.hardware.key, sandbox) if audited else None
+        self._mark = Path(self._temporary.name) / "measuring"
+        """Exists while something is timed."""
+        self._compilers = CompilePool(self.hardware.key, sandbox, self._mark) if audited else None
         self._requests: dict[str, Path] = {}
         self._request_lock = threading.Lock()
+        self._compiled: dict[tuple[str, str], Future[Report]] = {}
+        """Reports by task and text: a confirmation asks about a text that was compiled before."""
         self._all = [first, *(OracleProcess(target, sandbox=sandbox) for _ in range(self.parallel - 1))]
         for oracle in reversed(self._all):
             self._oracles.put(oracle)
@@ -136,20 +141,20 @@ class LocalEvaluator:
                 return Verdict(status=refused[0], message=refused[1], sha=sha, profile=profile, environment=where)
             raw = self.raw_dir / f"{sha}-{profile}-{next(self._numbers)}.json"
             request = {"op": "evaluate", "source": str(path), "profile": profile, "raw": str(raw.resolve())}
-            about = self._about(task, traced=profile != CORRECTNESS_ONLY)
+            about = self._about(task, traced=profile != CORRECTNESS_ONLY) | {"measuring": str(self._mark)}
             answer = self._answer(oracle, request | about | {"call_seconds": self._call_seconds})
         return Verdict.model_validate(answer["verdict"])
 
     def _about(self, task: Task, *, traced: bool = True) -> dict[str, Any]:
         return {"task": task.model_dump(mode="json"), "trace": [asdict(one) for one in self._probe(task)[1]] if traced else []}
 
-    @staticmethod
-    def _answer(oracle: OracleProcess, request: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, oracle: OracleProcess, request: dict[str, Any]) -> dict[str, Any]:
         """The oracle's answer; one that fails is started again and asked once more."""
         try:
             return oracle.ask(request, EVALUATE_SECONDS)
         except InfrastructureError:
             oracle.close()
+            self._mark.unlink(missing_ok=True)
             return oracle.ask(request, EVALUATE_SECONDS)
 
     # ---- compilers beside the card
@@ -157,7 +162,10 @@ class LocalEvaluator:
     def _start_compiling(self, task: Task, path: Path) -> Future[Report] | None:
         if self._compilers is None:
             return None
-        return self._compilers.submit(path, self._compile_request(task), self._call_seconds)
+        key = (task.sha, text_sha(path.read_text()))
+        if key not in self._compiled or self._compiled[key].cancelled():
+            self._compiled[key] = self._compilers.submit(path, self._compile_request(task), self._call_seconds)
+        return self._compiled[key]
 
     def _compile_request(self, task: Task, auditor: OracleProcess | None = None) -> Path:
         """The file with init arguments and shapes that compilers read; the oracle writes it, because only it runs the task."""

@@ -4,7 +4,8 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
 
     {"op": "hello", "target": key, "use_card": bool, "sandbox": mode}      -> {"hardware": {...}}
     {"op": "evaluate", "task": {...}, "trace": [...], "source": path,
-     "profile": name, "raw": path, "call_seconds": limit}                  -> {"verdict": {...}}
+     "profile": name, "raw": path, "call_seconds": limit,
+     "measuring": path of a file that exists while something is timed}     -> {"verdict": {...}}
     {"op": "prepare", "task": {...}, "trace": [...]}                      -> {"request": path that compilers read}
     {"op": "sanitize", "source": path, "request": path, "seconds": limit}  -> {"found": bool, "text": sentence}
     faults                         -> {"error": sentence, "kind": "task" | "usage" | "infrastructure"}
@@ -79,7 +80,9 @@ class Oracle:
         if profile == CORRECTNESS_ONLY:
             verdict = judge_correctness(task, self._hardware, source, limit)
         else:
-            verdict = self._judge(task, request["trace"]).judge(source, profile, Path(request["raw"]), limit)
+            judge = self._judge(task, request["trace"])
+            judge.session.mark = Path(request["measuring"])
+            verdict = judge.judge(source, profile, Path(request["raw"]), limit)
         if verdict.status not in (Status.OK, Status.INACCURATE) and self._hardware.present:
             self._require_healthy_card()
         seconds = time.monotonic() - started

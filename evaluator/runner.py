@@ -93,8 +93,8 @@ class Runner:
         self._place_arguments()
         self.report({"event": "open"})  # from here on candidate code runs
         if self.config["role"] == "reference":
-            task = Task.model_validate(self.config["task"])
-            self.subject: candidate_module.Subject | Baselines = Baselines(task, self.config["weights"], self.arguments)
+            task, config = Task.model_validate(self.config["task"]), self.config
+            self.subject: candidate_module.Subject | Baselines = Baselines(task, config["weights"], self.arguments, config["build"])
         else:
             self.subject = candidate_module.open_candidate(
                 Path(self.config["source"]), pickle.loads(Path(self.config["init"]).read_bytes()), Path(self.config["weights"]),

@@ -62,7 +62,7 @@ class Runner:
         self._role = role
         self._doorbell = Doorbell()
         self._nonce = 0
-        self._warm = False
+        self._warm = self._ready = False
         self._own_threads = 0
         self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-inbox-", ignore_cleanup_errors=True)
         inbox = Path(self._folder.name)
@@ -111,7 +111,9 @@ class Runner:
             self._warm = True
 
     def wait_ready(self, timeout: float = IMPORT_SECONDS) -> None:
-        """Until the candidate is imported and built. Raises RunnerFault."""
+        """Until the candidate is imported and built; at once where that was so before. Raises RunnerFault."""
+        if self._ready:
+            return
         self.wait_warm(timeout)
         message = self._lines.read(timeout)
         if message is not None and message.get("event") == "open":
@@ -121,6 +123,7 @@ class Runner:
             self._died("while it was imported", timeout)
         elif message.get("event") != "ready":
             raise self._fault(message)
+        self._ready = True
 
     def _died(self, when: str, timeout: float) -> None:
         if self._sandbox.alive_after(_LAST_BREATH_SECONDS):

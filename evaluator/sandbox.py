@@ -18,7 +18,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -42,6 +42,7 @@ narrows what Landlock lets through."""
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _STDERR_TAIL = 4000
 _GOODBYE_SECONDS = 10.0
+_PAUSE_POLL_SECONDS = 0.01
 FILE_BYTES = 1 << 28
 SCRATCH_BYTES = 1 << 30
 _PROCESSES = {False: 256, True: 1024}
@@ -263,9 +264,24 @@ class SandboxedProcess:
 
     def alive_after(self, seconds: float) -> bool:
         """False when the process has ended or does so within the time."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=seconds)
+        self._ends_within(seconds)
         return self.alive
+
+    def _ends_within(self, seconds: float) -> None:
+        """Wait for the end of the process; Popen's own wait sleeps longer and longer, and would see it tens of milliseconds late."""
+        if not self.alive:
+            return
+        try:
+            descriptor = os.pidfd_open(self.process.pid)
+        except (OSError, AttributeError):  # before Linux 5.3
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=seconds)
+            return
+        ended = select.poll()
+        ended.register(descriptor, select.POLLIN)
+        ended.poll(seconds * 1000)
+        os.close(descriptor)
+        self.process.poll()
 
     def stderr_tail(self) -> str:
         """The end of what the process wrote to stderr."""
@@ -274,15 +290,23 @@ class SandboxedProcess:
             return log.read(_STDERR_TAIL).decode(errors="replace")
         return ""
 
-    def read_output(self, seconds: float, limit: int) -> bytes | None:
-        """All of stdout until it is closed, at most `limit` bytes. Returns None at the deadline."""
+    def read_output(self, seconds: float, limit: int, paused: Callable[[], bool] | None = None) -> bytes | None:
+        """All of stdout until it is closed, at most `limit` bytes. Returns None at the deadline; while `paused` says so, time stands."""
         assert self.process.stdin is not None and self.process.stdout is not None
         with contextlib.suppress(OSError):
             self.process.stdin.close()
-        deadline, data, fd = time.monotonic() + seconds, b"", self.process.stdout.fileno()
+        left, data, fd = seconds, b"", self.process.stdout.fileno()
+        before = time.monotonic()
         while len(data) < limit:
-            if not select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                return None
+            ready = select.select([fd], [], [], max(0.0, left if paused is None else min(left, _PAUSE_POLL_SECONDS)))[0]
+            now = time.monotonic()
+            if paused is None or not paused():
+                left -= now - before
+            before = now
+            if not ready:
+                if left <= 0:
+                    return None
+                continue
             chunk = os.read(fd, 1 << 16)
             if not chunk:
                 break
@@ -294,8 +318,7 @@ class SandboxedProcess:
         if self._confined and self.alive:  # the keeper kills and collects them all
             with contextlib.suppress(OSError):
                 self.process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(timeout=_GOODBYE_SECONDS)
+            self._ends_within(_GOODBYE_SECONDS)
         pending = [self.process.pid] if self.alive else []
         family: set[int] = set()
         while pending:  # collect before killing: an orphan's parent link is gone afterwards
@@ -308,8 +331,7 @@ class SandboxedProcess:
         for pid in family:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=_GOODBYE_SECONDS)
+        self._ends_within(_GOODBYE_SECONDS)
         for stream in (self.process.stdin, self.process.stdout):
             if stream:
                 with contextlib.suppress(OSError):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 import secrets
+import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +84,8 @@ class TaskSession:
         tf32 = task.precision is not PrecisionClass.IEEE
         self.setup = RunnerSetup(device, self.layout, init_path, arguments_path, self.weights_path, hardware, self.block, tf32)
         self._spares: list[Runner] = []
+        self.mark: Path | None = None
+        """A file that exists while something is measured."""
         self.compile_request = folder / "compile.pkl"
         self.compile_request.write_bytes(pickle.dumps(self._compile_arguments()))
 
@@ -97,6 +102,10 @@ class TaskSession:
     def new_weights(self) -> None:
         """Draw the weights again; runners must be told to read the file."""
         self._draw_weights()
+
+    def copied_weights(self) -> Path:
+        """A file with the weights as they are now, which stays as it is."""
+        return Path(shutil.copy(self.weights_path, self.weights_path.with_name("baselines.pt")))
 
     def draw(self, kind: str) -> list[torch.Tensor]:
         """Fresh tensors for the slots: `own` by the task's get_inputs, other kinds as `distributions` has them in the same shapes."""
@@ -160,15 +169,20 @@ class TaskSession:
         while affordable and len(self._spares) < _SPARES:
             self._spares.append(Runner(self.setup, "candidate"))
 
-    def hold_spares(self) -> None:
-        """Stop what is still warming up, so that it does not fall into a measurement."""
+    @contextlib.contextmanager
+    def measuring(self) -> Iterator[None]:
+        """While it is open nothing of ours uses the processor: waiting runners stand still, and compilers see the mark and do so too."""
+        if self.mark is not None:
+            self.mark.touch()
         for spare in self._spares:
             spare.pause()
-
-    def let_spares_go_on(self) -> None:
-        """The measurement is over."""
-        for spare in self._spares:
-            spare.resume()
+        try:
+            yield
+        finally:
+            for spare in self._spares:
+                spare.resume()
+            if self.mark is not None:
+                self.mark.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Give slots and files back."""
