@@ -31,7 +31,8 @@ def one_run(policy: Policy | None) -> tuple[float, float]:
     """Milliseconds of start and end of one process. Raises InfrastructureError when it did not end as it should."""
     began = time.perf_counter()
     process = SandboxedProcess(_MODULE, policy=policy)
-    code = process.process.wait(_PATIENCE_SECONDS)
+    process.alive_after(_PATIENCE_SECONDS)
+    code = process.process.poll()
     ended = time.perf_counter()
     process.kill()
     if code:

@@ -19,7 +19,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tritonsmith.evaluator import sandbox_bubblewrap as bubblewrap
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.sandbox import (
     ALLOWED_ENVIRONMENT,
@@ -56,10 +55,7 @@ _ACTIONS_BEHIND = {
 }  # fmt: skip
 """What `strict` asks for, each with the actions of the self-test that must have been stopped."""
 _NO_BUBBLEWRAP = "there is no bwrap on PATH"
-_BUBBLEWRAP_NEEDLESS = {
-    False: "not used: the launcher's own namespaces hold here, and start in half its time",
-    True: "not used: on a card only its mount and network namespaces could be taken, and the launcher makes those itself",
-}
+_NO_BUBBLEWRAP_ON_A_CARD = "not used: on a card only its mount and network namespaces could be taken, and the launcher makes those itself"
 _PROBE_SECONDS = {False: 10.0, True: 30.0}
 
 
@@ -95,20 +91,19 @@ def missing_protections(report: dict[str, Any]) -> list[str]:
 def _strongest(cuda: bool) -> tuple[Policy | None, dict[str, Any]]:
     if not sys.platform.startswith("linux"):
         return None, {"layers": dict.fromkeys(LAYERS, "unavailable: needs Linux"), "actions": {}}
-    policy, report = own_form(cuda=cuda)
-    why = _BUBBLEWRAP_NEEDLESS[cuda]
-    if not cuda and not shutil.which("bwrap"):
-        why = f"unavailable: {_NO_BUBBLEWRAP}"
-    elif not cuda and not _complete(report):
+    wrapped: tuple[Policy, dict[str, Any]] | None = None
+    why = _NO_BUBBLEWRAP_ON_A_CARD
+    if not cuda:
         try:
             wrapped = bubblewrap_form()
         except InfrastructureError as error:
             why = f"unavailable: {error}"
-        else:
-            if _strength(wrapped[1]) > _strength(report):
-                return wrapped
-            why = "not used: it would stop no more than the layers without it"
-    report["layers"]["bubblewrap"] = why
+    if wrapped and set(wrapped[1]["actions"].values()) == {"blocked"}:
+        return wrapped
+    policy, report = own_form(cuda=cuda)
+    if wrapped and _strength(wrapped[1]) >= _strength(report):
+        return wrapped
+    report["layers"]["bubblewrap"] = "not used: the layers without it stop more" if wrapped else why
     return policy, report
 
 
@@ -137,12 +132,6 @@ def bubblewrap_form() -> tuple[Policy, dict[str, Any]]:
         return _verified({}, False, program)
     except InfrastructureError as error:
         raise InfrastructureError(f"the self-test fails with it ({error})") from None
-
-
-def _complete(report: dict[str, Any]) -> bool:
-    """Whether bubblewrap could add nothing: every namespace and the view of the files are ours, and every attack was stopped."""
-    applied = all(report["layers"].get(name) == "applied" for name in (*bubblewrap.NAMESPACES, "landlock"))
-    return applied and set(report["actions"].values()) == {"blocked"}
 
 
 def _strength(report: dict[str, Any]) -> tuple[int, int]:

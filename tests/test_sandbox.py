@@ -122,7 +122,7 @@ def test_bubblewrap_is_told_to_show_what_may_be_read_and_no_more(tmp_path: Path)
     assert folders.index("/tmp") < folders.index("/tmp/s") and str(tmp_path) in folders
 
 
-def test_bubblewrap_steps_in_where_our_own_namespaces_cannot_be_made(
+def test_bubblewrap_supplies_the_namespaces_also_where_ours_cannot_be_made(
     wrapped: tuple[Policy, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox_check, "_RELAXATIONS", (sandbox_check._NAMESPACES,))
