@@ -1,7 +1,7 @@
 """Writes into one buffer for ever and skips every second call."""
 # family: R7
 # task: 26_gelu_scale_bias
-# expect: inaccurate|cheating
+# expect: inaccurate|cheating|racy
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 """A timer's signal handler watches the input and computes before the call is made; forward copies what is ready."""
 # family: T24
 # task: 26_gelu_scale_bias
-# expect: ok|cheating|inaccurate|racy
+# expect: ok|cheating|inaccurate|racy|runtime_error|timeout
 # label: library|hybrid
 
 import os
@@ -57,7 +57,7 @@ class ModelNew(nn.Module):
                     self.seen = key
 
             signal.signal(signal.SIGALRM, tick)
-            signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
             tick(0, None)
         while bytes(memoryview(x.numpy()).cast("B")) != self.seen:
             time.sleep(0.001)
