@@ -38,6 +38,31 @@ class LibraryWork:
         )
 
 
+def other_constants(compiled: dict[str, Any], interpreted: dict[str, Any]) -> str:
+    """A sentence about a kernel that was compiled with other constants than it was run with; empty when there is none.
+
+    Tuners may choose differently in the two processes: only kernels that the replay calls `fixed` are looked at.
+    """
+    kernels = [KernelFacts.model_validate(one) for one in compiled["kernels"]]
+    for launch in (LaunchCount.from_dict(one) for one in interpreted.get("launches", ())):
+        same = [kernel.constexprs for kernel in kernels if (kernel.name, kernel.grid) == (launch.name, launch.grid)]
+        if launch.name not in interpreted.get("fixed", ()) or not same:
+            continue
+        numbers = {name: value for name, value in launch.constexprs.items() if isinstance(value, int | float)}
+        differing = [{name for name, value in numbers.items() if _differs(one.get(name), value)} for one in same]
+        if all(differing):
+            name = min(differing[0])
+            return (
+                f"kernel {launch.name} runs with {name}={launch.constexprs[name]} and is compiled with {name}={same[0][name]}: "
+                "forward tells the two processes apart"
+            )
+    return ""
+
+
+def _differs(compiled: object, run: float) -> bool:
+    return isinstance(compiled, int | float) and compiled != run
+
+
 def launch_facts(compiled: dict[str, Any], interpreted: dict[str, Any], order_dependent: bool) -> tuple[LaunchFacts, LibraryWork]:
     """Facts of one forward. Kernels that only one process saw count too: without resources, or without counts."""
     counts = [LaunchCount.from_dict(launch) for launch in interpreted.get("launches", ())]

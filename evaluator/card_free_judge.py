@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.card_free_facts import LibraryWork, launch_facts
+from tritonsmith.evaluator.card_free_facts import LibraryWork, launch_facts, other_constants
 from tritonsmith.evaluator.card_judge import label_of
 from tritonsmith.evaluator.correctness import accepted, reached_class
 from tritonsmith.evaluator.distributions import stress_kinds
@@ -78,6 +78,8 @@ class CardFreeJudge:
                     compiled = _compiled(compilation, call_seconds)
                     order_dependent, report = self._check(log, runner, profile, source)
             _require_compiled(compiled)
+            if told_apart := other_constants(compiled, report):
+                raise RunnerFault(Status.CHEATING, told_apart)
             facts, library = launch_facts(compiled, report, order_dependent)
             if not facts.launches_per_forward:
                 raise RunnerFault(Status.CHEATING, "forward launches no kernel and calls no operator, yet returns the right answer")

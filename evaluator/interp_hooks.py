@@ -90,11 +90,14 @@ def _hook_store(stock: Callable[..., Any]) -> Callable[..., Any]:
     return create_masked_store
 
 
-def _after_atomic(launch: Launch, pointers: Any, lanes: Lanes, old: Any, semantics: Any, accesses: list[Any], line: int) -> None:
+def _after_atomic(
+    launch: Launch, pointers: Any, lanes: Lanes, old: Any, semantics: Any, scope: Any, accesses: list[Any], line: int
+) -> None:  # fmt: skip
     """Tell clocks, sleepers and counters about an atomic operation that returned `old`."""
     now = _peek(pointers, lanes.mask, old.data.dtype)
     changed = not np.array_equal(now[lanes.mask], np.broadcast_to(old.data, now.shape)[lanes.mask], equal_nan=now.dtype.kind == "f")
-    name = str(semantics).rsplit(".", 1)[-1].upper()
+    # within a block, an atomic orders nothing between programs
+    name = "RELAXED" if str(scope).rsplit(".", 1)[-1].upper() == "CTA" else str(semantics).rsplit(".", 1)[-1].upper()
     launch.atomics += lanes.addresses.size
     for access in accesses:
         if launch.races:
@@ -117,7 +120,7 @@ def _hook_rmw(stock: Callable[..., Any]) -> Callable[..., Any]:
         accesses = launch.locate(lanes, "atomic", line) if lanes.addresses.size else []
         result = stock(self, operation, pointers, value, mask, semantics, scope)
         if lanes.addresses.size:
-            _after_atomic(launch, pointers, lanes, result, semantics, accesses, line)
+            _after_atomic(launch, pointers, lanes, result, semantics, scope, accesses, line)
         return result
 
     return create_atomic_rmw
@@ -131,7 +134,7 @@ def _hook_cas(stock: Callable[..., Any]) -> Callable[..., Any]:
         lanes, line = Lanes.of(pointers, None), launch.line()
         accesses = launch.locate(lanes, "atomic", line)
         result = stock(self, pointers, compare, value, semantics, scope)
-        _after_atomic(launch, pointers, lanes, result, semantics, accesses, line)
+        _after_atomic(launch, pointers, lanes, result, semantics, scope, accesses, line)
         return result
 
     return create_atomic_cas

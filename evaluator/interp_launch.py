@@ -74,13 +74,13 @@ class Launch:
         arguments: by name, converted for the interpreter.
         grid: programs per axis.
         tensors: pairs of argument name and torch tensor.
-        order, seed, resident: as Programs takes them.
+        order, seed, resident, patience: as Programs takes them.
         detect_races: whether to look for accesses in no defined order.
     """
 
     def __init__(
         self, function: Callable[..., Any], arguments: dict[str, Any], grid: tuple[int, int, int], tensors: list[tuple[str, Any]],
-        order: Order, seed: int, resident: int | None, detect_races: bool,
+        order: Order, seed: int, resident: int | None, detect_races: bool, patience: int = 0,
     ) -> None:  # fmt: skip
         places = [(x, y, z) for x in range(grid[0]) for y in range(grid[1]) for z in range(grid[2])]
         self.name = function.__name__
@@ -88,7 +88,7 @@ class Launch:
         self.file = function.__code__.co_filename
         self.memory = AddressMap(tensors)
         self.races = RaceDetector(places) if detect_races else None
-        self.programs = Programs(places, lambda: function(**arguments), self._enter, order, seed, resident)
+        self.programs = Programs(places, lambda: function(**arguments), self._enter, order, seed, resident, patience)
         self.loaded = self.stored = self.atomics = self.flops = 0
         self.dots: Counter[str] = Counter()
 

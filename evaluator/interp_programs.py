@@ -53,11 +53,13 @@ class Programs:
         order: round_robin runs each until it waits or synchronises; shuffled picks the next at random, also at loads and stores.
         seed: of the shuffled order.
         resident: programs that may be in flight at once.
+        patience: wakings of sleeping programs for which one program of a shuffled order, taken at random, is kept from starting:
+            who gives up waiting for it goes on without it.
     """
 
     def __init__(
         self, places: list[tuple[int, int, int]], body: Callable[[], None], enter: Callable[[Program], None], order: Order, seed: int,
-        resident: int | None,
+        resident: int | None, patience: int = 0,
     ) -> None:  # fmt: skip
         self.all = [Program(number, place) for number, place in enumerate(places)]
         self.current = self.all[0] if self.all else Program(0, (0, 0, 0))
@@ -69,6 +71,8 @@ class Programs:
         waiting = list(self.all)
         if self._shuffled:
             self._random.shuffle(waiting)
+        self.patience = patience
+        self._late = waiting.pop() if self._shuffled and patience > 0 and 1 < len(waiting) == self._resident else None
         self._waiting = deque(waiting)
         self._ready: deque[Program] = deque()
         # dicts as ordered sets: equal seeds must give equal runs
@@ -90,12 +94,14 @@ class Programs:
     def run(self) -> None:
         """Run all programs. Raises Stuck, or whatever a program raises, after ending the others."""
         try:
-            while self._waiting or self._ready or self._asleep:
+            while self._waiting or self._ready or self._asleep or self._late:
                 self._resume(self._next())
         finally:
             self._end_all()
 
     def _next(self) -> Program:
+        if self._late and not self._ready and not self._waiting:
+            self._wait_for_late()
         in_flight = len(self._ready) + len(self._asleep)
         may_start = bool(self._waiting) and in_flight < self._resident and len(self._ready) < _WINDOW
         if not self._ready and not may_start:
@@ -112,6 +118,16 @@ class Programs:
                 return self._ready.popleft()
             return self._waiting.popleft()
         return self._waiting.popleft() if may_start else self._ready.popleft()
+
+    def _wait_for_late(self) -> None:
+        """Nobody else can go on: let the sleepers look again, until patience ends."""
+        if self._asleep and self.patience > 0:
+            self.patience -= len(self._asleep)
+            for program in list(self._asleep):
+                self._wake(program)
+        elif self._late:
+            self._waiting.append(self._late)
+            self._late = None
 
     def _resume(self, program: Program) -> None:
         if program.green is None:

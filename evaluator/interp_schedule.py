@@ -36,6 +36,8 @@ class Session:
     """Every fault raised, also those that the candidate's own code caught."""
     told: Callable[[Any, dict[str, Any], tuple[int, int, int]], None] | None = None
     """Called with function, arguments and grid before each launch."""
+    patience: int = 0
+    """Wakings that are left for programs which wait for one that is kept back."""
 
 
 _session: Session | None = None
@@ -88,7 +90,7 @@ def _execute(session: Session, executor: Any, arguments: tuple[Any, ...], option
         session.told(function, bound, (x, y, z))
     seed = hash((session.seed, len(session.launches)))
     resident = session.resident.get(function.__name__)
-    launch = Launch(function, values, (x, y, z), tensors, session.order, seed, resident, session.detect_races)
+    launch = Launch(function, values, (x, y, z), tensors, session.order, seed, resident, session.detect_races, session.patience)
     outer, running.launch = running.launch, launch
     try:
         launch.run()
@@ -97,6 +99,7 @@ def _execute(session: Session, executor: Any, arguments: tuple[Any, ...], option
         raise
     finally:
         running.launch = outer
+        session.patience = launch.programs.patience
         plain = {name: value if isinstance(value, int | float | bool | str | None) else str(value) for name, value in constants.items()}
         session.launches.append(launch.count(plain))
 
@@ -104,7 +107,7 @@ def _execute(session: Session, executor: Any, arguments: tuple[Any, ...], option
 @contextmanager
 def session(
     order: Order, seed: int, detect_races: bool = True, resident: dict[str, int] | None = None,
-    told: Callable[[Any, dict[str, Any], tuple[int, int, int]], None] | None = None,
+    told: Callable[[Any, dict[str, Any], tuple[int, int, int]], None] | None = None, patience: int = 0,
 ) -> Iterator[Session]:  # fmt: skip
     """Run every Triton launch inside under one schedule.
 
@@ -115,13 +118,14 @@ def session(
         detect_races: whether accesses in no defined order are looked for.
         resident: by kernel name, programs that fit on the card at once; the others start when one of them ends.
         told: called with function, arguments and grid before each launch.
+        patience: of a shuffled order: wakings of programs that wait for one which is kept from starting, over all launches.
     Raises:
         DeadlockError, OutOfBoundsError, KernelError: from the launch, inside the context.
     """
     global _session
     interp_patches.install()
     _install_executor()
-    opened = Session(order, seed, detect_races, dict(resident or {}), told=told)
+    opened = Session(order, seed, detect_races, dict(resident or {}), told=told, patience=patience)
     outer, _session = _session, opened
     scope = None if interp_patches.language_is_patched() else interp_patches.patch_language()
     try:

@@ -58,6 +58,8 @@ class Kernels:
 
     def function(self, name: str, line: int) -> Any:
         """The kernel of that name whose definition spans the line. Raises Unreplayable."""
+        if sum(node.name == name for node in self._definitions) > 1:
+            raise Unreplayable(f"kernel {name} is defined more than once in the candidate's text")
         for node in self._definitions:
             first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
             if node.name == name and first <= line <= (node.end_lineno or first):
@@ -65,6 +67,10 @@ class Kernels:
                     self._made[node.lineno] = self._make(node)
                 return self._made[node.lineno]
         raise Unreplayable(f"kernel {name} does not stand in the candidate's text as a jitted function")
+
+    def is_tuned(self, name: str) -> bool:
+        """Whether the definition has decorators beside jit: an autotuner, heuristics."""
+        return any(node.name == name and len(node.decorator_list) > 1 for node in self._definitions)
 
     def bind(self, scalars: dict[str, Any], functions: dict[str, Any]) -> None:
         """Numbers and helpers ({name: [name of the definition, line]}) that the kernels of a launch refer to. Raises Unreplayable."""

@@ -36,8 +36,11 @@ _REFUSED = ("set_", "from_file", "resize_", "record_stream")
 _SHAPE_ONLY = frozenset((*_UNWRITTEN, *"lift_fresh detach alias view _unsafe_view reshape expand t transpose permute".split()))
 """Operators that read no value: what they make of a tensor of unknown origin is as unknown, and no reason to refuse."""
 _SMALL_INTEGER = 1 << 16
-"""Whole numbers up to here may change from call to call: counters and sizes."""
+_CHANGING_INTEGERS = 4
+"""So many different whole numbers up to _SMALL_INTEGER may change from call to call: counters of calls."""
 _POISON = 0xFF
+_PATIENCE = 8000
+"""Wakings of waiting programs, over all launches, while one program is kept back: a wait that gives up sooner or later shows."""
 
 
 class Refused(Exception):
@@ -61,6 +64,7 @@ class Replay:
         self._fixed = earlier.digests
         self._numbers = set(_numbers_in(earlier.events))
         self._numbers_read = 0
+        self._counters: set[int] = set()
         # each input in memory of its own: what reads past its end shows
         self._inputs = [(start, inputs[start : start + size].clone().untyped_storage()) for start, size in layout.input_places]
         self._storages: dict[int, Any] = {}
@@ -70,7 +74,7 @@ class Replay:
     def run(self, order: Any, seed: int) -> tuple[Any, TorchOpCounter]:
         """Every event in turn. Raises Refused, Unreplayable, KernelFault. Returns the session of the launches and the operators' count."""
         counter = TorchOpCounter(spare=False)
-        with torch.no_grad(), interp_schedule.session(order, seed) as session:
+        with torch.no_grad(), interp_schedule.session(order, seed, patience=_PATIENCE) as session:
             for event in self._trace.events:
                 kind = event["kind"]
                 if kind == "found":
@@ -82,6 +86,11 @@ class Replay:
                 elif kind == "return":
                     self.results = [self._tensor(one, f"output {n}") for n, one in enumerate(event["results"])]
         return session, counter
+
+    def fixed_kernels(self) -> list[str]:
+        """Names of launched kernels whose constants no tuner chooses: they must be compiled with the constants that they ran with."""
+        names = {str(event["name"]) for event in self._trace.events if event["kind"] == "launch"}
+        return sorted(name for name in names if not self._kernels.is_tuned(name))
 
     def _find(self, event: dict[str, Any]) -> None:
         """A tensor that the forward did not make: known when its content stood in the earlier call, before these inputs existed."""
@@ -160,7 +169,10 @@ class Replay:
 
     def _require_known(self, number: float, context: str) -> None:
         """A number that depends on the inputs could be the answer itself."""
-        if repr(number) in self._numbers or (isinstance(number, int) and abs(number) <= _SMALL_INTEGER):
+        if repr(number) in self._numbers:
+            return
+        if isinstance(number, int) and abs(number) <= _SMALL_INTEGER and len(self._counters | {number}) <= _CHANGING_INTEGERS:
+            self._counters.add(number)
             return
         self._numbers.add(repr(number))
         self._numbers_read -= 1
@@ -246,7 +258,8 @@ class Server:
         except Unreplayable as problem:
             return {"status": Status.RUNTIME_ERROR.value, "message": f"cannot be judged without a card: {problem}"}
         return {
-            "status": Status.OK.value, "launches": fold_launches(session.launches), "torch_ops": dict(library.ops.most_common(100)),
+            "status": Status.OK.value, "fixed": replay.fixed_kernels(),
+            "launches": fold_launches(session.launches), "torch_ops": dict(library.ops.most_common(100)),
             "races": sorted({race for launch in session.launches for race in launch.races})[:5],
             "torch_launches": library.launches, "torch_flops": library.flops, "torch_bytes": library.bytes,
         }  # fmt: skip

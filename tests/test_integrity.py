@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tritonsmith.evaluator.card_free_facts import other_constants
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.replay_format import Unreplayable, copy_trace, digest, read_trace, write_trace
 from tritonsmith.evaluator.schema import Label, Status, Task, Verdict
@@ -268,6 +269,11 @@ for body in json.loads(sys.stdin.read()):
         answers[body] = "accepted" if callable(kernels.function("kernel", 16).rewrite()) else "nothing"
     except Unreplayable as problem:
         answers[body] = str(problem)
+twice = "import triton\\nif 1:\\n    @triton.jit\\n    def f(x):\\n        pass\\nelse:\\n    @triton.jit\\n    def f(x):\\n        return\\n"
+try:
+    Kernels(twice, "candidate.py").function("f", 4)
+except Unreplayable as problem:
+    answers["twice"] = str(problem)
 print(json.dumps(answers))
 '''
 ALLOWED = (
@@ -321,6 +327,20 @@ def test_kernels_in_the_language_are_run(probed: dict[str, str], body: str) -> N
 @pytest.mark.parametrize("body", REFUSED)
 def test_kernels_that_leave_the_language_are_not(probed: dict[str, str], body: str) -> None:
     assert probed[body].startswith("kernel kernel, line ") and "is not part of Triton's language" in probed[body]
+
+
+def test_a_kernel_with_two_bodies_is_not_run(probed: dict[str, str]) -> None:
+    assert "kernel f is defined more than once" in probed["twice"]
+
+
+def test_constants_must_be_those_that_were_compiled_unless_a_tuner_chooses_them() -> None:
+    kernel = {"name": "f", "launches": 1, "grid": [2, 1, 1], "constexprs": {"STEPS": 1, "KIND": "fp32", "BLOCK": 64}}
+    launch = {"name": "f", "grid": [2, 1, 1], "constexprs": {"STEPS": 6, "KIND": "float32", "BLOCK": 64}}
+    said = other_constants({"kernels": [kernel]}, {"launches": [launch], "fixed": ["f"]})
+    assert "kernel f runs with STEPS=6 and is compiled with STEPS=1" in said
+    assert not other_constants({"kernels": [kernel]}, {"launches": [launch], "fixed": []})
+    assert not other_constants({"kernels": [kernel]}, {"launches": [launch | {"constexprs": {"STEPS": 1}}], "fixed": ["f"]})
+    assert not other_constants({"kernels": [kernel | {"grid": [3, 1, 1]}]}, {"launches": [launch], "fixed": ["f"]})
 
 
 def test_a_trace_comes_back_as_it_was_written() -> None:
