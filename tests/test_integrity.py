@@ -269,7 +269,7 @@ for body in json.loads(sys.stdin.read()):
         answers[body] = "accepted" if callable(kernels.function("kernel", 16).rewrite()) else "nothing"
     except Unreplayable as problem:
         answers[body] = str(problem)
-twice = "import triton\\nif 1:\\n    @triton.jit\\n    def f(x):\\n        pass\\nelse:\\n    @triton.jit\\n    def f(x):\\n        return\\n"
+twice = "import triton\\nif 1:\\n    @triton.jit\\n    def f(x):\\n        pass\\nelse:\\n    @triton.jit\\n    def f(x):\\n        1\\n"
 try:
     Kernels(twice, "candidate.py").function("f", 4)
 except Unreplayable as problem:
