@@ -74,7 +74,7 @@ class CardJudge:
                 if not self.bench.modes:
                     raise RunnerFault(Status.UNSUPPORTED, "no baseline could be run: " + "; ".join(self.bench.notes))
                 started = time.time()
-                with self.session.measuring():
+                with self.bench.in_place(runner):
                     first = Session(self.bench, runner, profile, call_seconds, tuple(self.bench.modes))
                     clocks = first.clocks_of_both()
                 facts = self._facts(runner, source, order_dependent)
@@ -132,7 +132,7 @@ class CardJudge:
             self.bench.begin((first.strongest,))
             with self._runner(source) as runner:
                 self.bench.open_baselines()
-                with self.session.measuring():
+                with self.bench.in_place(runner):
                     sessions.append(Session(self.bench, runner, profile, self._limit, (first.strongest,)))
         if sessions:
             self.bench.close()  # it holds one baseline only

@@ -8,10 +8,12 @@ own is stopped until the bell rings, and waking it counts. Delivery stands outsi
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,6 +46,7 @@ _INPUT_SETS = 3
 _WARM_CALLS = 5
 _CLOCKED_CALLS = 9
 _SLACK_MS = 0.05
+_FEWEST_PROCESSORS = 4
 _FRESH_PART = 256
 """One floating value in so many is exchanged for another before each timed call: no content comes twice."""
 _CHECKED_PART = 6
@@ -82,6 +85,17 @@ def _freshened(tensor: torch.Tensor) -> torch.Tensor:
     return flat.view(once.shape).expand(tensor.shape)
 
 
+def places() -> tuple[int, int] | None:
+    """A processor for the oracle and one for the runners, which have their turns on the same one: then neither side has a better one.
+
+    The two are no neighbours in any usual numbering of processors that share a core. None on a machine with fewer than four.
+    """
+    mine = sorted(os.sched_getaffinity(0))
+    if len(mine) < _FEWEST_PROCESSORS:
+        return None
+    return (mine[2], mine[7]) if len(mine) > 2 * _FEWEST_PROCESSORS else (mine[0], mine[-2])
+
+
 class Bench:
     """Times calls of one task; keeps the baselines' process alive between candidates."""
 
@@ -100,6 +114,23 @@ class Bench:
         if self._baselines:
             self._baselines.close()
             self._baselines = None
+
+    @contextlib.contextmanager
+    def in_place(self, runner: Runner) -> Iterator[None]:
+        """While it is open, oracle and runners keep to their processors, and nothing else of ours computes."""
+        before, chosen = os.sched_getaffinity(0), places()
+        both = [one for one in (runner, self._baselines) if one is not None]
+        with self.session.measuring():
+            try:
+                if chosen:
+                    for one in both:
+                        one.run_on({chosen[1]})
+                    os.sched_setaffinity(0, {chosen[0]})
+                yield
+            finally:
+                os.sched_setaffinity(0, before)
+                for one in both:
+                    one.run_on(before)
 
     # ---- one timed call
 

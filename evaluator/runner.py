@@ -34,7 +34,7 @@ class Runner:
         self.control = control
         self.cuda = config["device"] == "cuda"
         self.config = config
-        self.doorbell = Doorbell(config["doorbell"])
+        self.doorbell = Doorbell(*config["doorbell"])
         self.layout = Layout(**pickle.loads(bytes.fromhex(config["layout"])))
         # What the protocol itself uses is bound to torch's C functions before candidate code, which may patch names, is imported.
         self._sync: Callable[[], object] = torch._C._cuda_synchronize if self.cuda else (lambda: None)

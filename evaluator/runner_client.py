@@ -73,7 +73,7 @@ class Runner:
         # without a card, what forward did is written here to be done again by another process
         self.trace = SharedBlock(TRACE_BYTES, "cpu") if setup.device == "cpu" and role == "candidate" else None
         blocks = [setup.inputs, self.block, *([self.trace] if self.trace else [])]
-        fds = [self._doorbell.fd, *(block.fd for block in blocks if block.fd >= 0)]
+        fds = [self._doorbell.fd, self._doorbell.wake, *(block.fd for block in blocks if block.fd >= 0)]
         files = [setup.init, setup.arguments, setup.weights, inbox]
         if role == "candidate" and setup.device == "cuda":  # a pool of threads for work on the host would look like hidden workers
             environment = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | (environment or {})
@@ -91,8 +91,8 @@ class Runner:
         self._source.chmod(0o444)
         layout = pickle.dumps({"inputs": setup.layout.inputs, "outputs": setup.layout.outputs}).hex()
         message = {
-            "role": self._role, "device": setup.device, "doorbell": self._doorbell.fd, "layout": layout, "init": str(setup.init),
-            "arguments": str(setup.arguments), "weights": str(setup.weights), "source": str(self._source),
+            "role": self._role, "device": setup.device, "doorbell": (self._doorbell.fd, self._doorbell.wake), "layout": layout,
+            "init": str(setup.init), "arguments": str(setup.arguments), "weights": str(setup.weights), "source": str(self._source),
             "inputs": setup.inputs.handle(), "outputs": self.block.handle(), "hardware": setup.hardware.model_dump(mode="json"),
             "tf32": setup.tf32, "l2_bytes": setup.hardware.l2_bytes, "trace": self.trace.handle() if self.trace else None,
         } | config  # fmt: skip
@@ -185,6 +185,13 @@ class Runner:
             with contextlib.suppress(OSError):
                 count += len(os.listdir(f"/proc/{pid}/task"))
         return count
+
+    def run_on(self, processors: set[int]) -> None:
+        """Let every thread of the run have these processors only; where that is not allowed it stays as it is."""
+        for pid in self._sandbox.inside():
+            with contextlib.suppress(OSError):
+                for thread in os.listdir(f"/proc/{pid}/task"):
+                    os.sched_setaffinity(int(thread), processors)
 
     def pause(self) -> None:
         """Stop every process of the runner: nothing of the candidate runs until `resume`."""

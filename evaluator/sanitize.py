@@ -54,7 +54,8 @@ def verdict_of(text: str) -> tuple[bool, str]:
         where = _WHERE.search(text, found.end())
         return True, f"{found[1].strip()}{f' at {where[1].strip()}' if where else ''}"
     if FINISHED not in text:
-        last = [line for line in text.strip().splitlines() if line.strip()][-1:]
+        lines = [line for line in text.strip().splitlines() if line.strip()]
+        last = ([line for line in lines if not line.startswith("=========")] or lines)[-1:]
         return False, f"not done: {last[0][:200] if last else 'the run ended early'}"
     return False, "no memory error found"
 

@@ -6,6 +6,7 @@ eight-byte words on the doorbell page, and JSON lines of at most 64 KiB. Imports
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import math
@@ -29,8 +30,11 @@ from tritonsmith.evaluator.schema import TensorSpec
 _ALIGN = 512
 _PAGE = 4096
 _LINE_LIMIT = 64 << 10
-_SPIN_SECONDS = 0.02
-"""How long a waiting side polls before it starts to sleep: longer than a gap between two timed calls."""
+_SPIN_SECONDS = {True: 0.02, False: 0.0001}
+"""How long a runner polls before it starts to sleep: long after a flush, because a timed call follows; else it would take processor
+time from the side whose turn it is."""
+_SLEEP_SECONDS = 0.005
+"""Without a call to wake up, a sleeping runner looks this often."""
 
 
 send_line = wire_text.send_line
@@ -185,12 +189,13 @@ def open_block(handle: dict[str, Any]) -> torch.Tensor:
 class Doorbell:
     """A page of eight-byte words: the oracle rings with a fresh nonce, the runner echoes it when the work is done."""
 
-    def __init__(self, fd: int | None = None) -> None:
-        if fd is None:
+    def __init__(self, fd: int | None = None, wake: int | None = None) -> None:
+        if fd is None or wake is None:
             fd = os.memfd_create("doorbell", os.MFD_ALLOW_SEALING)
             os.ftruncate(fd, _PAGE)
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-        self.fd = fd
+            wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.fd, self.wake = fd, wake
         self._words = memoryview(mmap.mmap(fd, _PAGE)).cast("Q")
 
     def ring(self, command: Command, argument: int = 0) -> int:
@@ -198,7 +203,15 @@ class Doorbell:
         nonce = secrets.randbits(63) | 1
         self._words[1], self._words[2] = int(command), argument
         self._words[0] = nonce
+        if self._words[11]:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_write(self.wake, 1)
         return nonce
+
+    def close(self) -> None:
+        """Oracle: give the descriptors back."""
+        os.close(self.fd)
+        os.close(self.wake)
 
     def answered(self, nonce: int) -> bool:
         """Oracle: whether the runner has echoed the nonce."""
@@ -220,11 +233,18 @@ class Doorbell:
 
     def next(self, last: int) -> tuple[int, Command, int]:
         """Runner: wait for a nonce other than `last`; returns nonce, command, argument."""
-        idle_since = time.monotonic()
+        idle_since, patience = time.monotonic(), _SPIN_SECONDS[self._words[1] == Command.FLUSH]
         while self._words[0] == last:
-            if time.monotonic() - idle_since > _SPIN_SECONDS:
-                time.sleep(0.0005)
+            if time.monotonic() - idle_since > patience:
+                self._sleep(last)
         return self._words[0], Command(self._words[1]), self._words[2]
+
+    def _sleep(self, last: int) -> None:
+        """Runner: wait to be woken. A ring just before the mark could be missed, hence the limit."""
+        self._words[11] = 1
+        if self._words[0] == last and select.select([self.wake], [], [], _SLEEP_SECONDS)[0]:
+            os.eventfd_read(self.wake)
+        self._words[11] = 0
 
     def answer(self, nonce: int, *, failed: bool = False) -> None:
         """Runner: the command is done."""
