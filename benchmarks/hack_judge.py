@@ -139,26 +139,33 @@ class Judge:
     def verdict(self, task: Task, source: str, limit: float = CASE_SECONDS) -> Verdict | str:
         """The verdict, or a sentence when the evaluator itself failed or hung; in that case it is replaced."""
         evaluator = self._evaluator
-        answer = _within(limit, evaluator, task, source)
-        if isinstance(answer, InfrastructureError) and evaluator is not self._evaluator:
-            answer = _within(limit, self._evaluator, task, source)  # another case took the evaluator down with it
+        answer, thread = _within(limit, evaluator, task, source)
+        with self._lock:  # while it is being replaced, wait
+            replaced = evaluator is not self._evaluator
+        if isinstance(answer, TritonsmithError) and replaced:  # another case took the evaluator down with it
+            evaluator = self._evaluator
+            answer, thread = _within(limit, evaluator, task, source)
         if isinstance(answer, Verdict):
             return answer
-        self._replace(evaluator)
+        self._replace(evaluator, thread)
         return f"the evaluator gave no verdict within {limit:.0f} s" if answer is None else f"the evaluator failed: {answer}"
 
-    def _replace(self, evaluator: LocalEvaluator) -> None:
+    def _replace(self, evaluator: LocalEvaluator, thread: threading.Thread | None = None) -> None:
         with self._lock:
-            if evaluator is self._evaluator:
-                self._evaluator = open_evaluator(self._target, call_seconds=self._call_seconds)
-        evaluator.close()
+            if evaluator is not self._evaluator:
+                return
+            evaluator.close()
+            if thread is not None:
+                thread.join(5)  # it starts its oracle once more by itself
+                evaluator.close()
+            self._evaluator = open_evaluator(self._target, call_seconds=self._call_seconds)
 
     def close(self) -> None:
         """End the evaluator."""
         self._evaluator.close()
 
 
-def _within(limit: float, evaluator: LocalEvaluator, task: Task, source: str) -> Verdict | TritonsmithError | None:
+def _within(limit: float, evaluator: LocalEvaluator, task: Task, source: str) -> tuple[Verdict | TritonsmithError | None, threading.Thread]:
     box: list[Verdict | TritonsmithError] = []
 
     def work() -> None:
@@ -166,8 +173,10 @@ def _within(limit: float, evaluator: LocalEvaluator, task: Task, source: str) ->
             box.append(evaluator.evaluate_now(task, source))
         except TritonsmithError as error:
             box.append(error)
+        except OSError as error:  # its folders went when another case had it replaced
+            box.append(InfrastructureError(str(error)))
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(limit)
-    return box[0] if box else None
+    return box[0] if box else None, thread
