@@ -24,8 +24,8 @@ class Hint:
     """Found in the verdict's message; its named groups fill the text's places."""
     source: re.Pattern[str] | None
     """Found in the candidate as well, where one is given."""
-    accuracy: frozenset[str]
-    """Accuracy classes that the candidate reached, `none` included; empty where that does not matter."""
+    error: tuple[float, float] | None
+    """Least and largest error relative to the oracle, where one is given."""
     text: str
 
     def match(self, verdict: Verdict, source: str, hardware: Hardware) -> str | None:
@@ -35,8 +35,8 @@ class Hint:
             return None
         if self.source is not None and self.source.search(source) is None:
             return None
-        reached = verdict.correctness.precision_class if verdict.correctness else None
-        if self.accuracy and (reached.value if reached else "none") not in self.accuracy:
+        measured = verdict.correctness.err_vs_oracle if verdict.correctness else -1.0
+        if self.error is not None and not self.error[0] <= measured < self.error[1]:
             return None
         limits = {"processors": str(hardware.processors), "shared_limit": str(hardware.shared_per_block), "card": hardware.name}
         groups = {name: value or "" for name, value in found.groupdict().items()}
@@ -53,7 +53,7 @@ def hint_table() -> tuple[Hint, ...]:
             statuses=frozenset(row.get("status", ())),
             message=re.compile(row.get("message", ""), re.DOTALL),
             source=re.compile(row["source"], re.DOTALL) if "source" in row else None,
-            accuracy=frozenset(row.get("accuracy", ())),
+            error=(float(row["error"][0]), float(row["error"][1])) if "error" in row else None,
             text=row["text"].strip(),
         )
         for row in rows

@@ -73,12 +73,12 @@ def token_bound(text: str) -> int:
 
 
 @cache
-def digest() -> str:
-    """The first 12 hex digits of SHA-256 over templates, rules, hints and recipes, with their names."""
+def digest(folder: Path = _FOLDER) -> str:
+    """The first 12 hex digits of SHA-256 over templates, rules, hints and recipes in this package's folder, with their names."""
     made = hashlib.sha256()
-    files = [*(_FOLDER / "templates" / VERSION).rglob("*"), *(_FOLDER / "recipes").glob("*.j2")]
+    files = [*(folder / "templates" / VERSION).rglob("*"), *(folder / "recipes").glob("*.j2")]
     for file in sorted(path for path in files if path.suffix in (".j2", ".toml")):
-        made.update(f"{file.relative_to(_FOLDER).as_posix()}\0".encode() + file.read_bytes() + b"\0")
+        made.update(f"{file.relative_to(folder).as_posix()}\0".encode() + file.read_bytes() + b"\0")
     return made.hexdigest()[:12]
 
 
@@ -106,11 +106,11 @@ def prompt_for(stage: str, brief: Brief) -> Prompt:
 
 
 def _diets(stage: str, brief: Brief, families: tuple[Family, ...]) -> Iterator[_Diet]:
-    """From the fullest to the leanest: first fewer and shorter examples, then fewer attempts, then rules without code."""
-    shown = list(_examples(brief, families)) if stage in _WITH_EXAMPLES else []
+    """From the fullest to the leanest: an example that was proven right stays longer than the rules' short ones; then go old attempts."""
     code = stage != "analyze"
-    for examples in shown:
+    for examples in _examples(brief, families) if stage in _WITH_EXAMPLES else ():
         yield _Diet(examples, 8, code)
+        yield _Diet(examples, 8, False)
     for attempts in (8, 4, 2):
         yield _Diet((), attempts, code)
     yield _Diet((), 2, False)
@@ -139,7 +139,7 @@ def _context(stage: str, brief: Brief, families: tuple[Family, ...]) -> dict[str
     """What every diet shares. Names that a stage must not use are missing on purpose."""
     context: dict[str, Any] = {
         "families": [family.value for family in families], "task": brief.task, "facts": brief.facts, "card": brief.hardware,
-        "reference": _reference(brief.task.source), "other_sizes": "SHAPES" in _declared(brief.task.source),
+        "reference": shown_reference(brief.task.source), "other_sizes": "SHAPES" in _declared(brief.task.source),
         "exchange": EXCHANGE_SECONDS, "allow": brief.allow.value, "parameters": _parameters(brief.facts.parameters), "hint_names": (),
     }  # fmt: skip
     if stage == "seed":
@@ -166,7 +166,7 @@ def _of_current(brief: Brief) -> dict[str, Any]:
     library = sorted(verdict.facts.library_calls.items(), key=lambda item: -item[1])[:8] if verdict else []
     return {
         "current": current, "verdict": verdict, "library": library, "labels": _detected(brief).labels,
-        "error": trimmed(verdict.message, current.source) if failed and verdict else ErrorText(text=verdict.message if verdict else ""),
+        "error": trimmed(verdict.message, current.source) if failed and verdict else ErrorText(text=""),
     }  # fmt: skip
 
 
@@ -190,8 +190,8 @@ def _declared(source: str) -> dict[str, tuple[int, int]]:
     return {name: (one.lineno, one.end_lineno or one.lineno) for one in statements for name in assigned_names(one)}
 
 
-def _reference(source: str) -> str:
-    """The task's text without the lines that say at which other sizes it is checked."""
+def shown_reference(source: str) -> str:
+    """A task's text without the lines that say at which other sizes it is checked."""
     declared = _declared(source)
     spans = [declared[name] for name in _NOT_SHOWN if name in declared]
     lines = source.splitlines()
@@ -219,17 +219,18 @@ def _short(text: str) -> str:
 
 
 def _tidy(text: str) -> str:
-    """One blank line before each heading, none at the ends, two at most within code."""
+    """One blank line before each heading and between paragraphs, none at the ends; code stays as it is."""
     lines: list[str] = []
     fenced = False
-    for line in (raw.rstrip() for raw in text.splitlines()):
-        fenced ^= line.startswith("```")
-        blanks = 2 if fenced else 1
-        if not line and lines[-blanks:] in ([], [""] * blanks):
+    for line in text.splitlines():
+        fence = line.startswith("```")
+        if fenced or fence:
+            fenced ^= fence
+        elif not line.strip() and lines[-1:] in ([], [""]):
             continue
-        if line.startswith("# ") and not fenced and lines[-1:] != [""]:
+        elif line.startswith("# ") and lines[-1:] != [""]:
             lines.append("")
-        lines.append(line)
+        lines.append(line if fenced else line.rstrip())
     return "\n".join(lines).strip() + "\n"
 
 

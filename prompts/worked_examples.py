@@ -75,33 +75,34 @@ def gru_example_plan() -> Plan:
         signature="input_size, hidden_size, num_layers",
         members=("self.gru = GRUWeights(input_size, hidden_size, num_layers)",),
         arguments="x", gru="self.gru", x="x", h0="None", tail=("return sequence",), needs_sequence=True, needs_last=False, linear=False,
-        input_size=48, hidden_size=64, num_layers=2, steps=24, batch=4, returns="the top layer's states of every step",
+        input_size=48, hidden_size=64, num_layers=2, steps=24, batch=4,
+        returns="a tensor float32[24, 4, 64], the top layer's states of every step of gru",
     )  # fmt: skip
 
 
 def linear_example_plan() -> Plan:
     """The plan of LINEAR_REFERENCE."""
     return ChainPlan(
-        signature="inputs, outputs",
+        signature="*init_inputs",
         members=(
             'self.dense = getattr(self, "dense", None) or nn.Module()',
             "self.dense.weight = nn.Parameter(torch.empty((72, 160), dtype=torch.float32))",
             "self.dense.bias = nn.Parameter(torch.empty((72,), dtype=torch.float32))",
         ),
         arguments="x", operands=(), lines=("t0 = tl.maximum(total, 0.0)", "t1 = t0 * 0.5"), result="t1", shape=(96, 72), dtype="float32",
-        x="x", weight="self.dense.weight", bias="self.dense.bias", rows=96, columns=72, inner=160,
+        x="x", weight="self.dense.weight", bias="self.dense.bias", rows=96, columns=72, inner=160, flops=13824.0,
     )  # fmt: skip
 
 
 def chain_example_plan() -> Plan:
     """The plan of CHAIN_REFERENCE."""
     return ChainPlan(
-        signature="features", members=("self.bias = nn.Parameter(torch.empty((96,), dtype=torch.float32))",), arguments="x",
+        signature="*init_inputs", members=("self.bias = nn.Parameter(torch.empty((96,), dtype=torch.float32))",), arguments="x",
         operands=(
             Operand(value="v0", source="x", index="offset", numel=3840),
             Operand(value="v1", source="self.bias", index="(offset) % 96", numel=96),
         ),
-        lines=("t0 = v0 + v1", "t1 = tanh(t0)", "t2 = t1 * 2.0"), result="t2", shape=(40, 96), dtype="float32",
+        lines=("t0 = v0 + 1.0 * v1", "t1 = tanh(t0)", "t2 = t1 * 2.0"), result="t2", shape=(40, 96), dtype="float32", flops=38400.0,
     )  # fmt: skip
 
 
