@@ -31,8 +31,26 @@ from tritonsmith.evaluator.tasks import parse_overrides
 from tritonsmith.graph.run import optimize as run_optimize
 from tritonsmith.graph.state import Budget
 from tritonsmith.graph.summary import Summary
+from tritonsmith.nodes.chat_connect import KEY
+from tritonsmith.nodes.chat_model import REQUEST_SECONDS
 
-ModelOption = Annotated[str, typer.Option(help="offline (the built-in recipes) or openai:NAME for an OpenAI-compatible server.")]
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        help="offline (the built-in recipes), openai:NAME for an OpenAI-compatible server, or handoff:DIR (you answer requests in files)."
+    ),
+]
+AnalystOption = Annotated[str | None, typer.Option("--analyst-model", help="Who says why a kernel is slow; default: --model.")]
+RepairOption = Annotated[str | None, typer.Option("--repair-model", help="Who mends failing kernels; default: --model.")]
+KeyOption = Annotated[str, typer.Option("--key-env", metavar="NAME", help="The environment variable with the server's key.")]
+TimeoutOption = Annotated[float, typer.Option("--model-timeout", min=1, help="Seconds that one request to a model may take.")]
+PricesOption = Annotated[
+    str | None, typer.Option("--prices", metavar="FILE", help="Prices of models (TOML or JSON); they go before the built-in ones.")
+]
+RecordOption = Annotated[str | None, typer.Option("--record", metavar="FILE", help="Write every request, reply and verdict to a new file.")]
+ReplayOption = Annotated[
+    str | None, typer.Option("--replay", metavar="FILE", help="Play the run from a recording: no key, no network, no evaluator.")
+]
 BaseUrlOption = Annotated[str | None, typer.Option("--base-url", help="Address of that server; default: OpenAI's own, or OPENAI_BASE_URL.")]
 SeedsOption = Annotated[int, typer.Option(min=1, help="First kernels, each followed in a branch of its own.")]
 OutOption = Annotated[str | None, typer.Option("--out", help="A new or empty folder for the results; default: runs/<task>-<time>.")]
@@ -51,6 +69,13 @@ def optimize(
     task: TaskArgument,
     model: ModelOption = "offline",
     base_url: BaseUrlOption = None,
+    analyst_model: AnalystOption = None,
+    repair_model: RepairOption = None,
+    key_env: KeyOption = KEY,
+    model_timeout: TimeoutOption = REQUEST_SECONDS,
+    prices: PricesOption = None,
+    record: RecordOption = None,
+    replay: ReplayOption = None,
     policy: PolicyOption = "default",
     seeds: SeedsOption = 2,
     target: TargetOption = "auto",
@@ -80,6 +105,13 @@ def optimize(
             on_event=progress,
             model=model,
             base_url=base_url,
+            analyst_model=analyst_model,
+            repair_model=repair_model,
+            key_env=key_env,
+            model_timeout=model_timeout,
+            prices=prices,
+            record=record,
+            replay=replay,
             policy=policy,
             seeds=seeds,
             target=target,
@@ -91,6 +123,11 @@ def optimize(
             budget=Budget.model_validate({name: value for name, value in limits.items() if value is not None}),
             out=out_folder,
         )
+    answer(summary, as_json)
+
+
+def answer(summary: Summary, as_json: bool) -> None:
+    """The end of a run, and its exit code."""
     if as_json:
         print_json(summary)
     else:
@@ -114,12 +151,14 @@ def show(summary: Summary) -> None:
         out.print(f"[bold]{escape(summary.winner.result)}[/]")
         for line in verdict_lines(summary.winner.verdict):
             out.print(f"  {line}")
+    elif summary.waits_for:
+        _show_waiting(summary)
     else:
         out.print("[bold red]No candidate was accepted.[/]")
     for row in summary.candidates:
         if row.not_allowed:
             out.print(f"Not allowed to win (--allow {summary.allow}): {row.id}: {row.not_allowed}", markup=False)
-    if summary.stopped_because:
+    if summary.stopped_because and not summary.waits_for:
         out.print(f"Stopped because: {summary.stopped_because}", markup=False)
     if summary.kind == "estimated":
         out.print(f"Scores are ESTIMATES for {summary.target} (two estimates by one formula); no time was measured on a card.")
@@ -128,10 +167,32 @@ def show(summary: Summary) -> None:
     _show_files(Path(summary.out), summary)
 
 
+def _show_waiting(summary: Summary) -> None:
+    out.print("[bold yellow]The run waits for replies.[/] Read each request beside it, and write:")
+    for path in summary.waits_for:
+        out.print(f"  {path}", markup=False)
+    out.print(f"Then: tritonsmith resume {summary.out}", markup=False)
+
+
+def _show_usage(summary: Summary) -> None:
+    """One line about the model, and one per stage."""
+    for name, used in (("The model", summary.usage), *((f"  {stage}", one) for stage, one in summary.usage_by_stage.items())):
+        inner = f" ({used.cached_tokens} cached)" if used.cached_tokens else ""
+        thought = f" ({used.reasoning_tokens} of thought)" if used.reasoning_tokens else ""
+        money = f", ${used.money:.4f}" if used.money else ""
+        unknown = f", {used.unpriced} without a known price" if used.unpriced else ""
+        guessed = f", tokens of {used.unreported} calls estimated" if used.unreported else ""
+        failed = f", {used.retries} failed tries" if used.retries else ""
+        out.print(
+            f"{name}: {used.calls} calls, {used.input_tokens} tokens read{inner}, {used.output_tokens} written{thought}, "
+            f"{used.seconds:.0f} s{money}{unknown}{guessed}{failed}.",
+            markup=False,
+        )
+
+
 def _show_files(folder: Path, summary: Summary) -> None:
-    if summary.usage.calls:
-        used = summary.usage
-        out.print(f"The model: {used.calls} calls, {used.input_tokens} tokens read, {used.output_tokens} written, {used.seconds:.0f} s.")
+    if summary.usage.calls or summary.usage.retries:
+        _show_usage(summary)
     out.print(f"{summary.seconds:.0f} s for {len(summary.candidates)} candidates of {summary.task} ({summary.size} size). Files:")
     for name, what in (
         ("best.py", "the winner, complete in itself"),
@@ -140,6 +201,7 @@ def _show_files(folder: Path, summary: Summary) -> None:
         ("kernels", "every kernel text, by content"),
         ("verdicts", "every evaluation, by candidate"),
         ("llm", "every prompt and reply"),
+        ("usage.csv", "what every try of a request cost"),
         ("raw", "every timing sample"),
     ):
         path = folder / name

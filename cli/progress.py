@@ -12,7 +12,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from tritonsmith.cli.tables import candidate_table, row_score
-from tritonsmith.graph.run import Event
+from tritonsmith.graph.folder import Event
 from tritonsmith.graph.summary import CandidateRow
 
 _SHOWN_DECISIONS = 6

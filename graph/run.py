@@ -1,12 +1,7 @@
 """Running the graph on a task file: from settings to a folder with the winner and everything that led to it."""
 
 import asyncio
-import json
-import re
-import shutil
 import time
-from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,19 +14,18 @@ from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.builder import build_graph, step_limit
 from tritonsmith.graph.context import Context
+from tritonsmith.graph.folder import Event, EventLog, OnEvent, drop_if_fruitless, kept_settings, prepare_folder
+from tritonsmith.graph.players import Players, open_players
 from tritonsmith.graph.policies import load_policy
 from tritonsmith.graph.state import Budget, State
 from tritonsmith.graph.store import Store
 from tritonsmith.graph.summary import Summary, summarize, write_best
 from tritonsmith.graph.view import Policy
-from tritonsmith.nodes.authors import make_author
+from tritonsmith.nodes.chat import Waiting
+from tritonsmith.nodes.chat_connect import KEY, Models
+from tritonsmith.nodes.chat_model import REQUEST_SECONDS, Source
 from tritonsmith.prompts.author import Author
-
-Event = dict[str, Any]
-"""One line of `events.jsonl`. `event` is stage, candidate, verdict, analysis, findings, decision or stop;
-`time`, `node`, `branch` and `candidate` are always there."""
-
-OnEvent = Callable[[Event], None]
+from tritonsmith.prompts.library import VERSION, digest
 
 
 class RunConfig(Record):
@@ -44,7 +38,22 @@ class RunConfig(Record):
     overrides: dict[str, int | float | bool | str] = Field(default_factory=dict)
     precision: PrecisionClass = PrecisionClass.IEEE
     model: str = "offline"
+    """`offline` (the built-in recipes), `openai:NAME`, or `handoff:DIR` (a person or another program answers in files)."""
+    analyst_model: str | None = None
+    """Who analyses; None: `model`."""
+    repair_model: str | None = None
+    """Who repairs; None: `model`."""
     base_url: str | None = None
+    key_env: str = KEY
+    """Name of the environment variable with the key."""
+    model_timeout: float = Field(default=REQUEST_SECONDS, gt=0)
+    """The longest that one request to a model may take, in seconds."""
+    prices: str | None = None
+    """A price table (TOML or JSON) beside the built-in one."""
+    record: str | None = None
+    """File to write every request, reply and verdict to."""
+    replay: str | None = None
+    """A recording to play the run from, without a model and without an evaluator."""
     policy: str = "default"
     seeds: int = 2
     target: str = "auto"
@@ -59,8 +68,13 @@ class RunConfig(Record):
 
 def make_context(
     *,
-    model: str = "offline",
+    model: str | Source = "offline",
+    analyst_model: str | Source | None = None,
+    repair_model: str | Source | None = None,
     base_url: str | None = None,
+    key_env: str = KEY,
+    model_timeout: float = REQUEST_SECONDS,
+    prices: str | Path | None = None,
     target: str = "auto",
     policy: str | Policy = "default",
     seeds: int = 2,
@@ -73,72 +87,88 @@ def make_context(
 ) -> Context:
     """A context for scripts that invoke the compiled graph themselves; use it in a `with` block, which ends the evaluator's processes.
 
-    Without `out` the kernels lie in a temporary folder that goes with the context. Raises UsageError.
+    A model is a name as on the command line, a LangChain chat model, or a function that makes one. Without `out` the kernels lie
+    in a temporary folder that goes with the context. Raises UsageError.
     """
     if allow not in list(Allow):
         raise UsageError(f"--allow {allow}: choose one of {', '.join(Allow)}")
+    models = Models(model, analyst_model, repair_model, base_url, key_env, model_timeout, prices)
+    players = open_players(models, author=author, budget=budget)
     chosen = load_policy(policy) if isinstance(policy, str) else policy
-    writer = author or make_author(model, base_url)
     store = Store(Path(out) if out is not None else None)
-    judge = evaluator or open_evaluator(target, store.root / "raw", sandbox=sandbox)
+    judge = players.evaluator(store.root, lambda: evaluator or open_evaluator(target, store.root / "raw", sandbox=sandbox))
     limits, may_win = budget or Budget(), Allow(allow)
-    return Context(author=writer, evaluator=judge, policy=chosen, store=store, budget=limits, seeds=seeds, allow=may_win)
+    return Context(author=players.author, evaluator=judge, policy=chosen, store=store, budget=limits, seeds=seeds, allow=may_win)
 
 
 async def optimize_async(
-    config: RunConfig, *, evaluator: Evaluator | None = None, author: Author | None = None, on_event: OnEvent | None = None
+    config: RunConfig,
+    *,
+    evaluator: Evaluator | None = None,
+    author: Author | None = None,
+    models: Models | None = None,
+    on_event: OnEvent | None = None,
 ) -> Summary:
     """Run one task to its end and write the results; every event goes to `on_event` as it happens.
 
-    An evaluator that is passed in stays open. Raises UsageError (AuthorError and TaskError among them) with a sentence for
-    the user, and InfrastructureError when not even the reference could be run.
+    `models` stands for the settings of `config` where models are objects. An evaluator that is passed in stays open. Raises
+    UsageError (AuthorError and TaskError among them) with a sentence for the user, and InfrastructureError when not even the
+    reference could be run.
     """
-    load_policy(config.policy)  # a wrong name or file must not leave an empty folder behind
-    writer = author or make_author(config.model, config.base_url)
-    started = time.monotonic()
+    policy = load_policy(config.policy)  # a wrong name or file must not leave an empty folder behind
     sketch = load_task(config.task, "full", dict(config.overrides), config.precision)
-    out = prepare_folder(config.out, sketch.name)
+    players = open_players(models or _models(config), author=author, record=config.record, replay=config.replay, budget=config.budget)
+    started = time.monotonic()
+    out = prepare_folder(config.out, sketch.name, _settings(config) if players.folders else None)
     try:
-        context = await asyncio.to_thread(  # opening the evaluator waits for its processes
-            make_context,
-            policy=config.policy,
-            target=config.target,
-            sandbox=config.sandbox,
-            seeds=config.seeds,
-            allow=config.allow,
-            budget=config.budget,
-            out=out,
-            author=writer,
-            evaluator=evaluator,
-        )
+        context = await asyncio.to_thread(_context, config, players, policy, out, evaluator)  # opening waits for processes
         try:
-            state = await _drive(_sized(config, sketch, context.evaluator), context, _Log(out / "events.jsonl", on_event))
+            state = await _drive(_sized(config, sketch, context.evaluator), context, EventLog(out / "events.jsonl", on_event))
         finally:
             if evaluator is None:
                 await context.evaluator.aclose()
     except UsageError:
-        _drop_if_fruitless(out)  # the same command, corrected, may then name the same folder
+        if not players.folders:
+            drop_if_fruitless(out)  # the same command, corrected, may then name the same folder
         raise
-    seconds, target = time.monotonic() - started, context.evaluator.hardware.name
-    summary = summarize(state, policy=context.policy.name, model=writer.name, target=target, seconds=seconds, out=str(out))
+    summary = summarize(
+        state, policy=policy.name, model=players.author.name, target=context.evaluator.hardware.name,
+        seconds=time.monotonic() - started, out=str(out),
+    )  # fmt: skip
+    if summary.usage.calls or summary.usage.retries:
+        summary = summary.model_copy(update={"prompts": {"version": VERSION, "digest": digest()}})
+    if state.get("winner") is None and players.waits_for:
+        summary = summary.model_copy(update={"waits_for": players.waits_for})
     write_best(summary, context.store)
     summary.write(out)
     return summary
 
 
 def optimize(
-    task: str | Path, *, evaluator: Evaluator | None = None, author: Author | None = None, on_event: OnEvent | None = None, **options: Any
+    task: str | Path,
+    *,
+    evaluator: Evaluator | None = None,
+    author: Author | None = None,
+    models: Models | None = None,
+    on_event: OnEvent | None = None,
+    **options: Any,
 ) -> Summary:
-    """`optimize_async` for callers that are not asynchronous; `options` are the fields of RunConfig. Raises UsageError."""
+    """`optimize_async` for callers that are not asynchronous; `options` are the fields of RunConfig.
+
+    `model`, `analyst_model` and `repair_model` may be LangChain chat models, or functions that make one. Raises UsageError.
+    """
     unknown = sorted(set(options) - set(RunConfig.model_fields))
     if unknown:
         raise UsageError(f"optimize() knows no option {', '.join(unknown)}; the options are {', '.join(RunConfig.model_fields)}")
+    objects = {name: options.pop(name) for name in _ROLES if not isinstance(options.get(name), str | None)}
     try:
         config = RunConfig(task=str(task), **options)
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(f"option {'.'.join(map(str, first['loc']))}: {first['msg']} (got {first['input']!r})") from error
-    work = optimize_async(config, evaluator=evaluator, author=author, on_event=on_event)
+    if objects:
+        models = _models(config, objects)
+    work = optimize_async(config, evaluator=evaluator, author=author, models=models, on_event=on_event)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -146,40 +176,42 @@ def optimize(
     return run_blocking(work)  # a notebook: its own loop is busy calling us
 
 
-def prepare_folder(out: str | None, task_name: str) -> Path:
-    """Make the results' folder. Raises UsageError when it holds something already or cannot be written."""
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    folder = Path(out) if out else Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', task_name)}-{stamp}"
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"--out {folder}: that is a file; name a new folder")
+def resume(folder: str | Path, *, evaluator: Evaluator | None = None, on_event: OnEvent | None = None) -> Summary:
+    """Go on with a run that waited for replies in files: its steps are taken again from what is there. Raises UsageError."""
+    settings = kept_settings(Path(folder))
     try:
-        if folder.exists() and any(folder.iterdir()):
-            raise UsageError(f"--out {folder}: the folder is not empty; name a new one, so that no earlier result is overwritten")
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "events.jsonl").touch()
-    except OSError as error:
-        raise UsageError(f"--out {folder}: cannot write there ({error.strerror}); name a folder that you may write to") from error
-    return folder
+        config = RunConfig.model_validate({**settings, "out": str(folder)})
+    except ValidationError as error:
+        raise UsageError(f"{folder}: the settings of this run cannot be read ({error.errors()[0]['msg']})") from error
+    return optimize(evaluator=evaluator, on_event=on_event, **config.model_dump())
 
 
-def _drop_if_fruitless(folder: Path) -> None:
-    if not any((folder / "kernels").glob("*.py")):  # the folder was empty when we began, so all in it is ours
-        shutil.rmtree(folder, ignore_errors=True)
+_ROLES = ("model", "analyst_model", "repair_model")
 
 
-class _Log:
-    """Appends events to a file, one JSON object per line, and passes them on."""
+def _models(config: RunConfig, objects: dict[str, Any] | None = None) -> Models:
+    named = {name: getattr(config, name) for name in _ROLES} | (objects or {})
+    return Models(
+        named["model"], named["analyst_model"], named["repair_model"], config.base_url, config.key_env, config.model_timeout, config.prices
+    )
 
-    def __init__(self, path: Path, on_event: OnEvent | None) -> None:
-        self._path = path
-        self._on_event = on_event
 
-    def __call__(self, data: Event) -> None:
-        event = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **data}
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(event, ensure_ascii=False, default=str) + "\n")
-        if self._on_event:
-            self._on_event(event)
+def _settings(config: RunConfig) -> dict[str, Any]:
+    """What has to be the same for a run to go on in its folder."""
+    settings = {**config.model_dump(mode="json", exclude={"out"}), "task": str(Path(config.task).resolve())}
+    for name in _ROLES:  # so that it can go on from another working directory
+        provider, colon, folder = str(settings[name]).partition(":")
+        if provider == "handoff" and colon:
+            settings[name] = f"handoff:{Path(folder).resolve()}"
+    return settings
+
+
+def _context(config: RunConfig, players: Players, policy: Policy, out: Path, evaluator: Evaluator | None) -> Context:
+    judge = players.evaluator(out, lambda: evaluator or open_evaluator(config.target, out / "raw", sandbox=config.sandbox))
+    return Context(
+        author=players.author, evaluator=judge, policy=policy, store=Store(out), budget=config.budget, seeds=config.seeds,
+        allow=config.allow,
+    )  # fmt: skip
 
 
 def _sized(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task:
@@ -189,18 +221,22 @@ def _sized(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task:
     return load_task(config.task, size, dict(config.overrides), config.precision)
 
 
-async def _drive(task: Task, context: Context, log: _Log) -> State:
+async def _drive(task: Task, context: Context, log: EventLog) -> State:
     graph = build_graph().compile(name="tritonsmith")
-    last: State = {}
-    async for namespace, mode, data in graph.astream(
+    last: State = {"task": task}
+    steps = graph.astream(
         {"task": task},
         {"recursion_limit": step_limit(context.budget)},
         context=context,
         stream_mode=["custom", "values"],
         subgraphs=True,  # without it the branches' events are lost
-    ):
-        if mode == "custom":
-            log(cast(Event, data))
-        elif not namespace:
-            last = cast(State, data)
+    )
+    try:
+        async for namespace, mode, data in steps:
+            if mode == "custom":
+                log(cast(Event, data))
+            elif not namespace:
+                last = cast(State, data)
+    except Waiting as wait:
+        last = {**last, "stopped_because": str(wait)}
     return last

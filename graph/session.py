@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 from tritonsmith.evaluator.schema import Verdict
 from tritonsmith.graph.state import BranchState, Budget, State, Usage, total
+from tritonsmith.prompts.author import AuthorError
 
 MemoKey = tuple[str, str, str]
 """Task sha, kernel sha, profile."""
@@ -21,6 +22,8 @@ class Session:
         self._parallel = parallel
         self._candidates: set[str] = set()
         self._usage: dict[str, Usage] = {}
+        self._faults: dict[str, AuthorError] = {}
+        self._waiting: dict[str, AuthorError] = {}
         self._started = time.monotonic()
         self._verdicts: dict[MemoKey, Verdict] = {}
         # asyncio primitives belong to one event loop, and a context may be used from several
@@ -50,6 +53,30 @@ class Session:
     def halt(self, reason: str) -> None:
         """Let every branch stop at its next decision."""
         self.halted = self.halted or reason
+
+    def fail(self, branch: str, error: AuthorError, *, fatal: bool) -> None:
+        """The author failed a branch; a fatal failure would fail every other one too, and ends the run."""
+        self._faults[branch] = error
+        if fatal:
+            self.halt(str(error))
+
+    def fault(self, branch: str) -> str:
+        """Why the author failed this branch last; empty when it did not."""
+        return str(self._faults.get(branch, ""))
+
+    def wait(self, branch: str, wait: AuthorError) -> None:
+        """A branch waits for a reply that comes in a later run; the other branches go on."""
+        self._waiting[branch] = wait
+
+    def waits(self, branch: str) -> str:
+        """What a branch waits for; empty when it does not."""
+        return str(self._waiting.get(branch, ""))
+
+    def raise_if_over(self, candidates: int) -> None:
+        """Where branches join: raise what one waits for, or, where none has written anything, why the author failed."""
+        stops = [*self._waiting.values(), *([] if candidates else self._faults.values())]
+        if stops:
+            raise stops[0]
 
     def room(self, budget: Budget) -> int | None:
         """Candidates that may still be written; None without a limit."""

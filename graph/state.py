@@ -72,25 +72,40 @@ class Usage(Record):
     """What asking a language model cost; zero for the built-in author."""
 
     calls: int = 0
+    """Replies, usable or not."""
     input_tokens: int = 0
     output_tokens: int = 0
+    """Reasoning tokens among them."""
     money: float = 0.0
     """US dollars, where the model's prices are known; else 0."""
     seconds: float = 0.0
+    cached_tokens: int = 0
+    """Input tokens that the server had in its cache."""
+    reasoning_tokens: int = 0
+    retries: int = 0
+    """Tries that brought no reply."""
+    unreported: int = 0
+    """Replies whose tokens the server did not tell; they are estimated from the length of the texts."""
+    unpriced: int = 0
+    """Replies of models without a known price."""
+    stage: str = ""
+    """seed, repair, analyze, optimize or tune; empty in a sum over several."""
+    role: str = ""
+    """author, analyst or repair; empty in a sum over several."""
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            calls=self.calls + other.calls,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            money=self.money + other.money,
-            seconds=self.seconds + other.seconds,
-        )
+        sums: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in _NUMBERS}
+        sums |= {name: getattr(self, name) for name in _NAMES if getattr(self, name) == getattr(other, name)}
+        return Usage(**sums)
 
     @property
     def tokens(self) -> int:
         """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
+
+
+_NAMES = ("stage", "role")
+_NUMBERS = tuple(name for name in Usage.model_fields if name not in _NAMES)
 
 
 class Budget(Record):
@@ -234,3 +249,13 @@ def allow_of(state: State | BranchState) -> Allow:
 def total(usage: dict[str, Usage] | None) -> Usage:
     """Sum over all requests."""
     return sum((usage or {}).values(), Usage())
+
+
+def spent_by(usage: dict[str, Usage] | None, key: str) -> dict[str, Usage]:
+    """Usage by `stage` or by `role`, in the order of first use."""
+    table: dict[str, Usage] = {}
+    for one in (usage or {}).values():
+        name = str(getattr(one, key)) or "other"
+        empty = Usage.model_validate({key: name})
+        table[name] = table.get(name, empty) + one
+    return table

@@ -9,7 +9,7 @@ from pydantic import Field
 from tritonsmith.evaluator.schema import Record, Verdict
 from tritonsmith.graph.outcome import compared, kind_of_win, search_said
 from tritonsmith.graph.pool import refusal
-from tritonsmith.graph.state import Decision, State, Usage, allow_of, total
+from tritonsmith.graph.state import Decision, State, Usage, allow_of, spent_by, total
 from tritonsmith.graph.store import Store
 
 
@@ -84,7 +84,14 @@ class Summary(Record):
     candidates: tuple[CandidateRow, ...] = ()
     decisions: tuple[Decision, ...] = ()
     usage: Usage = Field(default_factory=Usage)
+    """What asking models cost in all; `usage.csv` has every try."""
+    usage_by_stage: dict[str, Usage] = Field(default_factory=dict)
+    usage_by_role: dict[str, Usage] = Field(default_factory=dict)
+    prompts: dict[str, str] = Field(default_factory=dict)
+    """Version and digest of the prompts; empty for the built-in author, who reads none."""
     stopped_because: str = ""
+    waits_for: tuple[str, ...] = ()
+    """Files with replies that the run needs to go on; only where a person is the model."""
     size: str = ""
     precision: str = ""
     target: str = ""
@@ -119,6 +126,8 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
         candidates=tuple(_row(state, cid) for cid in candidates),
         decisions=tuple(state.get("decisions", {}).values()),
         usage=total(state.get("usage")),
+        usage_by_stage=spent_by(state.get("usage"), "stage"),
+        usage_by_role=spent_by(state.get("usage"), "role"),
         stopped_because=state.get("stopped_because", ""),
         size=task.size,
         precision=task.precision.value,

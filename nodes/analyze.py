@@ -4,7 +4,8 @@ from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import BranchState, Update, allow_of
 from tritonsmith.nodes.asking import ask, brief_for
-from tritonsmith.nodes.common import Runner, context_of, emit
+from tritonsmith.nodes.common import Runner, branch_of, context_of, emit, session_of
+from tritonsmith.prompts.analysis import Analysis, Category
 
 
 async def analyze(state: BranchState, runtime: Runner) -> Update:
@@ -19,9 +20,19 @@ async def analyze(state: BranchState, runtime: Runner) -> Update:
     previous = state.get("analyses", {}).get(state.get("analysis", ""))
     brief = await brief_for(state, runtime, current=base, analysis=previous, others=tuple(candidates.values()))
     analysis, usage = await ask(request, context_of(runtime).author.analyze(brief), state, runtime)
+    if analysis is None:
+        analysis = _none(session_of(state, runtime).fault(branch_of(state)))
     emit(
         runtime, "analysis", "analyze", state, base.id, id=request, bottleneck=analysis.bottleneck, method=analysis.optimisation_method,
         category=analysis.category.value, expected_speedup=analysis.expected_speedup, worth_optimizing=analysis.worth_optimizing,
         reason=analysis.reason, evidence=analysis.evidence,
     )  # fmt: skip
     return {"analyses": {request: analysis}, "analysis": request, "current": base.id, "rounds": rounds, "usage": usage, "exhausted": False}
+
+
+def _none(reason: str) -> Analysis:
+    """What stands for an analysis that could not be had."""
+    return Analysis(
+        bottleneck="unknown", optimisation_method="none", modification_plan="", category=Category.ALGORITHM, worth_optimizing=False,
+        reason=f"there is no analysis: {reason or 'its answer is not there yet'}",
+    )  # fmt: skip

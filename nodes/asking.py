@@ -1,7 +1,7 @@
 """Asking the author: the brief it gets, and the ledger of what a model's answers cost."""
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -10,28 +10,34 @@ from typing import Any, TypeVar
 from tritonsmith.evaluator.schema import Candidate, Stage
 from tritonsmith.graph.pool import lineage, refusal
 from tritonsmith.graph.state import BranchState, State, Usage, allow_of
-from tritonsmith.nodes.common import Runner, context_of, session_of
+from tritonsmith.nodes.chat import Reply, Request, Row, Waiting
+from tritonsmith.nodes.chat_faults import ModelFault
+from tritonsmith.nodes.common import Runner, branch_of, context_of, emit, session_of
+from tritonsmith.nodes.ledger import append_rows
 from tritonsmith.prompts.analysis import Analysis
-from tritonsmith.prompts.author import Attempt, Brief
+from tritonsmith.prompts.author import Attempt, AuthorError, Brief
 
 Answer = TypeVar("Answer")
+Keep = Callable[[str, dict[str, Any], Sequence[Row], Usage], None]
+"""Writes one call: its name, what was said, its tries, and what the request has cost so far."""
 
 
 @dataclass
 class Meter:
-    """What one request to the author cost, and the calls it made."""
+    """What one request to the author costs while it goes on."""
 
+    request: str
+    keep: Keep
     usage: Usage = field(default_factory=Usage)
-    calls: list[dict[str, Any]] = field(default_factory=list)
 
 
 _METER: ContextVar[Meter | None] = ContextVar("tritonsmith_meter", default=None)
 
 
 @contextmanager
-def metered() -> Iterator[Meter]:
+def metered(request: str, keep: Keep) -> Iterator[Meter]:
     """Collect what authors report through `record_call` in this task."""
-    meter = Meter()
+    meter = Meter(request, keep)
     token = _METER.set(meter)
     try:
         yield meter
@@ -39,27 +45,62 @@ def metered() -> Iterator[Meter]:
         _METER.reset(token)
 
 
-def record_call(usage: Usage, call: dict[str, Any]) -> None:
-    """For authors that call a model: report one call; `call` is written to `llm/` as it stands."""
+def current_request(default: str) -> str:
+    """The name of the request that the author is answering; `default` outside of a run."""
     meter = _METER.get()
-    if meter is not None:
-        meter.usage += usage
-        meter.calls.append(call)
+    return meter.request if meter is not None else default
 
 
-async def ask(request: str, answer: Awaitable[Answer], state: State | BranchState, runtime: Runner) -> tuple[Answer, dict[str, Usage]]:
-    """The author's answer, and the update of the state's `usage`; prompts and replies are written even if the author fails."""
-    with metered() as meter:
+async def record_call(
+    request: Request, model: str, usage: Usage, rows: Sequence[Row], *, reply: Reply | None = None, error: str = ""
+) -> None:
+    """For authors that call a model: report one call as soon as it ends; it is written to `llm/` and `usage.csv` at once."""
+    meter = _METER.get()
+    if meter is None:
+        return
+    first = meter.usage == Usage()
+    meter.usage = usage if first else meter.usage + usage
+    told = reply.model_dump(mode="json", include={"text", "reasoning", "finish_reason", "model", "form"}) if reply else {"text": None}
+    call: dict[str, Any] = {
+        **request.model_dump(mode="json", include={"name", "call", "stage", "role"}),
+        "model": model,
+        "prompt": request.prompt,
+        "messages": [message.model_dump() for message in request.messages],
+        "reply": told.pop("text"),
+        **told,
+        "error": error,
+        "usage": usage.model_dump(),
+        "tries": [row.model_dump(mode="json", include={"status", "seconds", "input_tokens", "output_tokens"}) for row in rows],
+    }
+    await asyncio.to_thread(meter.keep, f"{request.label}{'' if reply else '.failed'}", call, rows, meter.usage)
+
+
+async def ask(
+    request: str, answer: Awaitable[Answer], state: State | BranchState, runtime: Runner
+) -> tuple[Answer | None, dict[str, Usage]]:
+    """The author's answer and the update of the state's `usage`; every prompt and reply is written as it comes.
+
+    None where the author cannot be asked: the session then knows why, and the next gate ends the branch or the run.
+    """
+    context, session = context_of(runtime), session_of(state, runtime)
+
+    def keep(name: str, call: dict[str, Any], rows: Sequence[Row], usage: Usage) -> None:
+        context.store.save_call(name, call)
+        append_rows(context.store.root / "usage.csv", rows)
+        session.note_usage(request, usage)
+
+    reply: Answer | None = None
+    with metered(request, keep) as meter:
         try:
             reply = await answer
-        finally:
-            store = context_of(runtime).store
-            for number, call in enumerate(meter.calls, start=1):
-                await asyncio.to_thread(store.save_call, f"{request}-{number}", call)
-    if not meter.calls:
-        return reply, {}
-    session_of(state, runtime).note_usage(request, meter.usage)
-    return reply, {request: meter.usage}
+        except Waiting as wait:
+            session.wait(branch_of(state), wait)
+            emit(runtime, "waiting", "author", state, request=request, reason=str(wait))
+        except AuthorError as error:
+            fatal = isinstance(error, ModelFault) and not error.fault.of_the_request
+            session.fail(branch_of(state), error, fatal=fatal)
+            emit(runtime, "fault", "author", state, request=request, reason=str(error))
+    return reply, {} if meter.usage == Usage() else {request: meter.usage}
 
 
 async def brief_for(
@@ -94,4 +135,11 @@ async def brief_for(
 async def _attempt(state: State | BranchState, runtime: Runner, candidate: Candidate) -> Attempt:
     source = await asyncio.to_thread(context_of(runtime).store.get, candidate.sha)
     verdict = state.get("verdicts", {}).get(candidate.id)
-    return Attempt(candidate=candidate, source=source, verdict=verdict, refusal=refusal(verdict, allow_of(state)) if verdict else "")
+    check = state.get("checks", {}).get(candidate.id)
+    return Attempt(
+        candidate=candidate,
+        source=source,
+        verdict=verdict,
+        refusal=refusal(verdict, allow_of(state)) if verdict else "",
+        promise=f"{'kept' if check.kept else 'broken'}: {check.reason}" if check else "",
+    )

@@ -1,16 +1,37 @@
 """Which author a `--model` names."""
 
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.nodes.chat import Chat, Role
+from tritonsmith.nodes.chat_connect import Models, open_chat
+from tritonsmith.nodes.chat_tape import RecordedChat, Recorder, ReplayedChat, Tape
 from tritonsmith.nodes.model_author import ModelAuthor
 from tritonsmith.prompts.author import Author
 from tritonsmith.prompts.recipe_author import RecipeAuthor
 
+_OPTIONS: dict[Role, str] = {"author": "--model", "analyst": "--analyst-model", "repair": "--repair-model"}
 
-def make_author(model: str = "offline", base_url: str | None = None) -> Author:
-    """`offline` is the built-in author; `openai:NAME` asks a model over the OpenAI protocol. Raises UsageError for anything else."""
-    if model == "offline":
+
+def make_author(models: Models | str = "offline", base_url: str | None = None, *, recorder: Recorder | None = None) -> Author:
+    """`offline` is the built-in author; every other name asks models, and a recorder keeps what they say. Raises UsageError."""
+    if isinstance(models, str):
+        models = Models(author=models, base_url=base_url)
+    given = {"author": models.author, "analyst": models.analyst, "repair": models.repair}
+    if models.author == "offline":
+        for role, option in _OPTIONS.items():
+            if role != "author" and given[role] is not None:
+                raise UsageError(f"{option} {given[role]}: the built-in author asks no model; name one with --model too")
         return RecipeAuthor()
-    provider, colon, name = model.partition(":")
-    if provider == "openai" and colon and name:
-        return ModelAuthor.connect(name, base_url)
-    raise UsageError(f"--model {model}: no such author; use offline or openai:NAME (--base-url names other servers)")
+    chats: dict[Role, Chat | None] = {}
+    for role, option in _OPTIONS.items():
+        one = given[role]
+        chat = None if one is None else open_chat(one, models, option)
+        chats[role] = RecordedChat(chat, recorder) if chat is not None and recorder is not None else chat
+    author = chats["author"]
+    if author is None:
+        raise UsageError("--model: name an author")
+    return ModelAuthor(author, analyst=chats["analyst"], repair=chats["repair"])
+
+
+def replaying_author(tape: Tape) -> Author:
+    """The author that says what was recorded; it needs no key and no network."""
+    return RecipeAuthor() if tape.model == "offline" else ModelAuthor(ReplayedChat(tape))

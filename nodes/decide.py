@@ -1,10 +1,11 @@
 """decide: the gate in front of every fork. Checks the budget, asks the policy, records the answer with its evidence."""
 
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.graph.session import Session
 from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import BranchState, Decision, State, Update
 from tritonsmith.graph.view import Answer, Policy, View, view_of
-from tritonsmith.nodes.common import Runner, context_of, emit, session_of
+from tritonsmith.nodes.common import Runner, branch_of, context_of, emit, session_of
 
 
 async def decide(gate: str, state: State | BranchState, runtime: Runner) -> Update:
@@ -12,7 +13,10 @@ async def decide(gate: str, state: State | BranchState, runtime: Runner) -> Upda
     context, session, site = context_of(runtime), session_of(state, runtime), SITES[gate]
     view = view_of(gate, state, context.budget)
     spent = session.spent(context.budget) if site.budgeted else None
-    if spent is not None:
+    stuck = _stuck(state, session) if site.budgeted else ""
+    if stuck:
+        answers = [("author", "stop", stuck), (site.asks, site.exit, "not asked: the author has no answer")]
+    elif spent is not None:
         answers = [("budget", "stop", spent), (site.asks, site.exit, f"not asked: {spent}")]
     else:
         choice, reason = ask_policy(context.policy, gate, view)
@@ -25,11 +29,17 @@ async def decide(gate: str, state: State | BranchState, runtime: Runner) -> Upda
     for decision in decisions.values():
         emit(runtime, "decision", f"decide_{gate}", state, decision.candidate, **decision.model_dump(exclude={"candidate", "branch"}))
     update: Update = {"decisions": decisions, "choice": answers[-1][1], "elapsed": session.elapsed}
-    if spent is not None:
+    if spent is not None and not stuck:
         update["stopped_because"] = spent
     if site.spends.get(update["choice"]) == "improvements":
         update["improvements"] = view.improvements + 1
     return update
+
+
+def _stuck(state: State | BranchState, session: Session) -> str:
+    """Why this branch cannot go on although the run can: it waits for a reply, or its author wrote no first kernel."""
+    branch = branch_of(state)
+    return session.waits(branch) or ("" if branch == "main" or state.get("current") else session.fault(branch))
 
 
 def ask_policy(policy: Policy, gate: str, view: View) -> Answer:

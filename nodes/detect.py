@@ -6,6 +6,7 @@ from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import Candidate, Verdict
 from tritonsmith.graph.state import BranchState, Finding, Findings, PromiseCheck, State, Update
 from tritonsmith.nodes.common import Runner, context_of, emit
+from tritonsmith.nodes.promises import measured
 from tritonsmith.prompts.analysis import Promise
 
 
@@ -30,7 +31,7 @@ async def check(state: BranchState, runtime: Runner) -> Update:
 def check_promise(candidate: str, analysis: str, promise: Promise | None, verdict: Verdict, findings: Findings) -> PromiseCheck:
     """Hold a promise against measured facts; a time loop that is still in Python breaks any promise."""
     loop = next((finding for finding in findings.labels if finding.name == "time_loop_in_python"), None)
-    actual = None if promise is None else _measured(promise.metric, verdict)
+    actual = None if promise is None else measured(promise.metric, verdict)
     kept, reason = True, "nothing measurable was promised"
     if promise is not None and actual is not None:
         kept = actual <= promise.bound if promise.at_most else actual >= promise.bound
@@ -49,14 +50,6 @@ def check_promise(candidate: str, analysis: str, promise: Promise | None, verdic
         time_loop_in_python=loop is not None,
         reason=reason,
     )
-
-
-def _measured(metric: str, verdict: Verdict) -> float | None:
-    if metric == "launches_per_forward":
-        return float(verdict.facts.launches_per_forward)
-    if metric == "programs":
-        return float(max((x * y * z for x, y, z in (kernel.grid for kernel in verdict.facts.kernels)), default=0))
-    return verdict.score if metric == "score" else None
 
 
 async def _findings(node: str, candidate: Candidate, state: State | BranchState, runtime: Runner) -> Findings:

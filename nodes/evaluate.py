@@ -36,7 +36,9 @@ async def judge(candidate_id: str, profile: str, node: str, state: State | Branc
 
 
 async def evaluate(state: BranchState, runtime: Runner) -> Update:
-    """Judge the branch's current candidate."""
+    """Judge the branch's current candidate, if its author wrote one."""
+    if state.get("current") is None:
+        return {}
     candidate_id = str(state["current"])
     emit(runtime, "stage", "evaluate", state, candidate_id)
     answer = await judge(candidate_id, "quick", "evaluate", state, runtime)

@@ -1,62 +1,40 @@
-"""An author that asks a language model: any LangChain chat model, connected over the OpenAI protocol by default.
-
-Kernels travel as one fenced block of plain text (JSON would escape and truncate them), analyses as JSON. Requests run in a
-thread, because the asynchronous client of the OpenAI library belongs to the event loop that first used it.
-"""
+"""An author that asks a language model. Kernels travel as one fenced block of plain text (JSON would escape and truncate them),
+analyses as JSON."""
 
 import asyncio
-import os
-import time
-from pathlib import Path
-from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from langchain_core.exceptions import ModelError
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_openai import ChatOpenAI
-from openai import OpenAIError
-from pydantic import SecretStr
-
-from tritonsmith import prompts
-from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.graph.state import Usage
-from tritonsmith.nodes.asking import record_call
-from tritonsmith.nodes.replies import analysis_in, modules_in, reason_in
+from tritonsmith.nodes.asking import current_request, record_call
+from tritonsmith.nodes.chat import ROLE_OF, Chat, Message, Reply, Request, Role, Wants
+from tritonsmith.nodes.chat_faults import ModelFault
+from tritonsmith.nodes.chat_forms import analysis_in
+from tritonsmith.nodes.chat_model import ModelChat, Source
+from tritonsmith.nodes.ledger import sum_of
+from tritonsmith.nodes.promises import held_to_facts
+from tritonsmith.nodes.replies import ask_again, ask_analysis_again, module_in, modules_in, reason_in, spoken
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import AuthorError, Brief, Draft
+from tritonsmith.prompts.library import Prompt, prompt_for
 
-REQUEST_SECONDS = 600.0
-"""The longest that one request may take; models that think need minutes."""
-RETRIES = 3
-"""Of the client, for a busy or unreachable server; it honours Retry-After."""
 MAX_VARIANTS = 3
-
-_TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(next(iter(prompts.__path__))) / "templates"),
-    undefined=StrictUndefined,  # a missing variable fails the run, not the kernel
-    autoescape=False,  # noqa: S701 - the texts are prompts, not pages
-    trim_blocks=True,
-)
+_QUOTED = 4000
+"""Characters of an unusable answer that are shown to the model again."""
 
 
 class ModelAuthor:
-    """Writes, repairs, analyses and tunes kernels by asking a chat model."""
+    """Writes, repairs, analyses and tunes kernels by asking chat models: one for all roles, or one each."""
 
-    def __init__(self, model: BaseChatModel, name: str) -> None:
-        """`name` is how the user named it, such as `openai:gpt-5`."""
-        self.name = name
-        self._model = model
-
-    @classmethod
-    def connect(cls, model: str, base_url: str | None = None) -> "ModelAuthor":
-        """A model behind the OpenAI protocol; the key comes from OPENAI_API_KEY. Raises UsageError when it is missing."""
-        key = os.environ.get("OPENAI_API_KEY", "")
-        if not key:
-            hint = " (any value, if the server at --base-url asks for none)" if base_url else ""
-            raise UsageError(f"--model openai:{model}: set OPENAI_API_KEY to your key{hint}, or use --model offline")
-        chat = ChatOpenAI(model=model, base_url=base_url, api_key=SecretStr(key), timeout=REQUEST_SECONDS, max_retries=RETRIES)
-        return cls(chat, f"openai:{model}")
+    def __init__(
+        self, model: Source | Chat, name: str = "", *, analyst: Source | Chat | None = None, repair: Source | Chat | None = None
+    ) -> None:
+        """A LangChain chat model, a function that makes one, or a Chat; `name` is how the user named it, such as `openai:gpt-5`."""
+        author = _chat(model, name or _own_name(model))
+        given: dict[Role, Source | Chat | None] = {"analyst": analyst, "repair": repair}
+        self._chats: dict[Role, Chat] = {"author": author}
+        self._chats |= {role: author if one is None else _chat(one, _own_name(one)) for role, one in given.items()}
+        others = [f"{role} {chat.name}" for role, chat in self._chats.items() if chat.name != author.name]
+        self.name = ", ".join([author.name, *others])
+        self.unpriced = tuple(dict.fromkeys(chat.name for chat in self._chats.values() if getattr(chat, "price", "") is None))
+        """Models without a known price; a budget of money cannot hold them."""
 
     async def seed(self, brief: Brief) -> Draft:
         """A first kernel. Raises AuthorError when the model does not write one."""
@@ -75,20 +53,23 @@ class ModelAuthor:
 
     async def tune(self, brief: Brief) -> tuple[Draft, ...]:
         """Up to three variants for the stage."""
-        reply = await self._ask([HumanMessage(render("tune", brief))])
-        return tuple(Draft(source=module, rationale=reason_in(reply.text)) for module in modules_in(reply.text)[:MAX_VARIANTS])
+        first, second = await self._replies("tune", brief)
+        texts = [reply.text for reply in (second, first) if reply is not None]
+        modules = next((found for found in map(modules_in, texts) if found), [])
+        return tuple(Draft(source=module, rationale=reason_in(texts[-1])) for module in modules[:MAX_VARIANTS])
 
     async def analyze(self, brief: Brief) -> Analysis:
-        """The model's analysis; one that cannot be read twice is not worth optimizing, and says so."""
-        messages: list[BaseMessage] = [HumanMessage(render("analyze", brief))]
-        reply = await self._ask(messages)
+        """The model's analysis, held to the measured facts; one that cannot be used twice is not worth optimizing, and says so."""
+        prompt = await _prompt("analyze", brief)
+        verdict = brief.current.verdict if brief.current else None
+        reply = await self._ask(prompt, _opening(prompt), 1, "analysis")
         try:
-            return analysis_in(reply.text)
+            return held_to_facts(analysis_in(reply.text), verdict)
         except ValueError as error:
-            messages += [reply, HumanMessage(f"That cannot be read: {error}. Answer again with the one JSON object alone.")]
-        reply = await self._ask(messages)
+            again = ask_analysis_again(str(error), reply.cut)
+        reply = await self._ask(prompt, _followed(prompt, reply, again), 2, "analysis")
         try:
-            return analysis_in(reply.text)
+            return held_to_facts(analysis_in(reply.text), verdict)
         except ValueError as error:
             return Analysis(
                 bottleneck="unknown",
@@ -96,50 +77,63 @@ class ModelAuthor:
                 modification_plan="",
                 category=Category.ALGORITHM,
                 worth_optimizing=False,
-                reason=f"the model's analysis could not be read: {error}",
+                reason=f"the model's analysis could not be used: {'it was cut off; ' if reply.cut else ''}{error}",
             )
 
-    async def _kernel(self, template: str, brief: Brief) -> Draft | None:
-        messages: list[BaseMessage] = [HumanMessage(render(template, brief))]
-        for _ in range(2):
-            reply = await self._ask(messages)
-            modules = modules_in(reply.text)
-            cut = reply.response_metadata.get("finish_reason") == "length"
-            if modules and not cut:
-                return Draft(source=modules[-1], rationale=reason_in(reply.text))
-            fault = "Your answer was cut off" if cut else "There is no complete fenced block that defines class ModelNew"
-            again = f"{fault}. Answer again, with the whole file in one ```python block and no other text."
-            messages = [*messages[:1], HumanMessage(again)]
-        return None
+    async def _kernel(self, stage: str, brief: Brief) -> Draft | None:
+        first, second = await self._replies(stage, brief)
+        for reply in (second, first):
+            module = None if reply is None else module_in(reply.text, reply.cut)
+            if reply is not None and module is not None:
+                return Draft(source=module, rationale=reason_in(reply.text))
+        # better a complete module from an answer that went on than none
+        left = [module for reply in (second, first) if reply is not None for module in modules_in(reply.text)[-1:]]
+        return Draft(source=left[0], rationale="from an answer that was cut off") if left else None
 
-    async def _ask(self, messages: list[BaseMessage]) -> AIMessage:
-        started = time.monotonic()
+    async def _replies(self, stage: str, brief: Brief) -> tuple[Reply, Reply | None]:
+        """The answer, and a second one where the first has no usable module."""
+        prompt = await _prompt(stage, brief)
+        first = await self._ask(prompt, _opening(prompt), 1)
+        if module_in(first.text, first.cut) is not None:
+            return first, None
+        return first, await self._ask(prompt, _followed(prompt, first, ask_again(first.cut)), 2)
+
+    async def _ask(self, prompt: Prompt, messages: tuple[Message, ...], call: int, wants: Wants = "text") -> Reply:
+        stage, about = prompt.stage, prompt.model_dump(exclude={"text"})
+        request = Request(
+            name=current_request(stage), call=call, stage=stage, role=ROLE_OF[stage], messages=messages, wants=wants, prompt=about
+        )
+        chat = self._chats[request.role]
         try:
-            reply = await asyncio.to_thread(self._model.invoke, messages)
-        except (OpenAIError, ModelError, ValueError, LookupError, TypeError) as error:  # the last three: a server of another protocol
-            detail = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:300]}"
-            raise AuthorError(f"{self.name} gave no usable answer ({detail}); check --model, --base-url and the key") from error
-        self._record(messages, reply, time.monotonic() - started)
+            reply = await chat.ask(request)
+        except ModelFault as fault:
+            await record_call(request, chat.name, sum_of(fault.rows), fault.rows, error=str(fault))
+            raise
+        await record_call(request, chat.name, reply.usage, reply.rows, reply=reply)
         return reply
 
-    def _record(self, messages: list[BaseMessage], reply: AIMessage, seconds: float) -> None:
-        tokens = reply.usage_metadata
-        usage = Usage(
-            calls=1,
-            input_tokens=tokens["input_tokens"] if tokens else 0,
-            output_tokens=tokens["output_tokens"] if tokens else 0,
-            seconds=round(seconds, 3),
-        )
-        call: dict[str, Any] = {
-            "model": self.name,
-            "messages": [{"role": message.type, "content": message.text} for message in messages],
-            "reply": reply.text,
-            "finish_reason": reply.response_metadata.get("finish_reason"),
-            "usage": usage.model_dump(),
-        }
-        record_call(usage, call)
+
+async def _prompt(stage: str, brief: Brief) -> Prompt:
+    return await asyncio.to_thread(prompt_for, stage, brief)  # it reads templates and kernels
 
 
-def render(template: str, brief: Brief) -> str:
-    """The prompt for a request."""
-    return _TEMPLATES.get_template(f"{template}.j2").render(brief=brief)
+def _opening(prompt: Prompt) -> tuple[Message, ...]:
+    return (Message(role="user", content=prompt.text),)
+
+
+def _followed(prompt: Prompt, reply: Reply, again: str) -> tuple[Message, ...]:
+    """The question once more: after the answer in question, or, where that was cut off or empty, in one turn with the first."""
+    said = spoken(reply.text)
+    if reply.cut or not said:
+        return (Message(role="user", content=f"{prompt.text}\n\n{again}"),)  # servers want turns to alternate
+    return (*_opening(prompt), Message(role="assistant", content=said[:_QUOTED]), Message(role="user", content=again))
+
+
+def _chat(given: Source | Chat, name: str) -> Chat:
+    return given if hasattr(given, "ask") else ModelChat(given, name)  # type: ignore[return-value]  # a Chat is what has `ask`
+
+
+def _own_name(given: Source | Chat) -> str:
+    """How a model calls itself: its name as a Chat, or the name of its class and model."""
+    own = getattr(given, "name", None) or getattr(given, "model_name", None) or getattr(given, "model", None)
+    return own if isinstance(own, str) and own else getattr(given, "__name__", type(given).__name__)

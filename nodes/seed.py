@@ -7,10 +7,12 @@ from tritonsmith.nodes.common import Runner, context_of, emit, make_candidate, n
 
 
 async def seed(state: BranchState, runtime: Runner) -> Update:
-    """Ask the author for this branch's first kernel. Raises AuthorError when it cannot serve the task."""
+    """Ask the author for this branch's first kernel; a branch without one ends at its next gate."""
     emit(runtime, "stage", "seed", state)
     cid = next_id(state.get("candidates", {}), state["branch"])
     brief = await brief_for(state, runtime)
     draft, usage = await ask(f"{cid}-seed", context_of(runtime).author.seed(brief), state, runtime)
+    if draft is None:
+        return {"current": None, "usage": usage, "repairs": 0, "optimized": False, "exhausted": True}
     candidate = await make_candidate(draft, Stage.SEED, cid, None, state, runtime)
     return {"candidates": {cid: candidate}, "current": cid, "usage": usage, "repairs": 0, "optimized": False, "exhausted": False}

@@ -7,7 +7,8 @@ from tritonsmith.nodes.common import Runner, emit, session_of
 
 
 async def select(state: State, runtime: Runner) -> Update:
-    """Make the best working candidate of all branches the current one."""
+    """Make the best working candidate of all branches the current one. Raises AuthorError when the author failed every branch."""
+    session_of(state, runtime).raise_if_over(len(state.get("candidates", {})))
     chosen = best(state.get("candidates", {}), state.get("verdicts", {}), allow_of(state))
     emit(runtime, "stage", "select", state, chosen.id if chosen else None)
     return {"current": chosen.id if chosen else None}

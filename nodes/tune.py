@@ -17,9 +17,10 @@ async def tune(stage: Stage, state: State, runtime: Runner) -> Update:
     tried = tuple(candidate for candidate in candidates.values() if candidate.stage.value.startswith("tune_"))
     brief = await brief_for(state, runtime, current=base, stage=stage, others=tried)
     drafts, usage = await ask(f"{stage.value}-{base.id}", context.author.tune(brief), state, runtime)
+    session_of(state, runtime).raise_if_over(len(candidates))
     room = session_of(state, runtime).room(context.budget)
     made: dict[str, Candidate] = {}
-    for draft in drafts[:room]:
+    for draft in (drafts or ())[:room]:
         cid = next_id({**candidates, **made}, stage.value.removeprefix("tune_"))
         made[cid] = await make_candidate(draft, stage, cid, base.id, state, runtime)
     return {"candidates": made, "queue": list(made), "current": base.id, "usage": usage}

@@ -12,11 +12,13 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Candidate, KernelFacts, LaunchFacts, Stage, Task, TaskFacts, TensorSpec
-from tritonsmith.nodes.model_author import ModelAuthor, render
+from tritonsmith.nodes.authors import make_author
+from tritonsmith.nodes.model_author import ModelAuthor
 from tritonsmith.nodes.replies import modules_in, reason_in
 from tritonsmith.nodes.scripted import scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import Attempt, AuthorError, Brief
+from tritonsmith.prompts.library import prompt_for
 
 MODULE = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass\n"
 ANSWER = f"Fuses everything.\n```python\n{MODULE}```\n"
@@ -76,7 +78,7 @@ def test_a_seed_is_the_module_in_the_fence():
     assert "variant 2" in chat.asked[0] and "w (3,)" in chat.asked[0] and "132 processors" in chat.asked[0]
 
 
-@pytest.mark.parametrize("first", ["no code at all", (ANSWER, "length")], ids=["no block", "cut off"])
+@pytest.mark.parametrize("first", ["no code at all", (ANSWER[:-4], "length"), ("", "length")], ids=["no block", "cut off", "only thoughts"])
 def test_an_unusable_answer_is_asked_for_once_more(first):
     writer, chat = author(first, ANSWER)
     assert asyncio.run(writer.repair(brief(current=attempt()))).source == MODULE
@@ -91,18 +93,19 @@ def test_two_unusable_answers_end_the_line_and_refuse_a_seed():
 
 def test_an_analysis_is_read_from_json_and_asked_for_once_more():
     good = {
-        "bottleneck": "launches", "optimisation_method": "one launch", "modification_plan": "loop inside", "category": "launch_reduction",
+        "returns": "a tensor", "bottleneck": "launches", "optimisation_method": "one launch", "modification_plan": "loop inside",
+        "category": "launch_reduction", "expected_speedup": "3x", "worth_optimizing": True,
         "promise": {"metric": "launches_per_forward", "before": 7, "bound": 1},
     }  # fmt: skip
     writer, chat = author('{"bottleneck": 3}', f"```json\n{json.dumps(good)}\n```")
     analysis = asyncio.run(writer.analyze(brief(current=attempt())))
-    assert analysis.category is Category.LAUNCHES and analysis.promise.bound == 1
-    assert "optimisation_method: Field required" in chat.asked[1]
+    assert analysis.category is Category.LAUNCHES and analysis.promise.bound == 1 and analysis.expected_speedup == 3
+    assert "worth_optimizing: Field required" in chat.asked[1]
 
 
 def test_an_analysis_that_cannot_be_read_is_not_worth_optimizing():
     analysis = asyncio.run(author("hm", "hm")[0].analyze(brief(current=attempt())))
-    assert not analysis.worth_optimizing and "could not be read" in analysis.reason
+    assert not analysis.worth_optimizing and "could not be used" in analysis.reason
 
 
 def test_tuning_takes_every_variant():
@@ -111,41 +114,42 @@ def test_tuning_takes_every_variant():
 
 
 def test_a_server_that_fails_is_named_with_the_way_out():
-    with pytest.raises(AuthorError, match=r"openai:scripted gave no usable answer .*bad gateway.*--base-url"):
-        asyncio.run(author(ValueError("bad gateway"))[0].seed(brief()))
+    with pytest.raises(AuthorError, match=r"openai:scripted sends no chat completion after 2 tries .*bad gateway.*--base-url"):
+        asyncio.run(author(ValueError("bad gateway"), ValueError("bad gateway"))[0].seed(brief()))
 
 
 def test_a_missing_key_is_named(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(UsageError, match="set OPENAI_API_KEY"):
-        ModelAuthor.connect("some-model")
+        make_author("openai:some-model")
 
 
 def test_a_kernel_that_may_not_win_goes_back_with_the_reason_and_the_advice():
     held = attempt().model_copy(update={"refusal": "the library does the work (label library: aten::gru x1); write Triton kernels"})
     held = held.model_copy(update={"verdict": held.verdict.model_copy(update={"advice": ("line 3: torch.matmul computes in a library",)})})
-    prompt = render("repair", brief(current=held))
+    prompt = prompt_for("repair", brief(current=held)).text
     assert "may not win: the library does the work (label library: aten::gru x1)" in prompt and "This kernel fails" not in prompt
     assert "- line 3: torch.matmul computes in a library" in prompt and "hints, not findings" in prompt
-    assert "This kernel fails" in render("repair", brief(current=attempt()))
-    assert "for any part of it loses" in render("seed", brief(allow="kernel"))
+    assert "This kernel fails" in prompt_for("repair", brief(current=attempt())).text
+    assert "for any part of it loses" in prompt_for("seed", brief(allow="kernel")).text
 
 
 def test_every_prompt_renders_with_all_it_may_use():
     change = Analysis(bottleneck="b", optimisation_method="m", modification_plan="p", category=Category.FUSION)
     whole = brief(current=attempt(), history=(attempt("older"),), analysis=change, stage=Stage.TUNE_GRID)
     for name in ("seed", "repair", "analyze", "optimize", "tune"):
-        text = render(name, whole)
+        text = prompt_for(name, whole).text
         assert "class Model: ..." in text and "{{" not in text
         assert name == "seed" or ("kernel text" in text and "step_kernel: 7 launches" in text and "Earlier attempt 1" in text)
 
 
 def test_what_a_run_with_a_model_costs_is_counted_and_kept(script):
     run = script({MODULE: 1.4}, seeds=("unused",), policy="no-tune")
-    chat = ScriptedChat(replies=[("cut", "length"), ANSWER], asked=[])
+    chat = ScriptedChat(replies=[("```python\ncut", "length"), ANSWER], asked=[])
     object.__setattr__(run.context, "author", ModelAuthor(chat, "openai:scripted"))
     result = run.run()
     cost = result["usage"]["seed0-01-seed"]
     assert (cost.calls, cost.input_tokens, cost.output_tokens) == (2, 20, 10)
     kept = json.loads((run.context.store.root / "llm" / "seed0-01-seed-2.json").read_text())
-    assert kept["reply"].startswith("Fuses") and kept["messages"][-1]["content"].startswith("Your answer was cut off")
+    assert kept["reply"].startswith("Fuses") and "Your answer was cut off" in kept["messages"][-1]["content"]
+    assert kept["prompt"]["stage"] == "seed" and kept["prompt"]["digest"] and kept["tries"][0]["status"] == "ok"

@@ -1,0 +1,93 @@
+"""From the words of the command line to models that can be asked: `openai:NAME` at an address, with a key from the environment."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from langchain_core.language_models import BaseChatModel
+from langchain_openai import ChatOpenAI
+from openai import DefaultHttpxClient
+from pydantic import SecretStr
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.nodes.chat import Chat
+from tritonsmith.nodes.chat_handoff import HandoffChat
+from tritonsmith.nodes.chat_model import REQUEST_SECONDS, ModelChat, Patience, Source
+from tritonsmith.nodes.chat_wire import note_response
+from tritonsmith.nodes.ledger import Prices, load_prices
+
+KEY = "OPENAI_API_KEY"
+OPENAI = "https://api.openai.com/v1"
+
+
+@dataclass(frozen=True)
+class Models:
+    """Which models a run asks: names as on the command line, LangChain models, or functions that make one."""
+
+    author: str | Source = "offline"
+    """`offline` (the built-in recipes), `openai:NAME`, `handoff:DIR`, or a model."""
+    analyst: str | Source | None = None
+    """None: the author's."""
+    repair: str | Source | None = None
+    """None: the author's."""
+    base_url: str | None = None
+    key_env: str = KEY
+    """Name of the environment variable with the key."""
+    seconds: float = REQUEST_SECONDS
+    """The longest that one request may take."""
+    prices: str | Path | None = None
+    """The user's price table."""
+    patience: Patience | None = None
+
+    @property
+    def patient(self) -> Patience:
+        """How failed tries are repeated."""
+        return self.patience or Patience(request=self.seconds)
+
+
+def open_chat(given: str | Source, models: Models, option: str = "--model") -> Chat:
+    """Whoever answers for a role. Raises UsageError with a sentence that names the option."""
+    prices = load_prices(models.prices)
+    if not isinstance(given, str):
+        name = _name_of(given)
+        return ModelChat(given, name, price=prices.of(name), patience=models.patient)
+    provider, _, name = given.partition(":")
+    if provider == "openai" and name:
+        return _connect(name, models, option, prices)
+    if provider == "handoff" and name:
+        return HandoffChat(Path(name))
+    raise UsageError(f"{option} {given}: no such author; use offline or openai:NAME (--base-url names other servers), or handoff:DIR")
+
+
+def _connect(name: str, models: Models, option: str, prices: Prices) -> ModelChat:
+    place = models.base_url or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or OPENAI
+    address = urlsplit(place)
+    if address.scheme not in ("http", "https") or not address.hostname:
+        raise UsageError(f"--base-url {place}: write the whole address, such as http://localhost:8000/v1")
+    key = os.environ.get(models.key_env, "").strip()
+    if not key and place == OPENAI:
+        raise UsageError(f"{option} openai:{name}: set {models.key_env} to your key, name a server with --base-url, or use --model offline")
+    if not key.isascii():
+        raise UsageError(f"{models.key_env}: the key has characters that no key has; copy it again")
+    chat = ChatOpenAI(
+        model=name,
+        base_url=place,
+        api_key=SecretStr(key or "none"),  # servers of one's own often want none
+        timeout=models.patient.request,
+        max_retries=0,  # ours are enough
+        http_client=DefaultHttpxClient(event_hooks={"response": [note_response]}),
+    )
+    shown = f"{address.scheme}://{address.hostname}{f':{address.port}' if address.port else ''}{address.path}"  # without a password in it
+    secrets = [part for part in (key, address.password) if part]
+    return ModelChat(
+        chat, f"openai:{name}", place=shown, key=models.key_env, secrets=secrets, price=prices.of(name), patience=models.patient
+    )
+
+
+def _name_of(model: Source) -> str:
+    """How a model that was passed in is called: by the name it has at its provider, else by its class."""
+    own = getattr(model, "model_name", None) or getattr(model, "model", None)
+    if isinstance(own, str) and own:
+        return own
+    return type(model).__name__ if isinstance(model, BaseChatModel) else getattr(model, "__name__", "factory")

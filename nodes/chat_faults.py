@@ -1,0 +1,192 @@
+"""What can go wrong when a model is asked: every failure has a kind, a number of tries, and a sentence for the user where it ends."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from time import time
+from typing import Any
+
+from langchain_core.exceptions import (
+    ContextOverflowError,
+    ModelAPIError,
+    ModelAuthenticationError,
+    ModelConnectionError,
+    ModelError,
+    ModelInvalidRequestError,
+    ModelNotFoundError,
+    ModelPermissionDeniedError,
+    ModelRateLimitError,
+    ModelTimeoutError,
+)
+from openai import APIError, APIStatusError, OpenAIError
+
+from tritonsmith.nodes.chat import Row
+from tritonsmith.prompts.author import AuthorError
+
+_DETAIL = 300
+"""Characters of a server's own words that a sentence quotes."""
+_TOO_LONG = ("context_length_exceeded", "maximum context length", "context window", "prompt is too long", "too many tokens")
+"""How servers say that a prompt is too long."""
+
+
+class Fault(StrEnum):
+    """Why a request to a model brought no reply."""
+
+    KEY = "wrong key"
+    DENIED = "not permitted"
+    MODEL = "unknown model"
+    ADDRESS = "wrong address"
+    NETWORK = "no connection"
+    BUSY = "busy"
+    QUOTA = "quota used up"
+    SERVER = "server error"
+    TIMEOUT = "timeout"
+    PROTOCOL = "not a chat reply"
+    TOO_LONG = "prompt too long"
+    REFUSED = "request refused"
+
+    @property
+    def tries(self) -> int:
+        """How often one call is tried in all before this fault ends it."""
+        return {Fault.BUSY: 6, Fault.SERVER: 4, Fault.NETWORK: 3, Fault.TIMEOUT: 2, Fault.PROTOCOL: 2}.get(self, 1)
+
+    @property
+    def of_the_request(self) -> bool:
+        """Whether another request may well succeed; the other faults end the run."""
+        return self in (Fault.TOO_LONG, Fault.REFUSED)
+
+
+class ModelFault(AuthorError):
+    """A model that could not be asked; `fault` says how it failed, `rows` what the tries cost."""
+
+    def __init__(self, message: str, fault: Fault, rows: tuple[Row, ...] = ()) -> None:
+        """`message` is the sentence for the user."""
+        super().__init__(message)
+        self.fault = fault
+        self.rows = rows
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One failed try."""
+
+    fault: Fault
+    detail: str
+    """The server's or the library's own words, short, without keys."""
+    status: int | None = None
+    """Of HTTP."""
+    retry_after: float | None = None
+    """Seconds that the server asks to wait."""
+
+
+def failure_of(error: Exception, secrets: Iterable[str] = (), body: str = "") -> Failure | None:
+    """What an exception of a chat model means; None for one that is no model's failure (a defect, which must be seen).
+
+    `body` is the raw reply where it is known.
+    """
+    status = error.status_code if isinstance(error, APIStatusError) else None
+    response = getattr(error, "response", None)
+    headers = getattr(response, "headers", {})
+    fault = _kind(error, status, body)
+    if fault is None:
+        return None
+    waits = _retry_after(headers) if fault in (Fault.BUSY, Fault.SERVER) else None
+    return Failure(fault=fault, detail=clean(_words(error, body), secrets), status=status, retry_after=waits)
+
+
+def sentence(failure: Failure, *, name: str, place: str, key: str, tries: int, seconds: float, total: float) -> str:
+    """The end of a failed call for the user: who failed, in whose words, and the way out."""
+    said = f"{f'{failure.status}: ' if failure.status else ''}{failure.detail}"
+    where = f"{name} at {place}" if place else name
+    after = f" after {tries} tries in {seconds:.0f} s" if tries > 1 else ""
+    texts = {
+        Fault.KEY: f"{where} refuses the key ({said}); set {key or 'its key'} to a key that is valid there",
+        Fault.DENIED: f"{where} does not permit this request ({said}); use a key or a model with access",
+        Fault.MODEL: f"{where}: the server knows no such model ({said}); check the name after openai: in --model",
+        Fault.ADDRESS: f"{where}: there is no chat service at this address ({said}); check --base-url, which often ends in /v1",
+        Fault.NETWORK: f"{where} cannot be reached{after} ({said}); check --base-url and the network",
+        Fault.BUSY: f"{where} is too busy{after} ({said}); try later, or with fewer --seeds",
+        Fault.QUOTA: f"{where}: the account has nothing left ({said}); add credit, or use another model",
+        Fault.SERVER: f"{where} fails{after} ({said}); try later, or another model",
+        Fault.TIMEOUT: f"{where} did not answer within {total:.0f} s{after}; raise --model-timeout, or use a faster model",
+        Fault.PROTOCOL: f"{where} sends no chat completion{after} ({said}); check that --base-url is an OpenAI-compatible address",
+        Fault.TOO_LONG: f"{where}: the prompt is longer than the model takes ({said}); use a model with a longer context",
+        Fault.REFUSED: f"{where} refuses the request ({said}); check --model and its settings",
+    }
+    return texts[failure.fault]
+
+
+def clean(text: str, secrets: Iterable[str]) -> str:
+    """One short line without keys."""
+    for secret in secrets:
+        if len(secret) >= 4:
+            text = text.replace(secret, "[key]")
+    return " ".join(text.split())[:_DETAIL]
+
+
+def _kind(error: Exception, status: int | None, body: str) -> Fault | None:
+    if isinstance(error, TimeoutError | ModelTimeoutError):  # before ModelConnectionError, whose kind it also is
+        return Fault.TIMEOUT
+    said = f"{error} {body}".lower()
+    if isinstance(error, ContextOverflowError) or (status in (400, 413, 422) and any(words in said for words in _TOO_LONG)):
+        return Fault.TOO_LONG
+    if isinstance(error, ModelNotFoundError):
+        return Fault.MODEL if _is_json(body) and "model" in body.lower() else Fault.ADDRESS
+    if isinstance(error, ModelRateLimitError):
+        return Fault.QUOTA if "insufficient_quota" in said else Fault.BUSY
+    table = (
+        (ModelAuthenticationError, Fault.KEY),
+        (ModelPermissionDeniedError, Fault.DENIED),
+        (ModelInvalidRequestError, Fault.REFUSED),
+        (ModelConnectionError, Fault.NETWORK),
+        (ModelAPIError, Fault.SERVER),
+    )
+    for kind, fault in table:
+        if isinstance(error, kind):
+            return fault
+    if status is not None:  # statuses that LangChain does not sort: 402, 405, 409, 413, 422, ...
+        other = Fault.BUSY if status in (408, 409, 425) else Fault.SERVER if status >= 500 else Fault.REFUSED
+        return {402: Fault.QUOTA, 405: Fault.ADDRESS, 413: Fault.TOO_LONG}.get(status, other)
+    if isinstance(error, ModelError | OpenAIError):
+        return Fault.SERVER if isinstance(error, APIError) else Fault.PROTOCOL
+    # HTML, half a JSON object, no choices: the library fails on these with whatever error comes first
+    return Fault.PROTOCOL if isinstance(error, ValueError | LookupError | TypeError | AttributeError) else None
+
+
+def _words(error: Exception, body: str) -> str:
+    if isinstance(error, APIError) and isinstance(error.body, dict):
+        found: Any = error.body.get("message") or error.body.get("detail") or error.body.get("error")
+        if found:
+            return str(found)
+    if body and not isinstance(error, APIError):
+        return f"it sent {body[:120]!r}"
+    root: BaseException = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    text = str(root) if isinstance(error, ModelConnectionError) else str(error)
+    return f"{type(root).__name__}: {text.partition(chr(10))[0]}" if text else type(root).__name__
+
+
+def _retry_after(headers: Any) -> float | None:
+    """Seconds from `retry-after-ms` or `Retry-After` (seconds or a date)."""
+    try:
+        if headers.get("retry-after-ms"):
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        given = headers.get("retry-after")
+        if not given:
+            return None
+        try:
+            return max(0.0, float(given))
+        except ValueError:
+            return max(0.0, parsedate_to_datetime(given).timestamp() - time())
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def _is_json(body: str) -> bool:
+    try:
+        return isinstance(json.loads(body), dict)
+    except ValueError:
+        return False

@@ -1,0 +1,221 @@
+"""Asking a LangChain chat model: one layer of retries that is ours, a limit on the whole call, and every try on the record.
+
+Our retries stand instead of the library's: they are seen in the ledger, follow any Retry-After up to two minutes, also repeat
+what the library never repeats (a web page, a reply without choices), and give way to Ctrl-C. A model that is passed in with
+retries of its own keeps those, and ours are then off for all that its library would repeat.
+"""
+
+import asyncio
+import contextvars
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from openai import OpenAIError
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.graph.state import Usage
+from tritonsmith.nodes.chat import Reply, Request, Row
+from tritonsmith.nodes.chat_faults import Failure, Fault, ModelFault, failure_of, sentence
+from tritonsmith.nodes.chat_forms import FORMS, Form, response_format
+from tritonsmith.nodes.chat_wire import Wire, body_on, listening, reply_of, usage_on
+from tritonsmith.nodes.ledger import Price, dollars, sum_of
+
+REQUEST_SECONDS = 600.0
+"""The longest that one try may take; models that think need minutes."""
+CHARACTERS_PER_TOKEN = 4
+"""For servers that do not tell how many tokens they took."""
+_FORMAT_REFUSED = (Fault.REFUSED, Fault.MODEL, Fault.ADDRESS)
+"""How servers say that they do not know a response format."""
+
+Source = BaseChatModel | Callable[[], BaseChatModel]
+"""A chat model, or a function that makes one when it is first asked."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How failed tries are repeated."""
+
+    first: float = 1.0
+    """Seconds before the second try; each later pause doubles, and up to a quarter is added by chance."""
+    longest: float = 120.0
+    """The longest pause, in seconds; a server that asks for more ends the call."""
+    request: float = REQUEST_SECONDS
+    """The longest that one try may take, in seconds."""
+
+
+@dataclass
+class _Call:
+    """One call while it goes on."""
+
+    request: Request
+    started: float = field(default_factory=time.monotonic)
+    rows: list[Row] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+
+class ModelChat:
+    """Asks one chat model."""
+
+    def __init__(
+        self,
+        model: Source,
+        name: str,
+        *,
+        place: str = "",
+        key: str = "",
+        secrets: Sequence[str] = (),
+        price: Price | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        """`place` is the server's address, `key` names the variable with the key, `secrets` are kept out of every message."""
+        self.name = name
+        self.price = price
+        self._source = model
+        self._model: BaseChatModel | None = None
+        self._place, self._key, self._secrets = place, key, tuple(secrets)
+        self._patience = patience or Patience()
+        self._form: Form = "schema"
+        self._making = threading.Lock()
+
+    async def ask(self, request: Request) -> Reply:
+        """The model's reply. Raises ModelFault with a sentence once trying again is no use."""
+        call = _Call(request)
+        model = await asyncio.to_thread(self._made)
+        while True:
+            form: Form = self._form if request.wants == "analysis" and response_format(model, "json") else "text"
+            answer = await self._try(model, call, form)
+            if isinstance(answer, Reply):
+                return answer.model_copy(update={"rows": tuple(call.rows), "usage": sum_of(call.rows)})
+            if form != "text" and answer.fault in _FORMAT_REFUSED:
+                self._form = FORMS[FORMS.index(form) + 1]  # kept for later calls: the server will not learn it meanwhile
+                continue
+            call.failures.append(answer)
+            pause = self._pause(answer, len(call.failures))
+            if not self._again(model, call, pause):
+                raise self._fault(answer, call)
+            await asyncio.sleep(pause)
+
+    def _made(self) -> BaseChatModel:
+        with self._making:
+            if self._model is None:
+                made = self._source if isinstance(self._source, BaseChatModel) else self._source()
+                if not isinstance(made, BaseChatModel):
+                    raise UsageError(f"{self.name}: the factory made {type(made).__name__}; it must make a LangChain BaseChatModel")
+                self._model = made
+            return self._model
+
+    def _again(self, model: BaseChatModel, call: _Call, pause: float) -> bool:
+        fault = call.failures[-1].fault
+        if getattr(model, "max_retries", 0) != 0 and fault is not Fault.PROTOCOL:
+            return False  # its library has tried already
+        return sum(one.fault is fault for one in call.failures) < fault.tries and pause <= self._patience.longest
+
+    def _pause(self, failure: Failure, tries: int) -> float:
+        if failure.retry_after is not None:
+            return failure.retry_after
+        return min(self._patience.longest, self._patience.first * 2.0 ** (tries - 1) * (1 + random.random() / 4))
+
+    def _fault(self, failure: Failure, call: _Call) -> ModelFault:
+        asks = failure.retry_after is not None and failure.retry_after > self._patience.longest
+        text = sentence(
+            failure, name=self.name, place=self._place, key=self._key, tries=len(call.failures),
+            seconds=time.monotonic() - call.started, total=self._patience.request,
+        )  # fmt: skip
+        return ModelFault(f"{text}; it asks to wait {failure.retry_after:.0f} s" if asks else text, failure.fault, tuple(call.rows))
+
+    async def _try(self, model: BaseChatModel, call: _Call, form: Form) -> Reply | Failure:
+        wire: list[Wire] = []
+        started = time.monotonic()
+        answer: Reply | Failure
+        try:
+            message = await in_daemon(lambda: _invoke(model, call.request, form, wire), self._patience.request)
+            answer = reply_of(message, wire, form)
+            usage = answer.usage
+        except (OpenAIError, OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
+            found = failure_of(error, self._secrets, body_on(wire))
+            if found is None:
+                raise
+            answer, usage = found, usage_on(wire)
+        self._note(call, answer, usage, time.monotonic() - started)
+        return answer
+
+    def _note(self, call: _Call, answer: Reply | Failure, usage: Usage, seconds: float) -> None:
+        request, ok = call.request, isinstance(answer, Reply)
+        if usage.unreported and isinstance(answer, Reply):
+            told = sum(len(message.content) for message in request.messages)
+            usage = usage.model_copy(
+                update={
+                    "input_tokens": told // CHARACTERS_PER_TOKEN,
+                    "output_tokens": (len(answer.text) + len(answer.reasoning)) // CHARACTERS_PER_TOKEN,
+                }
+            )
+        call.rows.append(
+            Row(
+                request=request.name,
+                call=request.call,
+                attempt=len(call.rows) + 1,
+                stage=request.stage,
+                role=request.role,
+                model=self.name,
+                status="ok" if isinstance(answer, Reply) else _status(answer),
+                finish_reason=answer.finish_reason if isinstance(answer, Reply) else "",
+                **usage.model_dump(include={"input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens"}),
+                reported=not (ok and usage.unreported),
+                dollars=dollars(usage, self.price) if ok or usage.tokens else 0.0,
+                seconds=round(seconds, 3),
+            )
+        )
+
+
+def _status(failure: Failure) -> str:
+    return f"{failure.fault.value} ({failure.status})" if failure.status else failure.fault.value
+
+
+def _invoke(model: BaseChatModel, request: Request, form: Form, wire: list[Wire]) -> AIMessage:
+    spoken: list[BaseMessage] = [
+        HumanMessage(turn.content) if turn.role == "user" else AIMessage(turn.content) for turn in request.messages
+    ]
+    config = RunnableConfig(run_name=request.label, tags=[f"role:{request.role}", f"stage:{request.stage}"])
+    with listening(wire):
+        return model.invoke(spoken, config, **response_format(model, form))
+
+
+async def in_daemon(work: Callable[[], Result], limit: float) -> Result:
+    """Do blocking work in a thread that ends with the process, so that neither Ctrl-C nor a limit waits for a slow server.
+
+    Raises TimeoutError after `limit` seconds. A thread, because the asynchronous client of the OpenAI library belongs to the
+    event loop that first used it.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Result] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def tell(result: Result | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]  # None only where the result is None
+
+    def run() -> None:
+        result, fault = None, None
+        try:
+            result = context.run(work)
+        except BaseException as error:  # noqa: BLE001 - it is raised again where the work was asked for
+            fault = error
+        with suppress(RuntimeError):  # the loop has ended and nobody waits
+            loop.call_soon_threadsafe(tell, result, fault)
+
+    threading.Thread(target=run, name="tritonsmith-model", daemon=True).start()
+    return await asyncio.wait_for(future, limit)

@@ -1,0 +1,230 @@
+"""Recordings: every request with its reply and every verdict, one JSON object per line, and a run that is played from them.
+
+A request is found by what it says, not by its place, so parallel branches may come in any order. Keys are not in it: only
+messages and replies are written, never the request as it goes over the wire.
+"""
+
+import json
+import threading
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import Evaluator, Hardware, Task, TaskFacts, Verdict, text_sha
+from tritonsmith.nodes.chat import Chat, Reply, Request
+from tritonsmith.nodes.chat_faults import Fault, ModelFault
+
+FORMAT = 1
+_SHOWN = 160
+"""Characters of a line that a message quotes."""
+
+Line = dict[str, Any]
+
+
+class Tape:
+    """A recording in memory. Replies to one question are given in the order in which they were recorded."""
+
+    def __init__(self, lines: list[Line], path: Path) -> None:
+        """`path` names the file in messages."""
+        self.path = path
+        heads = [line for line in lines if line.get("kind") == "tape"]
+        self.head: Line = heads[0] if heads else {}
+        for line in lines:
+            if line.get("kind") == "hardware":
+                self.head.setdefault("hardware", line["hardware"])
+        self.requests = [line for line in lines if line.get("kind") == "reply"]
+        self._replies: defaultdict[str, list[Line]] = defaultdict(list)
+        for line in self.requests:
+            self._replies[line["key"]].append(line)
+        self.facts = {line["task"]: line["facts"] for line in lines if line.get("kind") == "facts"}
+        self.verdicts = {(line["task"], line["kernel"], line["profile"]): line for line in lines if line.get("kind") == "verdict"}
+        self._lock = threading.Lock()
+
+    @property
+    def model(self) -> str:
+        """The name of the author that was recorded."""
+        return str(self.head.get("model", ""))
+
+    def reply(self, request: Request) -> Line:
+        """The recorded answer. Raises UsageError that shows where the question differs from the recorded one."""
+        with self._lock:
+            waiting = self._replies.get(request.key)
+            if waiting:
+                own = next((line for line in waiting if (line["name"], line["call"]) == (request.name, request.call)), waiting[0])
+                if len(waiting) > 1:
+                    waiting.remove(own)
+                return own
+        raise UsageError(f"--replay {self.path}: {self._difference(request)}; record the run again, or use the version that recorded it")
+
+    def _difference(self, request: Request) -> str:
+        named = [line for line in self.requests if (line["name"], line["call"]) == (request.name, request.call)]
+        if not named:
+            return f"the recording has no request {request.label}, so an earlier decision differs"
+        old = _lines(named[0]["messages"])
+        new = _lines([message.model_dump() for message in request.messages])
+        for number, (recorded, asked) in enumerate(zip(old, new, strict=False), start=1):
+            if recorded != asked:
+                at = next((i for i, (a, b) in enumerate(zip(recorded, asked, strict=False)) if a != b), min(len(recorded), len(asked)))
+                start = max(0, at - _SHOWN // 2)
+                parts = (text[start : start + _SHOWN] for text in (recorded, asked))
+                return f"request {request.label} differs in line {number}: recorded {next(parts)!r}, now {next(parts)!r}"
+        return f"request {request.label} differs in its length: {len(old)} lines recorded, now {len(new)}"
+
+
+def load_tape(path: str | Path, option: str = "--replay") -> Tape:
+    """Read a recording. Raises UsageError that names the line that cannot be read."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{option} {path}: cannot be read ({error}); name a file that --record wrote") from error
+    lines: list[Line] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            lines.append(_checked(json.loads(line)))
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{option} {path}: line {number} is not a line of a recording ({error})") from error
+    if not lines or lines[0].get("kind") != "tape":
+        raise UsageError(f"{option} {path}: this is not a recording; name a file that --record wrote")
+    if lines[0].get("format") != FORMAT:
+        raise UsageError(f"{option} {path}: format {lines[0].get('format')} is not {FORMAT}; use the version that recorded it")
+    return Tape(lines, file)
+
+
+_NEEDED = {"reply": ("key", "name", "call", "messages"), "facts": ("task", "facts"), "verdict": ("task", "kernel", "profile")}
+
+
+def _checked(line: Any) -> Line:
+    if not isinstance(line, dict):
+        raise ValueError("no JSON object")
+    missing = [key for key in _NEEDED.get(str(line.get("kind")), ()) if key not in line]
+    if missing:
+        raise ValueError(f"no {', '.join(missing)}")
+    return line
+
+
+class Recorder:
+    """Writes a recording line by line, so that a run that is killed leaves what it had."""
+
+    def __init__(self, path: Path, *, model: str = "", more: bool = False, option: str = "--record") -> None:
+        """Begin the file; `more` goes on with one that is there. Raises UsageError for a file that holds something already."""
+        self.path = path
+        self._lock = threading.Lock()
+        try:
+            if path.exists() and path.stat().st_size and not more:
+                raise UsageError(f"{option} {path}: the file is there already; name a new one, so that no recording is overwritten")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists() or not path.stat().st_size:
+                self.write({"kind": "tape", "format": FORMAT, "model": model})
+        except OSError as error:
+            raise UsageError(f"{option} {path}: cannot write there ({error.strerror}); name another file") from error
+
+    def write(self, line: Line) -> None:
+        """Add one line."""
+        text = json.dumps(line, ensure_ascii=False, sort_keys=True) + "\n"
+        with self._lock, self.path.open("a", encoding="utf-8") as file:
+            file.write(text)
+
+
+class RecordedChat:
+    """Asks another chat and writes down what was said; failures of the model too."""
+
+    def __init__(self, chat: Chat, recorder: Recorder) -> None:
+        """The chat that answers, and where it is written."""
+        self.name = chat.name
+        self._chat, self._recorder = chat, recorder
+
+    @property
+    def price(self) -> Any:
+        """Of the chat that answers."""
+        return getattr(self._chat, "price", None)
+
+    async def ask(self, request: Request) -> Reply:
+        """The other chat's reply."""
+        line: Line = {"kind": "reply", "key": request.key, **request.model_dump(mode="json")}
+        try:
+            reply = await self._chat.ask(request)
+        except ModelFault as fault:
+            self._recorder.write({**line, "fault": fault.fault.value, "error": str(fault)})
+            raise
+        self._recorder.write({**line, "reply": reply.model_dump(mode="json")})
+        return reply
+
+
+class ReplayedChat:
+    """Answers from a recording, with the tokens and the time that were recorded."""
+
+    def __init__(self, tape: Tape) -> None:
+        """The recording that answers."""
+        self.name = tape.model
+        self._tape = tape
+
+    async def ask(self, request: Request) -> Reply:
+        """The recorded reply, or the recorded failure. Raises UsageError for a request that was never recorded."""
+        line = self._tape.reply(request)
+        if "fault" in line:
+            raise ModelFault(str(line["error"]), Fault(line["fault"]))
+        return Reply.model_validate(line["reply"])
+
+
+class TapeEvaluator:
+    """Answers what is on a tape from it; asks another evaluator for the rest, and writes that down."""
+
+    def __init__(self, tape: Tape, inner: Evaluator | None = None, recorder: Recorder | None = None) -> None:
+        """Without another evaluator, what is not on the tape ends the run. Raises UsageError for a tape that never saw a card."""
+        self._tape, self._inner, self._recorder = tape, inner, recorder
+        self.parallel = getattr(inner, "parallel", 1)
+        if inner is not None:
+            self.hardware: Hardware = inner.hardware
+            if recorder is not None and "hardware" not in tape.head:
+                tape.head["hardware"] = inner.hardware.model_dump(mode="json")
+                recorder.write({"kind": "hardware", "hardware": tape.head["hardware"]})
+            return
+        try:
+            self.hardware = Hardware.model_validate(tape.head.get("hardware"))
+        except ValidationError as error:
+            raise UsageError(f"--replay {tape.path}: the recording has no evaluations; record a whole run") from error
+
+    async def describe(self, task: Task) -> TaskFacts:
+        """The recorded facts of the task."""
+        if task.sha in self._tape.facts:
+            return TaskFacts.model_validate(self._tape.facts[task.sha])
+        if self._inner is None:
+            raise UsageError(
+                f"--replay {self._tape.path}: the recording is of another task, size or precision than {task.name} ({task.size})"
+            )
+        facts = await self._inner.describe(task)
+        self._keep({"kind": "facts", "task": task.sha, "facts": facts.model_dump(mode="json")})
+        return facts
+
+    async def evaluate(self, task: Task, source: str, profile: str = "quick") -> Verdict:
+        """The recorded verdict about a text."""
+        key = (task.sha, text_sha(source), profile)
+        line = self._tape.verdicts.get(key)
+        if line is not None:
+            return Verdict.model_validate(line["verdict"])
+        if self._inner is None:
+            raise UsageError(
+                f"--replay {self._tape.path}: the recording has no {profile} verdict about kernel {key[1]}; an earlier decision differs"
+            )
+        verdict = await self._inner.evaluate(task, source, profile)
+        line = {"kind": "verdict", "task": key[0], "kernel": key[1], "profile": profile, "verdict": verdict.model_dump(mode="json")}
+        self._tape.verdicts[key] = line
+        self._keep(line)
+        return verdict
+
+    async def aclose(self) -> None:
+        """End the other evaluator."""
+        if self._inner is not None:
+            await self._inner.aclose()
+
+    def _keep(self, line: Line) -> None:
+        if self._recorder is not None:
+            self._recorder.write(line)
+
+
+def _lines(messages: list[Any]) -> list[str]:
+    return "\n".join(f"{message['role']}: {message['content']}" for message in messages).splitlines()

@@ -1,0 +1,135 @@
+"""What asking a model costs: tokens as the server reported them, money by a price table, one row per try in `usage.csv`."""
+
+import csv
+import io
+import json
+import threading
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import Record
+from tritonsmith.graph.state import Usage
+from tritonsmith.nodes.chat import Row
+
+_BUILT_IN = Path(__file__).with_name("prices.toml")
+_MILLION = 1_000_000
+_WRITING = threading.Lock()
+
+
+class Price(Record):
+    """US dollars for a million tokens."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    """Reasoning tokens are output tokens."""
+    cached: float | None = Field(default=None, ge=0)
+    """Input that the server had in its cache; None: as other input."""
+
+
+class Prices(Record):
+    """Prices by model name, as the server knows it; `as_of` says when they were looked up."""
+
+    as_of: str = ""
+    models: dict[str, Price] = Field(default_factory=dict)
+
+    def of(self, model: str) -> Price | None:
+        """The price of a model; a name with a date or a path (`gpt-4o-2024-08-06`, `openai/gpt-4o`) has the price of its longest prefix."""
+        names = [model, model.rpartition("/")[2]]
+        for name in names:
+            fitting = [known for known in self.models if name == known or name.startswith((f"{known}-20", f"{known}:"))]
+            if fitting:
+                return self.models[max(fitting, key=len)]
+        return None
+
+
+COLUMNS = tuple(Row.model_fields)
+"""The header of `usage.csv`."""
+
+
+def load_prices(path: str | Path | None = None) -> Prices:
+    """The user's price table laid over the built-in one. Raises UsageError that names the file and what is wrong."""
+    built_in = _built_in()
+    if path is None:
+        return built_in
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--prices {path}: cannot be read ({error}); name a TOML or JSON file with prices") from error
+    try:
+        table = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+        own = Prices.model_validate(table)
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"--prices {path}: not readable as {'JSON' if file.suffix == '.json' else 'TOML'} ({error})") from error
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise UsageError(
+            f"--prices {path}: {where}: {fault['msg']}; write "
+            '[models."NAME"] with input and output (and cached), in dollars per million tokens'
+        ) from error
+    return Prices(as_of=own.as_of or built_in.as_of, models={**built_in.models, **own.models})
+
+
+@cache
+def _built_in() -> Prices:
+    return Prices.model_validate(tomllib.loads(_BUILT_IN.read_text(encoding="utf-8")))
+
+
+def dollars(usage: Usage, price: Price | None) -> float | None:
+    """What these tokens cost; None without a price."""
+    if price is None:
+        return None
+    cached = price.input if price.cached is None else price.cached
+    fresh = max(0, usage.input_tokens - usage.cached_tokens)
+    return (fresh * price.input + usage.cached_tokens * cached + usage.output_tokens * price.output) / _MILLION
+
+
+def sum_of(rows: Sequence[Row]) -> Usage:
+    """What all tries of one call cost together."""
+    answered = [row for row in rows if row.status == "ok"]
+    return Usage(
+        calls=len(answered),
+        input_tokens=sum(row.input_tokens for row in rows),
+        output_tokens=sum(row.output_tokens for row in rows),
+        cached_tokens=sum(row.cached_tokens for row in rows),
+        reasoning_tokens=sum(row.reasoning_tokens for row in rows),
+        money=sum(row.dollars or 0.0 for row in rows),
+        seconds=round(sum(row.seconds for row in rows), 3),
+        retries=len(rows) - len(answered),
+        unreported=sum(not row.reported for row in answered),
+        unpriced=sum(row.dollars is None for row in answered),
+        stage=rows[0].stage if rows else "",
+        role=rows[0].role if rows else "",
+    )
+
+
+def append_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Add lines to `usage.csv`, with the header where it is new; branches of a run may call this at the same time."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    with _WRITING:
+        if not path.exists():
+            writer.writeheader()
+        for row in rows:
+            writer.writerow({key: "" if value is None else value for key, value in row.model_dump().items()})
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text.getvalue())
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The lines of a `usage.csv`; empty when there is none."""
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return [Row.model_validate(_typed(line)) for line in csv.DictReader(file)]
+
+
+def _typed(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {**line, "dollars": line["dollars"] or None}
