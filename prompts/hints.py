@@ -10,6 +10,7 @@ from tritonsmith.evaluator.schema import Hardware, Verdict
 
 MOST_HINTS = 3
 """Hints of one prompt; an error has one cause."""
+_LONGEST_MESSAGE = 8000
 HINTS_FILE = Path(__file__).parent / "templates" / "v1" / "hints.toml"
 
 
@@ -30,7 +31,7 @@ class Hint:
 
     def match(self, verdict: Verdict, source: str, hardware: Hardware) -> str | None:
         """The hint's text for this verdict, or None where it does not apply."""
-        found = self.message.search(verdict.message)
+        found = self.message.search(verdict.message[:_LONGEST_MESSAGE])
         if found is None or self.statuses and verdict.status.value not in self.statuses:
             return None
         if self.source is not None and self.source.search(source) is None:

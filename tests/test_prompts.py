@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,13 @@ LEVEL_3 = ("11_vgg16", "35_lstm", "36_lstm_hn", "37_lstm_cn", "38_lstm_bidirecti
            "42_gru_bidirectional_hidden")  # fmt: skip
 H200 = named_card("h200")
 PLAN = Analysis(bottleneck="b" * 300, optimisation_method="m" * 200, modification_plan="p" * 900, category=Category.FUSION)
+
+
+@cache
+def probed(name):
+    """A task of the benchmarks with its facts."""
+    task = load_task(ROOT / "benchmarks" / "tasks" / f"{name}.py")
+    return task, probe(task)[0]
 
 
 def brief(**fields):
@@ -157,8 +165,7 @@ def test_errors_keep_head_tail_and_the_candidates_line():
 def test_families_follow_from_modules_calls_and_text():
     files = {"39_gru": "recurrent", "11_vgg16": "convolution", "76_linear_bias_relu": "gemm", "26_gelu_scale_bias": "pointwise"}
     for name, family in files.items():
-        facts, _ = probe(load_task(ROOT / "benchmarks" / "tasks" / f"{name}.py"))
-        assert families_of(facts)[0].value == family
+        assert families_of(probed(name)[1])[0].value == family
     untraced = TaskFacts(trace_error="control flow")
     text = "def forward(self, q, k, v):\n    return torch.softmax(q @ k.transpose(-2, -1), -1) @ v"
     assert families_of(untraced, text) == (Family.GEMM, Family.REDUCTION)
@@ -194,8 +201,7 @@ def test_kernels_of_earlier_runs_come_before_recipes_and_two_at_most_are_shown()
 
 @pytest.mark.parametrize("name", LEVEL_3)
 def test_prompts_of_level_3_stay_within_their_length(name):
-    task = load_task(ROOT / "benchmarks" / "tasks" / f"{name}.py")
-    facts, _ = probe(task)
+    task, facts = probed(name)
     kernel = worked_example("gru_wavefront", H200, PrecisionClass.IEEE).source  # the longest kernel that we know
     history = (attempt(kernel, failed("line 3: " + "long error " * 400)),) * 12
     working = attempt(kernel, scripted_verdict(0.2, message="slow"))
@@ -214,6 +220,24 @@ def test_what_can_be_left_out_goes_before_a_prompt_is_too_long():
     assert fitting.tokens <= MOST_TOKENS and long in fitting.text and not any(part.startswith("example") for part in fitting.parts)
     endless = prompt_for("optimize", brief(current=attempt(long * 9), analysis=PLAN))
     assert endless.tokens > MOST_TOKENS and long * 9 in endless.text and "Wrong:" not in endless.text
+
+
+@pytest.mark.parametrize("text", ["x[" * 60_000, "\0", "def f(:\n```\n# heading", "(" * 5000, "{{ secret }} {% raw %}"])
+def test_a_text_that_nobody_can_read_still_makes_a_prompt(text):
+    message = "line 1: SyntaxError: 'int' object is not iterable" + "\nat 3:8:\n" * 900
+    shown = prompt_for("repair", brief(current=attempt(text, failed(message)))).text
+    assert text in shown and "What this error usually means" in shown
+
+
+def test_the_bound_of_tokens_is_above_the_pieces_that_tokenizers_start_from():
+    piece = re.compile(r"'(?:[sdmt]|ll|ve|re)|[^\r\n\w]?[^\W\d_]+|\d{1,3}| ?(?:[^\s\w]|_)+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+")
+    for file in [*SNAPSHOTS, SHOWN]:
+        for stage, one in read_briefs(file).items():
+            prompt = prompt_for(stage, one)
+            pieces = piece.findall(prompt.text)
+            assert "".join(pieces) == prompt.text
+            split = sum(1 + (len(part.strip()) - 1) // 9 for part in pieces if part.strip()) + sum(not part.strip() for part in pieces)
+            assert split <= prompt.tokens <= MOST_TOKENS, (file.stem, stage)
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "cannot be read"), ("[]", "holds no briefs"), ('{"sing": {}}', "holds no briefs")])
