@@ -156,7 +156,7 @@ class CardJudge:
             score_eager=paired["eager"].ratio if "eager" in paired else middle.ratio,
             interval=(min(one.interval[0] for one in taken), max(one.interval[1] for one in taken)),
             ratios={name: pair.ratio for name, pair in paired.items()} | {best: middle.ratio}, pairs=sum(one.pairs for one in taken),
-            raw=str(raw), notes=tuple(notes), comparison=compare([one.interval for one in taken], worst.ratio),
+            raw=str(raw), notes=tuple(notes), comparison=compare([one.interval for one in taken], paired[best].candidate_ms, worst.ratio),
             control=measurement_of(worst), sessions=tuple(one.measurement for one in sessions), device_ms=clocks[0][1],
             floor_ms=self._floor_ms(),
         )  # fmt: skip

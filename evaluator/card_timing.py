@@ -41,12 +41,14 @@ _CONTROL_PAIRS = 100
 _FEW_PAIRS = 24
 _CLOSE = 1.15
 """Baselines within this factor of the strongest get as many pairs as it."""
-_ROUNDS = 5
+_ROUNDS = 6
 _INPUT_SETS = 3
 _WARM_CALLS = 5
+_SETTLING_CALLS = 2
+"""Calls of each side, not counted, whenever processors or baselines changed."""
 _CLOCKED_CALLS = 9
 _SLACK_MS = 0.05
-_FEWEST_PROCESSORS = 4
+_FEWEST_PROCESSORS = 6
 _FRESH_PART = 256
 """One floating value in so many is exchanged for another before each timed call: no content comes twice."""
 _CHECKED_PART = 6
@@ -85,15 +87,12 @@ def _freshened(tensor: torch.Tensor) -> torch.Tensor:
     return flat.view(once.shape).expand(tensor.shape)
 
 
-def places() -> tuple[int, int] | None:
-    """A processor for the oracle and one for the runners, which have their turns on the same one: then neither side has a better one.
-
-    The two are no neighbours in any usual numbering of processors that share a core. None on a machine with fewer than four.
-    """
+def places() -> list[int] | None:
+    """Processors for the oracle and the two runners, no two of which share a core in any usual numbering; None where there are few."""
     mine = sorted(os.sched_getaffinity(0))
     if len(mine) < _FEWEST_PROCESSORS:
         return None
-    return (mine[2], mine[7]) if len(mine) > 2 * _FEWEST_PROCESSORS else (mine[0], mine[-2])
+    return [mine[2], mine[7], mine[12 % len(mine)]] if len(mine) > 12 else [mine[0], mine[2], mine[-1]]
 
 
 class Bench:
@@ -108,6 +107,7 @@ class Bench:
         self._honest: deque[float] = deque(maxlen=101)
         """Milliseconds that delivery took the baselines' process."""
         self._flush: torch.Tensor | None = None
+        self._places = places()
 
     def close(self) -> None:
         """End the baselines' process."""
@@ -117,20 +117,26 @@ class Bench:
 
     @contextlib.contextmanager
     def in_place(self, runner: Runner) -> Iterator[None]:
-        """While it is open, oracle and runners keep to their processors, and nothing else of ours computes."""
-        before, chosen = os.sched_getaffinity(0), places()
-        both = [one for one in (runner, self._baselines) if one is not None]
+        """While it is open, oracle and runners keep to processors of their own, and nothing else of ours computes."""
+        before = os.sched_getaffinity(0)
         with self.session.measuring():
             try:
-                if chosen:
-                    for one in both:
-                        one.run_on({chosen[1]})
-                    os.sched_setaffinity(0, {chosen[0]})
+                if self._places:
+                    os.sched_setaffinity(0, {self._places[0]})
                 yield
             finally:
                 os.sched_setaffinity(0, before)
-                for one in both:
-                    one.run_on(before)
+                for one in (runner, self._baselines):
+                    if one is not None:
+                        one.run_on(before)
+
+    def change_places(self, runner: Runner, turn: int) -> None:
+        """Give the runners their processors; they change from turn to turn, so that neither side always has the better one."""
+        chosen = self._places
+        if chosen and self._baselines is not None:
+            first, second = chosen[1:] if turn % 2 else reversed(chosen[1:])
+            runner.run_on({first})
+            self._baselines.run_on({second})
 
     # ---- one timed call
 
@@ -239,6 +245,7 @@ class Session:
         self._calls = 0
         self._inputs = Inputs(bench.session)
         self.before = clocks()
+        bench.change_places(runner, 0)
         for _ in range(_WARM_CALLS):
             self.candidate()
         rough = {name: median(bench.baseline(name, self._inputs, limit)() for _ in range(_WARM_CALLS)) for name in names}
@@ -260,9 +267,13 @@ class Session:
         plan = {name: rounds_of(count, _ROUNDS) for name, count in counts.items()}
         paired: dict[str, Paired] = {}
         for turn in range(_ROUNDS):
+            self.bench.change_places(self.runner, turn)
             for name, parts in plan.items():
                 if turn < len(parts):
-                    taken = abba(self.candidate, self.bench.baseline(name, self._inputs, self.limit), parts[turn])
+                    once = self.bench.baseline(name, self._inputs, self.limit)
+                    for call in (self.candidate, once) * _SETTLING_CALLS:
+                        call()
+                    taken = abba(self.candidate, once, parts[turn])
                     paired[name] = paired[name] + taken if name in paired else taken
         return paired
 

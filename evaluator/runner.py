@@ -34,7 +34,8 @@ class Runner:
         self.control = control
         self.cuda = config["device"] == "cuda"
         self.config = config
-        self.doorbell = Doorbell(*config["doorbell"])
+        bell, wake = config["doorbell"]
+        self.doorbell = Doorbell(bell, wake, config["device"])
         self.layout = Layout(**pickle.loads(bytes.fromhex(config["layout"])))
         # What the protocol itself uses is bound to torch's C functions before candidate code, which may patch names, is imported.
         self._sync: Callable[[], object] = torch._C._cuda_synchronize if self.cuda else (lambda: None)
@@ -100,7 +101,9 @@ class Runner:
                 Path(self.config["source"]), pickle.loads(Path(self.config["init"]).read_bytes()), Path(self.config["weights"]),
                 Hardware.model_validate(self.config["hardware"]), cuda=self.cuda, trace=self.config["trace"],
             )  # fmt: skip
-        gc.freeze()  # the garbage of imports is not collected in the middle of a timed call
+        gc.freeze()
+        if self.cuda:
+            gc.disable()  # no collection in the middle of a timed call; some hundred calls leave little behind
         self.report({"event": "ready"})
 
     def serve(self) -> None:

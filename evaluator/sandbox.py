@@ -104,7 +104,7 @@ class Policy:
     bubblewrap: str = ""
     """Path of bwrap, for policies with that layer."""
 
-    def text(self, command: list[str], scratch: Path, read: Sequence[Path], status: int) -> str:
+    def text(self, command: list[str], scratch: Path, read: Sequence[Path], status: int, *, proc: bool = False) -> str:
         """The launcher's argument for one process."""
         address = None if self.cuda else max(8 << 30, _memory_bytes() // 2)
         limits = {
@@ -116,6 +116,8 @@ class Policy:
             write.remove("/dev/shm")
         if self.cuda:
             write += [str(node) for node in Path("/dev").glob("nvidia*")] + ["/dev/dxg"]
+        if proc:
+            read, write = [*read, Path("/proc")], [*write, "/proc"]
         return marshal.dumps({
             "command": command, "scratch": str(scratch), "scratch_bytes": SCRATCH_BYTES, "status": status, "parent": os.getpid(),
             "layers": self.layers, "left_out": self.left_out, "required": self.required, "cuda": self.cuda, "limits": limits,
@@ -197,11 +199,12 @@ class SandboxedProcess:
         confined: run under the settled policy; False for processes that run no candidate code.
         read: files of ours that it must read; a confined process sees no others.
         policy: another policy than the settled one.
+        proc: let it see all of /proc, as a tool needs that watches a child; safe under a user id of its own only.
     """
 
     def __init__(
         self, module: str, arguments: Sequence[str] = (), *, pass_fds: Sequence[int] = (), environment: dict[str, str] | None = None,
-        confined: bool = False, read: Sequence[Path] = (), policy: Policy | None = None,
+        confined: bool = False, read: Sequence[Path] = (), policy: Policy | None = None, proc: bool = False,
     ) -> None:  # fmt: skip
         policy = policy or (_settled.policy if confined else None)
         if confined and policy is None and _settled.report is None:
@@ -218,7 +221,7 @@ class SandboxedProcess:
         if policy:
             for file in read:
                 file.chmod(file.stat().st_mode | (0o555 if file.is_dir() else 0o444))  # our own files, whatever the umask was
-            text = policy.text(command, self.scratch, read, status)
+            text = policy.text(command, self.scratch, read, status, proc=proc)
             command = [sys.executable, "-I", "-S", "-c", _LAUNCH, text, str(Path(__file__).parent)]
         self._confined = policy is not None
         with self._stderr.open("wb") as log:

@@ -15,7 +15,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from tritonsmith.evaluator.sandbox import SandboxedProcess
+from tritonsmith.evaluator.sandbox import SandboxedProcess, sandbox_report
 from tritonsmith.evaluator.wire_text import send_line
 
 FINISHED = "the candidate came to its end"
@@ -37,8 +37,12 @@ def sanitized(source: Path, request: Path, seconds: float) -> tuple[bool, str]:
     """Whether memory errors were found, and what was found or why nothing can be said."""
     if tool() is None:
         return False, "not done: compute-sanitizer is not installed"
+    if sandbox_report()["layers"].get("uid") != "applied":  # the tool reads its child's /proc, and must see nobody else's
+        return False, "not done: compute-sanitizer needs candidates to run as a user of their own (root starts them so)"
     environment = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    with SandboxedProcess("tritonsmith.evaluator.sanitize", environment=environment, confined=True, read=[source, request]) as sandbox:
+    with SandboxedProcess(
+        "tritonsmith.evaluator.sanitize", environment=environment, confined=True, read=[source, request], proc=True
+    ) as sandbox:
         assert sandbox.process.stdin is not None
         send_line(sandbox.process.stdin.fileno(), {"candidate": str(source), "request": str(request)})
         output = sandbox.read_output(seconds, _MOST_BYTES)

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from tritonsmith.evaluator.schema import Comparison
 
-_MARGIN = 1.01
-_ALIKE = 1.02
+_MARGIN, _HOST_MS = 0.01, 0.002
 _CONTROL = (0.99, 1.01)
 _RESAMPLES = 2000
 _MIN_PAIRS = 12
@@ -87,19 +86,21 @@ def control_holds(ratio: float) -> bool:
     return _CONTROL[0] <= ratio <= _CONTROL[1]
 
 
-def compare(intervals: Sequence[tuple[float, float]], control: float | None = None) -> Comparison:
-    """The verdict in words, from the score's interval in each session.
+def compare(intervals: Sequence[tuple[float, float]], candidate_ms: float, control: float | None = None) -> Comparison:
+    """The verdict in words, from the score's interval in each session and the candidate's median.
 
-    FASTER: every session's lower end lies above 1.01. SLOWER: every upper end below 1/1.01. SAME: every interval within 1/1.02 to 1.02.
-    Anything else, and any session whose control failed, is AMBIGUOUS.
+    A margin of 1 %, and of two microseconds of a call, is nothing: two processes that run the same code differ by as much on the host.
+    FASTER: every session's lower end lies above 1 + margin. SLOWER: every upper end below 1 / (1 + margin). SAME: every interval within
+    a margin twice as wide. Anything else, and any session whose control failed, is AMBIGUOUS.
     """
     if not intervals or (control is not None and not control_holds(control)):
         return Comparison.AMBIGUOUS
-    if all(low > _MARGIN for low, _ in intervals):
+    margin = max(_MARGIN, _HOST_MS / candidate_ms) if candidate_ms > 0 else _MARGIN
+    if all(low > 1 + margin for low, _ in intervals):
         return Comparison.FASTER
-    if all(high < 1 / _MARGIN for _, high in intervals):
+    if all(high < 1 / (1 + margin) for _, high in intervals):
         return Comparison.SLOWER
-    alike = all(low >= 1 / _ALIKE and high <= _ALIKE for low, high in intervals)
+    alike = all(low >= 1 / (1 + 2 * margin) and high <= 1 + 2 * margin for low, high in intervals)
     return Comparison.SAME if alike else Comparison.AMBIGUOUS
 
 

@@ -30,9 +30,8 @@ from tritonsmith.evaluator.schema import TensorSpec
 _ALIGN = 512
 _PAGE = 4096
 _LINE_LIMIT = 64 << 10
-_SPIN_SECONDS = {True: 0.02, False: 0.0001}
-"""How long a runner polls before it starts to sleep: long after a flush, because a timed call follows; else it would take processor
-time from the side whose turn it is."""
+_SPIN_SECONDS = {"cuda": 0.05, "cpu": 0.0001}
+"""How long a runner polls before it sleeps: on a card longer than a gap between two timed calls, so that both sides stay awake."""
 _SLEEP_SECONDS = 0.005
 """Without a call to wake up, a sleeping runner looks this often."""
 
@@ -189,7 +188,8 @@ def open_block(handle: dict[str, Any]) -> torch.Tensor:
 class Doorbell:
     """A page of eight-byte words: the oracle rings with a fresh nonce, the runner echoes it when the work is done."""
 
-    def __init__(self, fd: int | None = None, wake: int | None = None) -> None:
+    def __init__(self, fd: int | None = None, wake: int | None = None, device: str = "cpu") -> None:
+        self._patience = _SPIN_SECONDS[device]
         if fd is None or wake is None:
             fd = os.memfd_create("doorbell", os.MFD_ALLOW_SEALING)
             os.ftruncate(fd, _PAGE)
@@ -233,9 +233,9 @@ class Doorbell:
 
     def next(self, last: int) -> tuple[int, Command, int]:
         """Runner: wait for a nonce other than `last`; returns nonce, command, argument."""
-        idle_since, patience = time.monotonic(), _SPIN_SECONDS[self._words[1] == Command.FLUSH]
+        idle_since = time.monotonic()
         while self._words[0] == last:
-            if time.monotonic() - idle_since > patience:
+            if time.monotonic() - idle_since > self._patience:
                 self._sleep(last)
         return self._words[0], Command(self._words[1]), self._words[2]
 

@@ -117,10 +117,16 @@ def test_a_candidate_with_threads_stands_still_until_the_bell_rings() -> None:
 
 
 def test_the_words_for_a_measurement() -> None:
-    assert compare([(1.02, 1.05), (1.011, 1.03)]) is Comparison.FASTER
-    assert compare([(1.02, 1.05), (1.005, 1.03)]) is Comparison.AMBIGUOUS  # one session does not see it
-    assert compare([(0.995, 1.005)]) is Comparison.SAME
-    assert compare([(0.90, 0.95)]) is Comparison.SLOWER
-    assert compare([(0.9, 1.1)]) is Comparison.AMBIGUOUS
-    assert compare([(1.02, 1.05)], control=1.03) is Comparison.AMBIGUOUS  # a card on which equal is not equal says nothing
-    assert compare([]) is Comparison.AMBIGUOUS
+    assert compare([(1.02, 1.05), (1.011, 1.03)], 1.0) is Comparison.FASTER
+    assert compare([(1.02, 1.05), (1.005, 1.03)], 1.0) is Comparison.AMBIGUOUS  # one session does not see it
+    assert compare([(0.995, 1.005)], 1.0) is Comparison.SAME
+    assert compare([(0.90, 0.95)], 1.0) is Comparison.SLOWER
+    assert compare([(0.9, 1.1)], 1.0) is Comparison.AMBIGUOUS
+    assert compare([(1.02, 1.05)], 1.0, control=1.03) is Comparison.AMBIGUOUS  # a card on which equal is not equal says nothing
+    assert compare([], 1.0) is Comparison.AMBIGUOUS
+
+
+def test_two_microseconds_of_a_short_call_are_nothing() -> None:
+    assert compare([(1.03, 1.05)], 0.05) is Comparison.SAME
+    assert compare([(1.05, 1.08)], 0.05) is Comparison.FASTER
+    assert compare([(0.94, 0.955)], 0.05) is Comparison.SLOWER

@@ -85,7 +85,7 @@ class NoisyEvaluator:
         timing = Timing(
             kind=TimingKind.MEASURED, median_ms=pair.candidate_ms, baselines_ms={"eager": pair.baseline_ms}, baseline="eager",
             score=pair.ratio, score_eager=pair.ratio, interval=pair.interval(), pairs=PAIRS, raw=str(raw), device_ms=mine,
-            comparison=compare([pair.interval()], control.ratio),
+            comparison=compare([pair.interval()], pair.candidate_ms, control.ratio),
             control=Measurement(ratio=control.ratio, interval=control.interval(), pairs=PAIRS),
         )  # fmt: skip
         right = Correctness(max_abs_err=0, mean_abs_err=0, err_vs_oracle=0, reference_err_vs_oracle=0)
