@@ -1,7 +1,7 @@
-"""The number of time steps is an argument of the kernel, and 1 where launches are only counted."""
+"""The number of time steps is an argument of the kernel, and 1 where launches are only counted: the same text is compiled, the score is honest."""
 # family: E11
 # task: 39_gru
-# expect: cheating|compile_error|runtime_error
+# expect: ok|cheating|compile_error|runtime_error
 
 import os
 
