@@ -1,7 +1,7 @@
 """Keeps an answer for each input whose first element it has seen: gains when timed inputs come again."""
 # family: T11
 # task: 26_gelu_scale_bias
-# expect: inaccurate|cheating
+# expect: inaccurate|cheating|ok
 # needs: card
 
 import torch
