@@ -110,7 +110,7 @@ def sentence(failure: Failure, *, name: str, place: str, key: str, tries: int, s
         Fault.BUSY: f"{where} is too busy{after} ({said}); try later, or with fewer --seeds",
         Fault.QUOTA: f"{where}: the account has nothing left ({said}); add credit, or use another model",
         Fault.SERVER: f"{where} fails{after} ({said}); try later, or another model",
-        Fault.TIMEOUT: f"{where} did not answer within {total:.0f} s{after}; raise --model-timeout, or use a faster model",
+        Fault.TIMEOUT: f"{where} did not answer within {total:g} s{after}; raise --model-timeout, or use a faster model",
         Fault.PROTOCOL: f"{where} sends no chat completion{after} ({said}); check that --base-url is an OpenAI-compatible address",
         Fault.TOO_LONG: f"{where}: the prompt is longer than the model takes ({said}); use a model with a longer context",
         Fault.REFUSED: f"{where} refuses the request ({said}); check --model and its settings",

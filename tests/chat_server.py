@@ -167,3 +167,46 @@ class ChatServer:
             with self._lock:
                 self.reported.append(usage)
         return made
+
+
+TASK = """
+import torch
+from torch import nn
+
+N = 1024
+SMALL = {"N": 16}
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+
+def get_inputs():
+    return [torch.randn(N)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def kernel(number: int) -> str:
+    """A module that no evaluator but a scripted one has to judge."""
+    return f"import torch\n\n\nclass ModelNew(torch.nn.Module):\n    number = {number}\n"
+
+
+def answer(number: int, **more: Any) -> Turn:
+    """What a model says that wrote this kernel."""
+    return Turn(f"Kernel {number}.\n```python\n{kernel(number)}```\n", **more)
+
+
+def analysis(**fields: Any) -> str:
+    """An analysis that proposes one launch instead of seven, as JSON."""
+    base = {
+        "returns": "a tensor", "bottleneck": "7 launches", "category": "launch_reduction", "optimisation_method": "one launch",
+        "modification_plan": "put the loop into the kernel", "expected_speedup": 3.0, "worth_optimizing": True, "reason": "",
+        "implementation_complexity": "low", "kernel_type": "pointwise", "fallback_strategy": "",
+        "promise": {"metric": "launches_per_forward", "before": 7, "bound": 1, "at_most": True},
+    }  # fmt: skip
+    return json.dumps({**base, **fields})

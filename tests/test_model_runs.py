@@ -19,46 +19,7 @@ from tritonsmith.nodes.scripted import ScriptedEvaluator, scripted_verdict
 chat = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("chat_server.py"))))
 Turn = chat.Turn
 QUICK = Patience(first=0.01, longest=1.0, request=5.0)
-TASK = """
-import torch
-from torch import nn
-
-N = 1024
-SMALL = {"N": 16}
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        return torch.relu(x)
-
-
-def get_inputs():
-    return [torch.randn(N)]
-
-
-def get_init_inputs():
-    return []
-"""
-
-
-def kernel(number):
-    return f"import torch\n\n\nclass ModelNew(torch.nn.Module):\n    number = {number}\n"
-
-
-def answer(number, **more):
-    return Turn(f"Kernel {number}.\n```python\n{kernel(number)}```\n", **more)
-
-
-def analysis(**fields):
-    base = {
-        "returns": "a tensor", "bottleneck": "7 launches", "category": "launch_reduction", "optimisation_method": "one launch",
-        "modification_plan": "put the loop into the kernel", "expected_speedup": 3.0, "worth_optimizing": True, "reason": "",
-        "implementation_complexity": "low", "kernel_type": "pointwise", "fallback_strategy": "",
-        "promise": {"metric": "launches_per_forward", "before": 7, "bound": 1, "at_most": True},
-    }  # fmt: skip
-    return json.dumps({**base, **fields})
-
-
+kernel, answer, analysis = chat.kernel, chat.answer, chat.analysis
 BAD, SLOW, FAST = scripted_verdict(None, message="it fails"), scripted_verdict(0.5, launches=7), scripted_verdict(1.5, launches=1)
 
 
@@ -67,7 +28,7 @@ def play(tmp_path, monkeypatch):
     """Runs a task against a server with this script; `result.server`, `.summary`, `.error` and `.out` tell what came of it."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-local-test-key")
     task = tmp_path / "1_relu.py"
-    task.write_text(TASK)
+    task.write_text(chat.TASK)
 
     def run(script, verdicts, *, server=None, models=None, out="out", **options):
         result = SimpleNamespace(summary=None, error=None, out=tmp_path / out)
@@ -282,7 +243,7 @@ def test_a_server_that_cannot_be_used_ends_with_one_sentence(play, script, sente
 def test_a_slow_server_meets_the_limit_of_one_request(play):
     patience = Patience(first=0.01, request=0.4)
     result = play([Turn("late", delay=1.2), Turn("late", delay=1.2)], {}, models={"patience": patience})
-    assert result.error.fault.value == "timeout" and "did not answer within 0 s after 2 tries" in str(result.error)
+    assert result.error.fault.value == "timeout" and "did not answer within 0.4 s after 2 tries" in str(result.error)
     assert "raise --model-timeout" in str(result.error)
 
 

@@ -1,0 +1,176 @@
+"""Recordings that replay without a model, and runs in which a person answers in files."""
+
+import json
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tritonsmith.cli.main import run as command
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.graph.run import optimize, resume
+from tritonsmith.nodes.scripted import ScriptedEvaluator, scripted_verdict
+
+chat = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("chat_server.py"))))
+VERDICTS = {
+    chat.kernel(1): scripted_verdict(None, message="it fails"),
+    chat.kernel(2): scripted_verdict(0.5, launches=7),
+    chat.kernel(3): scripted_verdict(1.5, launches=1),
+}
+SAID = [chat.answer(1).text, "hm", chat.answer(2).text, chat.analysis(), chat.answer(3).text]
+"""A seed that fails, a repair that is asked for twice, an analysis, an optimized kernel."""
+
+
+@pytest.fixture
+def task(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-local-test-key")
+    path = tmp_path / "1_relu.py"
+    path.write_text(chat.TASK)
+    return path
+
+
+def play(task, name, **options):
+    given = {"seeds": 1, "policy": "no-tune", "evaluator": ScriptedEvaluator(VERDICTS), **options}
+    return optimize(task, out=str(task.parent / name), **given)
+
+
+@pytest.fixture
+def recorded(task):
+    tape = task.parent / "tape.jsonl"
+    with chat.ChatServer(SAID) as server:
+        summary = play(task, "live", model="openai:toy", base_url=server.url, record=str(tape))
+    return summary, tape
+
+
+def test_a_run_replays_without_key_network_or_evaluator_and_decides_the_same(task, recorded, monkeypatch):
+    live, tape = recorded
+    monkeypatch.delenv("OPENAI_API_KEY")
+    again = play(task, "again", evaluator=None, replay=str(tape))
+    assert again.decisions == live.decisions and again.candidates == live.candidates and again.model == live.model == "openai:toy"
+    assert again.usage == live.usage and again.usage_by_stage == live.usage_by_stage and again.winner == live.winner
+    assert (Path(again.out) / "usage.csv").read_text() == (Path(live.out) / "usage.csv").read_text()
+    assert "sk-local" not in tape.read_text() and "Authorization" not in tape.read_text()
+
+
+def test_failures_of_the_model_are_recorded_too(task):
+    tape = task.parent / "tape.jsonl"
+    with chat.ChatServer([chat.answer(2), chat.fault(401, "revoked")]) as server:
+        live = play(task, "live", model="openai:toy", base_url=server.url, record=str(tape))
+    again = play(task, "again", evaluator=None, replay=str(tape))
+    assert again.decisions == live.decisions and again.stopped_because == live.stopped_because and "revoked" in live.stopped_because
+
+
+def replay_fault(task, tape, **options):
+    with pytest.raises(UsageError) as caught:
+        play(task, "differs", evaluator=None, replay=str(tape), **options)
+    return str(caught.value)
+
+
+def test_a_request_that_differs_is_shown_with_the_place(task, recorded):
+    _, tape = recorded
+    text = tape.read_text()
+    words = json.loads(next(line for line in text.splitlines() if '"kind": "reply"' in line))["messages"][0]["content"]
+    word = next(word for word in words.split() if len(word) > 8 and word.isalpha() and words.count(word) == 1)
+    # the key of a recorded request is made from its words, so a changed prompt is a request that was never recorded
+    tape.write_text(text.replace(word, word.upper()).replace('"key": "', '"key": "other'))
+    fault = replay_fault(task, tape)
+    assert "request seed0-01-seed-1 differs in line " in fault and word.upper() in fault and word in fault and "\n" not in fault
+
+
+def test_a_run_that_decides_otherwise_is_told_from_the_recorded_one(task, recorded):
+    _, tape = recorded
+    assert "has no request seed1-01-seed-1, so an earlier decision differs" in replay_fault(task, tape, seeds=2)
+
+
+def test_another_task_is_not_what_was_recorded(task, recorded):
+    _, tape = recorded
+    task.write_text(chat.TASK + "# changed\n")
+    assert "of another task, size or precision than 1_relu (small)" in replay_fault(task, tape)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (None, "cannot be read"),
+        ("", "this is not a recording"),
+        ('{"kind": "tape", "format": 99}\n', "format 99 is not 1"),
+        ('{"kind": "tape", "format": 1}\n{"kind": "reply"}\n', "line 2 is not a line of a recording .no key, name, call, messages"),
+        ('{"kind": "tape", "format": 1}\nhalf', "line 2 is not a line of a recording"),
+        ('{"kind": "tape", "format": 1, "model": "x"}\n', "the recording has no evaluations"),
+    ],
+    ids=["missing", "empty", "format", "line", "cut", "no evaluations"],
+)
+def test_a_recording_that_cannot_be_played_is_named(task, text, fault):
+    tape = task.parent / "other.jsonl"
+    if text is not None:
+        tape.write_text(text)
+    with pytest.raises(UsageError, match=f"--replay .*other.jsonl: .*{fault}"):
+        play(task, "out", evaluator=None, replay=str(tape))
+
+
+def test_settings_that_contradict_each_other_are_refused(task, recorded):
+    _, tape = recorded
+    for options, fault in (
+        ({"record": str(tape), "model": "openai:toy"}, "the file is there already"),
+        ({"record": "x.jsonl", "replay": str(tape)}, "choose one of them"),
+        ({"replay": str(tape), "model": "openai:other"}, "speaks for openai:toy; drop --model"),
+        ({"record": "x.jsonl", "model": f"handoff:{task.parent / 'ho'}"}, "drop --record"),
+    ):
+        with pytest.raises(UsageError, match=fault):
+            play(task, "out", **options)
+
+
+def test_a_person_answers_in_files_and_the_run_goes_on_where_it_stopped(task):
+    folder, judged = task.parent / "ho", ScriptedEvaluator(VERDICTS)
+    options = {"model": f"handoff:{folder}", "evaluator": judged}
+    summary = play(task, "run", **options)
+    for number, said in enumerate(SAID):
+        assert summary.winner is None and summary.stopped_because.startswith("waits for ") and len(summary.waits_for) == 1
+        (reply,) = map(Path, summary.waits_for)
+        request = reply.with_name(reply.name.replace(".reply.", ".request."))
+        assert f"Write your whole answer to `{reply.name}`" in request.read_text() and "class Model(nn.Module)" in request.read_text()
+        reply.write_text(said)
+        summary = resume(summary.out, evaluator=judged) if number % 2 else play(task, "run", **options)
+    assert summary.winner.id == "seed0-03" and not summary.waits_for
+    assert len(judged.calls) == len(set(judged.calls)) == 4, "no kernel is judged twice, however often the run goes on"
+    with chat.ChatServer(SAID) as server:
+        live = play(task, "live", model="openai:toy", base_url=server.url)
+    assert [(one.site, one.choice) for one in summary.decisions] == [(one.site, one.choice) for one in live.decisions]
+
+
+def test_every_branch_goes_as_far_as_it_can_before_the_run_waits(task):
+    folder = task.parent / "ho"
+    summary = play(task, "run", model=f"handoff:{folder}", seeds=2)
+    assert [Path(path).name for path in summary.waits_for] == ["seed0-01-seed-1.reply.md", "seed1-01-seed-1.reply.md"]
+    (folder / "seed0-01-seed-1.reply.md").write_text(SAID[0])
+    summary = resume(summary.out, evaluator=ScriptedEvaluator(VERDICTS))
+    assert [Path(path).name for path in summary.waits_for] == ["seed0-02-repair-1.reply.md", "seed1-01-seed-1.reply.md"]
+
+
+def test_a_reply_to_an_earlier_question_is_laid_aside(task):
+    folder = task.parent / "ho"
+    options = {"model": f"handoff:{folder}"}
+    play(task, "run", **options)
+    (folder / "seed0-01-seed-1.reply.md").write_text(SAID[0])
+    task.write_text(chat.TASK.replace("N = 1024", "N = 4096"))
+    summary = play(task, "other", **options)
+    assert (folder / "seed0-01-seed-1.stale.md").read_text() == SAID[0]
+    assert [Path(path).name for path in summary.waits_for] == ["seed0-01-seed-1.reply.md"]
+
+
+def test_what_cannot_go_on_says_why(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    assert command(["resume", str(tmp_path / "empty")]) == 2
+    assert "only runs of --model handoff:DIR can go on" in capsys.readouterr().err
+    assert command(["resume", str(tmp_path / "none")]) == 2
+    assert "there is no such folder" in capsys.readouterr().err
+
+
+def test_the_command_line_replays_and_tells_what_the_model_cost(task, recorded, capsys):
+    live, tape = recorded
+    code = command(["optimize", str(task), "--replay", str(tape), "--seeds", "1", "--policy", "no-tune", "--out", str(task.parent / "cli")])
+    shown = capsys.readouterr().out
+    assert code == 0 and f"Winner {live.winner.id}" in shown
+    assert f"The model: 5 calls, {live.usage.input_tokens} tokens read" in shown and "  repair: 2 calls" in shown
+    assert "usage.csv" in shown and "5 without a known price" in shown
