@@ -51,9 +51,9 @@ class Yardstick:
 
     def prepare(self, cases: Iterable[Case]) -> None:
         """Judge the honest kernel of every task of these cases; twice on a card, whose runs differ."""
-        for key in sorted({self.key(case) for case in cases if case.kind in _REFUSED}):
-            for _ in range(2 if self._judge.card else 1):
-                self.again(key)
+        keys = sorted({self.key(case) for case in cases if case.kind in _REFUSED}) * (2 if self._judge.card else 1)
+        with ThreadPoolExecutor(self._judge.workers) as pool:
+            list(pool.map(self.again, keys))
 
     def key(self, case: Case) -> Key:
         """The honest kernel of a case: of its own precision class where there is one."""
