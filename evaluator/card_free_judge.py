@@ -5,7 +5,6 @@ The candidate runs in one process under Triton's interpreter, and is compiled (n
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,12 @@ import torch
 
 from tritonsmith.evaluator.card_free_facts import LibraryWork, launch_facts, other_constants
 from tritonsmith.evaluator.card_judge import label_of
+from tritonsmith.evaluator.compile_client import Compilation, CompileFault
 from tritonsmith.evaluator.correctness import accepted, reached_class
 from tritonsmith.evaluator.distributions import stress_kinds
 from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace
 from tritonsmith.evaluator.replay_client import Replayer, Traces, trace_of
 from tritonsmith.evaluator.runner_client import IMPORT_SECONDS, Runner, RunnerFault
-from tritonsmith.evaluator.sandbox import SandboxedProcess
 from tritonsmith.evaluator.schema import LaunchFacts, Status, Timing, TimingKind, Verdict, text_sha
 from tritonsmith.evaluator.session import TaskSession, fresh_seed
 from tritonsmith.evaluator.trace_records import OperatorCost
@@ -32,10 +31,9 @@ from tritonsmith.evaluator.trials import (
     require_settled,
     same_bits,
 )
-from tritonsmith.evaluator.wire import Command, send_line
+from tritonsmith.evaluator.wire import Command
 
 _INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-_REPORT_BYTES = 16 << 20
 _SHUFFLES = {"quick": 1, "strict": 2}
 _REPLAYS = {"quick": ("shuffled",), "strict": ("round_robin", "shuffled")}
 _OTHER_ORDER = "running the programs in another order gave another result"
@@ -72,7 +70,8 @@ class CardFreeJudge:
         sha = text_sha(source.read_text())
         facts = LaunchFacts()
         try:
-            with _start_compilation(self.session, source) as compilation:
+            with Compilation() as compilation:
+                compilation.begin(source.read_text(), self.session.compile_request.read_bytes(), self.session.hardware.key)
                 with self.session.runner(source, _INTERPRETER) as runner:
                     runner.wait_ready(IMPORT_SECONDS)
                     compiled = _compiled(compilation, call_seconds)
@@ -193,30 +192,13 @@ def _band(estimate: Estimate) -> dict[str, Any]:
     return {"low_ms": estimate.low_ms, "high_ms": estimate.high_ms, "ms": estimate.ms, "parts": estimate.parts}
 
 
-def _start_compilation(session: TaskSession, source: Path) -> SandboxedProcess:
-    files = [source, session.compile_request]
-    sandbox = SandboxedProcess("tritonsmith.evaluator.compile_only", environment={"OMP_NUM_THREADS": "1"}, confined=True, read=files)
-    request = {"candidate": str(source), "target": session.hardware.key, "init_pickle": str(session.compile_request)}
-    assert sandbox.process.stdin is not None
-    with contextlib.suppress(OSError):  # it died at once; whoever reads its report says so
-        send_line(sandbox.process.stdin.fileno(), request)
-    return sandbox
-
-
-def _compiled(sandbox: SandboxedProcess, seconds: float) -> dict[str, Any]:
+def _compiled(compilation: Compilation, seconds: float) -> dict[str, Any]:
     """The compiler's report. Raises RunnerFault where it is a refusal, or none came."""
-    output = sandbox.read_output(seconds, _REPORT_BYTES)
-    if output is None:
-        raise RunnerFault(Status.TIMEOUT, f"importing and compiling took longer than {seconds:.0f} s")
     try:
-        report = json.loads(output)
-        status = Status(report["status"])
-    except (ValueError, KeyError, TypeError):
-        if not output:
-            sandbox.require_launched()
-        raise RunnerFault(Status.CRASHED, "the process that compiles the candidate died without a report") from None
-    compiled: dict[str, Any] = report
-    if status is not Status.RUNTIME_ERROR:  # kernels did not run: an error of the host code shows better in the interpreter
+        compiled = compilation.report(seconds)
+    except CompileFault as fault:
+        raise RunnerFault(fault.status, str(fault)) from fault
+    if Status(compiled["status"]) is not Status.RUNTIME_ERROR:  # kernels did not run: an error of the host shows better in the interpreter
         _require_compiled(compiled)
     return compiled
 
