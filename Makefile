@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 PACKAGES := benchmarks cli evaluator graph nodes prompts
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-all test-gpu bench hacks clean moved
+.PHONY: help demo test check test-all test-gpu bench timing hacks clean moved
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -30,6 +30,9 @@ test-gpu: $(READY) ## the tests that need a CUDA card
 
 bench: $(READY) ## measure every task on the card of this machine; rows and samples go to benchmarks/results
 	@$(BIN)/python -m tritonsmith.benchmarks.bench
+
+timing: $(READY) ## show how honest the timing is, on the card of this machine (half an hour)
+	@$(BIN)/python -m tritonsmith.benchmarks.timing_study
 
 hacks: $(READY) ## judge the corpus of hacks, wrong kernels, races and right kernels (10 to 30 minutes)
 	@$(BIN)/python -m tritonsmith.benchmarks.hack_suite
