@@ -8,6 +8,8 @@ MOST_CHARACTERS = 1600
 _HEAD, _TAIL = 500, 1000
 _NEIGHBOURS = 3
 _LINE = re.compile(r"\bline (\d+)")
+_IN_KERNEL = re.compile(r"\bat (\d+):\d+:\n\s*def (\w+)\(")
+"""Triton counts lines from the kernel's `def`."""
 _ECHO = re.compile(r"(at \d+:\d+:\n)(?:.*\n)*?(?=[ \t]*\^\s*$)", re.MULTILINE)
 """The kernel's text up to the fault, which Triton repeats before the caret; the excerpt shows it better."""
 
@@ -28,10 +30,19 @@ def trimmed(message: str, source: str) -> ErrorText:
     return ErrorText(text=text, excerpt=_excerpt(message, source))
 
 
-def _excerpt(message: str, source: str) -> str:
+def _fault(message: str, lines: list[str]) -> int:
+    """The number of the line that the message is about; 0 where it names none."""
+    inside = _IN_KERNEL.search(message)
+    if inside:
+        start = re.compile(rf"\s*def {inside[2]}\(")
+        return next((at + int(inside[1]) for at, line in enumerate(lines) if start.match(line)), 0)
     found = _LINE.search(message)
+    return int(found[1]) if found else 0
+
+
+def _excerpt(message: str, source: str) -> str:
     lines = source.splitlines()
-    number = int(found[1]) if found else 0
+    number = _fault(message, lines)
     if not 1 <= number <= len(lines):
         return ""
     first, last = max(1, number - _NEIGHBOURS), min(len(lines), number + _NEIGHBOURS)

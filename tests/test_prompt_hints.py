@@ -29,19 +29,24 @@ SAMPLE = ("tanh", "arange_constexpr", "loop_carried_dtype", "shared_memory", "do
 COMPILE_ALL = """
 import json, sys, tempfile
 from pathlib import Path
+from tritonsmith.evaluator import compile_launches
+from tritonsmith.evaluator.candidate_module import classify
 from tritonsmith.evaluator.compile_only import examine
-said = {}
+said, on_card = {}, []
+described = compile_launches._compile_message
+compile_launches._compile_message = lambda function, error: (on_card.append(classify(error, str(file))), described(function, error))[1]
 for name, text in json.load(sys.stdin).items():
     file = Path(tempfile.mkdtemp(dir=sys.argv[1])) / "candidate.py"
     file.write_text(text)
+    on_card.clear()
     report = examine(file, "h200", {"init": [], "inputs": [((32, 64), "float32")], "overrides": {}})
-    said[name] = (report["status"], report["message"])
+    said[name] = [(one["status"], one["message"]) for one in (report, *on_card[:1])]
 Path(sys.argv[1], "said.json").write_text(json.dumps(said))
 """
 
 
-def compiled(names: Iterable[str], folder: Path) -> dict[str, Verdict]:
-    """What compiling each kernel for an H200 says; one process for all."""
+def compiled(names: Iterable[str], folder: Path) -> dict[str, list[Verdict]]:
+    """What compiling each kernel for an H200 says, and what the same error says in a runner on a card; one process for all."""
     texts = {name: hint_kernels.COMPILED[name] for name in names}
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["TRITON_CACHE_DIR"] = str(folder / "cache")
@@ -49,7 +54,7 @@ def compiled(names: Iterable[str], folder: Path) -> dict[str, Verdict]:
     done = subprocess.run(command, input=json.dumps(texts), env=environment, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     said = json.loads((folder / "said.json").read_text())
-    return {name: Verdict(status=Status(status), message=message) for name, (status, message) in said.items()}
+    return {name: [Verdict(status=Status(status), message=message) for status, message in each] for name, each in said.items()}
 
 
 def explained(name: str, verdict: Verdict, text: str) -> str:
@@ -60,7 +65,7 @@ def explained(name: str, verdict: Verdict, text: str) -> str:
 
 
 def test_a_sample_of_real_messages_gets_its_hint_with_its_numbers(tmp_path: Path) -> None:
-    texts = {name: explained(name, verdict, hint_kernels.COMPILED[name]) for name, verdict in compiled(SAMPLE, tmp_path).items()}
+    texts = {name: explained(name, verdicts[0], hint_kernels.COMPILED[name]) for name, verdicts in compiled(SAMPLE, tmp_path).items()}
     assert "There is no tl.tanh" in texts["tanh"] and "t is int32 before the loop and fp32 in it" in texts["loop_carried_dtype"]
     assert re.search(r"take \d{6} bytes of shared memory; a program has 232448", texts["shared_memory"])
     assert "here fp32 and fp16" in texts["dot_dtypes"] and len(texts) == len(SAMPLE)
@@ -68,10 +73,14 @@ def test_a_sample_of_real_messages_gets_its_hint_with_its_numbers(tmp_path: Path
 
 @pytest.mark.slow
 def test_every_message_of_the_compiler_gets_its_hint(tmp_path: Path) -> None:
-    verdicts = compiled(hint_kernels.COMPILED, tmp_path)
-    for name, verdict in verdicts.items():
-        assert verdict.status is not Status.OK, name
-        explained(name, verdict, hint_kernels.COMPILED[name])
+    seen_on_card = 0
+    for name, verdicts in compiled(hint_kernels.COMPILED, tmp_path).items():
+        for verdict in verdicts:
+            assert verdict.status is not Status.OK, name
+            if not verdict.message.endswith("^"):  # a runner does not tell the reason of an error in one of Triton's own helpers
+                explained(name, verdict, hint_kernels.COMPILED[name])
+        seen_on_card += len(verdicts) == 2
+    assert seen_on_card > 30
 
 
 @pytest.mark.slow

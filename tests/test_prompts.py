@@ -116,7 +116,7 @@ def test_rules_show_wrong_and_right_and_stages_get_no_more_than_they_need(file):
 def test_the_card_the_precision_and_the_verdict_are_told():
     text = prompt_for("analyze", read_briefs(SHOWN)["analyze"]).text
     facts = (
-        "132 processors", "65536 registers", "232448 bytes of shared memory", "4.22 TB/s", "TF32 400", "score 0.127 against cuda_graph",
+        "132 processors", "65536 registers", "232448 bytes of shared memory", "4.22 TB/s", "TF32 400", "score 0.127 (0.126 to 0.127) against",
         "gru_step: 3072 launches, grid (8, 1, 1)", "128 registers per thread", "- time_loop_in_python (line 133)",
         "gru.weight_ih_l0 (768, 128)", "forward returns a tensor float32[512, 10, 256], the top layer's states of every step",
     )  # fmt: skip
@@ -157,6 +157,9 @@ def test_errors_keep_head_tail_and_the_candidates_line():
     cut = trimmed(f"kernel k, line 20: at the start\n{middle}\nat the end", source)
     assert cut.text.startswith("kernel k, line 20: at the start") and cut.text.endswith("at the end") and len(cut.text) < 1700
     assert cut.excerpt.splitlines()[0].endswith("17 | line_17 = 17") and ">   20 | line_20 = 20" in cut.excerpt
+    kernel = "import triton\n\n@triton.jit\ndef kernel(x):\n    i = 1\n    v = tl.tanh(i)\n"
+    inside = trimmed("CompilationError: at 3:8:\ndef kernel(x):\n    i = 1\n    v = tl.tanh(i)\n        ^\nno attribute 'tanh'", kernel)
+    assert ">    6 |     v = tl.tanh(i)" in inside.excerpt and inside.text == "CompilationError: at 3:8:\n        ^\nno attribute 'tanh'"
     echo = "line 20: CompilationError: at 3:8:\ndef kernel(x):\n    i = 1\n    v = tl.tanh(i)\n        ^\nno attribute 'tanh'"
     assert trimmed(echo, source).text == "line 20: CompilationError: at 3:8:\n        ^\nno attribute 'tanh'"
     assert trimmed("no line is named", source).excerpt == "" and trimmed("line 99: beyond the end", source).excerpt == ""
