@@ -3,7 +3,7 @@
 import re
 from enum import StrEnum
 
-from tritonsmith.evaluator.schema import TaskFacts
+from tritonsmith.evaluator.schema import OpNode, TaskFacts
 from tritonsmith.prompts.recipe_ops import operation_name
 
 
@@ -26,7 +26,7 @@ _MODULES = {
     Family.ATTENTION: re.compile(r"MultiheadAttention|Transformer\w*"),
     Family.CONVOLUTION: re.compile(r"(Lazy)?Conv(Transpose)?[123]d"),
     Family.GEMM: re.compile(r"(Lazy)?Linear|Bilinear"),
-    Family.REDUCTION: re.compile(r"(Log)?Softm(ax|in)|(Layer|Group|RMS|Instance|Batch)Norm\w*|\w*Pool[123]d|\w+Loss|CosineSimilarity"),
+    Family.REDUCTION: re.compile(r"(Log)?Softm(ax|in)|(Layer|Group|RMS|Instance)Norm\w*|\w*Pool[123]d|\w+Loss|CosineSimilarity"),
 }
 _CALLS = {
     Family.RECURRENT: re.compile(r"(gru|lstm|rnn_tanh|rnn_relu)(_cell)?"),
@@ -34,7 +34,7 @@ _CALLS = {
     Family.CONVOLUTION: re.compile(r"conv(_transpose)?[123]d"),
     Family.GEMM: re.compile(r"matmul|bmm|mm|addmm|baddbmm|einsum|linear|bilinear|mv|dot|tensordot|outer"),
     Family.REDUCTION: re.compile(
-        r"(log_)?softmax|(layer|group|rms|instance|batch)_norm|\w*pool[123]d|sum|mean|prod|amax|amin|max|min|argmax|argmin|norm|std|var|"
+        r"(log_)?softmax|(layer|group|rms|instance)_norm|\w*pool[123]d|sum|mean|prod|amax|amin|max|min|argmax|argmin|norm|std|var|"
         r"logsumexp|cumsum|cumprod|topk|sort|all|any|cross_entropy|\w+_loss"
     ),
 }
@@ -50,6 +50,8 @@ def families_of(facts: TaskFacts, source: str = "") -> tuple[Family, ...]:
         found.add(Family.RECURRENT)
     if _looks_like_attention(calls):
         found.add(Family.ATTENTION)
+    if Family.CONVOLUTION in found and all("pool" in name.lower() for name in (*facts.modules, *calls) if _reduces(name)):
+        found.discard(Family.REDUCTION)  # the rules for convolutions speak of pooling
     if not found:
         found.add(Family.POINTWISE)
     return tuple(family for family in Family if family in found)[:MOST_FAMILIES]
@@ -61,16 +63,21 @@ def _calls(facts: TaskFacts, source: str) -> list[str]:
         return [*_WORD.findall(source), *("matmul" for _ in re.findall(r"\w\s@\s\w", source))]
     names = []
     for node in facts.ops:
-        if node.op in ("call_function", "call_method") and not _is_two_operand_extreme(node.target, len(node.args), node.kwargs):
+        if node.op in ("call_function", "call_method") and not _is_two_operand_extreme(node):
             names.append(node.target.rpartition(".")[2].rstrip("_"))
         elif node.op == "call_module" and operation_name(node) is None and "Softmax" in node.module_type:
             names.append("softmax")
     return names
 
 
-def _is_two_operand_extreme(target: str, arguments: int, keywords: dict[str, object]) -> bool:
+def _reduces(name: str) -> bool:
+    return any(patterns[Family.REDUCTION].fullmatch(name) for patterns in (_MODULES, _CALLS))
+
+
+def _is_two_operand_extreme(node: OpNode) -> bool:
     """`torch.max(a, b)` is pointwise, `torch.max(a, dim)` is not; both look alike but for the second operand."""
-    return target.rpartition(".")[2] in ("max", "min") and "other" in keywords and arguments >= 1
+    second = node.args[1] if len(node.args) > 1 else node.kwargs.get("other")
+    return node.target.rpartition(".")[2] in ("max", "min") and isinstance(second, dict) and "ref" in second
 
 
 def _looks_like_attention(calls: list[str]) -> bool:

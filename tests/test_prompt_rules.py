@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.evaluator.local import LocalEvaluator
-from tritonsmith.evaluator.schema import Status, Task, Verdict
+from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, Verdict
 from tritonsmith.prompts.__main__ import read_briefs
 from tritonsmith.prompts.families import Family
 from tritonsmith.prompts.library import prompt_for
@@ -122,7 +122,7 @@ def test_the_recurrent_example_without_its_barrier_is_racy(evaluator: LocalEvalu
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", [name for model in MODELS.values() for name in model.recipes])
 def test_worked_examples_are_right(evaluator: LocalEvaluator, recipe: str) -> None:
-    for precision in ("ieee", "tf32"):
+    for precision in (PrecisionClass.IEEE, PrecisionClass.TF32):
         example = worked_example(recipe, evaluator.hardware, precision)
         assert example is not None
         task = Task(name=recipe, path=f"{recipe}.py", source=example.reference, precision=precision)

@@ -12,7 +12,7 @@ from jinja2 import UndefinedError
 
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.probe import probe
-from tritonsmith.evaluator.schema import Candidate, PrecisionClass, Stage, Status, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Candidate, OpNode, PrecisionClass, Stage, Status, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.nodes.scripted import scripted_verdict
 from tritonsmith.prompts.__main__ import documents, read_briefs
@@ -116,7 +116,8 @@ def test_rules_show_wrong_and_right_and_stages_get_no_more_than_they_need(file):
 def test_the_card_the_precision_and_the_verdict_are_told():
     text = prompt_for("analyze", read_briefs(SHOWN)["analyze"]).text
     facts = (
-        "132 processors", "65536 registers", "232448 bytes of shared memory", "4.22 TB/s", "TF32 400", "score 0.127 (0.126 to 0.127) against",
+        "132 processors", "65536 registers", "232448 bytes of shared memory", "4.22 TB/s", "TF32 400",
+        "score 0.127 (0.126 to 0.127) against",
         "gru_step: 3072 launches, grid (8, 1, 1)", "128 registers per thread", "- time_loop_in_python (line 133)",
         "gru.weight_ih_l0 (768, 128)", "forward returns a tensor float32[512, 10, 256], the top layer's states of every step",
     )  # fmt: skip
@@ -176,6 +177,11 @@ def test_families_follow_from_modules_calls_and_text():
         Family.ATTENTION, Family.CONVOLUTION, Family.GEMM,
     )  # fmt: skip
     assert families_of(TaskFacts()) == (Family.POINTWISE,)
+    assert families_of(probed("11_vgg16")[1]) == (Family.CONVOLUTION, Family.GEMM)
+    assert families_of(TaskFacts(modules={"Conv2d": 2, "MaxPool2d": 1, "LayerNorm": 1})) == (Family.CONVOLUTION, Family.REDUCTION)
+    larger = OpNode(name="m", op="call_function", target="torch.max", args=({"ref": "a"}, {"ref": "b"}))
+    row = OpNode(name="m", op="call_function", target="torch.max", args=({"ref": "a"}, -1))
+    assert families_of(TaskFacts(ops=(larger,))) == (Family.POINTWISE,) and families_of(TaskFacts(ops=(row,))) == (Family.REDUCTION,)
 
 
 @pytest.mark.parametrize("name", sorted({recipe for model in MODELS.values() for recipe in model.recipes}))
