@@ -168,7 +168,9 @@ class CardFreeJudge:
         foreign = 0.0
         if library.ops:
             foreign = estimate_candidate(hardware, (), *torch_part, in_graph=True, torch_launches=library.launches).parts["device"]
-        share = 1.0 - min(1.0, foreign / mine.parts["device"]) if mine.parts["device"] else None
+        working = [kernel for kernel in facts.kernels if kernel.bytes_loaded or kernel.bytes_stored or kernel.flops]
+        own = estimate_candidate(hardware, working, {}, 0.0, 0.0).parts["device"] if working else 0.0  # a launch on nothing is no work
+        share = own / (own + foreign) if own + foreign else None
         facts = facts.model_copy(update={"own_time_share": share})
         best = min(self._baselines, key=lambda name: self._baselines[name].ms)
         raw.parent.mkdir(parents=True, exist_ok=True)
