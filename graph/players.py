@@ -34,7 +34,7 @@ class Players:
         if self.tape is not None:
             return TapeEvaluator(self.tape)
         if self.recorder is not None:
-            return TapeEvaluator(Tape([], self.recorder.path), opened(), self.recorder)
+            return TapeEvaluator(Tape([], self.recorder.path), opened(), self.recorder, portable=True)
         if self.folders:
             kept = out / _KEPT
             tape = load_tape(kept, "--out") if kept.is_file() else Tape([], kept)

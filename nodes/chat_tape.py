@@ -173,9 +173,14 @@ class ReplayedChat:
 class TapeEvaluator:
     """Answers what is on a tape from it; asks another evaluator for the rest, and writes that down."""
 
-    def __init__(self, tape: Tape, inner: Evaluator | None = None, recorder: Recorder | None = None) -> None:
-        """Without another evaluator, what is not on the tape ends the run. Raises UsageError for a tape that never saw a card."""
-        self._tape, self._inner, self._recorder = tape, inner, recorder
+    def __init__(
+        self, tape: Tape, inner: Evaluator | None = None, recorder: Recorder | None = None, *, portable: bool = False
+    ) -> None:
+        """Without another evaluator, what is not on the tape ends the run; `portable` leaves out paths of this machine.
+
+        Raises UsageError for a tape without evaluations.
+        """
+        self._tape, self._inner, self._recorder, self._portable = tape, inner, recorder, portable
         self.parallel = getattr(inner, "parallel", 1)
         if inner is not None:
             self.hardware: Hardware = inner.hardware
@@ -211,7 +216,10 @@ class TapeEvaluator:
                 f"--replay {self._tape.path}: the recording has no {profile} verdict about kernel {key[1]}; an earlier decision differs"
             )
         verdict = await self._inner.evaluate(task, source, profile)
-        line = {"kind": "verdict", "task": key[0], "kernel": key[1], "profile": profile, "verdict": verdict.model_dump(mode="json")}
+        told = verdict.model_dump(mode="json")
+        if self._portable and told["timing"]:
+            told["timing"]["raw"] = None  # the samples stay where they were measured
+        line = {"kind": "verdict", "task": key[0], "kernel": key[1], "profile": profile, "verdict": told}
         self._tape.verdicts[key] = line
         self._keep(line)
         return verdict
