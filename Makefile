@@ -34,7 +34,7 @@ bench: $(READY) ## measure every task on the card of this machine; rows and samp
 timing: $(READY) ## show how honest the timing is, on the card of this machine (half an hour)
 	@$(BIN)/python -m tritonsmith.benchmarks.timing_study
 
-hacks: $(READY) ## judge the corpus of hacks, wrong kernels, races and right kernels (10 to 30 minutes)
+hacks: $(READY) ## judge the corpus of hacks, wrong kernels, races and right kernels (30 to 60 minutes)
 	@$(BIN)/python -m tritonsmith.benchmarks.hack_suite
 
 clean: ## remove the environment and caches (runs/ stays)
