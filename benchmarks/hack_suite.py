@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from rich.table import Table
 
 from tritonsmith.benchmarks.hack_judge import Judge, Outcome, leftovers, task_of, weigh
 from tritonsmith.benchmarks.hacks.catalogue import Case, load_cases, variants
+from tritonsmith.evaluator.environment import versions
 from tritonsmith.evaluator.schema import Status, Verdict
 
 KINDS = ("hack", "mutant", "legitimate", "racy", "clean")
@@ -233,9 +233,8 @@ def _about(judge: Judge, arguments: Sequence[str] | None, elsewhere: Sequence[Ca
     words = [_without_paths(word) for word in (sys.argv[1:] if arguments is None else arguments)]
     return {
         "command": shlex.join(["python", "-m", "tritonsmith.benchmarks.hack_suite", *words]),
-        "date": time.strftime("%Y-%m-%d"), "card": judge.hardware, "measured": judge.card, "versions": {
-            "python": sys.version.split()[0], **{name: version(name) for name in ("tritonsmith", "torch", "triton")},
-        }, "not_run_here": [case.name for case in elsewhere],
+        "date": time.strftime("%Y-%m-%d"), "card": judge.hardware, "measured": judge.card, "versions": versions(),
+        "not_run_here": [case.name for case in elsewhere],
     }  # fmt: skip
 
 
