@@ -11,7 +11,7 @@ from typing import Any
 from tritonsmith.evaluator.errors import UsageError
 
 Event = dict[str, Any]
-"""One line of `events.jsonl`. `event` is stage, candidate, verdict, analysis, findings, decision, fault, waiting or stop;
+"""One line of `events.jsonl`. `event` is stage, candidate, verdict, analysis, findings, decision, pause, fault, waiting or stop;
 `time`, `node`, `branch` and `candidate` are always there."""
 
 OnEvent = Callable[[Event], None]

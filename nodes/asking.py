@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from tritonsmith.evaluator.schema import Candidate, Stage
 from tritonsmith.graph.pool import lineage, refusal
 from tritonsmith.graph.state import BranchState, State, Usage, allow_of
-from tritonsmith.nodes.chat import Reply, Request, Row, Waiting
+from tritonsmith.nodes.chat import NOTICE, Reply, Request, Row, Waiting
 from tritonsmith.nodes.chat_faults import ModelFault
 from tritonsmith.nodes.common import Runner, branch_of, context_of, emit, session_of
 from tritonsmith.nodes.ledger import append_rows
@@ -35,14 +35,15 @@ _METER: ContextVar[Meter | None] = ContextVar("tritonsmith_meter", default=None)
 
 
 @contextmanager
-def metered(request: str, keep: Keep) -> Iterator[Meter]:
-    """Collect what authors report through `record_call` in this task."""
+def metered(request: str, keep: Keep, tell: Callable[[str], None]) -> Iterator[Meter]:
+    """Collect what authors report through `record_call` in this task; `tell` hears what they say meanwhile."""
     meter = Meter(request, keep)
-    token = _METER.set(meter)
+    token, told = _METER.set(meter), NOTICE.set(tell)
     try:
         yield meter
     finally:
         _METER.reset(token)
+        NOTICE.reset(told)
 
 
 def current_request(default: str) -> str:
@@ -89,8 +90,11 @@ async def ask(
         append_rows(context.store.root / "usage.csv", rows)
         session.note_usage(request, usage)
 
+    def tell(text: str) -> None:
+        emit(runtime, "pause", "author", state, request=request, reason=text)
+
     reply: Answer | None = None
-    with metered(request, keep) as meter:
+    with metered(request, keep, tell) as meter:
         try:
             reply = await answer
         except Waiting as wait:

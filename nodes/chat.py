@@ -1,5 +1,7 @@
 """A conversation with a model, as plain records: what is asked, what comes back, and who can answer."""
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Literal, Protocol
 
 from pydantic import Field
@@ -107,6 +109,17 @@ class Chat(Protocol):
     async def ask(self, request: Request) -> Reply:
         """The reply. Raises ModelFault when there is none, Waiting when it comes later."""
         ...
+
+
+NOTICE: ContextVar[Callable[[str], None] | None] = ContextVar("tritonsmith_notice", default=None)
+"""Where a chat says, while it is asked, what the user may want to know; None where nobody listens."""
+
+
+def notice(text: str) -> None:
+    """Say something to the user while a request goes on."""
+    tell = NOTICE.get()
+    if tell is not None:
+        tell(text)
 
 
 class Waiting(AuthorError):

@@ -22,7 +22,7 @@ from openai import OpenAIError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.state import Usage
-from tritonsmith.nodes.chat import Reply, Request, Row
+from tritonsmith.nodes.chat import Reply, Request, Row, notice
 from tritonsmith.nodes.chat_faults import Failure, Fault, ModelFault, failure_of, sentence
 from tritonsmith.nodes.chat_forms import FORMS, Form, response_format
 from tritonsmith.nodes.chat_wire import Wire, body_on, listening, reply_of, usage_on
@@ -103,6 +103,7 @@ class ModelChat:
             pause = self._pause(answer, len(call.failures))
             if not self._again(model, call, pause):
                 raise self._fault(answer, call)
+            notice(f"{self.name}: {_status(answer)}: {answer.detail}; next try in {pause:.0f} s")
             await asyncio.sleep(pause)
 
     def _made(self) -> BaseChatModel:

@@ -119,6 +119,8 @@ class ChatServer:
         time.sleep(turn.delay)
         if turn.body is not None:
             return turn.status, turn.headers, turn.body
+        if path == "/v1/responses":
+            return turn.status, turn.headers, json.dumps(self._response(turn, body))
         return turn.status, turn.headers, json.dumps(self._completion(turn, body))
 
     def told(self, name: str) -> int:
@@ -129,7 +131,7 @@ class ChatServer:
         )
 
     def _refusal(self, path: str, headers: Mapping[str, str], body: Json) -> Turn | None:
-        if path != "/v1/chat/completions":
+        if path not in ("/v1/chat/completions", "/v1/responses"):
             return Turn(status=404, body="<html>404 page not found</html>")
         given = headers.get("authorization", "").removeprefix("Bearer ")
         if self.key is not None and given != self.key:
@@ -149,6 +151,22 @@ class ChatServer:
         else:
             turn = self.script[number] if number < len(self.script) else fault(500, "the script is used up")
         return Turn(turn) if isinstance(turn, str) else turn
+
+    def _response(self, turn: Turn, body: Json) -> Json:
+        """The same in the words of the Responses API."""
+        chat = self._completion(turn, {"model": body["model"], "messages": body["input"]})
+        told, cut = chat["usage"], turn.finish == "length"
+        part = {"type": "output_text", "text": turn.text, "annotations": []}
+        usage = {
+            "input_tokens": told["prompt_tokens"], "output_tokens": told["completion_tokens"], "total_tokens": told["total_tokens"],
+            "input_tokens_details": told["prompt_tokens_details"], "output_tokens_details": told["completion_tokens_details"],
+        }  # fmt: skip
+        return {
+            "id": "x", "object": "response", "created_at": 1, "model": body["model"], "usage": usage, "parallel_tool_calls": False,
+            "tool_choice": "auto", "tools": [], "status": "incomplete" if cut else "completed",
+            "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+            "output": [{"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [part]}],
+        }  # fmt: skip
 
     def _completion(self, turn: Turn, body: Json) -> Json:
         read = sum(len(message["content"].split()) for message in body["messages"])

@@ -139,6 +139,17 @@ def test_a_model_with_retries_of_its_own_keeps_them_and_ours_are_off(task):
     assert len(server.requests) == 2, "one layer: the library's two tries, not its two for each of ours"
 
 
+def test_a_model_of_the_responses_api(task):
+    cut = chat.Turn("```python\nhalf", finish="length", thought=60)
+    with chat.ChatServer([cut, chat.answer(1, cached=5, thought=40)]) as server:
+        model = ChatOpenAI(model="toy", base_url=server.url, api_key="sk-local-test-key", max_retries=0, use_responses_api=True)
+        summary = run(task, model=model)
+    assert summary.winner and "cut off" in str(server.requests[1]["input"])
+    used = summary.usage
+    assert (used.input_tokens, used.output_tokens) == (server.told("prompt_tokens"), server.told("completion_tokens"))
+    assert (used.cached_tokens, used.reasoning_tokens) == (5, 100)
+
+
 def test_names_of_models_and_keys_are_checked_before_anything_is_written(task, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     for options, fault in (

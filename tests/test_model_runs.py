@@ -215,6 +215,9 @@ def test_a_busy_server_is_waited_for_and_every_try_is_on_the_record(play):
     assert result.summary.winner.id == "seed0-01" and ledger_agrees(result)
     assert [row["status"] for row in rows(result)] == ["busy (429)", "busy (429)", "server error (503)", "ok"]
     assert result.summary.usage.calls == 1 and result.summary.usage.retries == 3
+    events = [json.loads(line) for line in (result.out / "events.jsonl").read_text().splitlines()]
+    pauses = [event["reason"] for event in events if event["event"] == "pause"]
+    assert len(pauses) == 3 and pauses[0] == "openai:toy: busy (429): Rate limit reached; next try in 0 s"
 
 
 @pytest.mark.parametrize(

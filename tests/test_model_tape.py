@@ -148,6 +148,25 @@ def test_every_branch_goes_as_far_as_it_can_before_the_run_waits(task):
     assert [Path(path).name for path in summary.waits_for] == ["seed0-02-repair-1.reply.md", "seed1-01-seed-1.reply.md"]
 
 
+def test_tuning_and_the_rescue_of_the_best_wait_too(task):
+    folder = task.parent / "ho"
+    summary = play(task, "tuned", model=f"handoff:{folder / 't'}", policy="no-analysis")
+    assert summary.winner is None and [Path(path).name for path in summary.waits_for] == ["seed0-01-seed-1.reply.md"]
+    (folder / "t" / "seed0-01-seed-1.reply.md").write_text(SAID[2])
+    summary = resume(summary.out, evaluator=ScriptedEvaluator(VERDICTS))
+    assert summary.winner is None and [Path(path).name for path in summary.waits_for] == ["tune_grid-seed0-01-1.reply.md"]
+    Path(summary.waits_for[0]).write_text(SAID[4])
+    summary = resume(summary.out, evaluator=ScriptedEvaluator(VERDICTS))
+    assert [Path(path).name for path in summary.waits_for] == ["tune_block-grid-01-1.reply.md"]
+
+    rescued = {"model": f"handoff:{folder / 'r'}", "policy": "rescue-best"}
+    play(task, "rescued", **rescued)
+    for number in range(3):
+        (folder / "r" / f"seed{number}-01-seed-1.reply.md").write_text(SAID[2])
+    summary = play(task, "rescued", **rescued)
+    assert [Path(path).name for path in summary.waits_for] == ["improve1-analysis-1-1.reply.md"]
+
+
 def test_a_reply_to_an_earlier_question_is_laid_aside(task):
     folder = task.parent / "ho"
     options = {"model": f"handoff:{folder}"}
