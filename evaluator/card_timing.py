@@ -44,7 +44,7 @@ _CLOSE = 1.15
 _ROUNDS = 6
 _INPUT_SETS = 3
 _WARM_CALLS = 5
-_SETTLING_CALLS = 2
+_SETTLING_CALLS = 3
 """Calls of each side, not counted, whenever processors or baselines changed."""
 _CLOCKED_CALLS = 9
 _SLACK_MS = 0.05
@@ -273,7 +273,7 @@ class Session:
                     once = self.bench.baseline(name, self._inputs, self.limit)
                     for call in (self.candidate, once) * _SETTLING_CALLS:
                         call()
-                    taken = abba(self.candidate, once, parts[turn])
+                    taken = abba(self.candidate, once, parts[turn]).in_group(turn % 2)
                     paired[name] = paired[name] + taken if name in paired else taken
         return paired
 
@@ -310,7 +310,9 @@ class Session:
 
     def raw(self) -> dict[str, Any]:
         """Every sample in milliseconds, in the order in which it was taken."""
-        samples = {name: {"candidate_ms": pair.candidate, "baseline_ms": pair.baseline} for name, pair in self.paired.items()}
+        samples = {
+            name: {"candidate_ms": pair.candidate, "baseline_ms": pair.baseline, "group": pair.group} for name, pair in self.paired.items()
+        }
         control = {"one_ms": self.control.candidate, "other_ms": self.control.baseline}
         return {"samples": samples, "control": control, "clocks_before": self.before, "clocks_after": self.after}
 

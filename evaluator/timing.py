@@ -13,44 +13,65 @@ from tritonsmith.evaluator.schema import Comparison
 _MARGIN, _HOST_MS = 0.01, 0.002
 _CONTROL = (0.99, 1.01)
 _RESAMPLES = 2000
+Samples = npt.NDArray[np.float64]
 _MIN_PAIRS = 12
 
 
 @dataclass(frozen=True)
 class Paired:
-    """Samples of candidate and baseline in milliseconds, pair by pair, in the order they were taken."""
+    """Samples of candidate and baseline in milliseconds, pair by pair, in the order they were taken.
+
+    Pairs that were taken in different places (who had which processor) have different groups. A processor that is slower than the other
+    moves the ratio up in one group and down in the other, so medians are taken within groups and their geometric mean over the groups.
+    """
 
     candidate: tuple[float, ...]
     baseline: tuple[float, ...]
+    group: tuple[int, ...] = ()
+    """One number per pair; empty when all were taken in the same place."""
 
     @property
     def ratio(self) -> float:
         """Median of baseline over candidate, pair by pair."""
-        return float(np.median(self._ratios()))
+        return _mean_of_medians(self._by_group(self._ratios()))
 
     @property
     def candidate_ms(self) -> float:
         """Median of the candidate's samples."""
-        return float(np.median(self.candidate))
+        return _mean_of_medians(self._by_group(np.asarray(self.candidate, dtype=np.float64)))
 
     @property
     def baseline_ms(self) -> float:
         """Median of the baseline's samples."""
-        return float(np.median(self.baseline))
+        return _mean_of_medians(self._by_group(np.asarray(self.baseline, dtype=np.float64)))
 
-    def _ratios(self) -> npt.NDArray[np.float64]:
+    def _ratios(self) -> Samples:
         return np.divide(np.asarray(self.baseline, dtype=np.float64), np.asarray(self.candidate, dtype=np.float64))
+
+    def _by_group(self, values: Samples) -> list[Samples]:
+        if not self.group:
+            return [values]
+        groups = np.asarray(self.group)
+        return [values[groups == one] for one in np.unique(groups)]
+
+    def in_group(self, group: int) -> Paired:
+        """The same samples, all of this group."""
+        return Paired(self.candidate, self.baseline, (group,) * len(self.candidate))
 
     def __add__(self, other: Paired) -> Paired:
         """Samples of two rounds, in order."""
-        return Paired(self.candidate + other.candidate, self.baseline + other.baseline)
+        return Paired(self.candidate + other.candidate, self.baseline + other.baseline, self.group + other.group)
 
     def interval(self) -> tuple[float, float]:
-        """95 % bootstrap interval of the median ratio (percentile method, Efron 1979)."""
-        ratios = self._ratios()
-        draws = np.random.default_rng(0).choice(ratios, size=(_RESAMPLES, ratios.size))
-        low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
+        """95 % bootstrap interval of the ratio (percentile method, Efron 1979), resampled within groups."""
+        random = np.random.default_rng(0)
+        logs = [np.log(np.median(random.choice(one, size=(_RESAMPLES, one.size)), axis=1)) for one in self._by_group(self._ratios())]
+        low, high = np.percentile(np.exp(np.mean(logs, axis=0)), [2.5, 97.5])
         return float(low), float(high)
+
+
+def _mean_of_medians(groups: list[Samples]) -> float:
+    return float(np.exp(np.mean([np.log(np.median(one)) for one in groups])))
 
 
 def pair_count(baseline_ms: float, seconds: float, most: int = 60) -> int:

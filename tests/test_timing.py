@@ -1,11 +1,12 @@
 """Paired timing: drift cancels, equal kernels come out equal, and the count of pairs does not depend on the candidate."""
 
 import random
+from collections.abc import Callable
 from typing import Any, cast
 
 from tritonsmith.evaluator.card_timing import Bench
 from tritonsmith.evaluator.schema import Comparison
-from tritonsmith.evaluator.timing import abba, compare, pair_count, rounds_of, strongest
+from tritonsmith.evaluator.timing import Paired, abba, compare, pair_count, rounds_of, strongest
 from tritonsmith.evaluator.wire import Command
 
 
@@ -30,6 +31,21 @@ def test_a_true_gain_is_seen_through_drift() -> None:
     state, rng = {"drift": 1.0}, random.Random(2)
     paired = abba(clock(1.0, state, rng), clock(1.1, state, rng), 40)
     assert paired.interval()[0] > 1.05
+
+
+def test_a_slower_processor_cancels_when_the_sides_change_places() -> None:
+    rng = random.Random(3)
+
+    def side(milliseconds: float) -> Callable[[], float]:
+        return lambda: milliseconds * rng.uniform(0.99, 1.01)
+
+    taken = [abba(side(1.0), side(1.5 * 1.03), 50).in_group(0), abba(side(1.5), side(1.03), 50).in_group(1)]
+    both = taken[0] + taken[1]
+    assert abs(both.ratio - 1.03) < 0.005
+    low, high = both.interval()
+    assert 1.01 < low <= both.ratio <= high < 1.05
+    pooled = Paired(both.candidate, both.baseline).interval()  # without places the interval spans both modes
+    assert pooled[1] - pooled[0] > 0.3
 
 
 def test_samples_belong_to_the_side_that_made_them() -> None:
