@@ -29,7 +29,7 @@ class Promise(Record):
     """A measurable effect: after the change `metric` must be at most (or at least) `bound`."""
 
     metric: str
-    """`launches_per_forward`, `programs` (largest grid) or `score`."""
+    """`launches_per_forward`, `programs` (largest grid), `bytes_per_forward` (of all kernels) or `score`."""
     before: float
     bound: float
     at_most: bool = True
