@@ -239,6 +239,7 @@ JUDGED: dict[str, str] = {
     "racy": whole(_RACE, LAUNCH),
     "barrier_waits_for_more": whole(_DEADLOCK, "kernel[(32,)](x, y, self.scale, torch.zeros(1, dtype=torch.int32, device=x.device), 33)"),
     "changes_input": module(launch="kernel[(32,)](x, y, self.scale, 64)\n        x.add_(1)"),
+    "host_numpy": module(launch=f"{LAUNCH}\n        y = torch.from_numpy(x.numpy() * self.scale.detach().numpy())"),
     "host_view": module(launch="kernel[(32,)](x, y, self.scale, 64)\n        z = y.t().view(-1)"),
     "host_shapes": module(launch="kernel[(32,)](x, y, self.scale, 64)\n        z = y @ y"),
     "exit": module(launch="raise SystemExit"),
@@ -260,5 +261,6 @@ HINTS = {
     "forward_arguments": "missing_argument", "init_arguments": "missing_argument", "weight_unmapped": "missing_weight",
     "wrong_number": "wrong_shape", "wrong_dtype": "wrong_shape", "not_finite": "never_written", "reads_outside": "out_of_bounds",
     "writes_outside": "out_of_bounds", "transposed": "plainly_wrong", "barrier_waits_for_more": "barrier_deadlock", "endless": "timeout",
+    "host_numpy": "foreign_values",
 }  # fmt: skip
 """Kernels whose hint has another name."""
