@@ -15,6 +15,7 @@ from tritonsmith.cli.evaluate import evaluate
 from tritonsmith.cli.lint import lint
 from tritonsmith.cli.optimize import optimize
 from tritonsmith.cli.resume import resume
+from tritonsmith.cli.worker import worker
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 
 app = typer.Typer(
@@ -23,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (optimize, resume, evaluate, detect, lint, graph, doctor):
+for command in (optimize, resume, worker, evaluate, detect, lint, graph, doctor):
     app.command()(command)
 
 # Typer vendors click since 0.26 and uses the installed one before; the base of its usage errors is found by name to work with both.

@@ -26,12 +26,14 @@ from tritonsmith.cli.common import (
 )
 from tritonsmith.cli.progress import open_progress
 from tritonsmith.cli.tables import candidate_table, decision_lines, verdict_lines
+from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow
 from tritonsmith.evaluator.tasks import parse_overrides
 from tritonsmith.graph.run import optimize as run_optimize
 from tritonsmith.graph.state import Budget
 from tritonsmith.graph.summary import Summary
 from tritonsmith.nodes.chat_connect import KEY
+from tritonsmith.nodes.chat_handoff import REPLY
 from tritonsmith.nodes.chat_model import REQUEST_SECONDS
 
 ModelOption = Annotated[
@@ -60,6 +62,9 @@ RoundsOption = Annotated[int | None, typer.Option("--budget-rounds", min=0, help
 SecondsOption = Annotated[float | None, typer.Option("--budget-seconds", min=1, help="Wall time of the run.")]
 TokensOption = Annotated[int | None, typer.Option("--budget-tokens", min=1, help="Tokens read and written by the model.")]
 MoneyOption = Annotated[float | None, typer.Option("--budget-money", min=0.0001, help="US dollars, where the model's prices are known.")]
+EvaluatorOption = Annotated[
+    str, typer.Option("--evaluator", help="local, or spool:DIR: jobs are files there, which `tritonsmith worker DIR` judges elsewhere.")
+]
 
 _FILE_WIDTH = 160
 """Columns of a table that goes to a file or a pipe."""
@@ -76,6 +81,7 @@ def optimize(
     prices: PricesOption = None,
     record: RecordOption = None,
     replay: ReplayOption = None,
+    evaluator: EvaluatorOption = "local",
     policy: PolicyOption = "default",
     seeds: SeedsOption = 2,
     target: TargetOption = "auto",
@@ -112,6 +118,7 @@ def optimize(
             prices=prices,
             record=record,
             replay=replay,
+            spool=_spool(evaluator),
             policy=policy,
             seeds=seeds,
             target=target,
@@ -124,6 +131,16 @@ def optimize(
             out=out_folder,
         )
     answer(summary, as_json)
+
+
+def _spool(evaluator: str) -> str | None:
+    """The folder of `spool:DIR`; None for `local`."""
+    provider, colon, folder = evaluator.partition(":")
+    if provider == "spool" and colon and folder:
+        return folder
+    if evaluator != "local":
+        raise UsageError(f"--evaluator {evaluator}: no such evaluator; use local or spool:DIR")
+    return None
 
 
 def answer(summary: Summary, as_json: bool) -> None:
@@ -168,9 +185,16 @@ def show(summary: Summary) -> None:
 
 
 def _show_waiting(summary: Summary) -> None:
-    out.print("[bold yellow]The run waits for replies.[/] Read each request beside it, and write:")
-    for path in summary.waits_for:
+    replies = [path for path in summary.waits_for if path.endswith(REPLY)]
+    results = [path for path in summary.waits_for if not path.endswith(REPLY)]
+    if replies:
+        out.print("[bold yellow]The run waits for replies.[/] Read each request beside it, and write:")
+    for path in replies:
         out.print(f"  {path}", markup=False)
+    if results:
+        folder = Path(results[0]).parent.parent
+        out.print(f"[bold yellow]The run waits for {len(results)} evaluations.[/]")
+        out.print(f"  On the machine with the card: tritonsmith worker {folder} --once", markup=False)
     out.print(f"Then: tritonsmith resume {summary.out}", markup=False)
 
 

@@ -52,7 +52,7 @@ def kept_settings(folder: Path) -> dict[str, Any]:
         raise UsageError(f"{folder}: there is no such folder; name the folder of a run")
     found = _kept(folder)
     if found is None:
-        raise UsageError(f"{folder}: no run that waits for replies lies there; only runs of --model handoff:DIR can go on")
+        raise UsageError(f"{folder}: no run that waits lies there; only runs of --model handoff:DIR or --evaluator spool:DIR can go on")
     return found
 
 

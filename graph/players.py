@@ -1,7 +1,7 @@
 """Who plays in a run: the author and the evaluator, alive, recorded, or from a recording."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tritonsmith.evaluator.errors import UsageError
@@ -9,13 +9,14 @@ from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.authors import make_author, replaying_author
 from tritonsmith.nodes.chat_connect import Models
-from tritonsmith.nodes.chat_handoff import waits_for
-from tritonsmith.nodes.chat_tape import Recorder, Tape, TapeEvaluator, load_tape
+from tritonsmith.nodes.chat_handoff import HandoffChat, waits_for
+from tritonsmith.nodes.chat_tape import Kept, KeptChat, RecordedChat, Recorder, Tape, TapeEvaluator, load_tape
+from tritonsmith.nodes.spool import Spool, SpoolEvaluator
 from tritonsmith.prompts.author import Author
 
 _HANDOFF = "handoff:"
 _KEPT = "tape.jsonl"
-"""Verdicts of a run that a person answers; so that no kernel is judged twice when it goes on."""
+"""In the run's folder: replies and verdicts of a run that waits for others, so that nothing is asked or judged twice when it goes on."""
 
 
 @dataclass(frozen=True)
@@ -28,43 +29,64 @@ class Players:
     recorder: Recorder | None = None
     folders: tuple[Path, ...] = ()
     """Where requests wait for a person."""
+    spool: Path | None = None
+    """Where kernels wait for a worker."""
+    kept: Kept = field(default_factory=Kept)
 
-    def evaluator(self, out: Path, opened: Callable[[], Evaluator]) -> Evaluator:
-        """The evaluator of the run; opened only where it is needed."""
+    @property
+    def may_wait(self) -> bool:
+        """Whether the run may end before it is over, and go on later."""
+        return bool(self.folders) or self.spool is not None
+
+    def evaluator(self, out: Path, target: str, opened: Callable[[], Evaluator]) -> Evaluator:
+        """The evaluator of the run; `opened` is called only where it is needed."""
         if self.tape is not None:
             return TapeEvaluator(self.tape)
+        inner = opened() if self.spool is None else SpoolEvaluator(self.spool, target)
         if self.recorder is not None:
-            return TapeEvaluator(Tape([], self.recorder.path), opened(), self.recorder, portable=True)
-        if self.folders:
-            kept = out / _KEPT
-            tape = load_tape(kept, "--out") if kept.is_file() else Tape([], kept)
-            return TapeEvaluator(tape, opened(), Recorder(kept, model=self.author.name, more=True))
-        return opened()
+            return TapeEvaluator(Tape([], self.recorder.path), inner, self.recorder, portable=True)
+        if self.may_wait:
+            tape, recorder = self.kept.open(out / _KEPT, self.author.name)
+            return TapeEvaluator(tape, inner, recorder)
+        return inner
 
     @property
     def waits_for(self) -> tuple[str, ...]:
-        """Replies that are still to be written."""
-        return tuple(str(path) for folder in self.folders for path in waits_for(folder))
+        """Replies that are still to be written, and results that are still to come."""
+        replies = tuple(str(path) for folder in self.folders for path in waits_for(folder))
+        return replies if self.spool is None else (*replies, *Spool(self.spool).waits_for)
 
 
 def open_players(
-    models: Models, *, author: Author | None = None, record: str | None = None, replay: str | None = None, budget: Budget | None = None
+    models: Models,
+    *,
+    author: Author | None = None,
+    record: str | None = None,
+    replay: str | None = None,
+    spool: str | None = None,
+    budget: Budget | None = None,
 ) -> Players:
     """The players of a run. Raises UsageError where the settings contradict each other."""
     if replay is not None:
+        if spool is not None:
+            raise UsageError("--replay and --evaluator: a recording has its verdicts; drop --evaluator")
         return _replaying(replay, models, author, record)
     named = [one for one in (models.author, models.analyst, models.repair) if isinstance(one, str) and one.startswith(_HANDOFF)]
-    if record is not None and named:
-        raise UsageError(f"--record {record}: a run of --model {named[0]} is kept in its own folders; drop --record")
+    if record is not None and (named or spool is not None):
+        waits = f"--model {named[0]}" if named else f"--evaluator spool:{spool}"
+        raise UsageError(f"--record {record}: a run with {waits} is kept in its own folders; drop --record")
     writer = author or make_author(models)  # first: a wrong name or a missing key must not leave a recording behind
     unpriced = getattr(writer, "unpriced", ())
     if budget is not None and budget.money is not None and unpriced:
         raise UsageError(f"--budget-money {budget.money:g}: no price is known for {', '.join(unpriced)}; give it with --prices FILE")
     recorder = Recorder(Path(record), model=writer.name) if record is not None else None
-    if recorder is not None and author is None:
-        writer = make_author(models, recorder=recorder)
+    kept = Kept()
+    if author is None and recorder is not None:
+        writer = make_author(models, wrap=lambda chat: RecordedChat(chat, recorder))
+    elif author is None and (spool is not None or named):
+        writer = make_author(models, wrap=lambda chat: chat if isinstance(chat, HandoffChat) else KeptChat(chat, kept))
     folders = tuple(dict.fromkeys(Path(one.removeprefix(_HANDOFF)) for one in named))
-    return Players(author=writer, recorder=recorder, folders=folders)
+    return Players(writer, recorder=recorder, folders=folders, spool=Path(spool) if spool is not None else None, kept=kept)
 
 
 def _replaying(replay: str, models: Models, author: Author | None, record: str | None) -> Players:

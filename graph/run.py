@@ -54,6 +54,8 @@ class RunConfig(Record):
     """File to write every request, reply and verdict to."""
     replay: str | None = None
     """A recording to play the run from, without a model and without an evaluator."""
+    spool: str | None = None
+    """A folder with jobs for `tritonsmith worker`, which judges them elsewhere; None judges here."""
     policy: str = "default"
     seeds: int = 2
     target: str = "auto"
@@ -96,7 +98,7 @@ def make_context(
     players = open_players(models, author=author, budget=budget)
     chosen = load_policy(policy) if isinstance(policy, str) else policy
     store = Store(Path(out) if out is not None else None)
-    judge = players.evaluator(store.root, lambda: evaluator or open_evaluator(target, store.root / "raw", sandbox=sandbox))
+    judge = players.evaluator(store.root, target, lambda: evaluator or open_evaluator(target, store.root / "raw", sandbox=sandbox))
     limits, may_win = budget or Budget(), Allow(allow)
     return Context(author=players.author, evaluator=judge, policy=chosen, store=store, budget=limits, seeds=seeds, allow=may_win)
 
@@ -117,9 +119,12 @@ async def optimize_async(
     """
     policy = load_policy(config.policy)  # a wrong name or file must not leave an empty folder behind
     sketch = load_task(config.task, "full", dict(config.overrides), config.precision)
-    players = open_players(models or _models(config), author=author, record=config.record, replay=config.replay, budget=config.budget)
+    players = open_players(
+        models or _models(config), author=author, record=config.record, replay=config.replay, spool=config.spool,
+        budget=config.budget,
+    )  # fmt: skip
     started = time.monotonic()
-    out = prepare_folder(config.out, sketch.name, _settings(config) if players.folders else None)
+    out = prepare_folder(config.out, sketch.name, _settings(config) if players.may_wait else None)
     try:
         context = await asyncio.to_thread(_context, config, players, policy, out, evaluator)  # opening waits for processes
         try:
@@ -128,7 +133,7 @@ async def optimize_async(
             if evaluator is None:
                 await context.evaluator.aclose()
     except UsageError:
-        if not players.folders:
+        if not players.may_wait:
             drop_if_fruitless(out)  # the same command, corrected, may then name the same folder
         raise
     summary = summarize(
@@ -203,11 +208,13 @@ def _settings(config: RunConfig) -> dict[str, Any]:
         provider, colon, folder = str(settings[name]).partition(":")
         if provider == "handoff" and colon:
             settings[name] = f"handoff:{Path(folder).resolve()}"
+    if config.spool is not None:
+        settings["spool"] = str(Path(config.spool).resolve())
     return settings
 
 
 def _context(config: RunConfig, players: Players, policy: Policy, out: Path, evaluator: Evaluator | None) -> Context:
-    judge = players.evaluator(out, lambda: evaluator or open_evaluator(config.target, out / "raw", sandbox=config.sandbox))
+    judge = players.evaluator(out, config.target, lambda: evaluator or open_evaluator(config.target, out / "raw", sandbox=config.sandbox))
     return Context(
         author=players.author, evaluator=judge, policy=policy, store=Store(out), budget=config.budget, seeds=config.seeds,
         allow=config.allow,

@@ -1,9 +1,11 @@
 """Which author a `--model` names."""
 
+from collections.abc import Callable
+
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.nodes.chat import Chat, Role
 from tritonsmith.nodes.chat_connect import Models, open_chat
-from tritonsmith.nodes.chat_tape import RecordedChat, Recorder, ReplayedChat, Tape
+from tritonsmith.nodes.chat_tape import ReplayedChat, Tape
 from tritonsmith.nodes.model_author import ModelAuthor
 from tritonsmith.prompts.author import Author
 from tritonsmith.prompts.recipe_author import RecipeAuthor
@@ -11,8 +13,8 @@ from tritonsmith.prompts.recipe_author import RecipeAuthor
 _OPTIONS: dict[Role, str] = {"author": "--model", "analyst": "--analyst-model", "repair": "--repair-model"}
 
 
-def make_author(models: Models | str = "offline", base_url: str | None = None, *, recorder: Recorder | None = None) -> Author:
-    """`offline` is the built-in author; every other name asks models, and a recorder keeps what they say. Raises UsageError."""
+def make_author(models: Models | str = "offline", base_url: str | None = None, *, wrap: Callable[[Chat], Chat] | None = None) -> Author:
+    """`offline` is the built-in author; every other name asks models; `wrap` is put around each. Raises UsageError."""
     if isinstance(models, str):
         models = Models(author=models, base_url=base_url)
     given = {"author": models.author, "analyst": models.analyst, "repair": models.repair}
@@ -25,7 +27,7 @@ def make_author(models: Models | str = "offline", base_url: str | None = None, *
     for role, option in _OPTIONS.items():
         one = given[role]
         chat = None if one is None else open_chat(one, models, option)
-        chats[role] = RecordedChat(chat, recorder) if chat is not None and recorder is not None else chat
+        chats[role] = wrap(chat) if chat is not None and wrap is not None else chat
     author = chats["author"]
     if author is None:
         raise UsageError("--model: name an author")

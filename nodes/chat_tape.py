@@ -48,15 +48,22 @@ class Tape:
         """The name of the author that was recorded."""
         return str(self.head.get("model", ""))
 
-    def reply(self, request: Request) -> Line:
-        """The recorded answer. Raises UsageError that shows where the question differs from the recorded one."""
+    def find(self, request: Request) -> Line | None:
+        """The recorded answer to the same question; None when it was never asked."""
         with self._lock:
             waiting = self._replies.get(request.key)
-            if waiting:
-                own = next((line for line in waiting if (line["name"], line["call"]) == (request.name, request.call)), waiting[0])
-                if len(waiting) > 1:
-                    waiting.remove(own)
-                return own
+            if not waiting:
+                return None
+            own = next((line for line in waiting if (line["name"], line["call"]) == (request.name, request.call)), waiting[0])
+            if len(waiting) > 1:
+                waiting.remove(own)
+            return own
+
+    def reply(self, request: Request) -> Line:
+        """The recorded answer. Raises UsageError that shows where the question differs from the recorded one."""
+        found = self.find(request)
+        if found is not None:
+            return found
         raise UsageError(f"--replay {self.path}: {self._difference(request)}; record the run again, or use the version that recorded it")
 
     def _difference(self, request: Request) -> str:
@@ -151,6 +158,46 @@ class RecordedChat:
             self._recorder.write({**line, "fault": fault.fault.value, "error": str(fault)})
             raise
         self._recorder.write({**line, "reply": reply.model_dump(mode="json")})
+        return reply
+
+
+class Kept:
+    """What a run keeps for itself, so that it can go on: opened when its folder is known."""
+
+    def __init__(self) -> None:
+        """Nothing is kept yet."""
+        self.tape: Tape | None = None
+        self.recorder: Recorder | None = None
+
+    def open(self, path: Path, model: str) -> tuple[Tape, Recorder]:
+        """Read what an earlier part of the run has kept, and go on writing there."""
+        self.tape = load_tape(path, "--out") if path.is_file() else Tape([], path)
+        self.recorder = Recorder(path, model=model, more=True, option="--out")
+        return self.tape, self.recorder
+
+
+class KeptChat:
+    """Asks another chat once for each question: what was answered in an earlier part of the run is not paid for again."""
+
+    def __init__(self, chat: Chat, kept: Kept) -> None:
+        """The chat that answers, and what the run has kept."""
+        self.name = chat.name
+        self._chat, self._kept = chat, kept
+
+    @property
+    def price(self) -> Any:
+        """Of the chat that answers."""
+        return getattr(self._chat, "price", None)
+
+    async def ask(self, request: Request) -> Reply:
+        """The kept reply, or the other chat's; failures are not kept, and the question is then asked again."""
+        line = self._kept.tape.find(request) if self._kept.tape else None
+        if line is not None and "reply" in line:
+            return Reply.model_validate(line["reply"])
+        reply = await self._chat.ask(request)
+        if self._kept.recorder is not None:
+            line = {"kind": "reply", "key": request.key, **request.model_dump(mode="json"), "reply": reply.model_dump(mode="json")}
+            self._kept.recorder.write(line)
         return reply
 
 

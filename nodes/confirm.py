@@ -1,8 +1,9 @@
 """confirm: measure the best candidate again, in fresh processes with new seeds; only this verdict is reported."""
 
+from tritonsmith.evaluator.schema import Verdict
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import State, Update, allow_of
-from tritonsmith.nodes.common import Runner, emit
+from tritonsmith.nodes.common import Runner, emit, session_of
 from tritonsmith.nodes.evaluate import judge
 
 
@@ -14,7 +15,8 @@ async def confirm(state: State, runtime: Runner) -> Update:
         return {"current": None}
     emit(runtime, "stage", "confirm", state, chosen.id)
     answer = await judge(chosen.id, "strict", "confirm", state, runtime)
-    if isinstance(answer, str):
+    session_of(state, runtime).raise_if_over(len(state["candidates"]))
+    if not isinstance(answer, Verdict):
         return {"current": chosen.id, "stopped_because": answer}
     twins = [cid for cid, candidate in state["candidates"].items() if candidate.sha == chosen.sha]
     quick = {cid: verdicts[cid].score for cid in twins if cid in verdicts and verdicts[cid].profile != "strict"}

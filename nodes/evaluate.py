@@ -6,11 +6,15 @@ from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.schema import Verdict
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import BranchState, State, Update, allow_of
-from tritonsmith.nodes.common import Runner, context_of, emit, session_of, verdict_event
+from tritonsmith.nodes.chat import Waiting
+from tritonsmith.nodes.common import Runner, branch_of, context_of, emit, session_of, verdict_event
 
 
-async def judge(candidate_id: str, profile: str, node: str, state: State | BranchState, runtime: Runner) -> Verdict | str:
-    """The verdict, measured once per text and profile; or, after the machinery failed a second time, the reason as a sentence."""
+async def judge(candidate_id: str, profile: str, node: str, state: State | BranchState, runtime: Runner) -> Verdict | str | None:
+    """The verdict, measured once per text and profile; or, after the machinery failed a second time, the reason as a sentence.
+
+    None where the verdict comes in a later part of the run; the next gate then ends the branch.
+    """
     context, session = context_of(runtime), session_of(state, runtime)
     candidate, task = state["candidates"][candidate_id], state["task"]
     source = await asyncio.to_thread(context.store.get, candidate.sha)
@@ -25,6 +29,10 @@ async def judge(candidate_id: str, profile: str, node: str, state: State | Branc
             verdict = await session.once(key, measure)
         except InfrastructureError:
             verdict = await session.once(key, measure)
+    except Waiting as wait:
+        session.wait(branch_of(state), wait)
+        emit(runtime, "waiting", node, state, candidate_id, reason=str(wait))
+        return None
     except InfrastructureError as error:
         reason = f"the evaluator failed twice on {candidate_id}: {error}"
         session.halt(reason)
@@ -42,6 +50,8 @@ async def evaluate(state: BranchState, runtime: Runner) -> Update:
     candidate_id = str(state["current"])
     emit(runtime, "stage", "evaluate", state, candidate_id)
     answer = await judge(candidate_id, "quick", "evaluate", state, runtime)
+    if answer is None:
+        return {}
     return {"stopped_because": answer} if isinstance(answer, str) else {"verdicts": {candidate_id: answer}}
 
 
@@ -49,6 +59,7 @@ async def evaluate_queue(node: str, state: State, runtime: Runner) -> Update:
     """Judge all variants of a tuning stage; the best working candidate of the whole run becomes the current one."""
     queue = state.get("queue", [])
     answers = await asyncio.gather(*(judge(candidate_id, "quick", node, state, runtime) for candidate_id in queue))
+    session_of(state, runtime).raise_if_over(len(state["candidates"]))
     verdicts = {candidate_id: answer for candidate_id, answer in zip(queue, answers, strict=True) if isinstance(answer, Verdict)}
     chosen = best(state["candidates"], {**state.get("verdicts", {}), **verdicts}, allow_of(state))
     update: Update = {"verdicts": verdicts, "queue": [], "current": chosen.id if chosen else None}

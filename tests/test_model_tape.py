@@ -181,7 +181,7 @@ def test_a_reply_to_an_earlier_question_is_laid_aside(task):
 def test_what_cannot_go_on_says_why(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert command(["resume", str(tmp_path / "empty")]) == 2
-    assert "only runs of --model handoff:DIR can go on" in capsys.readouterr().err
+    assert "only runs of --model handoff:DIR or --evaluator spool:DIR can go on" in capsys.readouterr().err
     assert command(["resume", str(tmp_path / "none")]) == 2
     assert "there is no such folder" in capsys.readouterr().err
 

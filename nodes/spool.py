@@ -1,0 +1,211 @@
+"""Evaluations through a folder: a run without a card writes jobs, a worker on the machine with the card writes results.
+
+The two share nothing but the folder; it may be carried over by hand. A job is named by what it asks, so it is asked once and
+answered once, however often the run goes on.
+
+    card.json               the card that the run is for: the worker's, or the one that --target named
+    worker.json             the worker's card and versions; its time is the worker's heartbeat
+    jobs/<name>.json        a task, and a kernel with the profile to judge it by
+    results/<name>.json     facts of the task, a verdict, or why there is none
+"""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TypeVar
+from uuid import uuid4
+
+from pydantic import Field, ValidationError
+
+from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
+from tritonsmith.evaluator.schema import Evaluator, Hardware, Record, Task, TaskFacts, Verdict, text_sha
+from tritonsmith.nodes.chat import Waiting
+
+HEARTBEAT_SECONDS = 2.0
+_DEAD_AFTER = 5 * HEARTBEAT_SECONDS
+_LOOK_SECONDS = 0.2
+
+Kind = TypeVar("Kind", bound=Record)
+
+
+class Job(Record):
+    """One question to the worker."""
+
+    task: Task
+    source: str | None = None
+    """None asks for the facts of the task."""
+    profile: str = "quick"
+
+    @property
+    def name(self) -> str:
+        """The same for the same question."""
+        return f"{self.task.sha}-facts" if self.source is None else f"{self.task.sha}-{text_sha(self.source)}-{self.profile}"
+
+
+class Result(Record):
+    """The worker's answer: one of the three."""
+
+    facts: TaskFacts | None = None
+    verdict: Verdict | None = None
+    error: str = ""
+    about_task: bool = False
+    """Whether the error is the task's (else it is the machinery's)."""
+
+
+class WorkerCard(Record):
+    """Who works on a folder."""
+
+    hardware: Hardware
+    versions: dict[str, str] = Field(default_factory=dict)
+
+
+class Spool:
+    """The folder, as both sides see it."""
+
+    def __init__(self, root: Path, option: str = "--evaluator") -> None:
+        """Make the folders. Raises UsageError when that is not allowed."""
+        self.root = root
+        self.jobs, self.results, self.claims, self.tasks = (root / name for name in ("jobs", "results", "claims", "tasks"))
+        try:
+            for folder in (self.jobs, self.results, self.claims, self.tasks):
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{option} {root}: cannot make the folder ({error.strerror}); name another one") from error
+
+    def open_jobs(self) -> list[str]:
+        """Names of jobs without a result, oldest first."""
+        jobs = sorted(self.jobs.glob("*.json"), key=lambda path: (path.stat().st_mtime, path.name))
+        return [path.stem for path in jobs if not (self.results / path.name).is_file()]
+
+    @property
+    def waits_for(self) -> tuple[str, ...]:
+        """Results that are still to come."""
+        return tuple(str(self.results / f"{name}.json") for name in self.open_jobs())
+
+    def card(self) -> WorkerCard | None:
+        """The worker's card; None before a worker was ever here."""
+        path = self.root / "worker.json"
+        return read_record(WorkerCard, path) if path.is_file() else None
+
+    def is_alive(self) -> bool:
+        """Whether a worker that sees this very folder is at work."""
+        return beats(self.root / "worker.json")
+
+
+def beats(path: Path) -> bool:
+    """Whether somebody has touched a file within the last seconds."""
+    try:
+        return time.time() - path.stat().st_mtime < _DEAD_AFTER
+    except OSError:
+        return False
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a file that is never seen half."""
+    partial = path.with_suffix(f".{uuid4().hex}.part")
+    partial.write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def read_record(kind: type[Kind], path: Path) -> Kind:
+    """Read a file of the folder. Raises UsageError that names it."""
+    try:
+        return kind.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ValidationError) as error:
+        first = str(error).partition("\n")[0]
+        raise UsageError(f"{path}: cannot be read ({first}); remove it, and let the other side write it again") from error
+
+
+class SpoolEvaluator:
+    """Answers from the results in the folder; for what is not there it writes a job, and waits while a worker is seen at work."""
+
+    parallel = 64
+    """Jobs are only written here; how many are judged at once is the worker's affair."""
+
+    def __init__(self, root: Path, target: str = "auto") -> None:
+        """The card is the worker's, or `target` until one was here. Raises UsageError when neither is known."""
+        self._spool = Spool(root)
+        self.hardware = self._card(target)
+
+    def _card(self, target: str) -> Hardware:
+        chosen = self._spool.root / "card.json"
+        if chosen.is_file():  # what a run has begun with stays, for prompts tell of it
+            return read_record(Hardware, chosen)
+        worker = self._spool.card()
+        if worker is None and target == "auto":
+            raise UsageError(
+                f"--evaluator spool:{self._spool.root}: no worker was here yet; run `tritonsmith worker {self._spool.root}` on the machine "
+                "with the card first, or name its card with --target"
+            )
+        hardware = worker.hardware if worker else named_card(target).model_copy(update={"present": True})
+        write_record(chosen, hardware)
+        return hardware
+
+    async def describe(self, task: Task) -> TaskFacts:
+        """The worker's facts of the task. Raises Waiting while there are none, TaskError where the task is at fault."""
+        result = await self._result(Job(task=task))
+        if result.facts is None:
+            raise TaskError(result.error)
+        return result.facts
+
+    async def evaluate(self, task: Task, source: str, profile: str = "quick") -> Verdict:
+        """The worker's verdict. Raises Waiting while there is none, InfrastructureError where its machinery failed."""
+        result = await self._result(Job(task=task, source=source, profile=profile))
+        if result.verdict is None:
+            raise InfrastructureError(f"the worker's answer to {task.name} holds no verdict")
+        return result.verdict
+
+    async def aclose(self) -> None:
+        """Nothing runs here."""
+
+    async def _result(self, job: Job) -> Result:
+        answer, asked = self._spool.results / f"{job.name}.json", self._spool.jobs / f"{job.name}.json"
+        if not answer.is_file() and not asked.is_file():
+            await asyncio.to_thread(write_record, asked, job)
+        while not answer.is_file():
+            if not await asyncio.to_thread(self._spool.is_alive):
+                raise Waiting(f"waits for {answer}: let `tritonsmith worker` on the machine with the card do {asked}")
+            await asyncio.sleep(_LOOK_SECONDS)
+        result = await asyncio.to_thread(read_record, Result, answer)
+        if result.error and not result.about_task:
+            answer.unlink()  # so that it is tried again
+            raise InfrastructureError(result.error)
+        return result
+
+
+async def work_off(spool: Spool, name: str, evaluator: Evaluator) -> Result:
+    """Do one job and write its result; a failure of the machinery is tried twice, as in a run."""
+    job = read_record(Job, spool.jobs / f"{name}.json")
+    file = spool.tasks / f"{text_sha(job.task.source)}.py"
+    if not file.is_file():
+        file.write_text(job.task.source, encoding="utf-8")  # the strict profile reads the task again, at its small size
+    task = job.task.model_copy(update={"path": str(file)})
+    result = Result()
+    for _ in range(2):
+        try:
+            if job.source is None:
+                result = Result(facts=await evaluator.describe(task))
+            else:
+                verdict = await evaluator.evaluate(task, job.source, job.profile)
+                result = Result(verdict=verdict)
+            break
+        except InfrastructureError as error:
+            result = Result(error=str(error))
+        except TaskError as error:
+            result = Result(error=str(error).replace(str(file), job.task.path), about_task=True)
+            break
+    write_record(spool.results / f"{name}.json", result)
+    return result
+
+
+def claim(spool: Spool, name: str) -> Path | None:
+    """Take a job, so that no other worker on this folder does it too; the file has to be touched while it is worked on."""
+    path = spool.claims / name
+    if path.exists() and not beats(path):
+        path.unlink(missing_ok=True)  # its worker has died
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return None
+    return path
