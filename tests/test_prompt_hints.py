@@ -23,7 +23,7 @@ from tritonsmith.prompts.hints import MOST_HINTS, hint_table, hints_for
 
 H200 = named_card("h200")
 hint_kernels = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("hint_kernels.py"))))
-CARD_ONLY = {"registers", "cpu_tensor"}
+CARD_ONLY = {"registers", "cpu_tensor", "cooperative_refused"}
 """Hints for what shows on a card alone."""
 SAMPLE = ("tanh", "arange_constexpr", "loop_carried_dtype", "shared_memory", "dot_dtypes", "num_warps")
 COMPILE_ALL = """
@@ -57,11 +57,13 @@ def compiled(names: Iterable[str], folder: Path) -> dict[str, list[Verdict]]:
     return {name: [Verdict(status=Status(status), message=message) for status, message in each] for name, each in said.items()}
 
 
-def explained(name: str, verdict: Verdict, text: str) -> str:
+def explained(name: str, verdict: Verdict, source: str) -> str:
     """The first hint's text, which must be the one of that name."""
-    found = hints_for(verdict, text, H200)
+    found = hints_for(verdict, source, H200)
     assert next(iter(found), None) == hint_kernels.HINTS.get(name, name), (name, verdict.status, verdict.message[:400], list(found))
-    return next(iter(found.values()))
+    text = next(iter(found.values()))
+    assert "  " not in text and "{" not in text.replace("{own name", "") and "( " not in text, text
+    return text
 
 
 def test_a_sample_of_real_messages_gets_its_hint_with_its_numbers(tmp_path: Path) -> None:
@@ -122,6 +124,9 @@ def test_hints_for_what_shows_on_a_card_alone_match_what_triton_says_there() -> 
     literal = re.search(r'"(Pointer argument [^"]*)"\s*"([^"]*)"', driver)
     assert literal is not None
     _first(Status.RUNTIME_ERROR, f"line 3: ValueError: {literal[1]}{literal[2]}".replace("%d", "0"), "cpu_tensor")
+    assert "at most 132 are safe on NVIDIA H200" in _first(
+        Status.LAUNCH_ERROR, "RuntimeError: Triton Error [CUDA]: too many blocks in cooperative launch", "cooperative_refused"
+    )
     _first(Status.RUNTIME_ERROR, "Triton Error [CUDA]: an illegal memory access was encountered", "out_of_bounds")
 
 
