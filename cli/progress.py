@@ -118,7 +118,7 @@ class LiveProgress:
     def __call__(self, event: Event) -> None:
         """Show the event at the next refresh."""
         self._picture.update(event)
-        if event.get("event") in ("decision", "analysis"):
+        if event.get("event") in ("decision", "analysis", "pause", "fault", "waiting"):
             self._decisions.append(event_line(event, self._picture))
 
     def __enter__(self) -> Self:

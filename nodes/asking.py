@@ -53,7 +53,7 @@ def current_request(default: str) -> str:
 
 
 async def record_call(
-    request: Request, model: str, usage: Usage, rows: Sequence[Row], *, reply: Reply | None = None, error: str = ""
+    request: Request, model: str, usage: Usage, rows: Sequence[Row], *, reply: Reply | None = None, fault: ModelFault | None = None
 ) -> None:
     """For authors that call a model: report one call as soon as it ends; it is written to `llm/` and `usage.csv` at once."""
     meter = _METER.get()
@@ -69,7 +69,8 @@ async def record_call(
         "messages": [message.model_dump() for message in request.messages],
         "reply": told.pop("text"),
         **told,
-        "error": error,
+        "error": str(fault or ""),
+        "broken": list(reply.broken if reply else fault.broken if fault else ()),
         "usage": usage.model_dump(),
         "tries": [row.model_dump(mode="json", include={"status", "seconds", "input_tokens", "output_tokens"}) for row in rows],
     }

@@ -91,6 +91,8 @@ class Reply(Record):
     """Every try, for `usage.csv`."""
     model: str = ""
     """As the server names it."""
+    broken: tuple[str, ...] = ()
+    """Raw answers of tries that could not be used."""
     form: str = "text"
     """How an analysis was asked for: `schema`, `json` or `text`."""
 

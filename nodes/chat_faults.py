@@ -61,11 +61,12 @@ class Fault(StrEnum):
 class ModelFault(AuthorError):
     """A model that could not be asked; `fault` says how it failed, `rows` what the tries cost."""
 
-    def __init__(self, message: str, fault: Fault, rows: tuple[Row, ...] = ()) -> None:
-        """`message` is the sentence for the user."""
+    def __init__(self, message: str, fault: Fault, rows: tuple[Row, ...] = (), broken: tuple[str, ...] = ()) -> None:
+        """`message` is the sentence for the user, `broken` are the raw answers."""
         super().__init__(message)
         self.fault = fault
         self.rows = rows
+        self.broken = broken
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,15 @@ def sentence(failure: Failure, *, name: str, place: str, key: str, tries: int, s
 
 def clean(text: str, secrets: Iterable[str]) -> str:
     """One short line without keys."""
+    return " ".join(censored(text, secrets).split())[:_DETAIL]
+
+
+def censored(text: str, secrets: Iterable[str]) -> str:
+    """The text without keys."""
     for secret in secrets:
         if len(secret) >= 4:
             text = text.replace(secret, "[key]")
-    return " ".join(text.split())[:_DETAIL]
+    return text
 
 
 def _kind(error: Exception, status: int | None, body: str) -> Fault | None:

@@ -1,6 +1,7 @@
 """How an analysis is asked for and read: by a JSON schema, in JSON mode, or by words alone, whichever the server can do."""
 
 import json
+from enum import StrEnum
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
@@ -14,13 +15,18 @@ Form = Literal["schema", "json", "text"]
 FORMS: tuple[Form, ...] = ("schema", "json", "text")
 """From the strictest to the one that every server can do."""
 
+_MOST_FALSE_STARTS = 200
+"""Braces that begin no object before a reply is given up."""
+_LONGEST = 4000
+"""Characters of one field; what is longer is cut, for later prompts repeat it."""
+
 Metric = Literal["launches_per_forward", "programs", "bytes_per_forward", "score"]
 
 
 class PromiseReply(BaseModel):
     """The promise as a model writes it."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
     metric: Metric
     before: float = 0.0
@@ -31,7 +37,7 @@ class PromiseReply(BaseModel):
 class AnalysisReply(BaseModel):
     """An analysis as a model writes it."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
     returns: str = ""
     bottleneck: str = ""
@@ -118,7 +124,10 @@ def analysis_in(reply: str) -> Analysis:
     except ValidationError as error:
         raise ValueError("; ".join(_fault(dict(fault)) for fault in error.errors())) from error
     promise = Promise(**found.promise.model_dump()) if found.promise else None
-    fields = found.model_dump(exclude={"promise", "category"})
+    fields: dict[str, Any] = {
+        name: value[:_LONGEST] if isinstance(value, str) and not isinstance(value, StrEnum) else value
+        for name, value in found.model_dump(exclude={"promise", "category"}).items()
+    }
     return Analysis(**fields, category=found.category or Category.ALGORITHM, promise=promise)
 
 
@@ -132,18 +141,18 @@ def _object_in(text: str) -> dict[str, Any]:
     """The last complete JSON object with the key `worth_optimizing`, else the first complete one."""
     decoder, start = json.JSONDecoder(strict=False), text.find("{")
     found: list[dict[str, Any]] = []
-    problem = "there is no JSON object in the reply"
+    problem, left = "there is no JSON object in the reply", _MOST_FALSE_STARTS
     while start >= 0:
         try:
             value, end = decoder.raw_decode(text, start)
-        except json.JSONDecodeError as error:
-            if not found:
+        except (json.JSONDecodeError, RecursionError) as error:
+            if not found and isinstance(error, json.JSONDecodeError):
                 problem = f"the JSON is not complete or not valid ({error.msg} at character {error.pos - start})"
-            end = start + 1
+            end, left = start + 1, left - 1
         else:
             if isinstance(value, dict):
                 found.append(value)
-        start = text.find("{", end)
+        start = text.find("{", end) if left else -1
     if not found:
         raise ValueError(problem)
     return next((one for one in reversed(found) if "worth_optimizing" in one), found[0])

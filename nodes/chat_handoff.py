@@ -17,14 +17,12 @@ class HandoffChat:
     """Writes `<name>.request.md`, reads `<name>.reply.md`, and waits (by ending the run) while that is not there."""
 
     def __init__(self, folder: Path) -> None:
-        """Make the folder. Raises UsageError when that is not allowed."""
+        """The folder; it is made with the first request. Raises UsageError where a file is in the way."""
         self.name = f"handoff:{folder}"
         self.folder = folder
         self.price = Price(input=0.0, output=0.0)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"--model {self.name}: cannot make the folder ({error.strerror}); name another one") from error
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"--model {self.name}: that is a file; name a folder")
 
     async def ask(self, request: Request) -> Reply:
         """The reply that lies in the folder. Raises Waiting when there is none yet, or one to another question."""
@@ -33,7 +31,8 @@ class HandoffChat:
     def _ask(self, request: Request) -> Reply:
         asked, answered = self.folder / f"{request.label}{REQUEST}", self.folder / f"{request.label}{REPLY}"
         try:
-            text = answered.read_text(encoding="utf-8") if answered.is_file() else ""
+            self.folder.mkdir(parents=True, exist_ok=True)
+            text = answered.read_text(encoding="utf-8-sig") if answered.is_file() else ""
             same = asked.is_file() and f"{_KEY}{request.key}" in asked.read_text(encoding="utf-8")
             if text.strip() and not same:
                 text = ""
@@ -41,7 +40,7 @@ class HandoffChat:
             if not same:
                 self._write(asked, request)
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--model {self.name}: {error}") from error
+            raise UsageError(f"--model {self.name}: {asked.name} or {answered.name} cannot be read or written ({error})") from error
         if not text.strip():
             raise Waiting(f"waits for {answered}, the reply to {asked}")
         row = Row(

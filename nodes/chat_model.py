@@ -23,7 +23,7 @@ from openai import OpenAIError
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.state import Usage
 from tritonsmith.nodes.chat import Reply, Request, Row, notice
-from tritonsmith.nodes.chat_faults import Failure, Fault, ModelFault, failure_of, sentence
+from tritonsmith.nodes.chat_faults import Failure, Fault, ModelFault, censored, failure_of, sentence
 from tritonsmith.nodes.chat_forms import FORMS, Form, response_format
 from tritonsmith.nodes.chat_wire import Wire, body_on, listening, reply_of, usage_on
 from tritonsmith.nodes.ledger import Price, dollars, sum_of
@@ -32,6 +32,8 @@ REQUEST_SECONDS = 600.0
 """The longest that one try may take; models that think need minutes."""
 CHARACTERS_PER_TOKEN = 4
 """For servers that do not tell how many tokens they took."""
+_LONGEST_BROKEN = 20_000
+"""Characters that are kept of an answer that could not be used."""
 _FORMAT_REFUSED = (Fault.REFUSED, Fault.MODEL, Fault.ADDRESS)
 """How servers say that they do not know a response format."""
 
@@ -60,6 +62,7 @@ class _Call:
     request: Request
     started: float = field(default_factory=time.monotonic)
     rows: list[Row] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -95,7 +98,7 @@ class ModelChat:
             form: Form = self._form if request.wants == "analysis" and response_format(model, "json") else "text"
             answer = await self._try(model, call, form)
             if isinstance(answer, Reply):
-                return answer.model_copy(update={"rows": tuple(call.rows), "usage": sum_of(call.rows)})
+                return answer.model_copy(update={"rows": tuple(call.rows), "broken": tuple(call.broken), "usage": sum_of(call.rows)})
             if form != "text" and answer.fault in _FORMAT_REFUSED:
                 self._form = FORMS[FORMS.index(form) + 1]  # kept for later calls: the server will not learn it meanwhile
                 continue
@@ -132,7 +135,8 @@ class ModelChat:
             failure, name=self.name, place=self._place, key=self._key, tries=len(call.failures),
             seconds=time.monotonic() - call.started, total=self._patience.request,
         )  # fmt: skip
-        return ModelFault(f"{text}; it asks to wait {failure.retry_after:.0f} s" if asks else text, failure.fault, tuple(call.rows))
+        text = f"{text}; it asks to wait {failure.retry_after:.0f} s" if asks else text
+        return ModelFault(text, failure.fault, tuple(call.rows), tuple(call.broken))
 
     async def _try(self, model: BaseChatModel, call: _Call, form: Form) -> Reply | Failure:
         wire: list[Wire] = []
@@ -147,6 +151,8 @@ class ModelChat:
             if found is None:
                 raise
             answer, usage = found, usage_on(wire)
+            if body_on(wire):
+                call.broken.append(censored(body_on(wire), self._secrets)[:_LONGEST_BROKEN])
         self._note(call, answer, usage, time.monotonic() - started)
         return answer
 

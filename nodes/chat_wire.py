@@ -51,13 +51,18 @@ def reply_of(message: AIMessage, wire: list[Wire], form: str) -> Reply:
     raw = _json(wire)
     text = message.text or str(message.additional_kwargs.get("refusal") or "")
     return Reply(
-        text=text,
-        reasoning=_reasoning(message, raw),
+        text=_writable(text),
+        reasoning=_writable(_reasoning(message, raw)),
         finish_reason=_finish(message.response_metadata),
         usage=_usage(message, raw),
         model=str(message.response_metadata.get("model_name") or message.response_metadata.get("model") or ""),
         form=form,
     )
+
+
+def _writable(text: str) -> str:
+    """Without half characters, which JSON can carry and files cannot."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def usage_on(wire: list[Wire]) -> Usage:

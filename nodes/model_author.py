@@ -107,7 +107,7 @@ class ModelAuthor:
         try:
             reply = await chat.ask(request)
         except ModelFault as fault:
-            await record_call(request, chat.name, sum_of(fault.rows), fault.rows, error=str(fault))
+            await record_call(request, chat.name, sum_of(fault.rows), fault.rows, fault=fault)
             raise
         await record_call(request, chat.name, reply.usage, reply.rows, reply=reply)
         return reply

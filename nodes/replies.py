@@ -3,12 +3,12 @@
 import ast
 import re
 import textwrap
+from dataclasses import dataclass
 
 _THINKING = re.compile(r"<(think|thinking|thought)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END = re.compile(r"\A.*</(?:think|thinking|thought)>", re.DOTALL | re.IGNORECASE)
 """Some servers send the end of the thoughts without their beginning."""
-_FENCE = re.compile(r"^[ \t]*(?P<mark>`{3,}|~{3,})[^\n`]*\n(?P<block>.*?)^[ \t]*(?P=mark)[ \t]*$", re.DOTALL | re.MULTILINE)
-_OPENING = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[^\n`]*\n", re.MULTILINE)
+_MARK = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([^`\n]*)\Z")
 
 CUT = "Your answer was cut off before its end"
 NO_MODULE = "There is no complete fenced block that defines class ModelNew"
@@ -19,16 +19,26 @@ def spoken(reply: str) -> str:
     return _THOUGHT_END.sub("", _THINKING.sub("", reply.replace("\r\n", "\n"))).strip()
 
 
+@dataclass(frozen=True)
+class _Block:
+    """A fenced block: its text, and the lines it covers (marks included)."""
+
+    text: str
+    first: int
+    last: int
+    closed: bool
+
+
 def modules_in(reply: str) -> list[str]:
     """Every complete module that defines class ModelNew, in order: fenced blocks first, else an unfenced or unclosed one that parses."""
     text = spoken(reply)
-    blocks = [textwrap.dedent(found["block"]) for found in _FENCE.finditer(text)]
-    modules = [block for block in blocks if _defines_model(block)]
-    if modules or blocks:
-        return modules
-    opening = _OPENING.search(text)
-    rest = text[opening.end() :] if opening else text
-    return [f"{rest}\n"] if _defines_model(rest) else []
+    for nested in (True, False):
+        blocks = _blocks(text, nested)
+        modules = [block.text for block in blocks if block.closed and _defines_model(block.text)]
+        if modules:
+            return modules
+    rest = blocks[-1].text if blocks and not blocks[-1].closed else "" if blocks else f"{text}\n"
+    return [rest] if _defines_model(rest) else []
 
 
 def module_in(reply: str, cut: bool = False) -> str | None:
@@ -36,20 +46,19 @@ def module_in(reply: str, cut: bool = False) -> str | None:
     modules = modules_in(reply)
     if not modules:
         return None
-    if not cut:
-        return modules[-1]
-    text = spoken(reply)
-    fences = list(_FENCE.finditer(text))
-    if not fences or _OPENING.search(text, fences[-1].end()):
+    blocks = _blocks(spoken(reply), nested=True)
+    if cut and not (blocks and blocks[-1].closed):
         return None  # what was cut off may be the better version, or the end of this one
     return modules[-1]
 
 
 def reason_in(reply: str) -> str:
     """The first line of prose of a reply, at most 300 characters."""
-    prose = _FENCE.sub("", spoken(reply)).strip()
-    first = prose.splitlines()[0] if prose else ""
-    return "" if first.startswith(("```", "~~~", "import ", "from ")) else first[:300]
+    text = spoken(reply)
+    covered = {number for block in _blocks(text, nested=True) for number in range(block.first, block.last + 1)}
+    prose = (line.strip() for number, line in enumerate(text.split("\n")) if number not in covered)
+    first = next((line for line in prose if line), "")
+    return "" if first.startswith(("import ", "from ")) else first[:300]
 
 
 def ask_again(cut: bool) -> str:
@@ -63,6 +72,36 @@ def ask_analysis_again(error: str, cut: bool) -> str:
     """What to say after an analysis that cannot be used."""
     fault = CUT if cut else f"That cannot be used: {error}"
     return f"{fault}. Answer again with the one JSON object alone{', in fewer words' if cut else ''}."
+
+
+def _blocks(text: str, nested: bool) -> list[_Block]:
+    """Fenced blocks in one pass (models that loop repeat a fence a hundred thousand times).
+
+    With `nested`, a mark with a name inside of a block is part of it, as in a docstring; else it begins a new block, as where a
+    model forgot to end the last one. The last block may be open.
+    """
+    found: list[_Block] = []
+    mark, first, held = "", 0, list[str]()
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        fence = _MARK.match(line)
+        if not mark:
+            if fence:
+                mark, first, held = fence[1], number, []
+        elif fence and not fence[2].strip() and fence[1][0] == mark[0] and len(fence[1]) >= len(mark):
+            found.append(_Block(_dedented(held), first, number, True))
+            mark = ""
+        elif fence and not nested:
+            mark, first, held = fence[1], number, []
+        else:
+            held.append(line)
+    if mark:
+        found.append(_Block(_dedented(held), first, len(lines) - 1, False))
+    return found
+
+
+def _dedented(lines: list[str]) -> str:
+    return textwrap.dedent("\n".join(lines) + "\n")
 
 
 def _defines_model(block: str) -> bool:

@@ -320,9 +320,13 @@ def test_a_server_that_tells_no_tokens_is_estimated_and_says_so(play):
     assert int(row["input_tokens"]) == told // 4 == result.summary.usage.input_tokens
 
 
-def test_tokens_of_a_reply_that_could_not_be_used_are_counted(play):
+def test_a_reply_that_could_not_be_used_is_kept_with_its_tokens(play):
     result = play([chat.NO_CHOICES, answer(1)], {1: FAST})
     assert result.summary.winner and ledger_agrees(result) and result.summary.usage.retries == 1
+    assert '"choices": []' in json.loads((result.out / "llm" / "seed0-01-seed-1.json").read_text())["broken"][0]
+    page = play([answer(1), chat.HTML, chat.HTML], {1: SLOW}, out="page")
+    told = json.loads((page.out / "llm" / "seed0-analysis-1-1.failed.json").read_text())
+    assert [text for text in told["broken"] if "Welcome to the router" in text] and page.summary.winner
 
 
 def test_no_key_is_written_anywhere(play):

@@ -53,6 +53,20 @@ def test_a_run_replays_without_key_network_or_evaluator_and_decides_the_same(tas
     assert "sk-local" not in tape.read_text() and "Authorization" not in tape.read_text()
 
 
+def test_parallel_branches_replay_whatever_order_they_came_in(task):
+    def script(body):
+        text = body["messages"][0]["content"]
+        if "variant 2" in text:
+            return chat.answer(3, delay=0.2)
+        return chat.Turn(chat.analysis()) if "worth_optimizing" in text else chat.answer(1 if "variant 1" in text else 2)
+
+    tape = task.parent / "tape.jsonl"
+    with chat.ChatServer(script) as server:
+        live = play(task, "live", model="openai:toy", base_url=server.url, record=str(tape), seeds=2)
+    again = play(task, "again", evaluator=None, replay=str(tape), seeds=2)
+    assert again.decisions == live.decisions and len({one.branch for one in live.decisions}) == 3 and again.usage == live.usage
+
+
 def test_failures_of_the_model_are_recorded_too(task):
     tape = task.parent / "tape.jsonl"
     with chat.ChatServer([chat.answer(2), chat.fault(401, "revoked")]) as server:
@@ -122,7 +136,7 @@ def test_settings_that_contradict_each_other_are_refused(task, recorded):
 
 
 def test_a_person_answers_in_files_and_the_run_goes_on_where_it_stopped(task):
-    folder, judged = task.parent / "ho", ScriptedEvaluator(VERDICTS)
+    folder, judged = task.parent / "run" / "ho", ScriptedEvaluator(VERDICTS)  # within the run's folder: why not
     options = {"model": f"handoff:{folder}", "evaluator": judged}
     summary = play(task, "run", **options)
     for number, said in enumerate(SAID):
