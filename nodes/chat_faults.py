@@ -13,14 +13,13 @@ from langchain_core.exceptions import (
     ModelAPIError,
     ModelAuthenticationError,
     ModelConnectionError,
-    ModelError,
     ModelInvalidRequestError,
     ModelNotFoundError,
     ModelPermissionDeniedError,
     ModelRateLimitError,
     ModelTimeoutError,
 )
-from openai import APIError, APIStatusError, OpenAIError
+from openai import APIError
 
 from tritonsmith.nodes.chat import Row
 from tritonsmith.prompts.author import AuthorError
@@ -58,6 +57,20 @@ class Fault(StrEnum):
         return self in (Fault.TOO_LONG, Fault.REFUSED)
 
 
+_STATUS = {
+    401: Fault.KEY,
+    402: Fault.QUOTA,
+    403: Fault.DENIED,
+    404: Fault.MODEL,
+    405: Fault.ADDRESS,
+    408: Fault.BUSY,
+    409: Fault.BUSY,
+    413: Fault.TOO_LONG,
+    425: Fault.BUSY,
+    429: Fault.BUSY,
+}
+
+
 class ModelFault(AuthorError):
     """A model that could not be asked; `fault` says how it failed, `rows` what the tries cost."""
 
@@ -82,17 +95,13 @@ class Failure:
     """Seconds that the server asks to wait."""
 
 
-def failure_of(error: Exception, secrets: Iterable[str] = (), body: str = "") -> Failure | None:
-    """What an exception of a chat model means; None for one that is no model's failure (a defect, which must be seen).
-
-    `body` is the raw reply where it is known.
-    """
-    status = error.status_code if isinstance(error, APIStatusError) else None
+def failure_of(error: Exception, secrets: Iterable[str] = (), body: str = "") -> Failure:
+    """What an exception of a chat model means, whatever its library is; `body` is the raw reply where it is known."""
+    told = getattr(error, "status_code", None)
+    status = told if isinstance(told, int) else None
     response = getattr(error, "response", None)
     headers = getattr(response, "headers", {})
     fault = _kind(error, status, body)
-    if fault is None:
-        return None
     waits = _retry_after(headers) if fault in (Fault.BUSY, Fault.SERVER) else None
     return Failure(fault=fault, detail=clean(_words(error, body), secrets), status=status, retry_after=waits)
 
@@ -132,7 +141,7 @@ def censored(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
-def _kind(error: Exception, status: int | None, body: str) -> Fault | None:
+def _kind(error: Exception, status: int | None, body: str) -> Fault:
     if isinstance(error, TimeoutError | ModelTimeoutError):  # before ModelConnectionError, whose kind it also is
         return Fault.TIMEOUT
     said = f"{error} {body}".lower()
@@ -152,13 +161,14 @@ def _kind(error: Exception, status: int | None, body: str) -> Fault | None:
     for kind, fault in table:
         if isinstance(error, kind):
             return fault
-    if status is not None:  # statuses that LangChain does not sort: 402, 405, 409, 413, 422, ...
-        other = Fault.BUSY if status in (408, 409, 425) else Fault.SERVER if status >= 500 else Fault.REFUSED
-        return {402: Fault.QUOTA, 405: Fault.ADDRESS, 413: Fault.TOO_LONG}.get(status, other)
-    if isinstance(error, ModelError | OpenAIError):
-        return Fault.SERVER if isinstance(error, APIError) else Fault.PROTOCOL
-    # HTML, half a JSON object, no choices: the library fails on these with whatever error comes first
-    return Fault.PROTOCOL if isinstance(error, ValueError | LookupError | TypeError | AttributeError) else None
+    if status is not None:  # what LangChain does not sort, and libraries that it does not know
+        return _STATUS.get(status, Fault.SERVER if status >= 500 else Fault.REFUSED)
+    if isinstance(error, APIError):
+        return Fault.SERVER
+    words = type(error).__name__
+    if isinstance(error, OSError) or "Connect" in words or "Timeout" in words:  # of other libraries
+        return Fault.TIMEOUT if "Timeout" in words else Fault.NETWORK
+    return Fault.PROTOCOL  # HTML, half a JSON object, no choices: the library fails on these with whatever error comes first
 
 
 def _words(error: Exception, body: str) -> str:

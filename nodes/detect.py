@@ -32,7 +32,7 @@ def check_promise(candidate: str, analysis: str, promise: Promise | None, verdic
     """Hold a promise against measured facts; a time loop that is still in Python breaks any promise."""
     loop = next((finding for finding in findings.labels if finding.name == "time_loop_in_python"), None)
     actual = None if promise is None else measured(promise.metric, verdict)
-    kept, reason = True, "nothing measurable was promised"
+    kept, reason = True, f"{promise.metric} was promised and is not measured here" if promise else "nothing measurable was promised"
     if promise is not None and actual is not None:
         kept = actual <= promise.bound if promise.at_most else actual >= promise.bound
         bound = f"{'at most' if promise.at_most else 'at least'} {promise.bound:g}"

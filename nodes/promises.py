@@ -29,6 +29,8 @@ def held_to_facts(analysis: Analysis, verdict: Verdict | None) -> Analysis:
         return analysis.model_copy(update={"evidence": evidence})
     before = measured(promise.metric, verdict)
     if before is None:
+        if analysis.worth_optimizing:
+            raise ValueError(f"promise: {promise.metric} is not measured here; promise launches_per_forward, programs or score")
         return analysis.model_copy(update={"evidence": evidence})
     better = promise.bound < before if promise.at_most else promise.bound > before
     if analysis.worth_optimizing and not better:

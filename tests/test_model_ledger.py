@@ -126,6 +126,44 @@ def test_any_langchain_model_or_a_function_that_makes_one(task):
         assert context.author.name.startswith("Toy")
 
 
+class Foreign(Exception):
+    """As the libraries of other providers raise them."""
+
+    def __init__(self, text, status_code=None):
+        super().__init__(text)
+        if status_code:
+            self.status_code = status_code
+
+
+class ConnectFault(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence", "tries"),
+    [
+        (Foreign("bad key", 401), "Toy refuses the key", 1),
+        (Foreign("overloaded", 529), "Toy fails after 4 tries", 4),
+        (Foreign("slow down", 429), "Toy is too busy after 6 tries", 6),
+        (ConnectFault("no route"), r"Toy cannot be reached after 3 tries .*no route", 3),
+        (ConnectionResetError("reset"), "Toy cannot be reached after 3 tries", 3),
+        (AssertionError("odd"), r"Toy sends no chat completion after 2 tries .*AssertionError: odd", 2),
+    ],
+    ids=["401", "529", "429", "connect", "reset", "anything"],
+)
+def test_whatever_another_library_raises_ends_in_a_sentence(task, monkeypatch, error, sentence, tries):
+    asked = []
+
+    def fail(self, messages, stop=None, run_manager=None, **kwargs):
+        asked.append(messages)
+        raise error
+
+    monkeypatch.setattr(Toy, "_generate", fail)
+    with pytest.raises(UsageError, match=sentence):
+        run(task, models=Models(Toy(text=""), patience=Patience(first=0.001)))
+    assert len(asked) == tries
+
+
 def test_a_factory_that_makes_something_else_is_named(task):
     with pytest.raises(UsageError, match="the factory made str; it must make a LangChain BaseChatModel"):
         run(task, model=lambda: "gpt")

@@ -107,6 +107,12 @@ def test_a_promise_that_is_not_kept_goes_back_to_the_analyst_with_the_fact(play)
     assert "launches_per_forward is 7 (at most 1 was promised" in result.server.requests[3]["messages"][0]["content"]
 
 
+def test_a_promise_that_nobody_can_check_is_asked_for_once_more(play):
+    unseen = analysis(promise={"metric": "bytes_per_forward", "before": 9e6, "bound": 1e6, "at_most": True})
+    result = play([answer(1), unseen, analysis(), answer(2)], {1: SLOW, 2: FAST})
+    assert "bytes_per_forward is not measured here" in result.server.requests[2]["messages"][-1]["content"] and result.summary.winner
+
+
 def test_a_promise_is_held_to_the_measured_figure_and_to_move_something(play):
     empty = analysis(promise={"metric": "launches_per_forward", "before": 3000, "bound": 7, "at_most": True})
     wrong = analysis(promise={"metric": "launches_per_forward", "before": 3000, "bound": 1, "at_most": True})
