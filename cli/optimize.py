@@ -107,29 +107,12 @@ def optimize(
     overrides = parse_overrides(set_ or [])
     with open_progress(err) as progress:
         summary = run_optimize(
-            task,
-            on_event=progress,
-            model=model,
-            base_url=base_url,
-            analyst_model=analyst_model,
-            repair_model=repair_model,
-            key_env=key_env,
-            model_timeout=model_timeout,
-            prices=prices,
-            record=record,
-            replay=replay,
-            spool=_spool(evaluator),
-            policy=policy,
-            seeds=seeds,
-            target=target,
-            size=None if size is SizeChoice.AUTO else size.value,
-            overrides=overrides,
-            precision=precision.value,
-            sandbox=sandbox.value,
-            allow=allow,
+            task, on_event=progress, model=model, base_url=base_url, analyst_model=analyst_model, repair_model=repair_model,
+            key_env=key_env, model_timeout=model_timeout, prices=prices, record=record, replay=replay, spool=_spool(evaluator),
+            policy=policy, seeds=seeds, target=target, size=None if size is SizeChoice.AUTO else size.value, overrides=overrides,
+            precision=precision.value, sandbox=sandbox.value, allow=allow, out=out_folder,
             budget=Budget.model_validate({name: value for name, value in limits.items() if value is not None}),
-            out=out_folder,
-        )
+        )  # fmt: skip
     answer(summary, as_json)
 
 

@@ -22,7 +22,7 @@ from langchain_core.runnables import RunnableConfig
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.state import Usage
 from tritonsmith.nodes.chat import Reply, Request, Row, notice
-from tritonsmith.nodes.chat_faults import Failure, Fault, ModelFault, censored, failure_of, sentence
+from tritonsmith.nodes.chat_faults import Failure, Fault, ModelFault, censored, clean, failure_of, sentence
 from tritonsmith.nodes.chat_forms import FORMS, Form, response_format
 from tritonsmith.nodes.chat_wire import Wire, body_on, listening, reply_of, usage_on
 from tritonsmith.nodes.ledger import Price, dollars, sum_of
@@ -111,11 +111,17 @@ class ModelChat:
     def _made(self) -> BaseChatModel:
         with self._making:
             if self._model is None:
-                made = self._source if isinstance(self._source, BaseChatModel) else self._source()
+                made = self._source if isinstance(self._source, BaseChatModel) else self._from(self._source)
                 if not isinstance(made, BaseChatModel):
                     raise UsageError(f"{self.name}: the factory made {type(made).__name__}; it must make a LangChain BaseChatModel")
                 self._model = made
             return self._model
+
+    def _from(self, factory: Callable[[], BaseChatModel]) -> BaseChatModel:
+        try:
+            return factory()
+        except Exception as error:
+            raise UsageError(f"{self.name}: the factory failed ({type(error).__name__}: {clean(str(error), self._secrets)})") from error
 
     def _again(self, model: BaseChatModel, call: _Call, pause: float) -> bool:
         fault = call.failures[-1].fault

@@ -167,6 +167,8 @@ def test_whatever_another_library_raises_ends_in_a_sentence(task, monkeypatch, e
 def test_a_factory_that_makes_something_else_is_named(task):
     with pytest.raises(UsageError, match="the factory made str; it must make a LangChain BaseChatModel"):
         run(task, model=lambda: "gpt")
+    with pytest.raises(UsageError, match="the factory failed .ZeroDivisionError: division by zero"):
+        run(task, model=lambda: 1 / 0)
 
 
 def test_a_model_with_retries_of_its_own_keeps_them_and_ours_are_off(task):
