@@ -236,12 +236,21 @@ def classify(error: BaseException, source: str) -> dict[str, Any]:
         status = Status.LAUNCH_ERROR
     elif names & _COMPILE_ERRORS or (frames and frames[-1].name == "<module>"):
         status = Status.COMPILE_ERROR
+    text = _with_reason(error, text)
     line = frames[-1].lineno if frames else getattr(error, "lineno", None)
     where = f"line {line}: " if line else ""
     name = type(error).__name__
     with contextlib.suppress(ValueError):
         text = text[: text.index("\n\nThe above exception")]
     return {"status": status.value, "message": f"{where}{name}: {_keep_ends(text)}"}
+
+
+def _with_reason(error: BaseException, text: str) -> str:
+    """Triton hangs the reason of an error in a helper below the call in the kernel, whose own text ends with a caret."""
+    cause = error.__cause__
+    while cause is not None and text.rstrip().endswith("^"):
+        text, cause = f"{text.rstrip()}\n{getattr(cause, 'error_message', None) or cause}", cause.__cause__
+    return text
 
 
 def _keep_ends(text: str, limit: int = 3500) -> str:
