@@ -65,6 +65,9 @@ MoneyOption = Annotated[float | None, typer.Option("--budget-money", min=0.0001,
 EvaluatorOption = Annotated[
     str, typer.Option("--evaluator", help="local, or spool:DIR: jobs are files there, which `tritonsmith worker DIR` judges elsewhere.")
 ]
+MemoryOption = Annotated[
+    str | None, typer.Option("--memory", metavar="DIR", help="Show kernels of earlier runs as examples, and add this one's.")
+]
 
 _FILE_WIDTH = 160
 """Columns of a table that goes to a file or a pipe."""
@@ -82,6 +85,7 @@ def optimize(
     record: RecordOption = None,
     replay: ReplayOption = None,
     evaluator: EvaluatorOption = "local",
+    memory: MemoryOption = None,
     policy: PolicyOption = "default",
     seeds: SeedsOption = 2,
     target: TargetOption = "auto",
@@ -109,8 +113,8 @@ def optimize(
         summary = run_optimize(
             task, on_event=progress, model=model, base_url=base_url, analyst_model=analyst_model, repair_model=repair_model,
             key_env=key_env, model_timeout=model_timeout, prices=prices, record=record, replay=replay, spool=_spool(evaluator),
-            policy=policy, seeds=seeds, target=target, size=None if size is SizeChoice.AUTO else size.value, overrides=overrides,
-            precision=precision.value, sandbox=sandbox.value, allow=allow, out=out_folder,
+            memory=memory, policy=policy, seeds=seeds, target=target, size=None if size is SizeChoice.AUTO else size.value,
+            overrides=overrides, precision=precision.value, sandbox=sandbox.value, allow=allow, out=out_folder,
             budget=Budget.model_validate({name: value for name, value in limits.items() if value is not None}),
         )  # fmt: skip
     answer(summary, as_json)

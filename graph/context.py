@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
 from tritonsmith.evaluator.detect import Detection, detect
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Allow, Evaluator, Hardware, LaunchFacts, TaskFacts, Timing
+from tritonsmith.evaluator.schema import Allow, Evaluator, Hardware, LaunchFacts, Task, TaskFacts, Timing
 from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.session import Session
 from tritonsmith.graph.state import Budget
 from tritonsmith.graph.store import Store
 from tritonsmith.graph.view import Policy
-from tritonsmith.prompts.author import Author
+from tritonsmith.prompts.author import Author, Example
 
+Recaller = Callable[[Task, TaskFacts, Hardware], Awaitable[tuple[Example, ...]]]
+"""Finds kernels of earlier runs that fit a task."""
 Detector = Callable[[str, LaunchFacts, TaskFacts, Hardware, Timing | None], Detection]
 """Labels a kernel's text, given what was measured of it."""
 
@@ -47,6 +49,8 @@ class Context:
     allow: Allow = Allow.HYBRID
     """Which labels may win."""
     detector: Detector = detect
+    memory: Recaller | None = None
+    """None: authors know nothing of earlier runs."""
     sessions: _Sessions = field(default_factory=_Sessions, repr=False)
 
     def __post_init__(self) -> None:

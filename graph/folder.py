@@ -33,8 +33,12 @@ def prepare_folder(out: str | None, task_name: str, settings: dict[str, Any] | N
         raise UsageError(f"--out {folder}: that is a file; name a new folder")
     try:
         if folder.exists() and any(folder.iterdir()):
-            if settings is None or _kept(folder) != settings:
+            kept = _kept(folder)
+            if settings is None or kept is None:
                 raise UsageError(f"--out {folder}: the folder is not empty; name a new one, so that no earlier result is overwritten")
+            if kept != settings:
+                other = ", ".join(sorted(name for name in {*kept, *settings} if kept.get(name) != settings.get(name)))
+                raise UsageError(f"--out {folder}: a run with other settings lies there ({other}); name a new one, or resume that run")
             for name in _WRITTEN_AGAIN:
                 (folder / name).unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from tritonsmith.nodes.authors import make_author, replaying_author
 from tritonsmith.nodes.chat_connect import Models
 from tritonsmith.nodes.chat_handoff import HandoffChat, waits_for
 from tritonsmith.nodes.chat_tape import Kept, KeptChat, RecordedChat, Recorder, Tape, TapeEvaluator, load_tape
+from tritonsmith.nodes.memory import Memory, Recall
 from tritonsmith.nodes.spool import Spool, SpoolEvaluator
 from tritonsmith.prompts.author import Author
 
@@ -32,6 +33,7 @@ class Players:
     spool: Path | None = None
     """Where kernels wait for a worker."""
     kept: Kept = field(default_factory=Kept)
+    memory: Memory | None = None
 
     @property
     def may_wait(self) -> bool:
@@ -50,6 +52,13 @@ class Players:
             return TapeEvaluator(tape, inner, recorder)
         return inner
 
+    def recall(self) -> Recall | None:
+        """What authors are told of earlier runs; called after `evaluator`, which opens what the run keeps."""
+        if self.tape is not None:
+            return Recall(None, self.tape)
+        recorder = self.recorder or self.kept.recorder
+        return Recall(self.memory, self.kept.tape, recorder) if self.memory is not None else None
+
     @property
     def waits_for(self) -> tuple[str, ...]:
         """Replies that are still to be written, and results that are still to come."""
@@ -64,12 +73,15 @@ def open_players(
     record: str | None = None,
     replay: str | None = None,
     spool: str | None = None,
+    memory: str | None = None,
     budget: Budget | None = None,
 ) -> Players:
     """The players of a run. Raises UsageError where the settings contradict each other."""
     if replay is not None:
         if spool is not None:
             raise UsageError("--replay and --evaluator: a recording has its verdicts; drop --evaluator")
+        if memory is not None:
+            raise UsageError("--replay and --memory: a recording has what its run was told; drop --memory")
         return _replaying(replay, models, author, record)
     named = [one for one in (models.author, models.analyst, models.repair) if isinstance(one, str) and one.startswith(_HANDOFF)]
     if record is not None and (named or spool is not None):
@@ -80,13 +92,14 @@ def open_players(
     if budget is not None and budget.money is not None and unpriced:
         raise UsageError(f"--budget-money {budget.money:g}: no price is known for {', '.join(unpriced)}; give it with --prices FILE")
     recorder = Recorder(Path(record), model=writer.name) if record is not None else None
-    kept = Kept()
+    kept, remembered = Kept(), Memory(Path(memory)) if memory is not None else None
     if author is None and recorder is not None:
         writer = make_author(models, wrap=lambda chat: RecordedChat(chat, recorder))
     elif author is None and (spool is not None or named):
         writer = make_author(models, wrap=lambda chat: chat if isinstance(chat, HandoffChat) else KeptChat(chat, kept))
     folders = tuple(dict.fromkeys(Path(one.removeprefix(_HANDOFF)) for one in named))
-    return Players(writer, recorder=recorder, folders=folders, spool=Path(spool) if spool is not None else None, kept=kept)
+    jobs = Path(spool) if spool is not None else None
+    return Players(writer, recorder=recorder, folders=folders, spool=jobs, kept=kept, memory=remembered)
 
 
 def _replaying(replay: str, models: Models, author: Author | None, record: str | None) -> Players:

@@ -56,6 +56,8 @@ class RunConfig(Record):
     """A recording to play the run from, without a model and without an evaluator."""
     spool: str | None = None
     """A folder with jobs for `tritonsmith worker`, which judges them elsewhere; None judges here."""
+    memory: str | None = None
+    """A folder with what earlier runs have learned; this one's winner and failures are added. None: no memory."""
     policy: str = "default"
     seeds: int = 2
     target: str = "auto"
@@ -121,7 +123,7 @@ async def optimize_async(
     sketch = load_task(config.task, "full", dict(config.overrides), config.precision)
     players = open_players(
         models or _models(config), author=author, record=config.record, replay=config.replay, spool=config.spool,
-        budget=config.budget,
+        memory=config.memory, budget=config.budget,
     )  # fmt: skip
     started = time.monotonic()
     out = prepare_folder(config.out, sketch.name, _settings(config) if players.may_wait else None)
@@ -144,6 +146,8 @@ async def optimize_async(
         summary = summary.model_copy(update={"prompts": {"version": VERSION, "digest": digest()}})
     if state.get("winner") is None and players.waits_for:
         summary = summary.model_copy(update={"waits_for": players.waits_for})
+    if players.memory is not None:
+        await asyncio.to_thread(players.memory.remember, state, context.store.get, context.evaluator.hardware)
     write_best(summary, context.store)
     summary.write(out)
     return summary
@@ -208,8 +212,9 @@ def _settings(config: RunConfig) -> dict[str, Any]:
         provider, colon, folder = str(settings[name]).partition(":")
         if provider == "handoff" and colon:
             settings[name] = f"handoff:{Path(folder).resolve()}"
-    if config.spool is not None:
-        settings["spool"] = str(Path(config.spool).resolve())
+    for name in ("spool", "memory"):
+        if settings[name] is not None:
+            settings[name] = str(Path(settings[name]).resolve())
     return settings
 
 
@@ -217,7 +222,7 @@ def _context(config: RunConfig, players: Players, policy: Policy, out: Path, eva
     judge = players.evaluator(out, config.target, lambda: evaluator or open_evaluator(config.target, out / "raw", sandbox=config.sandbox))
     return Context(
         author=players.author, evaluator=judge, policy=policy, store=Store(out), budget=config.budget, seeds=config.seeds,
-        allow=config.allow,
+        allow=config.allow, memory=players.recall(),
     )  # fmt: skip
 
 

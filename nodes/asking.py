@@ -124,16 +124,18 @@ async def brief_for(
     chain = lineage(candidates, current.id)[:-1] if current else []
     seen = {candidate.id for candidate in chain} | ({current.id} if current else set())
     chain += [candidate for candidate in others if candidate.id not in seen]
+    task, facts, hardware = state["task"], state["facts"], context.evaluator.hardware
     return Brief(
-        task=state["task"],
-        facts=state["facts"],
-        hardware=context.evaluator.hardware,
+        task=task,
+        facts=facts,
+        hardware=hardware,
         branch=index if isinstance(index, int) else 0,
         current=await _attempt(state, runtime, current) if current else None,
         history=tuple([await _attempt(state, runtime, candidate) for candidate in chain]),
         analysis=analysis,
         stage=stage,
         allow=allow_of(state),
+        examples=await context.memory(task, facts, hardware) if context.memory else (),
     )
 
 

@@ -40,6 +40,8 @@ class Tape:
         for line in self.requests:
             self._replies[line["key"]].append(line)
         self.facts = {line["task"]: line["facts"] for line in lines if line.get("kind") == "facts"}
+        self.memories: dict[str, list[Line]] = {line["task"]: line["examples"] for line in lines if line.get("kind") == "memory"}
+        """What the run was told of earlier ones."""
         self.verdicts = {(line["task"], line["kernel"], line["profile"]): line for line in lines if line.get("kind") == "verdict"}
         self._lock = threading.Lock()
 
@@ -101,7 +103,12 @@ def load_tape(path: str | Path, option: str = "--replay") -> Tape:
     return Tape(lines, file)
 
 
-_NEEDED = {"reply": ("key", "name", "call", "messages"), "facts": ("task", "facts"), "verdict": ("task", "kernel", "profile")}
+_NEEDED = {
+    "reply": ("key", "name", "call", "messages"),
+    "facts": ("task", "facts"),
+    "verdict": ("task", "kernel", "profile"),
+    "memory": ("task", "examples"),
+}
 
 
 def _checked(line: Any) -> Line:

@@ -192,6 +192,12 @@ def test_a_reply_to_an_earlier_question_is_laid_aside(task):
     assert [Path(path).name for path in summary.waits_for] == ["seed0-01-seed-1.reply.md"]
 
 
+def test_a_folder_with_a_run_of_other_settings_is_not_gone_on_with(task):
+    play(task, "run", model=f"handoff:{task.parent / 'ho'}")
+    with pytest.raises(UsageError, match=r"a run with other settings lies there \(seeds\)"):
+        play(task, "run", model=f"handoff:{task.parent / 'ho'}", seeds=2)
+
+
 def test_what_cannot_go_on_says_why(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert command(["resume", str(tmp_path / "empty")]) == 2

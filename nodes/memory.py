@@ -1,0 +1,166 @@
+"""Memory across runs, where the user asks for one: kernels that were confirmed, and what failed, found again by op family and shape.
+
+One file per record, named by what it is about, so runs that end at the same time do no harm. Nothing of a task's checks enters:
+no reference, no small sizes, no message of a check; of a failure only its status, the author's own reason, and a compiler's words.
+"""
+
+import asyncio
+import math
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import Hardware, Record, Status, Task, TaskFacts, Verdict
+from tritonsmith.graph.state import State
+from tritonsmith.nodes.chat_tape import Recorder, Tape
+from tritonsmith.nodes.spool import write_record
+from tritonsmith.prompts.author import Example
+from tritonsmith.prompts.families import families_of
+
+MOST_EXAMPLES = 2
+_MOST_FAILURES = 3
+_SHORT = 160
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class Remembered(Record):
+    """A kernel that was confirmed in an earlier run."""
+
+    task: str
+    families: tuple[str, ...]
+    shapes: Shapes = ()
+    card: str
+    precision: str
+    kind: str
+    """`measured` or `estimated`."""
+    score: float
+    baseline: str
+    launches: int
+    source: str
+
+
+class Failed(Record):
+    """A kernel that did not work."""
+
+    task: str
+    families: tuple[str, ...]
+    status: str
+    reason: str = ""
+    """The author's, for writing it."""
+    compiler: str = ""
+    """The compiler's first line, where it did not compile."""
+
+
+class Memory:
+    """A folder of records. Files that cannot be read are passed over: a memory is a help, not a condition."""
+
+    def __init__(self, root: Path) -> None:
+        """Make the folders. Raises UsageError when that is not allowed."""
+        self._kernels, self._failures = root / "kernels", root / "failures"
+        try:
+            for folder in (self._kernels, self._failures):
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--memory {root}: cannot make the folder ({error.strerror}); name another one") from error
+
+    def recall(self, task: Task, facts: TaskFacts, hardware: Hardware) -> tuple[Example, ...]:
+        """The two kernels that fit best: of the same family, then for the same card and precision, measured, and of the nearest shape."""
+        families, shapes = _families(task, facts), _shapes(facts)
+        fitting = [one for one in self._read(self._kernels, Remembered) if one.families[:1] == families[:1]]
+        fitting.sort(
+            key=lambda one: (
+                one.precision != task.precision.value, one.card != hardware.key, one.kind != "measured", _apart(one.shapes, shapes),
+                -one.score, one.task,
+            )
+        )  # fmt: skip
+        failures = [one for one in self._read(self._failures, Failed) if one.families[:1] == families[:1]]
+        return tuple(_example(one, failures if number == 0 else []) for number, one in enumerate(fitting[:MOST_EXAMPLES]))
+
+    def remember(self, state: State, sources: Callable[[str], str], hardware: Hardware) -> None:
+        """Keep the run's winner, if it is confirmed, and what failed."""
+        task, facts = state["task"], state.get("facts")
+        if facts is None:
+            return
+        about: dict[str, Any] = {"task": task.name, "families": _families(task, facts)}
+        shapes = () if task.size == "small" else _shapes(facts)  # small sizes are a part of the checks
+        winner = state.get("winner")
+        for candidate_id, verdict in state.get("verdicts", {}).items():
+            candidate = state["candidates"][candidate_id]
+            name = f"{task.sha}-{candidate.sha}.json"
+            if candidate_id == winner and _is_verified(verdict) and verdict.timing is not None:
+                kept = Remembered(
+                    **about, shapes=shapes, card=hardware.key, precision=task.precision.value, kind=verdict.timing.kind.value,
+                    score=verdict.timing.score, baseline=verdict.timing.baseline, launches=verdict.facts.launches_per_forward,
+                    source=sources(candidate.sha),
+                )  # fmt: skip
+                write_record(self._kernels / name, kept)
+            elif verdict.status is not Status.OK:
+                words = verdict.message.strip().partition("\n")[0][:_SHORT] if verdict.status is Status.COMPILE_ERROR else ""
+                failed = Failed(**about, status=verdict.status.value, reason=candidate.rationale[:_SHORT], compiler=words)
+                write_record(self._failures / name, failed)
+
+    def _read(self, folder: Path, kind: type[Any]) -> list[Any]:
+        found = []
+        for path in sorted(folder.glob("*.json")):
+            try:
+                found.append(kind.model_validate_json(path.read_text(encoding="utf-8")))
+            except (OSError, UnicodeDecodeError, ValidationError):
+                continue
+        return found
+
+
+class Recall:
+    """What a run is told of earlier ones: looked up once, and kept with a recording, so that a replay is told the same."""
+
+    def __init__(self, memory: Memory | None, tape: Tape | None = None, recorder: Recorder | None = None) -> None:
+        """Without a memory, what the tape has."""
+        self._memory, self._recorder = memory, recorder
+        self._told: dict[str, tuple[Example, ...]] = {}
+        self._lock = threading.Lock()
+        for sha, examples in (tape.memories if tape else {}).items():
+            self._told[sha] = tuple(Example.model_validate(one) for one in examples)
+
+    async def __call__(self, task: Task, facts: TaskFacts, hardware: Hardware) -> tuple[Example, ...]:
+        """Examples for a task."""
+        return await asyncio.to_thread(self._look_up, task, facts, hardware)
+
+    def _look_up(self, task: Task, facts: TaskFacts, hardware: Hardware) -> tuple[Example, ...]:
+        with self._lock:
+            if task.sha not in self._told:
+                found = self._memory.recall(task, facts, hardware) if self._memory else ()
+                self._told[task.sha] = found
+                if self._recorder is not None:
+                    line = {"kind": "memory", "task": task.sha, "examples": [one.model_dump(mode="json") for one in found]}
+                    self._recorder.write(line)
+            return self._told[task.sha]
+
+
+def _is_verified(verdict: Verdict) -> bool:
+    return verdict.status is Status.OK and verdict.profile == "strict" and not verdict.quarantine
+
+
+def _families(task: Task, facts: TaskFacts) -> tuple[str, ...]:
+    return tuple(family.value for family in families_of(facts, task.source))
+
+
+def _shapes(facts: TaskFacts) -> Shapes:
+    return tuple(tuple(spec.shape) for spec in facts.inputs if spec is not None)
+
+
+def _apart(one: Shapes, other: Shapes) -> float:
+    """How far two sets of inputs are apart: by their number, then by the ratio of their elements."""
+    pairs = zip(one, other, strict=False)
+    return 100.0 * abs(len(one) - len(other)) + sum(abs(math.log(max(1, math.prod(a)) / max(1, math.prod(b)))) for a, b in pairs)
+
+
+def _example(one: Remembered, failures: list[Failed]) -> Example:
+    shapes = ", ".join(str(shape) for shape in one.shapes)
+    gained = f"{one.score:.2f}x {one.baseline} ({one.kind} on {one.card}), {one.launches} launches per forward"
+    told = [f"{bad.status}: {bad.compiler or bad.reason}" for bad in failures if bad.compiler or bad.reason][:_MOST_FAILURES]
+    note = f"Confirmed in an earlier run at {gained}.{' What failed for such tasks: ' + '; '.join(told) + '.' if told else ''}"
+    return Example(title=f"what {one.task} does{f', with inputs of shape {shapes}' if shapes else ''}", source=one.source, note=note)
