@@ -310,7 +310,7 @@ def test_values_that_are_not_finite_scalars_empty_and_exact_outputs_are_matched(
     path.write_text(MIXED)
     verdict = evaluator.evaluate_now(load_task(path), SAME)
     assert verdict.status is Status.OK, verdict.message
-    assert verdict.correctness is not None and verdict.correctness.trials >= 4  # such results are no reason to leave a kind out
+    assert verdict.correctness is not None and verdict.correctness.trials >= 3  # two of its own: such results are no reason to leave the other kinds out
     verdict = evaluator.evaluate_now(load_task(path), SAME.replace('float("-inf")', "-3.0e38"))
     assert verdict.status is Status.INACCURATE and "output 0 " in verdict.message and "where -inf is expected" in verdict.message
 
