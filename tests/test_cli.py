@@ -283,6 +283,7 @@ def test_graph_marks_the_way_of_a_run(finished_run: FinishedRun, capsys: pytest.
     assert "taken" in marked and "taken" not in plain
 
 
+@pytest.mark.slow
 def test_best_is_a_module_of_its_own(finished_run: FinishedRun) -> None:
     folder = finished_run.folder
     line = [COMMAND, "evaluate", GRU, str(folder / "best.py"), *TINY]
@@ -302,6 +303,7 @@ def test_interrupt_is_one_sentence(files: dict[str, str], tmp_path: Path) -> Non
     assert "Traceback" not in first + rest and "Interrupted" in rest
 
 
+@pytest.mark.slow
 def test_readme_script_runs_as_written(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text()
     script = text.split("```python\n", 1)[1].split("```", 1)[0]

@@ -116,6 +116,7 @@ def test_a_declared_map_carries_weights_under_other_names(evaluator: LocalEvalua
     assert judge(evaluator, gru, source).status is Status.OK
 
 
+@pytest.mark.slow
 def test_a_key_in_our_environment_does_not_reach_the_candidate(gru: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "canary-5f1d")
     look = "        import os\n\n        if 'canary-5f1d' in str(dict(os.environ)):\n            return torch.zeros(1)\n"
@@ -181,6 +182,7 @@ def test_every_tensor_of_a_nested_output_counts(evaluator: LocalEvaluator, neste
         assert verdict.label is Label.LIBRARY and verdict.facts.triton_launches == 0
 
 
+@pytest.mark.slow
 def test_what_the_interpreter_computes_inside_a_kernel_is_no_library_call(evaluator: LocalEvaluator) -> None:
     task = load_task(ROOT / "benchmarks/tasks/26_gelu_scale_bias.py", size="small")
     verdict = judge(evaluator, task, (ROOT / "tests/kernels/gelu_chain.py").read_text())  # tl.erf is torch.erf in the interpreter

@@ -194,6 +194,7 @@ def judged(evaluator: LocalEvaluator, task: Task, body: str) -> Verdict:
     return evaluator.evaluate_now(task, source, "strict")
 
 
+@pytest.mark.slow
 def test_strict_tries_every_kind_and_an_honest_normalisation_passes(evaluator: LocalEvaluator, norm: Task) -> None:
     verdict = judged(evaluator, norm, TWO_PASS)
     assert verdict.status is Status.OK, verdict.message
@@ -206,6 +207,7 @@ def test_a_kernel_that_clips_what_its_task_never_draws_fails_on_the_hidden_half(
     assert "others of the same shapes" in verdict.message and not any(kind in verdict.message for kind in HIDDEN)
 
 
+@pytest.mark.slow
 def test_weights_kept_from_the_first_call_fail_strictly(evaluator: LocalEvaluator, tmp_path: Path) -> None:
     path = tmp_path / "scaled.py"
     path.write_text(NORM.replace("self.norm = nn.LayerNorm(48)", "self.norm = nn.Linear(48, 48)"))
@@ -217,6 +219,7 @@ def test_weights_kept_from_the_first_call_fail_strictly(evaluator: LocalEvaluato
     assert verdict.status is Status.INACCURATE, verdict.message
 
 
+@pytest.mark.slow
 def test_a_gru_that_is_wrong_in_its_first_steps_only_is_refused(evaluator: LocalEvaluator) -> None:
     task = load_task(ROOT / "benchmarks/tasks/39_gru.py", "small", {"num_layers": 1, "seq_len": 12, "input_size": 16, "hidden_size": 16})
     wrong = GOOD.replace("h0[layer].contiguous()", "(h0[layer] + 1e-6).contiguous()")
@@ -310,7 +313,7 @@ def test_values_that_are_not_finite_scalars_empty_and_exact_outputs_are_matched(
     path.write_text(MIXED)
     verdict = evaluator.evaluate_now(load_task(path), SAME)
     assert verdict.status is Status.OK, verdict.message
-    assert verdict.correctness is not None and verdict.correctness.trials >= 3  # two of its own: such results are no reason to leave the other kinds out
+    assert verdict.correctness is not None and verdict.correctness.trials >= 3  # two are its own kind
     verdict = evaluator.evaluate_now(load_task(path), SAME.replace('float("-inf")', "-3.0e38"))
     assert verdict.status is Status.INACCURATE and "output 0 " in verdict.message and "where -inf is expected" in verdict.message
 

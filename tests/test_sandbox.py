@@ -342,6 +342,7 @@ class ModelNew(nn.Module):
 """
 
 
+@pytest.mark.slow
 def test_a_candidate_is_judged_inside_and_its_verdict_says_how(report: dict[str, Any], tmp_path: Path) -> None:
     if report["missing"]:
         pytest.skip(f"this machine lacks {report['missing']}")
