@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import time
 from pathlib import Path
 
@@ -77,16 +78,20 @@ class CardJudge:
                 with self.bench.in_place(runner):
                     first = Session(self.bench, runner, profile, call_seconds, tuple(self.bench.modes))
                     clocks = first.clocks_of_both()
+                    if _apart(clocks):  # a disturbance, or a clock that was tampered with: the second stays apart
+                        clocks = first.clocks_of_both()
                 facts = self._facts(runner, source, order_dependent)
             sessions = [first, *self._further_sessions(source, profile, first)]
             write_raw(raw, {"started": started, "profile": profile}, sessions)
             timing = self._timing(sessions, clocks, raw)
             self._require_possible(timing)
+            if profile == "strict" and _apart(clocks):
+                raise RunnerFault(Status.CHEATING, _apart(clocks))
         except RunnerFault as fault:
             return Verdict(status=fault.status, sha=sha, message=str(fault), correctness=log.correctness, profile=profile)
         return Verdict(
             status=Status.OK, sha=sha, label=label_of(facts), correctness=log.correctness, timing=timing, facts=facts, profile=profile,
-            message=_summary(timing), quarantine=self._suspicion(timing, clocks),
+            message=_summary(timing), quarantine=suspicion(timing, clocks),
         )  # fmt: skip
 
     def _runner(self, source: Path) -> Runner:
@@ -128,17 +133,15 @@ class CardJudge:
         sessions = []
         for _ in range(_SESSIONS[profile] - 1):
             self.session.new_weights()
-            self.bench.close()
-            self.bench.begin((first.strongest,))
-            with self._runner(source) as runner:
-                self.bench.open_baselines()
-                with self.bench.in_place(runner):
-                    sessions.append(Session(self.bench, runner, profile, self._limit, (first.strongest,)))
-        if sessions:
-            self.bench.close()  # it holds one baseline only
+            with contextlib.closing(Bench(self.session, self.bench.modes)) as bench:  # the first one stays for the next candidate
+                bench.begin((first.strongest,))
+                with self._runner(source) as runner:
+                    bench.open_baselines()
+                    with bench.in_place(runner):
+                        sessions.append(Session(bench, runner, profile, self._limit, (first.strongest,)))
         return sessions
 
-    def _timing(self, sessions: list[Session], clocks: tuple[tuple[float, float], tuple[float, float]], raw: Path) -> Timing:
+    def _timing(self, sessions: list[Session], clocks: Clocks, raw: Path) -> Timing:
         first = sessions[0]
         paired, best = first.paired, first.strongest
         taken = sorted((one.measurement for one in sessions), key=lambda one: one.ratio)
@@ -204,16 +207,24 @@ class CardJudge:
                 total += 1
         return needed / total if total else 1.0
 
-    @staticmethod
-    def _suspicion(timing: Timing, clocks: tuple[tuple[float, float], tuple[float, float]]) -> str:
-        """Why this verdict is to be audited; empty when nothing is odd."""
-        (wall, card), (other_wall, other_card) = clocks
-        apart = abs((wall - card) - (other_wall - other_card))
-        if apart > max(_CLOCK_PART * wall, _CLOCK_MS):
-            return f"the two clocks disagree: {wall:.4g} ms by the oracle's, {card:.4g} ms by the card's events in the candidate's process"
-        if timing.score > _INCREDIBLE:
-            return f"{timing.score:.3g}x the strongest baseline is hard to believe"
+
+Clocks = tuple[tuple[float, float], tuple[float, float]]
+"""(wall, card) milliseconds of the candidate and of the strongest baseline."""
+
+
+def _apart(clocks: Clocks) -> str:
+    """How the two clocks disagree beyond what they do for the baseline; empty when they agree."""
+    (wall, card), (other_wall, other_card) = clocks
+    if abs((wall - card) - (other_wall - other_card)) <= max(_CLOCK_PART * wall, _CLOCK_MS):
         return ""
+    return f"the two clocks disagree: {wall:.4g} ms by the oracle's, {card:.4g} ms by the card's events in the candidate's process"
+
+
+def suspicion(timing: Timing, clocks: Clocks) -> str:
+    """Why a verdict is to be audited; empty when nothing is odd."""
+    if timing.score > _INCREDIBLE:
+        return f"{timing.score:.3g}x the strongest baseline is hard to believe"
+    return _apart(clocks)
 
 
 def _adds_atomically(source: str) -> bool:

@@ -96,11 +96,16 @@ def places() -> list[int] | None:
 
 
 class Bench:
-    """Times calls of one task; keeps the baselines' process alive between candidates."""
+    """Times calls of one task; keeps the baselines' process alive between candidates.
 
-    def __init__(self, session: TaskSession) -> None:
+    Args:
+        session: the task on the card.
+        modes: settings of baselines that were chosen before.
+    """
+
+    def __init__(self, session: TaskSession, modes: dict[str, int] | None = None) -> None:
         self.session = session
-        self.modes: dict[str, int] = {}
+        self.modes = dict(modes or {})
         self.notes: list[str] = []
         self._baselines: Runner | None = None
         self._unopened: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ import pytest
 
 from tritonsmith.evaluator.audit import Finding, of_interpreter, of_sanitizer, settled
 from tritonsmith.evaluator.card_facts import launch_facts
+from tritonsmith.evaluator.card_judge import suspicion
 from tritonsmith.evaluator.ceilings import Ceilings
 from tritonsmith.evaluator.compile_client import refusal, second_opinion
 from tritonsmith.evaluator.sanitize import FINISHED, verdict_of
@@ -160,3 +161,15 @@ def test_the_floor_follows_from_bytes_or_operations() -> None:
     assert card.floor_ms(0.0, 4e9, 0.0, PrecisionClass.IEEE, int(4e9)) == 0.0  # what is written may stay in the cache
     assert card.floor_ms(0.0, 0.0, 4 * 8e14 / 3e3, PrecisionClass.IEEE, 0) == pytest.approx(0.7)
     assert card.floor_ms(0.0, 0.0, 4 * 8e14 / 1e3, PrecisionClass.HALF, 0) == pytest.approx(0.7)
+
+
+def timing(score: float) -> Timing:
+    return Timing(kind=TimingKind.MEASURED, median_ms=1.0, baselines_ms={}, baseline="eager", score=score, score_eager=score)
+
+
+def test_clocks_that_disagree_and_scores_beyond_belief_are_suspicious() -> None:
+    agreeing = ((1.0, 0.98), (2.0, 1.97))
+    assert suspicion(timing(3.0), agreeing) == ""
+    assert "hard to believe" in suspicion(timing(12.0), agreeing)
+    assert "two clocks disagree" in suspicion(timing(3.0), ((1.0, 0.2), (2.0, 1.97)))
+    assert suspicion(timing(3.0), ((0.05, 0.02), (0.08, 0.06))) == ""  # a call's fixed cost is the baseline's as well
