@@ -294,7 +294,11 @@ def test_best_is_a_module_of_its_own(finished_run: FinishedRun) -> None:
 
 def test_interrupt_is_one_sentence(files: dict[str, str], tmp_path: Path) -> None:
     line = [COMMAND, "optimize", GRU, *TINY, "--out", str(tmp_path / "out")]
-    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    # A shell's background job ignores the signal, and so would every child.
+    process = subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
     assert process.stderr
     first = process.stderr.readline()
     process.send_signal(signal.SIGINT)
