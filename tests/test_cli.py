@@ -215,7 +215,7 @@ class FinishedRun:
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     """One run of the main job on a tiny GRU, through the installed command."""
     folder = tmp_path_factory.mktemp("run") / "out"
-    line = [COMMAND, "optimize", GRU, *TINY, "--out", str(folder), "--json"]
+    line = [COMMAND, "optimize", GRU, *TINY, "--seeds", "1", "--out", str(folder), "--json"]
     return FinishedRun(folder, subprocess.run(line, capture_output=True, text=True, timeout=280, cwd=folder.parent))
 
 

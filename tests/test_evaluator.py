@@ -93,7 +93,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name == "loops forever" else ()) for name in WRONG])
 def test_a_wrong_gru_costs_one_verdict(evaluator: LocalEvaluator, gru: Task, name: str) -> None:
     source, status = WRONG[name]
     assert source != GOOD

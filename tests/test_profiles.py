@@ -273,6 +273,7 @@ class ModelNew(nn.Module):
 """
 
 
+@pytest.mark.slow
 def test_a_candidate_gets_the_strides_and_offsets_of_the_tasks_own_inputs(evaluator: LocalEvaluator, tmp_path: Path) -> None:
     path = tmp_path / "laid_out.py"
     path.write_text(LAID_OUT)
