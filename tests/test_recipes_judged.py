@@ -1,8 +1,8 @@
 """Rendered recipes before the evaluator: right, free of races, one launch where one is promised; and refused once their barrier is gone."""
 
 import asyncio
-from typing import Any
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
