@@ -213,12 +213,13 @@ class FinishedRun:
 
 @pytest.fixture(scope="module")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    """One run of the main job on a tiny GRU, through the installed command."""
+    """One run of the main job on a tiny GRU, through the installed command; slow, as test_demo has the main job already."""
     folder = tmp_path_factory.mktemp("run") / "out"
     line = [COMMAND, "optimize", GRU, *TINY, "--seeds", "1", "--out", str(folder), "--json"]
     return FinishedRun(folder, subprocess.run(line, capture_output=True, text=True, timeout=280, cwd=folder.parent))
 
 
+@pytest.mark.slow
 def test_optimize_leaves_what_it_promises(finished_run: FinishedRun) -> None:
     folder, done = finished_run.folder, finished_run.done
     assert done.returncode == 0, done.stderr
@@ -231,6 +232,7 @@ def test_optimize_leaves_what_it_promises(finished_run: FinishedRun) -> None:
     assert "after_select" in done.stderr  # the progress goes to stderr, one line per event when it is no terminal
 
 
+@pytest.mark.slow
 def test_optimize_shows_the_table(finished_run: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
     folder = finished_run.folder
     summary = Summary.model_validate_json((folder / "summary.json").read_text())
@@ -274,6 +276,7 @@ def test_a_verdict_shows_what_a_measurement_carries() -> None:
         assert part in text
 
 
+@pytest.mark.slow
 def test_graph_marks_the_way_of_a_run(finished_run: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
     folder = finished_run.folder
     assert run(["graph", "--run", str(folder)]) == 0
