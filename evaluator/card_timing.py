@@ -335,5 +335,5 @@ def write_raw(raw: Path, about: dict[str, Any], sessions: list[Session]) -> None
     """The raw samples: the first session's at the top, every session's below `sessions`."""
     raw.parent.mkdir(parents=True, exist_ok=True)
     first, *_ = all_raw = [session.raw() for session in sessions]
-    clock = "oracle wall clock; fresh inputs, L2 overwritten and runner stopped before each call"
+    clock = "oracle wall clock; fresh inputs and L2 overwritten before each call"
     raw.write_text(json.dumps(about | {"order": "ABBA", "clock": clock} | first | {"sessions": all_raw}))
