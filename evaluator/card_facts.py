@@ -6,29 +6,17 @@ candidate's own is decided by its text. `compile_client.second_opinion` compares
 
 from __future__ import annotations
 
-import ast
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from tritonsmith.evaluator.kernel_source import read_kernel_source
 from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts
 
 _FREE = ("Memcpy", "Memset")
 _MOST_KINDS = 20
 _Device = TypeAdapter(dict[str, tuple[int, float]])
 _Kernels = TypeAdapter(list[KernelFacts])
-
-
-def own_kernels(source: str) -> set[str]:
-    """Names of the functions in the text that carry triton's jit decorator."""
-    return {
-        node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef) and any(map(_is_jit, node.decorator_list))
-    }
-
-
-def _is_jit(decorator: ast.expr) -> bool:
-    target = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return (target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")) == "jit"
 
 
 def launch_facts(report: dict[str, Any], source: str, order_dependent: bool) -> LaunchFacts:
@@ -44,7 +32,7 @@ def launch_facts(report: dict[str, Any], source: str, order_dependent: bool) -> 
         raise ValueError(f"unreadable facts: {type(error).__name__}") from error
     if any(count < 0 or not 0 <= ms < float("inf") for count, ms in device.values()):
         raise ValueError("unreadable facts: a negative count or time")
-    own = own_kernels(source)
+    own = set(read_kernel_source(source, "the candidate").jit)  # what triton.jit really is in this text, whatever else is called jit
     mine = {name: seen for name, seen in device.items() if name in own}
     library = {name: count for name, (count, _) in device.items() if name not in own and not name.startswith(_FREE)}
     launched = max(sum(kernel.launches for kernel in kernels if kernel.name in own), sum(count for count, _ in mine.values()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import tempfile
 from pathlib import Path
@@ -75,9 +74,7 @@ class Compilation:
         still = mark is not None and mark.exists()
         if still is not self._still:
             self._still = still
-            for pid in self._sandbox.inside():
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGSTOP if still else signal.SIGCONT)
+            self._sandbox.signal_inside(signal.SIGSTOP if still else signal.SIGCONT)
         return still
 
     def close(self) -> None:

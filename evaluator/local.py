@@ -121,9 +121,8 @@ class LocalEvaluator:
             if compiling is not None and not compiling.cancel():
                 wait([compiling])  # it reads files that go with this folder
         if verdict.quarantine and profile != "strict":
-            reason = {"audit": {"quarantine": verdict.quarantine}}
-            verdict = self._examined(task, path, "strict")
-            return verdict.model_copy(update={"environment": verdict.environment | {"quarantined": reason}})
+            audited = self._examined(task, path, "strict")
+            return audited.model_copy(update={"environment": audited.environment | {"quarantined": verdict.quarantine}})
         if profile == "strict" and verdict.status is Status.OK:
             findings = at_other_sizes(lambda variant: self._ask(variant, path, CORRECTNESS_ONLY), task)
             if not any(one.status for one in findings):
@@ -163,7 +162,8 @@ class LocalEvaluator:
         if self._compilers is None:
             return None
         key = (task.sha, text_sha(path.read_text()))
-        if key not in self._compiled or self._compiled[key].cancelled():
+        known = self._compiled.get(key)
+        if known is None or known.cancelled() or (known.done() and known.exception() is not None):
             self._compiled[key] = self._compilers.submit(path, self._compile_request(task), self._call_seconds)
         return self._compiled[key]
 
@@ -195,12 +195,12 @@ class LocalEvaluator:
             small = load_task(task.path, size="small", precision=task.precision)
         except TaskError:
             return [Finding("interpreter", "not done: the task declares no small size")]
-        findings = [of_interpreter(self._ask(small, path, "quick", self._auditor))]
-        if findings[0].status is None:
-            request = {"op": "sanitize", "source": str(path), "request": str(self._compile_request(small, self._auditor))}
-            with self._leased(None) as oracle:
+        request = {"op": "sanitize", "source": str(path), "request": str(self._compile_request(small, self._auditor))}
+        with self._leased(None) as oracle:  # for both: the interpreter would be noise beside another candidate's timing
+            findings = [of_interpreter(self._ask(small, path, "quick", self._auditor))]
+            if findings[0].status is None:
                 answer = self._answer(oracle, request | {"seconds": self._call_seconds})
-            findings.append(of_sanitizer(bool(answer["found"]), str(answer["text"])))
+                findings.append(of_sanitizer(bool(answer["found"]), str(answer["text"])))
         return findings
 
     async def describe(self, task: Task) -> TaskFacts:

@@ -195,16 +195,11 @@ class Runner:
 
     def pause(self) -> None:
         """Stop every process of the runner: nothing of the candidate runs until `resume`."""
-        self._signal(signal.SIGSTOP)
+        self._sandbox.signal_inside(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let them run again."""
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: int) -> None:
-        for pid in self._sandbox.inside():
-            with contextlib.suppress(OSError):
-                os.kill(pid, number)
+        self._sandbox.signal_inside(signal.SIGCONT)
 
     def _answer(self, timeout: float) -> dict[str, Any] | None:
         """The report that carries the nonce of the last command; lines written in advance do not and are dropped."""

@@ -252,6 +252,12 @@ class SandboxedProcess:
                 pending += _children(pid)
         return found
 
+    def signal_inside(self, number: int) -> None:
+        """Send a signal to every process of the run but the keeper; SIGSTOP and SIGCONT make it stand still and go on."""
+        for pid in self.inside():
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+
     def launched(self, timeout: float) -> dict[str, str]:
         """What became of each layer, by name; under the empty name why the command was not run. Empty when nothing was said in time."""
         if self._reader >= 0 and not self._status and select.select([self._reader], [], [], timeout)[0]:
