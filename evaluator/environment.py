@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -25,11 +26,19 @@ def versions() -> dict[str, str]:
     return found
 
 
+def _first_card() -> Any:
+    """The management library's handle of the card that CUDA calls the first: it numbers all cards, CUDA_VISIBLE_DEVICES or not."""
+    pynvml.nvmlInit()
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
+    if shown.startswith("GPU-"):
+        return pynvml.nvmlDeviceGetHandleByUUID(shown)
+    return pynvml.nvmlDeviceGetHandleByIndex(int(shown) if shown.isdigit() else 0)
+
+
 def clocks() -> dict[str, int | str]:
     """Processor and memory clock in MHz, temperature, power in watts and throttle reasons; empty without a card."""
     try:
-        pynvml.nvmlInit()
-        card = pynvml.nvmlDeviceGetHandleByIndex(0)
+        card = _first_card()
         return {
             "sm_mhz": pynvml.nvmlDeviceGetClockInfo(card, pynvml.NVML_CLOCK_SM),
             "memory_mhz": pynvml.nvmlDeviceGetClockInfo(card, pynvml.NVML_CLOCK_MEM),
@@ -44,8 +53,7 @@ def clocks() -> dict[str, int | str]:
 def card_in_nvml() -> dict[str, str]:
     """Name and driver of the first card as the management library sees them; empty when there is none."""
     try:
-        pynvml.nvmlInit()
-        card = pynvml.nvmlDeviceGetHandleByIndex(0)
+        card = _first_card()
         return {"name": str(pynvml.nvmlDeviceGetName(card)), "driver": str(pynvml.nvmlSystemGetDriverVersion())}
     except pynvml.NVMLError:
         return {}
