@@ -50,6 +50,11 @@ class Session:
         """Count a request to the author at once."""
         self._usage[request] = usage
 
+    @property
+    def used(self) -> Usage:
+        """What the author has cost so far, all branches together."""
+        return total(dict(self._usage))  # a copy: calls are noted from other threads
+
     def halt(self, reason: str) -> None:
         """Let every branch stop at its next decision."""
         self.halted = self.halted or reason
@@ -84,7 +89,7 @@ class Session:
 
     def spent(self, budget: Budget) -> str | None:
         """Why the run has to stop now, as a sentence; None while it may go on."""
-        used = total(self._usage)
+        used = self.used
         if self.halted:
             return self.halted
         if budget.candidates is not None and len(self._candidates) >= budget.candidates:

@@ -20,6 +20,8 @@ from tritonsmith.prompts.author import Attempt, AuthorError, Brief
 Answer = TypeVar("Answer")
 Keep = Callable[[str, dict[str, Any], Sequence[Row], Usage], None]
 """Writes one call: its name, what was said, its tries, and what the request has cost so far."""
+Spend = Callable[[Request, str, Usage], None]
+"""Hears of one call that is over: the question, the model's name, and what it cost."""
 
 
 @dataclass
@@ -28,6 +30,7 @@ class Meter:
 
     request: str
     keep: Keep
+    spend: Spend
     usage: Usage = field(default_factory=Usage)
 
 
@@ -35,9 +38,9 @@ _METER: ContextVar[Meter | None] = ContextVar("tritonsmith_meter", default=None)
 
 
 @contextmanager
-def metered(request: str, keep: Keep, tell: Callable[[str], None]) -> Iterator[Meter]:
+def metered(request: str, keep: Keep, spend: Spend, tell: Callable[[str], None]) -> Iterator[Meter]:
     """Collect what authors report through `record_call` in this task; `tell` hears what they say meanwhile."""
-    meter = Meter(request, keep)
+    meter = Meter(request, keep, spend)
     token, told = _METER.set(meter), NOTICE.set(tell)
     try:
         yield meter
@@ -75,6 +78,7 @@ async def record_call(
         "tries": [row.model_dump(mode="json", include={"status", "seconds", "input_tokens", "output_tokens"}) for row in rows],
     }
     await asyncio.to_thread(meter.keep, f"{request.label}{'' if reply else '.failed'}", call, rows, meter.usage)
+    meter.spend(request, model, usage)
 
 
 async def ask(
@@ -91,11 +95,14 @@ async def ask(
         append_rows(context.store.root / "usage.csv", rows)
         session.note_usage(request, usage)
 
+    def spend(asked: Request, model: str, usage: Usage) -> None:
+        emit(runtime, "usage", "author", state, **usage_event(asked, model, usage, session.used))
+
     def tell(text: str) -> None:
         emit(runtime, "pause", "author", state, request=request, reason=text)
 
     reply: Answer | None = None
-    with metered(request, keep, tell) as meter:
+    with metered(request, keep, spend, tell) as meter:
         try:
             reply = await answer
         except Waiting as wait:
@@ -106,6 +113,21 @@ async def ask(
             session.fail(branch_of(state), error, fatal=fatal)
             emit(runtime, "fault", "author", state, request=request, reason=str(error))
     return reply, {} if meter.usage == Usage() else {request: meter.usage}
+
+
+def usage_event(asked: Request, model: str, usage: Usage, so_far: Usage) -> dict[str, Any]:
+    """What the stream tells of one call to a model; the rest of it is in `llm/` and `usage.csv`."""
+    return {
+        **asked.model_dump(mode="json", include={"call", "stage", "role"}),
+        "request": asked.name,
+        "model": model,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "money": usage.money,
+        "seconds": usage.seconds,
+        "total_tokens": so_far.tokens,
+        "total_money": so_far.money,
+    }
 
 
 async def brief_for(

@@ -20,6 +20,7 @@ async def judge(candidate_id: str, profile: str, node: str, state: State | Branc
     source = await asyncio.to_thread(context.store.get, candidate.sha)
 
     async def measure() -> Verdict:
+        emit(runtime, "evaluating", node, state, candidate_id, profile=profile)  # now, not while it waited for its turn
         verdict = await context.evaluator.evaluate(task, source, profile)
         return verdict.model_copy(update={"sha": candidate.sha, "profile": profile})
 

@@ -82,7 +82,11 @@ def test_events_name_their_node_branch_and_candidate(run):
         for _, data in build_graph().compile().stream({"task": run.task}, context=run.context, stream_mode="custom", subgraphs=True)
     ]
     assert all({"event", "node", "branch", "candidate"} <= set(event) for event in events)
-    assert {event["event"] for event in events} == {"stage", "candidate", "verdict", "analysis", "findings", "decision", "stop"}
+    kinds = {"stage", "candidate", "evaluating", "verdict", "analysis", "findings", "decision", "stop"}
+    assert {event["event"] for event in events} == kinds
+    asked = [(event["candidate"], event["profile"]) for event in events if event["event"] == "evaluating"]
+    judged = [(event["candidate"], event["profile"]) for event in events if event["event"] == "verdict"]
+    assert set(judged) <= set(asked)
     assert [event["status"] for event in events if event["event"] == "verdict" and event["branch"] == "seed1"] == ["runtime_error", "ok"]
 
 

@@ -81,6 +81,19 @@ def test_a_good_run(play):
     assert result.summary.prompts == {key: kept["prompt"][key] for key in ("version", "digest")}
 
 
+def test_every_call_is_told_as_it_ends_with_what_the_run_has_cost_so_far(play):
+    result = play(["no", answer(1), answer(2)], {1: BAD, 2: FAST})
+    events = [json.loads(line) for line in (result.out / "events.jsonl").read_text().splitlines()]
+    told = [event for event in events if event["event"] == "usage"]
+    names = [f"{event['request']} {event['call']} {event['stage']} {event['role']}" for event in told]
+    assert names == ["seed0-01-seed 1 seed author", "seed0-01-seed 2 seed author", "seed0-02-repair 1 repair repair"]
+    assert {event["model"] for event in told} == {"openai:toy"}
+    for name, ours in {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}.items():
+        assert [event[ours] for event in told] == [usage[name] for usage in result.server.reported]
+    spent = [event["input_tokens"] + event["output_tokens"] for event in told]
+    assert [event["total_tokens"] for event in told] == [sum(spent[: count + 1]) for count in range(3)]
+
+
 def test_a_run_that_needs_two_repairs(play):
     result = play([answer(1), answer(2), answer(3)], {1: BAD, 2: BAD, 3: FAST})
     assert path(result)[:3] == [("after_evaluate", "repair"), ("after_evaluate", "repair"), ("after_evaluate", "accept")]
