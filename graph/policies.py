@@ -116,6 +116,8 @@ class Default:
             return "next_best", f"confirmed at {_x(view.score)}, which is no proven gain; {view.best.id} may be one"
         if view.works:
             return "accept", f"confirmed: {_x(view.score)}"
+        if view.best is not None and view.lacks("next_best"):
+            return "accept", f"rejected on confirmation ({view.status}{_why(view)}); {view.best.id} was confirmed before"
         if view.best is not None:
             return "next_best", f"rejected on confirmation ({view.status}{_why(view)}); next best is {view.best.id}"
         return "give_up", f"rejected on confirmation ({view.status}{_why(view)}); nothing else works"

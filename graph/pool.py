@@ -60,12 +60,12 @@ def refusal(verdict: Verdict, allow: Allow) -> str:
 
 def lineage(candidates: Mapping[str, Candidate], candidate_id: str) -> list[Candidate]:
     """A candidate and its ancestors, oldest first."""
-    chain: list[Candidate] = []
+    chain: dict[str, Candidate] = {}
     step: str | None = candidate_id
-    while step is not None and step in candidates and candidates[step] not in chain:
-        chain.append(candidates[step])
+    while step is not None and step in candidates and step not in chain:
+        chain[step] = candidates[step]
         step = candidates[step].parent
-    return chain[::-1]
+    return list(chain.values())[::-1]
 
 
 def _score(verdicts: Mapping[str, Verdict], candidate_id: str) -> float | None:

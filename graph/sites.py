@@ -17,6 +17,9 @@ class Site:
     """The choice taken when a budget is spent or the machinery failed."""
     spends: dict[str, str] = field(default_factory=dict)
     """Choice to the allowance it uses up: `repairs`, `rounds` or `improvements`."""
+    needs: dict[str, str] = field(default_factory=dict)
+    """Choice to what has to be there to follow it: `best` (a working candidate), `analysis`, or `unconfirmed` (a best without a strict
+    verdict)."""
     budgeted: bool = True
     """False where going on costs nothing and stopping would waste what was reached."""
 
@@ -28,13 +31,17 @@ SITES: dict[str, Site] = {
         choices={"repair": "repair", "rescue": "analyze", "check": "check", "accept": END, "give_up": END},
         exit="give_up",
         spends={"repair": "repairs", "rescue": "rounds"},
+        needs={"rescue": "best", "check": "analysis"},
     ),
-    "worth_optimizing": Site(asks="worth_optimizing", choices={"optimize": "optimize", "stop": END}, exit="stop"),
+    "worth_optimizing": Site(
+        asks="worth_optimizing", choices={"optimize": "optimize", "stop": END}, exit="stop", needs={"optimize": "analysis"}
+    ),
     "after_optimize": Site(
         asks="after_optimize",
         choices={"kept": END, "again": "analyze", "broken": "analyze", "stop": END},
         exit="stop",
         spends={"again": "rounds", "broken": "rounds"},
+        needs={"again": "best", "broken": "best"},
     ),
     # after the branches joined
     "after_select": Site(
@@ -42,6 +49,7 @@ SITES: dict[str, Site] = {
         choices={"detect": "detect", "rescue": "improve", "finish": "confirm"},
         exit="finish",
         spends={"rescue": "improvements"},
+        needs={"detect": "best", "rescue": "best"},
     ),
     "after_detect": Site(asks="after_detect", choices={"tune": "tune_grid", "skip": "confirm"}, exit="skip"),
     "after_grid": Site(asks="after_stage", choices={"next": "tune_block", "stop": "confirm"}, exit="stop"),
@@ -51,6 +59,7 @@ SITES: dict[str, Site] = {
         asks="after_confirm",
         choices={"accept": "finish", "next_best": "confirm", "give_up": "finish"},
         exit="give_up",
+        needs={"next_best": "unconfirmed"},
         budgeted=False,  # the measurement is already paid for
     ),
 }

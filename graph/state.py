@@ -3,9 +3,11 @@
 Kernel texts are not here; they lie in the content-addressed store and candidates name them by sha.
 """
 
-from typing import Annotated, Any, TypedDict, TypeVar
+from typing import Annotated, Any, TypeVar
 
+from langgraph.channels import EphemeralValue
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from tritonsmith.evaluator.schema import Allow, Candidate, Record, Task, TaskFacts, Verdict
 from tritonsmith.prompts.analysis import Analysis
@@ -22,7 +24,8 @@ class Decision(Record):
     id: str
     """`<branch>/<number>`: the order within a branch, the same in every repetition of a run."""
     site: str
-    """The policy's method that was asked, `budget`, or `author` where an author had nothing further to offer."""
+    """The policy's method that was asked, `budget`, `author` where an author had nothing further to offer, or `graph` where the policy's
+    choice could not be followed."""
     choice: str
     reason: str
     evidence: Evidence = Field(default_factory=dict)
@@ -167,6 +170,10 @@ class State(Shared, total=False):
     """The run."""
 
     task: Task
+    """What follows of a path that was given instead, with `size`, `overrides` and `precision`, once the task is described."""
+    size: Annotated[str | None, EphemeralValue]
+    overrides: Annotated[dict[str, int | float | bool | str] | None, EphemeralValue]
+    precision: Annotated[str | None, EphemeralValue]
     run: str
     """Names this run's ledger within the context."""
     facts: TaskFacts

@@ -49,6 +49,8 @@ class View:
     rounds: int = 0
     improvements: int = 0
     budget: Budget = field(default_factory=Budget)
+    step: int = 0
+    """How many decisions were recorded in this branch before."""
 
     @property
     def works(self) -> bool:
@@ -89,6 +91,25 @@ class View:
         if allowance == "improvements":
             return max(0, min(1, self.budget.rounds) - self.improvements)
         return self.repairs_left if allowance == "repairs" else self.rounds_left
+
+    def lacks(self, choice: str) -> str:
+        """What is missing to follow a choice of this gate, as a sentence; empty where it can be followed."""
+        need = SITES[self.gate].needs.get(choice) if self.gate in SITES else None
+        if need == "analysis" and self.analysis is None:
+            return "there is no analysis"
+        if need in ("best", "unconfirmed") and self.best is None:
+            return "nothing works that may win"
+        if need == "unconfirmed" and self.best and self.best_verdict and self.best_verdict.profile == "strict":
+            return f"{self.best.id} is confirmed already"
+        return ""
+
+    def offers(self) -> tuple[str, ...]:
+        """The choices of this gate that can be followed now: what they need is there and what they use up is left."""
+        site = SITES[self.gate]
+        return tuple(
+            choice for choice in site.choices
+            if not self.lacks(choice) and (choice not in site.spends or self.left(site.spends[choice]))
+        )  # fmt: skip
 
     def evidence(self) -> Evidence:
         """The numbers and labels of this decision, for the record."""
@@ -157,6 +178,7 @@ class Policy(Protocol):
 def view_of(gate: str, state: State | BranchState, budget: Budget) -> View:
     """The view that a gate's policy gets, from the state alone."""
     candidates, verdicts = state.get("candidates", {}), state.get("verdicts", {})
+    branch = str(state.get("branch", "main"))
     allow = allow_of(state)
     ranked = working(candidates, verdicts, allow)
     scores = {candidate.id: verdicts[candidate.id].score or 0.0 for candidate in ranked}
@@ -166,7 +188,7 @@ def view_of(gate: str, state: State | BranchState, budget: Budget) -> View:
     return View(
         site=SITES[gate].asks,
         gate=gate,
-        branch=str(state.get("branch", "main")),
+        branch=branch,
         current=current,
         verdict=verdict,
         refusal=refusal(verdict, allow) if verdict else "",
@@ -185,4 +207,5 @@ def view_of(gate: str, state: State | BranchState, budget: Budget) -> View:
         rounds=int(str(state.get("rounds", 0))),
         improvements=int(str(state.get("improvements", 0))),
         budget=budget,
+        step=sum(decision.branch == branch for decision in state.get("decisions", {}).values()),
     )

@@ -21,11 +21,12 @@ async def decide(gate: str, state: State | BranchState, runtime: Runner) -> Upda
     else:
         choice, reason = ask_policy(context.policy, gate, view)
         answers = [(site.asks, choice, reason)]
-        allowance = site.spends.get(choice)
+        allowance, missing = site.spends.get(choice), view.lacks(choice)
         if allowance and not view.left(allowance):
             answers += [("budget", site.exit, f"the policy answered {choice}, but no {allowance} are left")]
-    first = sum(decision.branch == view.branch for decision in state.get("decisions", {}).values())
-    decisions = _record(answers, view, context.policy.name, first)
+        elif missing:  # a policy's mistake must not cost the run
+            answers += [("graph", site.exit, f"the policy answered {choice}, but {missing}")]
+    decisions = _record(answers, view, policy_name(context.policy, view))
     for decision in decisions.values():
         emit(runtime, "decision", f"decide_{gate}", state, decision.candidate, **decision.model_dump(exclude={"candidate", "branch"}))
     update: Update = {"decisions": decisions, "choice": answers[-1][1], "elapsed": session.elapsed}
@@ -43,9 +44,12 @@ def _stuck(state: State | BranchState, session: Session) -> str:
 
 
 def ask_policy(policy: Policy, gate: str, view: View) -> Answer:
-    """The policy's choice and reason, checked against what the site offers."""
+    """The policy's choice and reason, checked against what the site offers. Raises UsageError, also where the policy itself raises."""
     site = SITES[gate]
-    answer = getattr(policy, site.asks)(view)
+    try:
+        answer = getattr(policy, site.asks)(view)
+    except Exception as error:
+        raise UsageError(f"policy {policy.name}: {site.asks} raised {type(error).__name__}: {error}; mend the policy") from error
     if not (isinstance(answer, tuple) and len(answer) == 2 and all(isinstance(part, str) for part in answer)):
         raise UsageError(f"policy {policy.name}: {site.asks} must answer (choice, reason), two strings, not {answer!r}")
     if answer[0] not in site.choices:
@@ -53,10 +57,16 @@ def ask_policy(policy: Policy, gate: str, view: View) -> Answer:
     return answer
 
 
-def _record(answers: list[tuple[str, str, str]], view: View, policy: str, first: int) -> dict[str, Decision]:
+def policy_name(policy: Policy, view: View) -> str:
+    """Whose answer it is: a fork's policy names the parent's where it repeats what the parent decided."""
+    named = getattr(policy, "name_at", None)
+    return str(named(view)) if callable(named) else policy.name
+
+
+def _record(answers: list[tuple[str, str, str]], view: View, policy: str) -> dict[str, Decision]:
     made = [
         Decision(
-            id=f"{view.branch}/{first + number:02d}",
+            id=f"{view.branch}/{view.step + number:02d}",
             site=site,
             choice=choice,
             reason=reason,

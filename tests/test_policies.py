@@ -6,7 +6,7 @@ import pytest
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, Candidate, Comparison, Label, Stage, Status
-from tritonsmith.graph.policies import PRESETS, load_policy
+from tritonsmith.graph.policies import PRESETS, Default, load_policy
 from tritonsmith.graph.pool import refusal, working
 from tritonsmith.graph.state import Budget, PromiseCheck
 from tritonsmith.graph.view import View
@@ -182,3 +182,36 @@ def test_a_policy_that_cannot_be_loaded_is_named_with_the_way_out(tmp_path, text
         path.write_text(text)
     with pytest.raises(UsageError, match=says):
         load_policy(name.format(path))
+
+
+def test_a_choice_that_cannot_be_followed_ends_the_branch_with_the_best_so_far(script):
+    class Wishful(Default):
+        name = "wishful"
+
+        def after_select(self, view):
+            return "detect", "whatever there is"
+
+        def after_evaluate(self, view):
+            return "check", "whatever was promised"
+
+        def after_confirm(self, view):
+            return "next_best", "for ever"
+
+    for scores in ({"bad": None}, {"bad": 0.5}):
+        run = script(scores, seeds=("bad",), policy=Wishful())
+        run.run()
+        assert run.path("seed0") == [("after_evaluate", "check"), ("graph", "give_up")]
+        assert run.path("main")[-2:] == [("after_confirm", "next_best"), ("graph", "give_up")]
+    assert run.result["decisions"]["seed0/01"].reason == "the policy answered check, but there is no analysis"
+    assert run.text(run.result["winner"]) == "bad"
+
+
+def test_a_policy_that_raises_is_named(script):
+    class Broken(Default):
+        name = "mine"
+
+        def after_select(self, view):
+            raise KeyError("x")
+
+    with pytest.raises(UsageError, match="policy mine: after_select raised KeyError: 'x'; mend the policy"):
+        script({"a": 1.5}, seeds=("a",), policy=Broken()).run()
