@@ -1,0 +1,1 @@
+"""Reports of runs and experiments as HTML, Markdown, CSV and JSON."""
