@@ -30,8 +30,10 @@ select.select([int(sys.argv[1])], [], [])
 import shutil, time
 def mend(action, path, error):
     try:
-        os.chmod(os.path.dirname(path), 0o700)
-        os.chmod(path, 0o700)
+        if path != sys.argv[2]:  # the folder that holds ours is everybody's
+            os.chmod(os.path.dirname(path), 0o700)
+        if not os.path.islink(path):
+            os.chmod(path, 0o700)
         action(path)
     except Exception:
         pass
@@ -120,14 +122,16 @@ def sweep() -> None:
 
 def remove_tree(folder: Path) -> None:
     """Remove a folder with all that is in it, folders that were closed to their owner too; what cannot be removed stays."""
-    shutil.rmtree(folder, onerror=_open_and_retry)
 
+    def open_and_retry(action: Any, path: str, _error: tuple[type[BaseException], BaseException, TracebackType]) -> None:
+        with contextlib.suppress(OSError):
+            if path != str(folder):  # the folder that holds ours is everybody's: its mode stays as it is
+                os.chmod(os.path.dirname(path), 0o700)
+            if not os.path.islink(path):  # chmod would follow it out of the folder
+                os.chmod(path, 0o700)
+            if action in (os.open, os.scandir, os.lstat):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                action(path)
 
-def _open_and_retry(action: Any, path: str, _error: tuple[type[BaseException], BaseException, TracebackType]) -> None:
-    with contextlib.suppress(OSError):
-        os.chmod(os.path.dirname(path), 0o700)
-        os.chmod(path, 0o700)
-        if action in (os.open, os.scandir, os.lstat):
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            action(path)
+    shutil.rmtree(str(folder), onerror=open_and_retry)

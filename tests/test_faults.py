@@ -1,7 +1,9 @@
 """Whatever a candidate does to itself or to the machine costs one verdict; the next honest one passes in the same evaluator."""
 
 import contextlib
+import errno
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
-from tritonsmith.evaluator.run_folder import run_folder, sweep
+from tritonsmith.evaluator.run_folder import remove_tree, run_folder, sweep
 from tritonsmith.evaluator.sandbox_layers import RUN_UID
 from tritonsmith.evaluator.schema import Status, Task, Verdict
 from tritonsmith.evaluator.tasks import load_task
@@ -327,3 +329,26 @@ def test_the_next_start_removes_what_a_killed_janitor_left(tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == []
     holder.stdin.close()
     holder.stdout.close()
+
+
+def test_a_folder_that_cannot_be_removed_leaves_its_surroundings_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Another process may write into the folder while it goes; the temporary directory around it belongs to everybody.
+    shared = tmp_path / "shared"
+    outside = tmp_path / "outside"
+    (shared / "run" / "inner").mkdir(parents=True)
+    outside.mkdir(mode=0o755)
+    (shared / "run" / "inner" / "link").symlink_to(outside)
+    shared.chmod(0o1777)
+
+    def busy(path: str, **_: object) -> None:
+        raise OSError(errno.ENOTEMPTY, "busy", str(path))
+
+    monkeypatch.setattr(os, "rmdir", busy)
+    monkeypatch.setattr(os, "unlink", busy)
+    remove_tree(shared / "run")
+    monkeypatch.undo()
+    assert (shared / "run" / "inner" / "link").is_symlink()
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o755
+    remove_tree(shared / "run")
+    assert not (shared / "run").exists()
