@@ -1,55 +1,60 @@
-"""The compiled graph for the LangGraph server (`langgraph.json`): settings are plain values, so that a form can be made of them.
+"""The compiled graph for the LangGraph server (`langgraph.json`): settings come as plain values, a task as its path.
 
-A server holds one context per settings for as long as it lives; its kernels lie in a temporary folder unless `out` names one.
+No classes here, because a server may load this file a second time under another name. Each thread has a folder of its own under
+`out`; an evaluator belongs to a card and is shared by everything that the server runs.
 """
 
 import asyncio
+import re
 import threading
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from pathlib import Path
 
+from langgraph.config import get_config
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.local import open_evaluator
+from tritonsmith.evaluator.schema import Allow, Evaluator
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.context import Context
-from tritonsmith.graph.run import make_context
+from tritonsmith.graph.players import open_players
+from tritonsmith.graph.policies import load_policy
+from tritonsmith.graph.settings import Settings, TaskInput
+from tritonsmith.graph.store import Store
 
-
-@dataclass(frozen=True)
-class Settings:
-    """What an assistant may set; named assistants make ablation presets."""
-
-    model: str = "offline"
-    policy: str = "default"
-    target: str = "auto"
-    seeds: int = 2
-    allow: str = "hybrid"
-    base_url: str | None = None
-    out: str | None = None
-
-
+_KEPT_CONTEXTS = 256
 _opening = threading.Lock()
 
 
 @cache
-def _opened(settings: Settings) -> Context:
-    return make_context(
-        model=settings.model,
-        base_url=settings.base_url,
-        target=settings.target,
-        policy=settings.policy,
-        seeds=settings.seeds,
-        allow=settings.allow,
-        out=settings.out,
-    )
+def _evaluator(target: str, sandbox: str) -> Evaluator:
+    return open_evaluator(target, sandbox=sandbox)
 
 
-def _opened_once(settings: Settings) -> Context:
-    with _opening:  # the cache alone would let two runs that start together open two evaluators
-        return _opened(settings)
+@lru_cache(_KEPT_CONTEXTS)  # one that was dropped is made again from the state and the thread's folder
+def _opened(settings: Settings, thread: str) -> Context:
+    policy = load_policy(settings.policy_file or settings.policy)
+    players = open_players(settings.models, replay=settings.replay, budget=settings.budget)
+    store = Store(Path(settings.out) / thread)
+    judge = players.evaluator(store.root, settings.target, lambda: _evaluator(settings.target, settings.sandbox))
+    return Context(
+        author=players.author, evaluator=judge, policy=policy, store=store, budget=settings.budget, seeds=settings.seeds,
+        allow=Allow(settings.allow), memory=players.recall(),
+    )  # fmt: skip
+
+
+def _opened_once(settings: Settings, thread: str) -> Context:
+    with _opening:  # the caches alone would let two runs that start together open two evaluators
+        return _opened(settings, thread)
 
 
 async def open_settings(settings: Settings | None) -> Context:
-    """The context for these settings; opened once, in a thread because processes are started. Raises UsageError."""
-    return await asyncio.to_thread(_opened_once, settings or Settings())
+    """The context for these settings in this thread, opened once and off the event loop. Raises UsageError."""
+    thread = str(get_config().get("configurable", {}).get("thread_id") or "no-thread")
+    try:
+        return await asyncio.to_thread(_opened_once, settings or Settings(), thread)
+    except UsageError as error:  # written for the command line: --base-url is the setting base_url here
+        raise UsageError(re.sub(r"^--([a-z-]+)", lambda option: f"setting {option[1].replace('-', '_')}", str(error))) from error
 
 
-graph = build_graph(Settings, open_settings).compile(name="tritonsmith")
+graph = build_graph(Settings, open_settings, TaskInput).compile(name="tritonsmith")

@@ -10,6 +10,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import get_runtime
 from langgraph.types import Send
 
+from tritonsmith.evaluator.errors import TritonsmithError, UsageError
 from tritonsmith.evaluator.schema import Stage
 from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.context import Context
@@ -34,9 +35,13 @@ Resolve = Callable[[Any], Awaitable[Context]]
 Graph = StateGraph[Any, Any, Any, Any]
 
 
-def build_graph(context_schema: type[Any] = Context, resolve: Resolve | None = None) -> Graph:
+class ServedError(UsageError, ValueError):
+    """What a run on a server ends with: a LangGraph server shows the sentence of a ValueError, and of errors of its own, alone."""
+
+
+def build_graph(context_schema: type[Any] = Context, resolve: Resolve | None = None, input_schema: type[Any] = RunInput) -> Graph:
     """The graph, not yet compiled: `build_graph().compile(checkpointer=...)` is the caller's choice."""
-    graph: Graph = StateGraph(State, context_schema=context_schema, input_schema=RunInput, output_schema=RunOutput)
+    graph: Graph = StateGraph(State, context_schema=context_schema, input_schema=input_schema, output_schema=RunOutput)
     add = partial(_add_node, graph, State, resolve)
     branch = build_branch(context_schema, resolve).compile(name="branch")
 
@@ -128,10 +133,13 @@ def _add_node(graph: Graph, schema: type[Any], resolve: Resolve | None, name: st
     """Add an asynchronous node so that synchronous invocations work too (on one background event loop)."""
 
     async def work(state: Any, runtime: Runner) -> Update:
-        if resolve is not None:
-            runtime = replace(runtime, context=await resolve(runtime.context))
-        context_of(runtime)  # a missing context is reported before any work
-        return await node(state, runtime)
+        if resolve is None:
+            context_of(runtime)  # a missing context is reported before any work
+            return await node(state, runtime)
+        try:
+            return await node(state, replace(runtime, context=await resolve(runtime.context)))
+        except TritonsmithError as error:
+            raise ServedError(str(error)) from error
 
     async def asynchronous(state: Any) -> Update:
         return await work(state, get_runtime(Context))

@@ -1,20 +1,23 @@
 """describe: run and trace the reference once; everything later rests on these facts."""
 
+import asyncio
 from uuid import uuid4
+
+from langgraph.types import Overwrite
+from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.schema import Task
-from tritonsmith.graph.state import State, Update
+from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.graph.context import Context
+from tritonsmith.graph.state import Shared, State, Update
 from tritonsmith.nodes.common import Runner, context_of, emit
 
 
 async def describe(state: State, runtime: Runner) -> Update:
     """Check the input and ask the evaluator for the task's facts. Raises TaskError, or InfrastructureError after a second try."""
     context = context_of(runtime)
-    given: object = state.get("task")
-    if not isinstance(given, Task | dict):
-        raise UsageError('the graph\'s input is {"task": Task}; load one with tritonsmith.evaluator.tasks.load_task(path, ...)')
-    task = Task.model_validate(given)
+    task = await _task_of(state, context)
     emit(runtime, "stage", "describe", state, task=task.name, size=task.size)
     try:
         facts = await context.evaluator.describe(task)
@@ -22,4 +25,35 @@ async def describe(state: State, runtime: Runner) -> Update:
         facts = await context.evaluator.describe(task)
     wanted = context.policy.seeds or context.seeds
     seeds = min(wanted, context.budget.candidates or wanted)
-    return {"task": task, "facts": facts, "run": state.get("run") or uuid4().hex, "seeds": seeds, "allow": context.allow}
+    again = "candidates" in state and bool(state["candidates"] or state.get("stopped_because"))
+    run = uuid4().hex if again else state.get("run") or uuid4().hex
+    begun = {"task": task, "facts": facts, "run": run, "seeds": seeds, "allow": context.allow}
+    return {**_FRESH, **begun} if again else begun
+
+
+_FRESH: Update = {
+    **{name: Overwrite({}) for name in Shared.__annotations__ if name not in ("stopped_because", "elapsed")},
+    "stopped_because": Overwrite(""), "elapsed": Overwrite(0.0), "current": None, "queue": [], "improvements": 0, "winner": None,
+}  # fmt: skip
+"""A thread that is given a task once more begins a new run: nothing of the one before counts for it."""
+
+
+async def _task_of(state: State, context: Context) -> Task:
+    """The task that was given, or the one in the file that was named: `auto` size is full with a card and small without."""
+    given: object = state.get("task")
+    if isinstance(given, str):
+        size = state.get("size") or "auto"
+        size = ("full" if context.evaluator.hardware.present else "small") if size == "auto" else size
+        overrides: object = state.get("overrides") or {}
+        if not isinstance(overrides, dict) or not all(isinstance(value, int | float | str) for value in overrides.values()):
+            raise UsageError(f'overrides {overrides!r}: give names of the task file with their values, such as {{"seq_len": 16}}')
+        return await asyncio.to_thread(load_task, given, size, overrides, state.get("precision") or "ieee")
+    if isinstance(given, dict):
+        try:
+            return Task.model_validate(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise UsageError(f"task.{'.'.join(map(str, first['loc']))}: {first['msg']}; or give the path of a task file") from None
+    if not isinstance(given, Task):
+        raise UsageError('the graph\'s input is {"task": "path/of/a/task.py"} or {"task": Task} (tritonsmith.evaluator.tasks.load_task)')
+    return given
