@@ -76,6 +76,7 @@ def verdict_event(verdict: Verdict, allow: Allow) -> dict[str, Any]:
     return {
         "status": verdict.status.value,
         "score": verdict.score,
+        "interval": timing.interval if timing else None,
         "profile": verdict.profile,
         "kind": timing.kind.value if timing else None,
         "median_ms": timing.median_ms if timing else None,
