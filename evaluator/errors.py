@@ -4,7 +4,9 @@
     ├── UsageError            one sentence that names the file, line or option and the way out; exit code 2
     │   ├── TaskError         the task file
     │   └── KernelFileError   the candidate's file
-    └── InfrastructureError   the machinery failed, not the candidate; never shown to an author as its fault
+    ├── InfrastructureError   the machinery failed, not the candidate; never shown to an author as its fault
+    └── RunError              a run cannot go on now, and can be resumed; exit code 1
+        └── RunStopped        it was asked to stop
 """
 
 
@@ -26,3 +28,11 @@ class KernelFileError(UsageError):
 
 class InfrastructureError(TritonsmithError):
     """The oracle, the card or the sandbox failed. A verdict is never made from this."""
+
+
+class RunError(TritonsmithError):
+    """A run cannot go on now; the message says why and how to resume it. The command line exits with 1."""
+
+
+class RunStopped(RunError):
+    """A run has stopped at a safe point because it was asked to; the message says how to resume it."""

@@ -1,10 +1,22 @@
-"""Writing states to a checkpointer and reading them back as the records they were."""
+"""Where states are kept while a run goes on, and how they are read back as the records they were."""
 
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiosqlite
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from tritonsmith.evaluator import schema
+from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph import state
+from tritonsmith.graph.latest import keep_latest
 from tritonsmith.prompts import analysis
+
+CHECKPOINTS = "checkpoints.sqlite"
 
 RECORDS: tuple[type, ...] = tuple(
     value
@@ -18,3 +30,29 @@ RECORDS: tuple[type, ...] = tuple(
 def serializer() -> JsonPlusSerializer:
     """The `serde=` of a checkpointer for this graph: it reads our records and no other class, so a foreign checkpoint runs no code."""
     return JsonPlusSerializer(allowed_msgpack_modules=RECORDS)
+
+
+def check_checkpoints(spec: str) -> None:
+    """Raise UsageError for anything but `sqlite` and `none`."""
+    if spec not in ("sqlite", "none"):
+        raise UsageError(f"--checkpoints {spec}: choose sqlite or none")
+
+
+@asynccontextmanager
+async def open_checkpoints(spec: str, folder: Path) -> AsyncIterator[BaseCheckpointSaver[str] | None]:
+    """The checkpointer of a run, open until the block ends; None for `none`. Raises UsageError."""
+    check_checkpoints(spec)
+    if spec == "none":
+        yield None
+        return
+    path = folder / CHECKPOINTS
+    async with aiosqlite.connect(path) as connection:
+        saver = AsyncSqliteSaver(connection, serde=serializer())
+        try:
+            await keep_latest(saver)
+            await connection.execute("PRAGMA synchronous=NORMAL")  # a killed process loses nothing by it
+        except sqlite3.DatabaseError as error:
+            if "not a database" in str(error) or "malformed" in str(error):
+                raise UsageError(f"{path}: cannot be read ({error}); remove it, and the run goes on from what its tape has") from error
+            raise
+        yield saver

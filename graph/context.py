@@ -11,7 +11,7 @@ from tritonsmith.evaluator.detect import Detection, detect
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, Evaluator, Hardware, LaunchFacts, Task, TaskFacts, Timing
 from tritonsmith.graph.background import run_blocking
-from tritonsmith.graph.session import Session
+from tritonsmith.graph.session import Keep, Session
 from tritonsmith.graph.state import Budget
 from tritonsmith.graph.store import Store
 from tritonsmith.graph.view import Policy
@@ -23,16 +23,19 @@ Detector = Callable[[str, LaunchFacts, TaskFacts, Hardware, Timing | None], Dete
 """Labels a kernel's text, given what was measured of it."""
 
 
-class _Sessions:
+class Sessions:
     """Sessions by run; branches of a run find the same one from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, earlier: float = 0.0, keep: Keep | None = None) -> None:
+        """What every session begins with: the seconds of earlier processes, and who writes down what the state does not tell."""
         self._lock = threading.Lock()
         self._by_run: dict[str, Session] = {}
+        self._earlier, self._keep = earlier, keep
 
     def of(self, run: str, parallel: int) -> Session:
+        """The session of a run."""
         with self._lock:
-            return self._by_run.setdefault(run, Session(parallel))
+            return self._by_run.setdefault(run, Session(parallel, self._earlier, self._keep))
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Context:
     detector: Detector = detect
     memory: Recaller | None = None
     """None: authors know nothing of earlier runs."""
-    sessions: _Sessions = field(default_factory=_Sessions, repr=False)
+    sessions: Sessions = field(default_factory=Sessions, repr=False)
 
     def __post_init__(self) -> None:
         """Raise UsageError for a number of seeds that makes no run."""

@@ -1,63 +1,88 @@
-"""The folder of a run: made before it begins, told every event, and found again by a run that goes on."""
+"""The folder of a run: made before it begins, held by one process, told every event, and found again by a run that goes on."""
 
+import errno
+import fcntl
 import json
+import os
 import re
 import shutil
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.errors import RunError, UsageError
+from tritonsmith.graph.files import append_text, drop_cut_line
 
 Event = dict[str, Any]
-"""One line of `events.jsonl`. `event` is stage, candidate, verdict, analysis, findings, decision, pause, fault, waiting or stop;
-`time`, `node`, `branch` and `candidate` are always there."""
+"""One line of `events.jsonl`. `event` is run, stage, candidate, evaluating, verdict, usage, analysis, findings, decision, pause, fault,
+waiting, stop, stopped or end; `time`, `node`, `branch` and `candidate` are always there."""
 
 OnEvent = Callable[[Event], None]
 
-SETTINGS = "run.json"
-"""The settings of a run that can go on later."""
-_WRITTEN_AGAIN = ("events.jsonl", "usage.csv")
-"""What a run that goes on writes from its beginning once more."""
+EVENTS, TAPE, LOCK = "events.jsonl", "tape.jsonl", "run.lock"
+_START = {TAPE, LOCK, "kernels", "parent.json"}
+"""What may lie in a folder before a run begins there: replies and verdicts of another one."""
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def prepare_folder(out: str | None, task_name: str, settings: dict[str, Any] | None = None) -> Path:
-    """Make the results' folder; one that holds a run of the same settings is used again.
-
-    Raises UsageError when it holds anything else or cannot be written.
-    """
+def name_folder(out: str | None, task_name: str) -> Path:
+    """The folder that `out` names, else one under `runs/` with the task's name and the time."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    folder = Path(out) if out else Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', task_name)}-{stamp}"
+    return Path(out) if out else Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', task_name)}-{stamp}"
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a new run. Raises UsageError when it is a file, holds anything else or cannot be written."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--out {folder}: that is a file; name a new folder")
     try:
-        if folder.exists() and any(folder.iterdir()):
-            kept = _kept(folder)
-            if settings is None or kept is None:
-                raise UsageError(f"--out {folder}: the folder is not empty; name a new one, so that no earlier result is overwritten")
-            if kept != settings:
-                other = ", ".join(sorted(name for name in {*kept, *settings} if kept.get(name) != settings.get(name)))
-                raise UsageError(f"--out {folder}: a run with other settings lies there ({other}); name a new one, or resume that run")
-            for name in _WRITTEN_AGAIN:
-                (folder / name).unlink(missing_ok=True)
+        there = {path.name for path in folder.iterdir()} if folder.exists() else set()
+        if not there <= _START:
+            raise UsageError(f"--out {folder}: the folder is not empty; name a new one, so that no earlier result is overwritten")
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "events.jsonl").touch()
-        if settings is not None:
-            (folder / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--out {folder}: cannot write there ({error.strerror}); name a folder that you may write to") from error
-    return folder
 
 
-def kept_settings(folder: Path) -> dict[str, Any]:
-    """The settings of a run that can go on. Raises UsageError that says why there are none."""
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: there is no such folder; name the folder of a run")
-    found = _kept(folder)
-    if found is None:
-        raise UsageError(f"{folder}: no run that waits lies there; only runs of --model handoff:DIR or --evaluator spool:DIR can go on")
-    return found
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep every other process away from a run. Raises UsageError when one works on it, or the folder cannot be written."""
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot write there ({error.strerror}); a run needs a folder that it may write to") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = os.read(descriptor, 80).decode(errors="replace").strip() or "unknown"
+            raise UsageError(f"{folder}: another process works on this run (pid {other}); wait for it, or stop it first") from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()} on {os.uname().nodename}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)  # the lock goes with it; the file stays, for a file that is removed can be locked twice
+
+
+@contextmanager
+def faults_told(folder: Path) -> Iterator[None]:
+    """Turn what a full disk or a removed folder raises anywhere in a run into one sentence. Raises RunError or UsageError."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        again = f"then go on with: tritonsmith resume {folder}"
+        if not folder.is_dir():
+            raise UsageError(f"{folder}: the folder of the run was removed or renamed while it went on; start it again") from error
+        if getattr(error, "errno", None) in _DISK_FULL or "disk is full" in str(error):
+            raise RunError(f"{folder}: no space is left on the disk; what was finished is kept; make space, {again}") from error
+        about = str(getattr(error, "filename", None) or "")
+        if isinstance(error, sqlite3.Error) or about.startswith(str(folder)):
+            what = f"{about}: {getattr(error, 'strerror', None) or error}" if about else f"checkpoints: {error}"
+            raise UsageError(f"{folder}: the run's files cannot be written or read ({what}); mend that, {again}") from error
+        raise
 
 
 def drop_if_fruitless(folder: Path) -> None:
@@ -68,25 +93,30 @@ def drop_if_fruitless(folder: Path) -> None:
 
 
 class EventLog:
-    """Appends events to a file, one JSON object per line, and passes them on."""
+    """Appends events to a file, one JSON object per line."""
 
-    def __init__(self, path: Path, on_event: OnEvent | None) -> None:
-        """The file, and who else is told."""
+    def __init__(self, path: Path) -> None:
+        """The file; what an earlier process has written stays. Raises OSError."""
         self._path = path
-        self._on_event = on_event
+        drop_cut_line(path)
+        path.touch()
 
-    def __call__(self, data: Event) -> None:
-        """Tell of one event."""
+    def __call__(self, data: Event) -> Event:
+        """Write one event; returns it with its time. Raises OSError."""
         event = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **data}
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(event, ensure_ascii=False, default=str) + "\n")
-        if self._on_event:
-            self._on_event(event)
+        append_text(self._path, json.dumps(event, ensure_ascii=False, default=str) + "\n")
+        return event
 
 
-def _kept(folder: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+def seconds_in(path: Path) -> float:
+    """The wall seconds of all processes that have written to an `events.jsonl`; 0 where there is none."""
+    drop_cut_line(path)
+    spans: list[tuple[datetime, datetime]] = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        try:
+            event = json.loads(line)
+            time = datetime.fromisoformat(event["time"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{path}: a line is not an event ({error}); remove that line") from error
+        spans[-1:] = [(spans[-1][0], time)] if spans and event.get("event") != "run" else [*spans[-1:], (time, time)]
+    return sum((last - first).total_seconds() for first, last in spans)

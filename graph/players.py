@@ -8,6 +8,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.authors import make_author, replaying_author
+from tritonsmith.nodes.chat import Chat
 from tritonsmith.nodes.chat_connect import Models
 from tritonsmith.nodes.chat_handoff import HandoffChat, waits_for
 from tritonsmith.nodes.chat_tape import Kept, KeptChat, RecordedChat, Recorder, Tape, TapeEvaluator, load_tape
@@ -16,8 +17,6 @@ from tritonsmith.nodes.spool import Spool, SpoolEvaluator
 from tritonsmith.prompts.author import Author
 
 _HANDOFF = "handoff:"
-_KEPT = "tape.jsonl"
-"""In the run's folder: replies and verdicts of a run that waits for others, so that nothing is asked or judged twice when it goes on."""
 
 
 @dataclass(frozen=True)
@@ -40,24 +39,29 @@ class Players:
         """Whether the run may end before it is over, and go on later."""
         return bool(self.folders) or self.spool is not None
 
-    def evaluator(self, out: Path, target: str, opened: Callable[[], Evaluator]) -> Evaluator:
-        """The evaluator of the run; `opened` is called only where it is needed."""
+    def evaluator(self, kept: Path | None, target: str, opened: Callable[[], Evaluator]) -> Evaluator:
+        """The evaluator of the run; `opened` is called only where it is needed.
+
+        `kept` is the file with replies and verdicts of the run itself, so that none is asked for twice when it goes on.
+        """
+        inner: Evaluator
         if self.tape is not None:
-            return TapeEvaluator(self.tape)
-        inner = opened() if self.spool is None else SpoolEvaluator(self.spool, target)
+            inner = TapeEvaluator(self.tape)
+        else:
+            inner = opened() if self.spool is None else SpoolEvaluator(self.spool, target)
         if self.recorder is not None:
-            return TapeEvaluator(Tape([], self.recorder.path), inner, self.recorder, portable=True)
-        if self.may_wait:
-            tape, recorder = self.kept.open(out / _KEPT, self.author.name)
-            return TapeEvaluator(tape, inner, recorder)
-        return inner
+            inner = TapeEvaluator(Tape([], self.recorder.path), inner, self.recorder, portable=True)
+        if kept is None:
+            return inner
+        tape, recorder = self.kept.open(kept, self.author.name)
+        return TapeEvaluator(tape, inner, recorder)
 
     def recall(self) -> Recall | None:
         """What authors are told of earlier runs; called after `evaluator`, which opens what the run keeps."""
         if self.tape is not None:
             return Recall(None, self.tape)
-        recorder = self.recorder or self.kept.recorder
-        return Recall(self.memory, self.kept.tape, recorder) if self.memory is not None else None
+        recorders = [one for one in (self.recorder, self.kept.recorder) if one is not None]
+        return Recall(self.memory, self.kept.tape, recorders) if self.memory is not None else None
 
     @property
     def waits_for(self) -> tuple[str, ...]:
@@ -75,8 +79,9 @@ def open_players(
     spool: str | None = None,
     memory: str | None = None,
     budget: Budget | None = None,
+    resumed: bool = False,
 ) -> Players:
-    """The players of a run. Raises UsageError where the settings contradict each other."""
+    """The players of a run; one that is resumed goes on with its recording. Raises UsageError where settings contradict each other."""
     if replay is not None:
         if spool is not None:
             raise UsageError("--replay and --evaluator: a recording has its verdicts; drop --evaluator")
@@ -91,12 +96,17 @@ def open_players(
     unpriced = getattr(writer, "unpriced", ())
     if budget is not None and budget.money is not None and unpriced:
         raise UsageError(f"--budget-money {budget.money:g}: no price is known for {', '.join(unpriced)}; give it with --prices FILE")
-    recorder = Recorder(Path(record), model=writer.name) if record is not None else None
+    if resumed and record is not None and not Path(record).is_file():
+        raise UsageError(f"--record {record}: the recording that this run began is gone; put it back, or begin a new run")
+    recorder = Recorder(Path(record), model=writer.name, more=resumed) if record is not None else None
     kept, remembered = Kept(), Memory(Path(memory)) if memory is not None else None
-    if author is None and recorder is not None:
-        writer = make_author(models, wrap=lambda chat: RecordedChat(chat, recorder))
-    elif author is None and (spool is not None or named):
-        writer = make_author(models, wrap=lambda chat: chat if isinstance(chat, HandoffChat) else KeptChat(chat, kept))
+
+    def wrap(chat: Chat) -> Chat:
+        own = chat if isinstance(chat, HandoffChat) else KeptChat(chat, kept)
+        return own if recorder is None else RecordedChat(own, recorder)
+
+    if author is None:
+        writer = make_author(models, wrap=wrap)
     folders = tuple(dict.fromkeys(Path(one.removeprefix(_HANDOFF)) for one in named))
     jobs = Path(spool) if spool is not None else None
     return Players(writer, recorder=recorder, folders=folders, spool=jobs, kept=kept, memory=remembered)
@@ -108,4 +118,5 @@ def _replaying(replay: str, models: Models, author: Author | None, record: str |
     tape = load_tape(replay)
     if author is not None or models.author not in ("offline", tape.model):
         raise UsageError(f"--replay {replay}: the recording speaks for {tape.model}; drop --model")
-    return Players(author=replaying_author(tape), tape=tape)
+    kept = Kept()
+    return Players(author=replaying_author(tape, wrap=lambda chat: KeptChat(chat, kept)), tape=tape, kept=kept)

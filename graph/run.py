@@ -2,72 +2,217 @@
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from pydantic import Field, ValidationError
+from langgraph.runtime import RunControl
+from pydantic import ValidationError
 
-from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.errors import RunStopped, UsageError
 from tritonsmith.evaluator.local import open_evaluator
-from tritonsmith.evaluator.schema import Allow, Evaluator, PrecisionClass, Record, Task
+from tritonsmith.evaluator.schema import Allow, Evaluator, Task
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.background import run_blocking
-from tritonsmith.graph.builder import build_graph, step_limit
-from tritonsmith.graph.context import Context
-from tritonsmith.graph.folder import Event, EventLog, OnEvent, drop_if_fruitless, kept_settings, prepare_folder
+from tritonsmith.graph.checkpoints import check_checkpoints, open_checkpoints
+from tritonsmith.graph.config import ROLES, RunConfig, kept_settings, models_of
+from tritonsmith.graph.context import Context, Sessions
+from tritonsmith.graph.drive import Drive
+from tritonsmith.graph.folder import (
+    EVENTS,
+    TAPE,
+    Event,
+    EventLog,
+    OnEvent,
+    drop_if_fruitless,
+    faults_told,
+    held,
+    make_folder,
+    name_folder,
+    seconds_in,
+)
+from tritonsmith.graph.manifest import MANIFEST, Manifest, read_manifest
 from tritonsmith.graph.players import Players, open_players
 from tritonsmith.graph.policies import load_policy
 from tritonsmith.graph.state import Budget, State
 from tritonsmith.graph.store import Store
-from tritonsmith.graph.summary import Summary, summarize, write_best
+from tritonsmith.graph.summary import Summary, read_summary, summarize, write_best
 from tritonsmith.graph.view import Policy
-from tritonsmith.nodes.chat import Waiting
 from tritonsmith.nodes.chat_connect import KEY, Models
 from tritonsmith.nodes.chat_model import REQUEST_SECONDS, Source
 from tritonsmith.prompts.author import Author
 from tritonsmith.prompts.library import VERSION, digest
 
+__all__ = ["Run", "RunConfig", "active_runs", "make_context", "optimize", "optimize_async", "resume"]
 
-class RunConfig(Record):
-    """The settings of a run, all plain values."""
+_ACTIVE: list["Run"] = []
 
-    task: str
-    """Path of the task file."""
-    size: str | None = None
-    """`full`, `small`, or None: full with a card in this machine, else small."""
-    overrides: dict[str, int | float | bool | str] = Field(default_factory=dict)
-    precision: PrecisionClass = PrecisionClass.IEEE
-    model: str = "offline"
-    """`offline` (the built-in recipes), `openai:NAME`, or `handoff:DIR` (a person or another program answers in files)."""
-    analyst_model: str | None = None
-    """Who analyses; None: `model`."""
-    repair_model: str | None = None
-    """Who repairs; None: `model`."""
-    base_url: str | None = None
-    key_env: str = KEY
-    """Name of the environment variable with the key."""
-    model_timeout: float = Field(default=REQUEST_SECONDS, gt=0)
-    """The longest that one request to a model may take, in seconds."""
-    prices: str | None = None
-    """A price table (TOML or JSON) beside the built-in one."""
-    record: str | None = None
-    """File to write every request, reply and verdict to."""
-    replay: str | None = None
-    """A recording to play the run from, without a model and without an evaluator."""
-    spool: str | None = None
-    """A folder with jobs for `tritonsmith worker`, which judges them elsewhere; None judges here."""
-    memory: str | None = None
-    """A folder with what earlier runs have learned; this one's winner and failures are added. None: no memory."""
-    policy: str = "default"
-    seeds: int = 2
-    target: str = "auto"
-    sandbox: str = "auto"
-    """`auto` (the layers that work here), `strict` (refuse where a needed one is missing) or `off`."""
-    allow: Allow = Allow.HYBRID
-    """Which labels may win: `kernel`, `hybrid` (kernels too) or `library` (all)."""
-    budget: Budget = Field(default_factory=Budget)
-    out: str | None = None
-    """Folder for the results; None: `runs/<task>-<utc time>`."""
+
+class Run:
+    """One run in its folder: begun, or gone on with where an earlier process has left it.
+
+    `async for event in run.stream()` does the work; afterwards `summary` has the answer, or `stopped` says why there is none yet.
+    """
+
+    def __init__(
+        self, config: RunConfig, *, evaluator: Evaluator | None = None, author: Author | None = None, models: Models | None = None
+    ) -> None:
+        """A new run. `models` stands for the settings of `config` where models are objects; an evaluator that is passed in stays open."""
+        self.config = config if models is None else _with_names(config, models)
+        self.folder = name_folder(config.out, Path(config.task).stem)
+        self.summary: Summary | None = None
+        self.stopped = ""
+        self._evaluator, self._author = evaluator, author
+        self._models = models or models_of(config)
+        self._control = RunControl()
+
+    @classmethod
+    def of(
+        cls, folder: str | Path, *, evaluator: Evaluator | None = None, author: Author | None = None, models: Models | None = None
+    ) -> "Run":
+        """The run that lies in a folder. Raises UsageError when none does, or when it cannot be gone on with."""
+        folder = Path(folder)
+        manifest = read_manifest(folder)
+        config = manifest.config(folder)
+        run = cls(config, evaluator=evaluator, author=author, models=models)
+        run.folder, run.config = folder, config
+        run.summary = read_summary(folder)
+        if run.summary is None:
+            source = load_task(config.task, "full", dict(config.overrides), config.precision).source
+            manifest.refuse_what_changed(folder, source, run._objects)
+        return run
+
+    @property
+    def _objects(self) -> tuple[str, ...]:
+        """What was passed from Python, by name."""
+        given: dict[str, object] = {"evaluator": self._evaluator, "author": self._author}
+        given |= dict(zip(ROLES, (self._models.author, self._models.analyst, self._models.repair), strict=True))
+        return tuple(name for name, value in given.items() if value is not None and not isinstance(value, str))
+
+    def stop(self, reason: str = "asked to") -> None:
+        """Ask the run to stop at the next safe point; what is asked or judged just now is finished first. From any thread."""
+        self._control.request_drain(reason)
+
+    async def stream(self) -> AsyncGenerator[Event, None]:
+        """Work to the end, and tell of every event as it is written to `events.jsonl`; a finished run tells of its end alone.
+
+        Raises UsageError (AuthorError and TaskError among them) with a sentence for the user, InfrastructureError when not even the
+        reference could be run, and RunError when the run cannot go on now.
+        """
+        finished = read_summary(self.folder)
+        if finished is not None and (self.folder / MANIFEST).is_file():
+            self.summary = finished
+            yield _end(finished)
+            return
+        policy = load_policy(self.config.policy)  # a wrong name or file must not leave an empty folder behind
+        sketch = load_task(self.config.task, "full", dict(self.config.overrides), self.config.precision)
+        check_checkpoints(self.config.checkpoints)
+        resumed = (self.folder / MANIFEST).is_file()
+        config = self.config
+        players = open_players(
+            self._models, author=self._author, record=config.record, replay=config.replay, spool=config.spool, memory=config.memory,
+            budget=config.budget, resumed=resumed,
+        )  # fmt: skip
+        manifest = self._manifest(sketch, players) if resumed else None
+        if manifest is None:
+            make_folder(self.folder)
+        _ACTIVE.append(self)
+        try:
+            with held(self.folder), faults_told(self.folder):
+                async with aclosing(self._work(manifest, players, policy, sketch)) as events:
+                    async for event in events:
+                        yield event
+        except UsageError:
+            if manifest is None and not players.may_wait:
+                drop_if_fruitless(self.folder)  # the same command, corrected, may then name the same folder
+            raise
+        finally:
+            _ACTIVE.remove(self)
+
+    def _manifest(self, sketch: Task, players: Players) -> Manifest:
+        """The manifest of the run that lies in the folder already. Raises UsageError where this is another one."""
+        manifest = read_manifest(self.folder)
+        settings, others = kept_settings(self.config), kept_settings(manifest.config(self.folder))
+        if settings != others:
+            other = ", ".join(sorted(name for name in settings if others[name] != settings[name]))
+            raise UsageError(
+                f"--out {self.folder}: a run with other settings lies there ({other}); name a new folder, or go on with that run: "
+                f"tritonsmith resume {self.folder}"
+            )
+        manifest.refuse_what_changed(self.folder, sketch.source, self._objects)
+        return manifest
+
+    async def _work(self, kept: Manifest | None, players: Players, policy: Policy, sketch: Task) -> AsyncGenerator[Event, None]:
+        manifest = kept or Manifest.of(self.config, sketch.source, self._objects)
+        if kept is None:
+            manifest.write(self.folder)
+        earlier, started = seconds_in(self.folder / EVENTS), time.monotonic()
+        log = EventLog(self.folder / EVENTS)
+        context = await asyncio.to_thread(self._context, players, policy, earlier)  # opening waits for processes
+        # a run that waits takes its steps from the beginning: what it waited for changes what earlier steps answer
+        checkpoints = "none" if players.may_wait else self.config.checkpoints
+        try:
+            async with open_checkpoints(checkpoints, self.folder) as saver:
+                drive = Drive(context, manifest.thread, saver, self._control, {})
+                found = await drive.find(players.kept.tape.faults if players.kept.tape else [])
+                task = drive.state["task"] if found else _sized(self.config, sketch, context.evaluator)
+                yield log(self._begin(task, context, resumed=kept is not None))
+                async with aclosing(drive.events(task)) as events:
+                    async for event in events:
+                        yield log(event)
+        finally:
+            if self._evaluator is None:
+                await context.evaluator.aclose()
+        if drive.drained:
+            self.stopped = self._control.drain_reason or "asked to"
+            yield log(_event("stopped", reason=self.stopped))
+            return
+        summary = await self._conclude(drive.state, context, players, earlier + time.monotonic() - started, manifest)
+        yield log(_end(summary))
+        self.summary = summary
+
+    def _context(self, players: Players, policy: Policy, earlier: float) -> Context:
+        config, out = self.config, self.folder
+        store = Store(out)
+        judge = players.evaluator(
+            out / TAPE, config.target, lambda: self._evaluator or open_evaluator(config.target, out / "raw", sandbox=config.sandbox)
+        )
+        keep = players.kept.recorder.write if players.kept.recorder else None
+        return Context(
+            author=players.author, evaluator=judge, policy=policy, store=store, budget=config.budget, seeds=config.seeds,
+            allow=config.allow, memory=players.recall(), sessions=Sessions(earlier, keep),
+        )  # fmt: skip
+
+    def _begin(self, task: Task, context: Context, *, resumed: bool) -> Event:
+        return _event(
+            "run", run=self.folder.name, folder=str(self.folder), task=task.name, size=task.size, policy=context.policy.name,
+            model=context.author.name, target=context.evaluator.hardware.name, budget=context.budget.model_dump(mode="json"),
+            resumed=resumed,
+        )  # fmt: skip
+
+    async def _conclude(self, state: State, context: Context, players: Players, seconds: float, manifest: Manifest) -> Summary:
+        """Write what the run leaves behind; `summary.json` last, for it says that the run is over."""
+        hardware = context.evaluator.hardware
+        summary = summarize(
+            state, policy=context.policy.name, model=players.author.name, target=hardware.name, seconds=seconds, out=str(self.folder)
+        )
+        told: dict[str, Any] = {"parent": manifest.parent}
+        if summary.usage.calls or summary.usage.retries:
+            told["prompts"] = {"version": VERSION, "digest": digest()}
+        if state.get("winner") is None and players.waits_for:
+            told["waits_for"] = players.waits_for
+        summary = summary.model_copy(update=told)
+        if players.memory is not None:
+            await asyncio.to_thread(players.memory.remember, state, context.store.get, hardware)
+        write_best(summary, context.store)
+        summary.write(self.folder)
+        return summary
+
+
+def active_runs() -> tuple[Run, ...]:
+    """The runs of this process that are under way."""
+    return tuple(_ACTIVE)
 
 
 def make_context(
@@ -100,7 +245,8 @@ def make_context(
     players = open_players(models, author=author, budget=budget)
     chosen = load_policy(policy) if isinstance(policy, str) else policy
     store = Store(Path(out) if out is not None else None)
-    judge = players.evaluator(store.root, target, lambda: evaluator or open_evaluator(target, store.root / "raw", sandbox=sandbox))
+    kept = store.root / TAPE if players.may_wait else None
+    judge = players.evaluator(kept, target, lambda: evaluator or open_evaluator(target, store.root / "raw", sandbox=sandbox))
     limits, may_win = budget or Budget(), Allow(allow)
     return Context(author=players.author, evaluator=judge, policy=chosen, store=store, budget=limits, seeds=seeds, allow=may_win)
 
@@ -115,42 +261,10 @@ async def optimize_async(
 ) -> Summary:
     """Run one task to its end and write the results; every event goes to `on_event` as it happens.
 
-    `models` stands for the settings of `config` where models are objects. An evaluator that is passed in stays open. Raises
-    UsageError (AuthorError and TaskError among them) with a sentence for the user, and InfrastructureError when not even the
-    reference could be run.
+    `models` stands for the settings of `config` where models are objects. An evaluator that is passed in stays open. Raises what
+    `Run.stream` raises, and RunStopped when somebody stopped the run.
     """
-    policy = load_policy(config.policy)  # a wrong name or file must not leave an empty folder behind
-    sketch = load_task(config.task, "full", dict(config.overrides), config.precision)
-    players = open_players(
-        models or _models(config), author=author, record=config.record, replay=config.replay, spool=config.spool,
-        memory=config.memory, budget=config.budget,
-    )  # fmt: skip
-    started = time.monotonic()
-    out = prepare_folder(config.out, sketch.name, _settings(config) if players.may_wait else None)
-    try:
-        context = await asyncio.to_thread(_context, config, players, policy, out, evaluator)  # opening waits for processes
-        try:
-            state = await _drive(_sized(config, sketch, context.evaluator), context, EventLog(out / "events.jsonl", on_event))
-        finally:
-            if evaluator is None:
-                await context.evaluator.aclose()
-    except UsageError:
-        if not players.may_wait:
-            drop_if_fruitless(out)  # the same command, corrected, may then name the same folder
-        raise
-    summary = summarize(
-        state, policy=policy.name, model=players.author.name, target=context.evaluator.hardware.name,
-        seconds=time.monotonic() - started, out=str(out),
-    )  # fmt: skip
-    if summary.usage.calls or summary.usage.retries:
-        summary = summary.model_copy(update={"prompts": {"version": VERSION, "digest": digest()}})
-    if state.get("winner") is None and players.waits_for:
-        summary = summary.model_copy(update={"waits_for": players.waits_for})
-    if players.memory is not None:
-        await asyncio.to_thread(players.memory.remember, state, context.store.get, context.evaluator.hardware)
-    write_best(summary, context.store)
-    summary.write(out)
-    return summary
+    return await _to_the_end(Run(config, evaluator=evaluator, author=author, models=models), on_event)
 
 
 def optimize(
@@ -169,15 +283,41 @@ def optimize(
     unknown = sorted(set(options) - set(RunConfig.model_fields))
     if unknown:
         raise UsageError(f"optimize() knows no option {', '.join(unknown)}; the options are {', '.join(RunConfig.model_fields)}")
-    objects = {name: options.pop(name) for name in _ROLES if not isinstance(options.get(name), str | None)}
+    objects = {name: options.pop(name) for name in ROLES if not isinstance(options.get(name), str | None)}
     try:
         config = RunConfig(task=str(task), **options)
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(f"option {'.'.join(map(str, first['loc']))}: {first['msg']} (got {first['input']!r})") from error
     if objects:
-        models = _models(config, objects)
-    work = optimize_async(config, evaluator=evaluator, author=author, models=models, on_event=on_event)
+        models = models_of(config, objects)
+    return _blocking(Run(config, evaluator=evaluator, author=author, models=models), on_event)
+
+
+def resume(
+    folder: str | Path,
+    *,
+    evaluator: Evaluator | None = None,
+    author: Author | None = None,
+    model: Source | None = None,
+    analyst_model: Source | None = None,
+    repair_model: Source | None = None,
+    models: Models | None = None,
+    on_event: OnEvent | None = None,
+) -> Summary:
+    """Go on with a run that was stopped or killed, or that waited; a finished one is not run again, only its summary is read.
+
+    What was passed to `optimize` as an object is passed again. Raises UsageError, and what `Run.stream` raises.
+    """
+    given = {"model": model, "analyst_model": analyst_model, "repair_model": repair_model}
+    objects = {name: value for name, value in given.items() if value is not None}
+    if objects and models is None:
+        models = models_of(read_manifest(Path(folder)).config(Path(folder)), objects)
+    return _blocking(Run.of(folder, evaluator=evaluator, author=author, models=models), on_event)
+
+
+def _blocking(run: Run, on_event: OnEvent | None) -> Summary:
+    work = _to_the_end(run, on_event)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -185,45 +325,23 @@ def optimize(
     return run_blocking(work)  # a notebook: its own loop is busy calling us
 
 
-def resume(folder: str | Path, *, evaluator: Evaluator | None = None, on_event: OnEvent | None = None) -> Summary:
-    """Go on with a run that waited for replies in files: its steps are taken again from what is there. Raises UsageError."""
-    settings = kept_settings(Path(folder))
-    try:
-        config = RunConfig.model_validate({**settings, "out": str(folder)})
-    except ValidationError as error:
-        raise UsageError(f"{folder}: the settings of this run cannot be read ({error.errors()[0]['msg']})") from error
-    return optimize(evaluator=evaluator, on_event=on_event, **config.model_dump())
+async def _to_the_end(run: Run, on_event: OnEvent | None) -> Summary:
+    async with aclosing(run.stream()) as events:
+        async for event in events:
+            if on_event is not None:
+                on_event(event)
+    if run.summary is None:
+        raise RunStopped(f"stopped at a safe point ({run.stopped}); go on with: tritonsmith resume {run.folder}")
+    return run.summary
 
 
-_ROLES = ("model", "analyst_model", "repair_model")
-
-
-def _models(config: RunConfig, objects: dict[str, Any] | None = None) -> Models:
-    named = {name: getattr(config, name) for name in _ROLES} | (objects or {})
-    return Models(
-        named["model"], named["analyst_model"], named["repair_model"], config.base_url, config.key_env, config.model_timeout, config.prices
-    )
-
-
-def _settings(config: RunConfig) -> dict[str, Any]:
-    """What has to be the same for a run to go on in its folder."""
-    settings = {**config.model_dump(mode="json", exclude={"out"}), "task": str(Path(config.task).resolve())}
-    for name in _ROLES:  # so that it can go on from another working directory
-        provider, colon, folder = str(settings[name]).partition(":")
-        if provider == "handoff" and colon:
-            settings[name] = f"handoff:{Path(folder).resolve()}"
-    for name in ("spool", "memory"):
-        if settings[name] is not None:
-            settings[name] = str(Path(settings[name]).resolve())
-    return settings
-
-
-def _context(config: RunConfig, players: Players, policy: Policy, out: Path, evaluator: Evaluator | None) -> Context:
-    judge = players.evaluator(out, config.target, lambda: evaluator or open_evaluator(config.target, out / "raw", sandbox=config.sandbox))
-    return Context(
-        author=players.author, evaluator=judge, policy=policy, store=Store(out), budget=config.budget, seeds=config.seeds,
-        allow=config.allow, memory=players.recall(),
-    )  # fmt: skip
+def _with_names(config: RunConfig, models: Models) -> RunConfig:
+    """The settings with what `models` tells in plain values."""
+    roles = dict(zip(ROLES, (models.author, models.analyst, models.repair), strict=True))
+    named = {name: value for name, value in roles.items() if isinstance(value, str)}
+    prices = None if models.prices is None else str(models.prices)
+    rest = {"base_url": models.base_url, "key_env": models.key_env, "model_timeout": models.seconds, "prices": prices}
+    return config.model_copy(update={**named, **rest})
 
 
 def _sized(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task:
@@ -233,22 +351,11 @@ def _sized(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task:
     return load_task(config.task, size, dict(config.overrides), config.precision)
 
 
-async def _drive(task: Task, context: Context, log: EventLog) -> State:
-    graph = build_graph().compile(name="tritonsmith")
-    last: State = {"task": task}
-    steps = graph.astream(
-        {"task": task},
-        {"recursion_limit": step_limit(context.budget)},
-        context=context,
-        stream_mode=["custom", "values"],
-        subgraphs=True,  # without it the branches' events are lost
-    )
-    try:
-        async for namespace, mode, data in steps:
-            if mode == "custom":
-                log(cast(Event, data))
-            elif not namespace:
-                last = cast(State, data)
-    except Waiting as wait:
-        last = {**last, "stopped_because": str(wait)}
-    return last
+def _event(event: str, **data: Any) -> Event:
+    return {"event": event, "node": event, "branch": "main", "candidate": None, **data}
+
+
+def _end(summary: Summary) -> Event:
+    winner = summary.winner.id if summary.winner else None
+    told = {"winner": winner, "result": summary.result, "stopped_because": summary.stopped_because}
+    return {**_event("end", **told), "candidate": winner}

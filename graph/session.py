@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from tritonsmith.evaluator.schema import Verdict
@@ -13,18 +14,23 @@ MemoKey = tuple[str, str, str]
 """Task sha, kernel sha, profile."""
 
 
+Keep = Callable[[dict[str, Any]], None]
+"""Writes one line of what a run keeps for itself."""
+
+
 class Session:
     """One run's ledger and memo. Everything in it can be rebuilt from the state, so a resumed run goes on counting."""
 
-    def __init__(self, parallel: int = 1) -> None:
-        """Start the clock; at most `parallel` evaluations run at once."""
+    def __init__(self, parallel: int = 1, earlier: float = 0.0, keep: Keep | None = None) -> None:
+        """Start the clock at `earlier` seconds; at most `parallel` evaluations run at once. `keep` hears what the state does not tell."""
         self.halted = ""
         self._parallel = parallel
+        self._keep = keep
         self._candidates: set[str] = set()
         self._usage: dict[str, Usage] = {}
         self._faults: dict[str, AuthorError] = {}
         self._waiting: dict[str, AuthorError] = {}
-        self._started = time.monotonic()
+        self._started = time.monotonic() - earlier
         self._verdicts: dict[MemoKey, Verdict] = {}
         # asyncio primitives belong to one event loop, and a context may be used from several
         self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
@@ -46,6 +52,17 @@ class Session:
         """Count a new candidate at once, so that parallel branches see it."""
         self._candidates.add(candidate_id)
 
+    def claim(self, candidate_id: str, budget: Budget) -> bool:
+        """Take one of the candidates that are left before it is written, so that parallel branches do not both take the last one."""
+        if candidate_id not in self._candidates and self.room(budget) == 0:
+            return False
+        self._candidates.add(candidate_id)
+        return True
+
+    def release(self, candidate_id: str) -> None:
+        """Give a claimed candidate back: its author wrote nothing."""
+        self._candidates.discard(candidate_id)
+
     def note_usage(self, request: str, usage: Usage) -> None:
         """Count a request to the author at once."""
         self._usage[request] = usage
@@ -61,6 +78,12 @@ class Session:
 
     def fail(self, branch: str, error: AuthorError, *, fatal: bool) -> None:
         """The author failed a branch; a fatal failure would fail every other one too, and ends the run."""
+        if self._keep is not None:
+            self._keep({"kind": "fault", "branch": branch, "error": str(error), "fatal": fatal})
+        self.remember_fault(branch, error, fatal=fatal)
+
+    def remember_fault(self, branch: str, error: AuthorError, *, fatal: bool) -> None:
+        """A failure that an earlier process of the run has kept."""
         self._faults[branch] = error
         if fatal:
             self.halt(str(error))

@@ -4,10 +4,10 @@ import json
 import tempfile
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.schema import Verdict, text_sha
+from tritonsmith.graph.files import put_text
 
 
 class Store:
@@ -28,9 +28,7 @@ class Store:
         sha = text_sha(text)
         path = self.kernel_path(sha)
         if not path.exists():
-            partial = path.with_suffix(f".{uuid4().hex}.part")  # two branches may write one text
-            partial.write_text(text, encoding="utf-8")
-            partial.replace(path)  # atomic, so that a killed run leaves no half kernel
+            put_text(path, text)
         return sha
 
     def get(self, sha: str) -> str:
@@ -47,11 +45,11 @@ class Store:
     def save_verdict(self, candidate_id: str, verdict: Verdict) -> None:
         """Write `verdicts/<id>.json`, or `<id>.strict.json` for a confirmation."""
         suffix = ".strict" if verdict.profile == "strict" else ""
-        (self.root / "verdicts" / f"{candidate_id}{suffix}.json").write_text(verdict.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        put_text(self.root / "verdicts" / f"{candidate_id}{suffix}.json", verdict.model_dump_json(indent=1) + "\n")
 
     def save_call(self, name: str, call: dict[str, Any]) -> None:
         """Write one request to a model with its reply as `llm/<name>.json`."""
-        (self.root / "llm" / f"{name}.json").write_text(json.dumps(call, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        put_text(self.root / "llm" / f"{name}.json", json.dumps(call, indent=1, ensure_ascii=False) + "\n")
 
     def close(self) -> None:
         """Remove the folder if it is a temporary one."""

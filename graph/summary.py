@@ -4,13 +4,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record, Verdict
+from tritonsmith.graph.files import put_text
 from tritonsmith.graph.outcome import compared, kind_of_win, search_said
 from tritonsmith.graph.pool import refusal
 from tritonsmith.graph.state import Decision, State, Usage, allow_of, spent_by, total
 from tritonsmith.graph.store import Store
+
+SUMMARY = "summary.json"
 
 
 class Winner(Record):
@@ -61,7 +65,11 @@ class CandidateRow(Record):
     median_ms: float | None = None
     kind: str | None = None
     """`measured` or `estimated`."""
+    interval: tuple[float, float] | None = None
+    """95 % interval of the score; None for an estimate."""
     launches_per_forward: int | None = None
+    tokens: int = 0
+    """Read and written by the model for this text; analyses and requests for several variants count in the run's usage alone."""
     profile: str = ""
     message: str = ""
     advice: tuple[str, ...] = ()
@@ -104,10 +112,12 @@ class Summary(Record):
     analyses: dict[str, Any] = Field(default_factory=dict)
     findings: dict[str, Any] = Field(default_factory=dict)
     task_facts: dict[str, Any] = Field(default_factory=dict)
+    parent: dict[str, str] | None = None
+    """`run` and `at` where this run was forked from another one."""
 
     def write(self, folder: Path) -> None:
-        """Write `summary.json`."""
-        (folder / "summary.json").write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        """Write `summary.json`; a run that has one is over, or waits. Raises OSError."""
+        put_text(folder / SUMMARY, self.model_dump_json(indent=1) + "\n")
 
 
 def summarize(state: State, *, policy: str, model: str, target: str, seconds: float, out: str) -> Summary:
@@ -159,7 +169,7 @@ def write_best(summary: Summary, store: Store) -> Path | None:
         f"candidate {winner.id} ({winner.stage}), author {summary.model}, policy {summary.policy}",
     ]
     path = store.root / "best.py"
-    path.write_text("".join(f"# {line}\n" for line in lines) + "\n" + store.get(winner.sha), encoding="utf-8")
+    put_text(path, "".join(f"# {line}\n" for line in lines) + "\n" + store.get(winner.sha))
     return path
 
 
@@ -194,8 +204,23 @@ def _row(state: State, candidate_id: str) -> CandidateRow:
         not_allowed=refusal(verdict, allow_of(state)) if verdict else "",
         median_ms=timing.median_ms if timing else None,
         kind=timing.kind.value if timing else None,
+        interval=timing.interval if timing else None,
+        tokens=state.get("usage", {}).get(f"{candidate_id}-{candidate.stage.value}", Usage()).tokens,
         launches_per_forward=verdict.facts.launches_per_forward if verdict else None,
         profile=verdict.profile if verdict else "",
         message=verdict.message if verdict else "",
         advice=verdict.advice if verdict else (),
     )
+
+
+def read_summary(folder: Path) -> Summary | None:
+    """The summary of a run that is over; None where there is none, or where it waits. Raises UsageError for one that cannot be read."""
+    path = folder / SUMMARY
+    if not path.is_file():
+        return None
+    try:
+        found = Summary.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ValidationError) as error:
+        first = str(error).partition("\n")[0]
+        raise UsageError(f"{path}: cannot be read ({first}); remove it, and resume the run") from error
+    return None if found.waits_for else found

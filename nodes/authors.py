@@ -34,6 +34,6 @@ def make_author(models: Models | str = "offline", base_url: str | None = None, *
     return ModelAuthor(author, analyst=chats["analyst"], repair=chats["repair"])
 
 
-def replaying_author(tape: Tape) -> Author:
-    """The author that says what was recorded; it needs no key and no network."""
-    return RecipeAuthor() if tape.model == "offline" else ModelAuthor(ReplayedChat(tape))
+def replaying_author(tape: Tape, *, wrap: Callable[[Chat], Chat] = lambda chat: chat) -> Author:
+    """The author that says what was recorded; it needs no key and no network; `wrap` is put around the recording."""
+    return RecipeAuthor() if tape.model == "offline" else ModelAuthor(wrap(ReplayedChat(tape)))

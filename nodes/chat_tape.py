@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Evaluator, Hardware, Task, TaskFacts, Verdict, text_sha
+from tritonsmith.graph.files import append_text, drop_cut_line
 from tritonsmith.nodes.chat import Chat, Reply, Request
 from tritonsmith.nodes.chat_faults import Fault, ModelFault
 
@@ -43,6 +44,8 @@ class Tape:
         self.memories: dict[str, list[Line]] = {line["task"]: line["examples"] for line in lines if line.get("kind") == "memory"}
         """What the run was told of earlier ones."""
         self.verdicts = {(line["task"], line["kernel"], line["profile"]): line for line in lines if line.get("kind") == "verdict"}
+        self.faults = [line for line in lines if line.get("kind") == "fault"]
+        """Branches that the author failed."""
         self._lock = threading.Lock()
 
     @property
@@ -60,6 +63,11 @@ class Tape:
             if len(waiting) > 1:
                 waiting.remove(own)
             return own
+
+    def exactly(self, request: Request) -> Line | None:
+        """The reply to this very request, however often it is wanted; None when it has none."""
+        named = (line for line in self._replies.get(request.key, ()) if (line["name"], line["call"]) == (request.name, request.call))
+        return next((line for line in named if "reply" in line), None)
 
     def reply(self, request: Request) -> Line:
         """The recorded answer. Raises UsageError that shows where the question differs from the recorded one."""
@@ -83,11 +91,10 @@ class Tape:
         return f"request {request.label} differs in its length: {len(old)} lines recorded, now {len(new)}"
 
 
-def load_tape(path: str | Path, option: str = "--replay") -> Tape:
-    """Read a recording. Raises UsageError that names the line that cannot be read."""
-    file = Path(path)
+def read_lines(path: Path, option: str) -> list[Line]:
+    """The lines of a recording. Raises UsageError that names the line that cannot be read."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{option} {path}: cannot be read ({error}); name a file that --record wrote") from error
     lines: list[Line] = []
@@ -96,6 +103,13 @@ def load_tape(path: str | Path, option: str = "--replay") -> Tape:
             lines.append(_checked(json.loads(line)))
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{option} {path}: line {number} is not a line of a recording ({error})") from error
+    return lines
+
+
+def load_tape(path: str | Path, option: str = "--replay") -> Tape:
+    """Read a recording. Raises UsageError that names the line that cannot be read."""
+    file = Path(path)
+    lines = read_lines(file, option)
     if not lines or lines[0].get("kind") != "tape":
         raise UsageError(f"{option} {path}: this is not a recording; name a file that --record wrote")
     if lines[0].get("format") != FORMAT:
@@ -108,7 +122,10 @@ _NEEDED = {
     "facts": ("task", "facts"),
     "verdict": ("task", "kernel", "profile"),
     "memory": ("task", "examples"),
+    "fault": ("branch", "error", "fatal"),
 }
+_IDENTITY = ("kind", "key", "name", "call", "task", "kernel", "profile", "branch", "fault", "fatal")
+"""What makes two lines the same one."""
 
 
 def _checked(line: Any) -> Line:
@@ -124,23 +141,32 @@ class Recorder:
     """Writes a recording line by line, so that a run that is killed leaves what it had."""
 
     def __init__(self, path: Path, *, model: str = "", more: bool = False, option: str = "--record") -> None:
-        """Begin the file; `more` goes on with one that is there. Raises UsageError for a file that holds something already."""
+        """Begin the file; `more` goes on with one that is there, and writes no line that it has.
+
+        Raises UsageError for a file that holds something already.
+        """
         self.path = path
         self._lock = threading.Lock()
+        self._known: set[str] = set()
         try:
             if path.exists() and path.stat().st_size and not more:
                 raise UsageError(f"{option} {path}: the file is there already; name a new one, so that no recording is overwritten")
             path.parent.mkdir(parents=True, exist_ok=True)
-            if not path.exists() or not path.stat().st_size:
+            if more and path.exists():
+                drop_cut_line(path)
+                self._known = {_identity(line) for line in read_lines(path, option)}
+            path.touch()
+            if not path.stat().st_size:
                 self.write({"kind": "tape", "format": FORMAT, "model": model})
         except OSError as error:
             raise UsageError(f"{option} {path}: cannot write there ({error.strerror}); name another file") from error
 
     def write(self, line: Line) -> None:
-        """Add one line."""
+        """Add one line. Raises OSError."""
         text = json.dumps(line, ensure_ascii=False, sort_keys=True) + "\n"
-        with self._lock, self.path.open("a", encoding="utf-8") as file:
-            file.write(text)
+        with self._lock:
+            if not self._known or _identity(line) not in self._known:
+                append_text(self.path, text)
 
 
 class RecordedChat:
@@ -177,8 +203,12 @@ class Kept:
         self.recorder: Recorder | None = None
 
     def open(self, path: Path, model: str) -> tuple[Tape, Recorder]:
-        """Read what an earlier part of the run has kept, and go on writing there."""
-        self.tape = load_tape(path, "--out") if path.is_file() else Tape([], path)
+        """Read what an earlier part of the run has kept, and go on writing there. Raises UsageError for a broken line.
+
+        A last line that a kill has cut is dropped: what it told was not finished.
+        """
+        drop_cut_line(path)
+        self.tape = load_tape(path, "--out") if path.is_file() and path.stat().st_size else Tape([], path)
         self.recorder = Recorder(path, model=model, more=True, option="--out")
         return self.tape, self.recorder
 
@@ -198,8 +228,8 @@ class KeptChat:
 
     async def ask(self, request: Request) -> Reply:
         """The kept reply, or the other chat's; failures are not kept, and the question is then asked again."""
-        line = self._kept.tape.find(request) if self._kept.tape else None
-        if line is not None and "reply" in line:
+        line = self._kept.tape.exactly(request) if self._kept.tape else None
+        if line is not None:
             return Reply.model_validate(line["reply"])
         reply = await self._chat.ask(request)
         if self._kept.recorder is not None:
@@ -238,6 +268,7 @@ class TapeEvaluator:
         self.parallel = getattr(inner, "parallel", 1)
         if inner is not None:
             self.hardware: Hardware = inner.hardware
+            self._refuse_another_card()
             if recorder is not None and "hardware" not in tape.head:
                 tape.head["hardware"] = inner.hardware.model_dump(mode="json")
                 recorder.write({"kind": "hardware", "hardware": tape.head["hardware"]})
@@ -246,6 +277,18 @@ class TapeEvaluator:
             self.hardware = Hardware.model_validate(tape.head.get("hardware"))
         except ValidationError as error:
             raise UsageError(f"--replay {tape.path}: the recording has no evaluations; record a whole run") from error
+
+    def _refuse_another_card(self) -> None:
+        """Times of two cards must not be compared within a run."""
+        before = self._tape.head.get("hardware")
+        if before is None or (before["key"], before["present"]) == (self.hardware.key, self.hardware.present):
+            return
+        then = before["name"] if before["present"] else f"estimates for {before['name']}"
+        now = self.hardware.name if self.hardware.present else f"estimates for {self.hardware.name}"
+        raise UsageError(
+            f"{self._tape.path.parent}: the run began with {then} and cannot go on with {now}; resume it where the first is, "
+            "or start a new run"
+        )
 
     async def describe(self, task: Task) -> TaskFacts:
         """The recorded facts of the task."""
@@ -286,6 +329,10 @@ class TapeEvaluator:
     def _keep(self, line: Line) -> None:
         if self._recorder is not None:
             self._recorder.write(line)
+
+
+def _identity(line: Line) -> str:
+    return json.dumps([line.get(name) for name in _IDENTITY])
 
 
 def _lines(messages: list[Any]) -> list[str]:

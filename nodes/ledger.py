@@ -5,7 +5,7 @@ import io
 import json
 import threading
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
+from tritonsmith.graph.files import append_text
 from tritonsmith.graph.state import Usage
 from tritonsmith.nodes.chat import Row
 
@@ -111,16 +112,25 @@ def sum_of(rows: Sequence[Row]) -> Usage:
 
 
 def append_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Add lines to `usage.csv`, with the header where it is new; branches of a run may call this at the same time."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    """Add lines to `usage.csv`, with the header where it is new; branches of a run may call this at the same time.
+
+    A try that has its line is not written again: a step that is taken once more after a kill tells of the same tries. Raises OSError.
+    """
     with _WRITING:
-        if not path.exists():
-            writer.writeheader()
-        for row in rows:
-            writer.writerow({key: "" if value is None else value for key, value in row.model_dump().items()})
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text.getvalue())
+        known: set[str] = set()
+        if path.exists():
+            known.update(path.read_text(encoding="utf-8").splitlines())
+        path.touch()
+        lines = [_line(COLUMNS), *(_line(row.model_dump().values()) for row in rows)]
+        new = "".join(f"{line}\n" for line in lines if line not in known)
+        if new:
+            append_text(path, new)
+
+
+def _line(values: Iterable[Any]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow("" if value is None else value for value in values)
+    return " ".join(text.getvalue().splitlines())
 
 
 def read_rows(path: Path) -> list[Row]:

@@ -7,7 +7,7 @@ no reference, no small sizes, no message of a check; of a failure only its statu
 import asyncio
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +117,9 @@ class Memory:
 class Recall:
     """What a run is told of earlier ones: looked up once, and kept with a recording, so that a replay is told the same."""
 
-    def __init__(self, memory: Memory | None, tape: Tape | None = None, recorder: Recorder | None = None) -> None:
+    def __init__(self, memory: Memory | None, tape: Tape | None = None, recorders: Sequence[Recorder] = ()) -> None:
         """Without a memory, what the tape has."""
-        self._memory, self._recorder = memory, recorder
+        self._memory, self._recorders = memory, recorders
         self._told: dict[str, tuple[Example, ...]] = {}
         self._lock = threading.Lock()
         for sha, examples in (tape.memories if tape else {}).items():
@@ -134,9 +134,8 @@ class Recall:
             if task.sha not in self._told:
                 found = self._memory.recall(task, facts, hardware) if self._memory else ()
                 self._told[task.sha] = found
-                if self._recorder is not None:
-                    line = {"kind": "memory", "task": task.sha, "examples": [one.model_dump(mode="json") for one in found]}
-                    self._recorder.write(line)
+                for recorder in self._recorders:
+                    recorder.write({"kind": "memory", "task": task.sha, "examples": [one.model_dump(mode="json") for one in found]})
             return self._told[task.sha]
 
 

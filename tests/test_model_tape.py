@@ -201,7 +201,7 @@ def test_a_folder_with_a_run_of_other_settings_is_not_gone_on_with(task):
 def test_what_cannot_go_on_says_why(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert command(["resume", str(tmp_path / "empty")]) == 2
-    assert "only runs of --model handoff:DIR or --evaluator spool:DIR can go on" in capsys.readouterr().err
+    assert "no run lies there (it has no run.json)" in capsys.readouterr().err
     assert command(["resume", str(tmp_path / "none")]) == 2
     assert "there is no such folder" in capsys.readouterr().err
 

@@ -1,0 +1,82 @@
+"""The settings of a run, all plain values, as they are kept in its folder."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from tritonsmith.evaluator.schema import Allow, PrecisionClass, Record
+from tritonsmith.graph.state import Budget
+from tritonsmith.nodes.chat_connect import KEY, Models
+from tritonsmith.nodes.chat_model import REQUEST_SECONDS
+
+ROLES = ("model", "analyst_model", "repair_model")
+"""Settings that name a model, and may be objects where a run is started from Python."""
+
+
+class RunConfig(Record):
+    """The settings of a run, all plain values."""
+
+    task: str
+    """Path of the task file."""
+    size: str | None = None
+    """`full`, `small`, or None: full with a card in this machine, else small."""
+    overrides: dict[str, int | float | bool | str] = Field(default_factory=dict)
+    precision: PrecisionClass = PrecisionClass.IEEE
+    model: str = "offline"
+    """`offline` (the built-in recipes), `openai:NAME`, or `handoff:DIR` (a person or another program answers in files)."""
+    analyst_model: str | None = None
+    """Who analyses; None: `model`."""
+    repair_model: str | None = None
+    """Who repairs; None: `model`."""
+    base_url: str | None = None
+    key_env: str = KEY
+    """Name of the environment variable with the key."""
+    model_timeout: float = Field(default=REQUEST_SECONDS, gt=0)
+    """The longest that one request to a model may take, in seconds."""
+    prices: str | None = None
+    """A price table (TOML or JSON) beside the built-in one."""
+    record: str | None = None
+    """File to write every request, reply and verdict to."""
+    replay: str | None = None
+    """A recording to play the run from, without a model and without an evaluator."""
+    spool: str | None = None
+    """A folder with jobs for `tritonsmith worker`, which judges them elsewhere; None judges here."""
+    memory: str | None = None
+    """A folder with what earlier runs have learned; this one's winner and failures are added. None: no memory."""
+    policy: str = "default"
+    seeds: int = 2
+    target: str = "auto"
+    sandbox: str = "auto"
+    """`auto` (the layers that work here), `strict` (refuse where a needed one is missing) or `off`."""
+    allow: Allow = Allow.HYBRID
+    """Which labels may win: `kernel`, `hybrid` (kernels too) or `library` (all)."""
+    budget: Budget = Field(default_factory=Budget)
+    checkpoints: str = "sqlite"
+    """Where states are kept: `sqlite` (in the run's folder) or `none`."""
+    out: str | None = None
+    """Folder for the results; None: `runs/<task>-<utc time>`."""
+
+
+def models_of(config: RunConfig, objects: dict[str, Any] | None = None) -> Models:
+    """The models that the settings name; `objects` stand for some of the three roles."""
+    named = {name: getattr(config, name) for name in ROLES} | (objects or {})
+    return Models(
+        named["model"], named["analyst_model"], named["repair_model"], config.base_url, config.key_env, config.model_timeout, config.prices
+    )
+
+
+def kept_settings(config: RunConfig) -> dict[str, Any]:
+    """What has to be the same for a run to go on in its folder; paths are whole, so that any working directory will do."""
+    settings = config.model_dump(mode="json", exclude={"out"})
+    for name in ("task", "prices", "record", "replay", "spool", "memory"):
+        if settings[name] is not None:
+            settings[name] = str(Path(settings[name]).resolve())
+    for name in ROLES:
+        provider, colon, folder = str(settings[name]).partition(":")
+        if provider == "handoff" and colon:
+            settings[name] = f"handoff:{Path(folder).resolve()}"
+    path, colon, attribute = config.policy.rpartition(":")
+    if colon and path.endswith(".py"):
+        settings["policy"] = f"{Path(path).resolve()}:{attribute}"
+    return settings

@@ -1,0 +1,111 @@
+"""`run.json`: what a run was started with, so that another process can go on with it and refuses where that cannot be."""
+
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pydantic import Field, ValidationError
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import Record, text_sha
+from tritonsmith.graph.config import RunConfig, kept_settings
+from tritonsmith.graph.files import put_text
+from tritonsmith.graph.version import graph_version
+from tritonsmith.prompts.library import VERSION, digest
+
+MANIFEST = "run.json"
+FORMAT = 1
+
+
+class Manifest(Record):
+    """The beginning of a run. Keys are not in it, only the names of the variables that hold them."""
+
+    format: int = FORMAT
+    run: str = Field(default_factory=lambda: uuid4().hex)
+    """Names the run."""
+    thread: str
+    """The thread of its checkpoints."""
+    settings: dict[str, Any]
+    """The fields of RunConfig but `out`, with whole paths."""
+    objects: tuple[str, ...] = ()
+    """What was passed from Python and has to be passed again: `evaluator`, `author`, `model`, ..."""
+    task_sha: str
+    """Of the task file's text."""
+    graph: str
+    """Version of the graph that the checkpoints belong to."""
+    versions: dict[str, str] = Field(default_factory=dict)
+    parent: dict[str, str] | None = None
+    """`run` and `at` where this run was forked from another one."""
+    date: str = ""
+
+    @classmethod
+    def of(cls, config: RunConfig, task_source: str, objects: tuple[str, ...], parent: dict[str, str] | None = None) -> "Manifest":
+        """The manifest of a run that begins now."""
+        name = uuid4().hex
+        return cls(
+            run=name, thread=name, settings=kept_settings(config), objects=objects, task_sha=text_sha(task_source), graph=graph_version(),
+            versions=_versions(), parent=parent, date=datetime.now(UTC).isoformat(timespec="seconds"),
+        )  # fmt: skip
+
+    def write(self, folder: Path) -> None:
+        """Write `run.json`. Raises OSError."""
+        put_text(folder / MANIFEST, self.model_dump_json(indent=1) + "\n")
+
+    def config(self, folder: Path) -> RunConfig:
+        """The settings of the run in a folder. Raises UsageError."""
+        try:
+            return RunConfig.model_validate({**self.settings, "out": str(folder)})
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise UsageError(f"{folder / MANIFEST}: the settings of this run cannot be read ({where}: {first['msg']})") from error
+
+    def refuse_what_changed(self, folder: Path, task_source: str, objects: tuple[str, ...]) -> None:
+        """Raise UsageError where the graph, the task file or what was passed is not what the run began with."""
+        if self.graph != graph_version():
+            wrote, name = self.versions.get("tritonsmith", "unknown"), self.settings.get("task")
+            raise UsageError(
+                f"{folder}: the run was begun by another version of the graph ({self.graph}, tritonsmith {wrote} of {self.date[:10]}; this "
+                f"is {graph_version()}, tritonsmith {version('tritonsmith')}), so its states cannot be read; resume it with that version, "
+                f"or begin anew: tritonsmith optimize {name}"
+            )
+        if text_sha(task_source) != self.task_sha:
+            name = self.settings.get("task")
+            raise UsageError(f"{folder}: {name} has changed since the run began; put the old text back, or begin a new run with it")
+        missing = [name for name in self.objects if name not in objects]
+        if missing:
+            raise UsageError(
+                f"{folder}: this run was started from Python with its own {' and '.join(missing)}; pass the same again: "
+                f"resume({str(folder)!r}, {', '.join(f'{name}=...' for name in missing)})"
+            )
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of the run in a folder. Raises UsageError that says why there is none."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: there is no such folder; name the folder of a run")
+    try:
+        text = (folder / MANIFEST).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageError(f"{folder}: no run lies there (it has no {MANIFEST}); name the folder of a run") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{folder / MANIFEST}: cannot be read ({error})") from error
+    try:
+        found = Manifest.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(
+            f"{folder / MANIFEST}: this is not what a run of this version writes ({where}: {first['msg']}); begin a new run"
+        ) from error
+    if found.format != FORMAT:
+        raise UsageError(f"{folder / MANIFEST}: format {found.format} is not {FORMAT}; resume the run with the version that began it")
+    return found
+
+
+def _versions() -> dict[str, str]:
+    found = {name: version(name) for name in ("tritonsmith", "langgraph", "langgraph-checkpoint")}
+    return {**found, "python": platform.python_version(), "prompts": f"{VERSION} {digest()}"}
