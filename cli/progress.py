@@ -1,21 +1,25 @@
 """What a run shows while it goes on: a live table on a terminal, one line per event elsewhere."""
 
-import time
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
-from rich.markup import escape
 from rich.spinner import Spinner
+from rich.table import Table
 from rich.text import Text
 
+from tritonsmith.cli.picture import NOT_JUDGED, RunPicture, read_events
 from tritonsmith.cli.tables import candidate_table, row_score
 from tritonsmith.graph.folder import Event
 from tritonsmith.graph.summary import CandidateRow
 
-_SHOWN_DECISIONS = 6
+_SENTENCES = 6
+"""Decisions and the like that are shown under the table."""
+_LEAST_ROWS = 4
 
 
 class Progress(AbstractContextManager["Progress"], Protocol):
@@ -27,76 +31,33 @@ class Progress(AbstractContextManager["Progress"], Protocol):
 
 
 def open_progress(console: Console) -> Progress:
-    """A live table when the console is a terminal, else one line per event."""
-    return LiveProgress(console) if console.is_terminal else PlainProgress(console)
+    """A live table when the console is a terminal that can redraw, else one line per event."""
+    return LiveProgress(console) if console.is_interactive and console.file.isatty() else PlainProgress(console)
 
 
-class RunPicture:
-    """The candidates of a run as its events tell of them."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, CandidateRow] = {}
-        self.doing: dict[str, str] = {}
-        """Branch to what it does now."""
-
-    def update(self, event: Event) -> None:
-        """Take in one event."""
-        name, branch, kind = event.get("candidate"), str(event.get("branch", "main")), event.get("event")
-        if kind == "stage":
-            if branch == "main":  # the branches have joined, or not begun
-                self.doing.clear()
-            self.doing.pop("main", None)
-            self.doing[branch] = f"{event['node']} {name or ''}".strip()
-        elif kind == "candidate" and name:
-            fields = {key: event.get(key) for key in ("parent", "stage", "rationale", "recipe")}
-            self.rows[name] = CandidateRow.model_validate({"id": name, "status": "...", **fields})
-        elif kind == "verdict" and name in self.rows:
-            told = ("status", "score", "kind", "comparison", "label", "launches_per_forward", "median_ms", "profile")
-            fields = {key: event.get(key) for key in told} | {"not_allowed": event.get("not_allowed") or ""}
-            self.rows[name] = self.rows[name].model_copy(update=fields)
-        elif kind == "decision":
-            self.doing.pop(branch, None)
-
-
-def event_line(event: Event, picture: RunPicture) -> str:
-    """One event as one line; the picture already knows it."""
-    name, kind = event.get("candidate") or "", event.get("event")
-    where = f"{event.get('branch', 'main')}:"
-    if kind == "stage":
-        return f"{where} {event['node']} {name or event.get('task', '')}".rstrip()
-    if kind == "candidate":
-        return f"{where} wrote {name} ({event.get('stage')}): {event.get('rationale', '')}"
-    if kind == "verdict":
-        row, result = picture.rows.get(name), event.get("message", "")
-        if row and row.score is not None:
-            result = f"{row_score(row)}, {row.launches_per_forward} launches"
-        if event.get("not_allowed"):
-            result = f"{result}; not allowed to win: {event['not_allowed']}"
-        if event.get("status") != "ok" and event.get("advice"):
-            result = f"{result} [advice: {'; '.join(event['advice'])}]"
-        return f"{where} {name} is {event.get('status')} ({event.get('profile')}): {result}"
-    if kind == "analysis":
-        return f"{where} bottleneck of {name}: {event.get('bottleneck')}; proposes {event.get('method')}"
-    if kind == "findings":
-        return f"{where} {name} is {', '.join(label['name'] for label in event.get('labels', [])) or 'without labels'}"
-    if kind == "decision":
-        return f"{where} {event.get('gate') or event.get('site')} -> {event.get('choice')}: {event.get('reason')}"
-    return f"{where} {kind}: {event.get('reason', '')}"
+def note(event: Event, picture: RunPicture) -> None:
+    """Take in an event; one that begins another process of the run brings all that its folder tells of the earlier ones."""
+    if event.get("event") == "run" and event.get("resumed") and not picture.rows:
+        try:
+            for earlier in read_events(Path(str(event.get("folder"))) / "events.jsonl"):
+                picture.update(earlier)
+        except OSError:  # the view goes on without what came before
+            return picture.update(event)
+    picture.update(event)
 
 
 class PlainProgress:
-    """One line per event, with the seconds since the start."""
+    """One line per event, with the seconds that the run has taken."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._picture = RunPicture()
-        self._started = time.monotonic()
 
     def __call__(self, event: Event) -> None:
         """Print the event."""
-        self._picture.update(event)
-        seconds = time.monotonic() - self._started
-        self._console.print(f"{seconds:6.1f} s  {event_line(event, self._picture)}", markup=False)
+        note(event, self._picture)
+        line = f"{self._picture.seconds():7.1f} s  {event_line(event, self._picture)}"
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
         return self
@@ -106,20 +67,16 @@ class PlainProgress:
 
 
 class LiveProgress:
-    """The table of candidates, the last decisions and what each branch does now; cleared at the end, when the full answer follows."""
+    """The live view; cleared at the end, when the full answer follows."""
 
     def __init__(self, console: Console) -> None:
         self._picture = RunPicture()
-        self._decisions: list[str] = []
-        self._spinner = Spinner("dots")
-        self._started = time.monotonic()
-        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4, transient=True)
+        view = LiveView(self._picture)
+        self._live = Live(console=console, get_renderable=lambda: view, refresh_per_second=4, transient=True)
 
     def __call__(self, event: Event) -> None:
         """Show the event at the next refresh."""
-        self._picture.update(event)
-        if event.get("event") in ("decision", "analysis", "pause", "fault", "waiting"):
-            self._decisions.append(event_line(event, self._picture))
+        note(event, self._picture)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -128,10 +85,137 @@ class LiveProgress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._live.stop()
 
-    def _render(self) -> RenderableType:
-        doing = "; ".join(f"{branch}: {what}" for branch, what in sorted(self._picture.doing.items())) or "starting"
-        self._spinner.update(text=Text(f"{time.monotonic() - self._started:.0f} s  {doing}"))
-        rows = list(self._picture.rows.values())  # a copy: events come from other threads
-        parts: list[RenderableType] = [candidate_table(rows, self._live.console.width)] if rows else []
-        parts += [Text.from_markup(f"[dim]{escape(line)}[/]") for line in self._decisions[-_SHOWN_DECISIONS:]]
-        return Group(*parts, self._spinner)
+
+class LiveView:
+    """A picture as a terminal shows it: what runs, the candidates, the last decisions, each branch's node, and the budget.
+
+    Fits into the terminal's height: what does not is left out, and how much that is stands there.
+    """
+
+    def __init__(self, picture: RunPicture) -> None:
+        self._picture = picture
+        self._spinner = Spinner("dots")
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        picture, now, height = self._picture, datetime.now(UTC), console.height
+        doing = sorted(picture.doing.items())  # copies: events come from another thread
+        told = [event_line(event, picture) for event in list(picture.told.values())[-_SENTENCES:]]
+        rows = list(picture.rows.values())
+        room = height - len(doing) - 5  # heading, header of the table, what is left out, budget, the cursor's line
+        told = told[-max(1, min(_SENTENCES, room - min(len(rows), _LEAST_ROWS))) :]
+        shown = rows_that_fit(rows, max(1, room - len(told)), picture.best)
+        parts: list[RenderableType] = [_one_line(heading(picture), "bold")]
+        if rows:
+            parts.append(candidate_table(shown, options.max_width, picture.best.id if picture.best else None))
+        if len(shown) < len(rows):
+            parts.append(_one_line(_left_out(rows, shown), "dim"))
+        parts += [_one_line(line, "dim") for line in told]
+        parts += [_doing_line(branch, str(what), (now - what.since).total_seconds()) for branch, what in doing]
+        self._spinner.update(text=_one_line(budget_line(picture, now)))
+        yield Group(*parts, self._spinner if picture.end is None else _one_line(budget_line(picture)))
+
+
+def heading(picture: RunPicture) -> str:
+    """`39_gru (small), policy default, offline, for NVIDIA H200`, as far as it is known."""
+    about = picture.about
+    size = f" ({about['size']})" if about.get("size") else ""
+    parts = [f"{Path(str(about.get('task') or 'run')).stem}{size}", f"policy {about['policy']}" if about.get("policy") else ""]
+    parts += [str(about.get("model") or ""), f"for {about['target']}" if about.get("target") else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def budget_line(picture: RunPicture, now: datetime | None = None) -> str:
+    """What is used, and of how much: `5 of 60 candidates, 34 s of 600, 12,345 tokens, $0.0120 of $1.00`."""
+    limits = picture.budget
+    used = [f"{len(picture.rows)}{f' of {limits.candidates}' if limits.candidates else ''} candidates"]
+    used.append(f"{picture.seconds(now):.0f} s{f' of {limits.seconds:.0f}' if limits.seconds else ''}")
+    if picture.tokens or limits.tokens:
+        used.append(f"{picture.tokens:,}{f' of {limits.tokens:,}' if limits.tokens else ''} tokens")
+    if picture.money or limits.money:
+        used.append(f"${picture.money:.4f}{f' of ${limits.money:.2f}' if limits.money else ''}")
+    return ", ".join(used)
+
+
+def rows_that_fit(rows: list[CandidateRow], room: int, best: CandidateRow | None) -> list[CandidateRow]:
+    """The latest rows, and the best one before them."""
+    if len(rows) <= room:
+        return rows
+    last = rows[len(rows) - room :]
+    return last if best is None or best in last else [best, *last[1:]]
+
+
+def _left_out(rows: list[CandidateRow], shown: list[CandidateRow]) -> str:
+    names = {row.id for row in shown}
+    hidden = [row for row in rows if row.id not in names]
+    failed = sum(row.status not in ("ok", NOT_JUDGED) for row in hidden)
+    return f"... {len(hidden)} more candidates ({failed} of them failed)"
+
+
+def _one_line(text: str, style: str = "") -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _doing_line(branch: str, what: str, seconds: float) -> Table:
+    line = Table.grid(padding=(0, 1, 0, 0))
+    line.add_column(no_wrap=True)
+    line.add_column(no_wrap=True, overflow="ellipsis")
+    line.add_column(no_wrap=True)
+    line.add_row(Text(branch, style="cyan"), Text(what), f"{max(0.0, seconds):.0f} s")
+    return line
+
+
+def event_line(event: Event, picture: RunPicture) -> str:
+    """One event as one line; the picture already knows it."""
+    kind = str(event.get("event"))
+    words = _WORDS.get(kind)
+    text = words(event, picture) if words else f"{kind}: {event.get('reason', '')}".rstrip(": ")
+    return f"{event.get('branch', 'main')}: {' '.join(text.split())}"
+
+
+def _run_words(event: Event, picture: RunPicture) -> str:
+    if not event.get("resumed"):
+        return f"begins {heading(picture)}"
+    best = f", best {picture.best.id} with {row_score(picture.best)}" if picture.best else ""
+    return f"goes on with {heading(picture)}; so far {budget_line(picture)}{best}"
+
+
+def _verdict_words(event: Event, picture: RunPicture) -> str:
+    name = str(event.get("candidate"))
+    row, result = picture.rows.get(name), event.get("message") or ""
+    if row and row.score is not None:
+        time = f", {row.median_ms:.4g} ms" if row.median_ms is not None else ""
+        result = f"{row_score(row, wide=True)}{time}, {row.launches_per_forward} launches"
+    if event.get("not_allowed"):
+        result = f"{result}; not allowed to win: {event['not_allowed']}"
+    if event.get("status") != "ok" and event.get("advice"):
+        result = f"{result} [advice: {'; '.join(event['advice'])}]"
+    return f"{name} is {event.get('status')} ({event.get('profile')}): {result}"
+
+
+def _usage_words(event: Event, picture: RunPicture) -> str:
+    money = f", ${event['money']:.4f}" if event.get("money") else ""
+    spent = f"{event.get('input_tokens', 0):,} tokens read, {event.get('output_tokens', 0):,} written{money}"
+    return f"{event.get('model')} answered {event.get('request')}: {spent}; {picture.tokens:,} tokens in all"
+
+
+def _end_words(event: Event, picture: RunPicture) -> str:
+    winner = f"winner {event['winner']}: {event.get('result')}" if event.get("winner") else "no winner"
+    return f"ended: {winner}; {event.get('stopped_because', '')}".rstrip("; ")
+
+
+_WORDS = {
+    "run": _run_words,
+    "stage": lambda event, picture: f"{event.get('node')} {event.get('candidate') or event.get('task') or ''}",
+    "candidate": lambda event, picture: f"wrote {event.get('candidate')} ({event.get('stage')}): {event.get('rationale', '')}",
+    "evaluating": lambda event, picture: f"{event.get('node')} judges {event.get('candidate')} ({event.get('profile')})",
+    "verdict": _verdict_words,
+    "usage": _usage_words,
+    "analysis": lambda event, picture: (
+        f"bottleneck of {event.get('candidate')}: {event.get('bottleneck')}; proposes {event.get('method')}"
+    ),
+    "findings": lambda event, picture: (
+        f"{event.get('candidate')} is {', '.join(label['name'] for label in event.get('labels', [])) or 'without labels'}"
+    ),
+    "decision": lambda event, picture: f"{event.get('gate') or event.get('site')} -> {event.get('choice')}: {event.get('reason')}",
+    "end": _end_words,
+}

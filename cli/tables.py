@@ -16,34 +16,55 @@ def kind_of(timing: Timing) -> str:
     return "measured" if timing.kind is TimingKind.MEASURED else "ESTIMATE"
 
 
-_WIDE = 110
-"""Columns from which on a table has room for sentences."""
+_WIDE = 120
+"""Columns from which on a table has room for intervals and sentences."""
 
 
-def row_score(row: CandidateRow) -> str:
-    """`2.88x measured`, `0.98x measured, same`, `1.7x ESTIMATE`, or a dash when there is no score."""
+def row_score(row: CandidateRow, *, wide: bool = False) -> str:
+    """`2.88x measured`, `0.98x measured, same`, `1.7x ESTIMATE`, or a dash when there is no score; where it is wide, with the interval."""
     if row.score is None:
         return "-"
     kind = "measured" if row.kind == TimingKind.MEASURED.value else "ESTIMATE"
-    return f"{digits(row.score)}x {kind}" + (f", {row.comparison}" if row.comparison and row.comparison != "faster" else "")
+    interval = f" ({digits(row.interval[0])} to {digits(row.interval[1])})" if wide and row.interval else ""
+    return f"{digits(row.score)}x{interval} {kind}" + (f", {row.comparison}" if row.comparison and row.comparison != "faster" else "")
 
 
 def candidate_table(rows: Iterable[CandidateRow], width: int, winner: str | None = None, title: str | None = None) -> Table:
-    """One row per candidate: id, parent, stage, verdict, score, launches, and in `width` columns or more what the author meant by it."""
-    wide = width >= _WIDE
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("candidate", "from", "stage", "verdict"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("score", justify="right", no_wrap=True)
-    table.add_column("launches", justify="right", no_wrap=True)
+    """One row per candidate: who wrote what from which, verdict, score and time in ms (of the same kind as the score), and tokens if any.
+
+    From 120 columns on also the launches, the parent, the interval of the score, and what the author meant by it.
+    """
+    rows = list(rows)
+    wide, tokens = width >= _WIDE, any(row.tokens for row in rows)
+    gap = 2 if wide else 1
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, gap, 0, 0))
+    table.add_column("candidate", no_wrap=True)
     if wide:
+        table.add_column("from", no_wrap=True)
+    table.add_column("stage", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("ms", justify="right", no_wrap=True)
+    if tokens:
+        table.add_column("tokens", justify="right", no_wrap=True)
+    if wide:
+        table.add_column("launches", justify="right", no_wrap=True)
         table.add_column("what it is", overflow="fold")
     for row in rows:
         launches = str(row.launches_per_forward) if row.launches_per_forward else "-"
-        status = _coloured(row.status) + (f" [yellow]({row.label or 'held'}: may not win)[/]" if row.not_allowed else "")
-        cells = [escape(row.id), escape(row.parent or "-"), row.stage, status, row_score(row), launches]
-        table.add_row(*cells, *([escape(row.rationale or row.recipe)] if wide else []), style="bold" if row.id == winner else None)
+        time = _milliseconds(row.median_ms) if row.median_ms is not None else "-"
+        cells = [escape(row.id), escape(row.parent or "-")] if wide else [escape(row.id)]
+        cells += [row.stage, _verdict_cell(row, wide), row_score(row, wide=wide), time]
+        cells += [f"{row.tokens:,}" if row.tokens else "-"] if tokens else []
+        cells += [launches, escape(row.rationale or row.recipe)] if wide else []
+        table.add_row(*cells, style="bold" if row.id == winner else None)
     return table
+
+
+def _verdict_cell(row: CandidateRow, wide: bool) -> str:
+    if row.not_allowed and not wide:
+        return "[yellow]may not win[/]"
+    return _coloured(row.status) + (f" [yellow]({row.label or 'held'}: may not win)[/]" if row.not_allowed else "")
 
 
 def decision_lines(decisions: Iterable[Decision]) -> list[str]:
