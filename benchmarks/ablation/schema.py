@@ -77,6 +77,8 @@ class Plan(Record):
     settings: dict[str, Any] = Field(default_factory=dict)
     """Fields of RunConfig that all runs have in common."""
     precision: PrecisionClass = PrecisionClass.IEEE
+    seed_step: int = 0
+    """How many seeds further on in the built-in author's list each repeat begins, since it always writes the same; 0 for models."""
     card: str = ""
     """The card that the figures are for; set by the first process."""
     kind: str = ""
@@ -139,6 +141,8 @@ class CellRow(Record):
     """Their time, whoever paid for it."""
     shared_evaluations: int = 0
     """Those of them that another run of the experiment had paid for."""
+    shared_seconds: float = 0.0
+    """The time of those."""
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -265,6 +269,8 @@ class AttributionRow(Record):
     """The policy that lacks it."""
     ratio: Estimate
     """Score with over score without, paired, by the rule `floor`."""
+    ratio_solved: Estimate
+    """The same by the rule `solved`: only pairs in which both have a winner."""
     solved_with: float
     """Share of runs solved, in the pairs."""
     solved_without: float

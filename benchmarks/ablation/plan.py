@@ -1,0 +1,156 @@
+"""The plan of an experiment: made from options, kept in its folder, and held to by every process that works there."""
+
+import fcntl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tritonsmith.benchmarks.ablation.policies import EXPERIMENTS, Experiment, plan_policies
+from tritonsmith.benchmarks.ablation.schema import FORMAT, Plan
+from tritonsmith.benchmarks.ablation.suite import Overrides, load_suite
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import Hardware, PrecisionClass
+from tritonsmith.graph.run import RunConfig
+
+PLAN = "plan.json"
+CUSTOM = "custom"
+_OWN = frozenset({"task", "size", "overrides", "precision", "policy", "seeds", "out"})
+"""Fields of a run's settings that the plan sets by itself."""
+_REPEATS = 3
+
+
+def make_plan(
+    suite: str,
+    policies: Sequence[str] | None = None,
+    *,
+    experiment: str | None = None,
+    repeats: int | None = None,
+    seeds: int | None = None,
+    size: str | None = None,
+    overrides: Overrides | None = None,
+    precision: PrecisionClass = PrecisionClass.IEEE,
+    settings: Mapping[str, Any] | None = None,
+) -> Plan:
+    """The plan for these options; `settings` are further fields of RunConfig, the same for all runs. Raises UsageError."""
+    chosen = _experiment(policies, experiment)
+    asked, count = seeds or chosen.seeds, repeats or chosen.repeats
+    if count < 1 or asked < 1:
+        raise UsageError("--repeats and --seeds must be 1 or more")
+    common = dict(settings or {})
+    refused = sorted(_OWN & set(common)) + sorted(set(common) - set(RunConfig.model_fields))
+    if refused:
+        raise UsageError(f"settings of an experiment: {', '.join(refused)} cannot be set for all runs")
+    model = str(common.get("model", "offline"))
+    for name in ("model", "analyst_model", "repair_model"):
+        if str(common.get(name, "")).startswith("handoff:"):
+            raise UsageError(f"--{name.replace('_', '-')} {common[name]}: an experiment needs an author that answers by itself")
+    planned = plan_policies(chosen.policies, asked)
+    return Plan(
+        name=experiment or CUSTOM,
+        tasks=load_suite(suite, size=size, overrides=overrides, precision=precision),
+        policies=planned,
+        repeats=count,
+        settings=_plain(common),
+        precision=precision,
+        seed_step=max(one.seeds for one in planned) if model == "offline" else 0,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions={name: version(name) for name in ("tritonsmith", "langgraph")},
+    )
+
+
+def begin(plan: Plan, root: Path) -> Plan:
+    """Make the experiment's folder, or go on with the one that is there; more repeats than before are added to it.
+
+    Raises UsageError when another experiment, or something else, lies there.
+    """
+    if root.is_dir() and any(root.iterdir()) and not (root / PLAN).is_file() and not (root / "locks").is_dir():
+        raise UsageError(f"--out {root}: the folder is not empty and holds no experiment; name a new one")
+    with _held(root):
+        kept = read_plan(root) if (root / PLAN).is_file() else None
+        if kept is None:
+            _write(plan, root)
+            return plan
+        fixed = {"tasks", "policies", "settings", "precision", "seed_step", "format"}
+        other = sorted(name for name in fixed if getattr(kept, name) != getattr(plan, name))
+        if other:
+            raise UsageError(f"--out {root}: another experiment lies there (it differs in {', '.join(other)}); name a new folder")
+        if plan.repeats > kept.repeats:
+            kept = kept.model_copy(update={"repeats": plan.repeats})
+            _write(kept, root)
+        return kept
+
+
+def settle(root: Path, hardware: Hardware) -> Plan:
+    """Hold the experiment to one card: the first process names it. Raises UsageError for a process with another one."""
+    card, kind = hardware.name, "measured" if hardware.present else "estimated"
+    with _held(root):
+        plan = read_plan(root)
+        if not plan.card:
+            plan = plan.model_copy(update={"card": card, "kind": kind})
+            _write(plan, root)
+        if (plan.card, plan.kind) != (card, kind):
+            raise UsageError(
+                f"--out {root}: its figures are {plan.kind} for {plan.card}, and here they would be {kind} for {card}; "
+                "an experiment has one kind of card: name a new folder"
+            )
+        return plan
+
+
+def read_plan(root: Path) -> Plan:
+    """The plan in a folder. Raises UsageError that says why there is none."""
+    path = root / PLAN
+    try:
+        plan = Plan.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{root}: no experiment lies there; name the folder that `tritonsmith ablate --out` wrote") from None
+    except (OSError, ValidationError) as error:
+        raise UsageError(f"{path}: cannot be read as the plan of an experiment ({type(error).__name__})") from error
+    if plan.format != FORMAT:
+        raise UsageError(f"{path}: format {plan.format} is not {FORMAT}; use the version that wrote it")
+    return plan
+
+
+def _experiment(policies: Sequence[str] | None, name: str | None) -> Experiment:
+    if name is None:
+        if not policies:
+            raise UsageError(f"--policies: name some, such as default,no-analysis, or use --experiment ({', '.join(EXPERIMENTS)})")
+        return Experiment("", tuple(policies), repeats=_REPEATS)
+    if policies:
+        raise UsageError(f"--policies and --experiment {name}: an experiment has its policies; choose one of the two")
+    if name not in EXPERIMENTS:
+        raise UsageError(f"--experiment {name}: no such experiment; choose one of {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as JSON, complete, so that a default that changes later is seen as a change."""
+    config = RunConfig(task="", **settings)
+    return config.model_dump(mode="json", exclude=set(_OWN))
+
+
+@contextmanager
+def _held(root: Path) -> Iterator[None]:
+    """Nobody else reads or writes the plan meanwhile."""
+    try:
+        (root / "locks").mkdir(parents=True, exist_ok=True)
+        file = (root / "locks" / "plan.lock").open("a")
+    except OSError as error:
+        raise UsageError(f"--out {root}: cannot write there ({error.strerror}); name a folder that you may write to") from error
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _write(plan: Plan, root: Path) -> None:
+    path = root / PLAN
+    partial = path.with_suffix(".part")
+    try:
+        partial.write_text(plan.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise UsageError(f"--out {root}: cannot write there ({error.strerror}); name a folder that you may write to") from error

@@ -1,0 +1,109 @@
+"""A suite of tasks: a folder, a comma list of files and numbers, or a TOML or JSON file with sizes and overrides."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tritonsmith.benchmarks.ablation.schema import PlannedTask
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import PrecisionClass, text_sha
+from tritonsmith.evaluator.tasks import load_task
+
+SHIPPED = Path(__file__).resolve().parent.parent / "tasks"
+"""The tasks that come along, named as KernelBench numbers them."""
+Overrides = dict[str, int | float | bool | str]
+
+
+class _Entry(BaseModel):
+    """One `[[tasks]]` of a suite file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    task: str | int
+    """A file, relative to the suite's, or the number of a task that comes along."""
+    name: str | None = None
+    size: str | None = Field(default=None, pattern="^(full|small)$")
+    set: Overrides = Field(default_factory=dict)
+
+
+class _Suite(BaseModel):
+    """A suite file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tasks: list[_Entry] = Field(min_length=1)
+
+
+def load_suite(
+    suite: str, *, size: str | None = None, overrides: Overrides | None = None, precision: PrecisionClass = PrecisionClass.IEEE
+) -> tuple[PlannedTask, ...]:
+    """The tasks of a suite, each read and checked; `size` and `overrides` hold where an entry of the suite says nothing else.
+
+    Raises UsageError that names the entry.
+    """
+    found = Path(suite)
+    if found.suffix in (".toml", ".json"):
+        entries, base = _read(found), found.parent
+    elif found.is_dir():
+        files = sorted(path for path in found.glob("*.py") if not path.name.startswith("_"))
+        if not files:
+            raise UsageError(f"SUITE {suite}: the folder has no task files (*.py); name another folder, a list such as 39,40,26, or a file")
+        entries, base = [_Entry(task=str(path)) for path in files], Path()
+    else:
+        names = [name.strip() for name in suite.split(",") if name.strip()]
+        if not names:
+            raise UsageError("SUITE is empty; name a folder, task files or numbers such as 39,40,26, or a TOML or JSON file")
+        entries, base = [_Entry(task=name) for name in names], Path()
+    tasks = [_planned(entry, base, suite, size, overrides or {}, precision) for entry in entries]
+    twice = sorted({task.key for task in tasks if sum(task.key == other.key for other in tasks) > 1})
+    if twice:
+        raise UsageError(f"SUITE {suite}: {', '.join(twice)} is there twice; give the entries of a suite file different names (name = ...)")
+    return tuple(tasks)
+
+
+def _read(path: Path) -> list[_Entry]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        told: Any = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except FileNotFoundError:
+        raise UsageError(f"SUITE {path}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"SUITE {path}: cannot be read ({error})") from error
+    except ValueError as error:
+        raise UsageError(f"SUITE {path}: is not {path.suffix[1:].upper()} ({error})") from error
+    if isinstance(told, list):
+        told = {"tasks": told}
+    try:
+        return _Suite.model_validate(told).tasks
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise UsageError(
+            f"SUITE {path}: {where}: {first['msg']}; an entry is [[tasks]] with task (a file or a number), and may have name, size, set"
+        ) from error
+
+
+def _planned(
+    entry: _Entry, base: Path, suite: str, size: str | None, overrides: Overrides, precision: PrecisionClass
+) -> PlannedTask:
+    path = _file(str(entry.task), base, suite)
+    chosen, values = entry.size or size, entry.set or overrides
+    task = load_task(path, chosen or "full", values, precision)
+    key = re.sub(r"[^A-Za-z0-9_.-]+", "_", entry.name or path.stem).strip(".") or "task"
+    return PlannedTask(key=key, path=str(path), size=chosen, overrides=values, sha=text_sha(task.source))
+
+
+def _file(name: str, base: Path, suite: str) -> Path:
+    if name.isdigit():
+        numbered = {path.name.split("_")[0]: path for path in sorted(SHIPPED.glob("[0-9]*_*.py"))}
+        if name not in numbered:
+            raise UsageError(f"SUITE {suite}: no task that comes along has number {name}; there are {', '.join(sorted(numbered, key=int))}")
+        return numbered[name]
+    path = base / name
+    if not path.exists() and path.suffix != ".py":
+        raise UsageError(f"SUITE {suite}: {name} is no folder, no file and no number of a task; write such as 39,40,26 or path/to/task.py")
+    return path

@@ -1,0 +1,286 @@
+"""From rows to tables: every figure of an experiment with its interval, and the sentences that belong beside it."""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from tritonsmith.benchmarks.ablation.bootstrap import (
+    Array,
+    Statistic,
+    geometric,
+    histogram,
+    interval,
+    mean_of_tasks,
+    point,
+    ratio_of_totals,
+)
+from tritonsmith.benchmarks.ablation.notes import notes_of
+from tritonsmith.benchmarks.ablation.policies import PARTS
+from tritonsmith.benchmarks.ablation.schema import (
+    FAST_P,
+    SEED_EDGES,
+    Ablation,
+    AttributionRow,
+    CellRow,
+    CellState,
+    CostRow,
+    Estimate,
+    FastCurve,
+    FastPoint,
+    Histogram,
+    PairRow,
+    Plan,
+    PolicyRow,
+    Rule,
+    SharedCost,
+    TaskRow,
+)
+from tritonsmith.evaluator.errors import UsageError
+
+Rows = Sequence[CellRow]
+_EQUAL = math.log(1.01)
+"""Two scores of a pair within 1 % are called equal."""
+
+
+def tabulate(plan: Plan, rows: Rows) -> Ablation:
+    """Every table of the experiment."""
+    keys = [policy.key for policy in plan.policies]
+    by_policy = {key: [row for row in rows if row.policy == key] for key in keys}
+    done = {key: [row for row in found if row.state is CellState.DONE] for key, found in by_policy.items()}
+    tables = Ablation(
+        plan=plan,
+        card=plan.card,
+        kind=plan.kind,
+        precision=plan.precision.value,
+        baselines={task.key: _baselines([row for row in rows if row.task == task.key]) for task in plan.tasks},
+        cells=tuple(rows),
+        policies=tuple(_policy(key, by_policy[key], done[key]) for key in keys),
+        tasks=tuple(
+            _task(task.key, key, [row for row in by_policy[key] if row.task == task.key]) for task in plan.tasks for key in keys
+        ),
+        fast=tuple(FastCurve(policy=key, points=tuple(_fast(p, done[key]) for p in FAST_P)) for key in keys),
+        pairs=tuple(
+            _pair(key, against, rule, done) for place, key in enumerate(keys) for against in keys[:place] for rule in Rule
+        ),
+        costs=tuple(_cost(key, done[key]) for key in keys),
+        seeds=_seeds(plan, rows),
+        attribution=tuple(_attribution(key, done) for key in keys if key in PARTS and "default" in keys),
+        shared=_shared(rows),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    return tables.model_copy(update={"notes": notes_of(tables)})
+
+
+def write_tables(tables: Ablation, root: Path) -> None:
+    """Write `ablation.json` and `runs.csv`. Raises UsageError where that is not allowed."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(CellRow.model_fields), lineterminator="\n")
+    writer.writeheader()
+    for row in tables.cells:
+        told = row.model_dump(mode="json")
+        for name in ("seed_scores", "seed_shas"):
+            told[name] = " ".join("-" if one is None else str(one) for one in told[name])
+        writer.writerow(told)
+    try:
+        for name, content in (("ablation.json", tables.model_dump_json(indent=1) + "\n"), ("runs.csv", text.getvalue())):
+            partial = root / f"{name}.{datetime.now(UTC).timestamp()}.part"
+            partial.write_text(content, encoding="utf-8")
+            partial.replace(root / name)  # whole, whichever process writes last
+    except OSError as error:
+        raise UsageError(f"--out {root}: cannot write there ({error.strerror}); name a folder that you may write to") from error
+
+
+def estimate(rows: Rows, columns: Callable[[CellRow], tuple[float, float]], statistic: Statistic) -> Estimate:
+    """A statistic of runs with its interval; `columns` gives what each run adds, (0, 0) for one that does not count."""
+    groups = _groups([(row.task, columns(row)) for row in rows])
+    return _estimate(groups, statistic)
+
+
+def _groups(pairs: Sequence[tuple[str, tuple[float, float]]]) -> list[Array]:
+    tasks = dict.fromkeys(task for task, _ in pairs)
+    return [np.array([values for found, values in pairs if found == task], dtype=np.float64) for task in tasks]
+
+
+def _estimate(groups: list[Array], statistic: Statistic) -> Estimate:
+    found = interval(groups, statistic)
+    return Estimate(
+        value=point(groups, statistic), low=found[0] if found else None, high=found[1] if found else None,
+        tasks=sum(bool(group[:, 1].any()) for group in groups), runs=sum(map(len, groups)),
+    )  # fmt: skip
+
+
+def _counted(row: CellRow, rule: Rule) -> float | None:
+    """The logarithm of what a run counts as; None where it does not count."""
+    if rule is Rule.FLOOR:
+        return math.log(row.score) if row.faster and row.score else 0.0
+    return math.log(row.score) if row.solved and row.score else None
+
+
+def _log(rule: Rule) -> Callable[[CellRow], tuple[float, float]]:
+    def columns(row: CellRow) -> tuple[float, float]:
+        value = _counted(row, rule)
+        return (0.0, 0.0) if value is None else (value, 1.0)
+
+    return columns
+
+
+def _policy(key: str, rows: Rows, done: Rows) -> PolicyRow:
+    return PolicyRow(
+        policy=key,
+        planned=len(rows),
+        done=len(done),
+        failed=sum(row.state is CellState.FAILED for row in rows),
+        solved=sum(row.solved for row in done),
+        faster=sum(row.faster for row in done),
+        share_correct=estimate(done, lambda row: (float(row.solved), 1.0), mean_of_tasks),
+        share_faster=estimate(done, lambda row: (float(row.faster), 1.0), mean_of_tasks),
+        geomean={rule: estimate(done, _log(rule), geometric) for rule in Rule},
+    )
+
+
+def _task(task: str, key: str, rows: Rows) -> TaskRow:
+    done = [row for row in rows if row.state is CellState.DONE]
+    scores = [row.score for row in done if row.solved and row.score is not None]
+    why = [row.reason for row in rows if row.reason and not row.solved]
+    return TaskRow(
+        task=task,
+        policy=key,
+        done=len(done),
+        failed=sum(row.state is CellState.FAILED for row in rows),
+        solved=sum(row.solved for row in done),
+        faster=sum(row.faster for row in done),
+        geomean={rule: estimate(done, _log(rule), geometric) for rule in Rule},
+        lowest=min(scores, default=None),
+        median=median(scores) if scores else None,
+        highest=max(scores, default=None),
+        baselines=_baselines(rows),
+        reasons=tuple(dict.fromkeys(why)),
+    )
+
+
+def _baselines(rows: Rows) -> tuple[str, ...]:
+    return tuple(sorted({row.baseline for row in rows if row.baseline}))
+
+
+def _fast(p: float, done: Rows) -> FastPoint:
+    """KernelBench's fast_p: correct and faster than p times the baseline; from 1 on, the difference must be proven."""
+
+    def columns(row: CellRow) -> tuple[float, float]:
+        fast = row.solved and row.score is not None and row.score > p and (row.faster or p < 1.0)
+        return float(fast), 1.0
+
+    return FastPoint(p=p, share=estimate(done, columns, mean_of_tasks))
+
+
+def _paired(one: Rows, other: Rows) -> list[tuple[CellRow, CellRow]]:
+    known = {(row.task, row.repeat): row for row in other}
+    return [(row, known[row.task, row.repeat]) for row in one if (row.task, row.repeat) in known]
+
+
+def _ratios(one: Rows, other: Rows, rule: Rule) -> list[tuple[str, tuple[float, float]]]:
+    """Log ratios by task, of the pairs that count."""
+    found = []
+    for row, against in _paired(one, other):
+        above, below = _counted(row, rule), _counted(against, rule)
+        if above is not None and below is not None:
+            found.append((row.task, (above - below, 1.0)))
+    return found
+
+
+def _pair(key: str, against: str, rule: Rule, done: dict[str, list[CellRow]]) -> PairRow:
+    ratios = _ratios(done[key], done[against], rule)
+    logs = [values[0] for _, values in ratios]
+    pairs = _paired(done[key], done[against])
+    return PairRow(
+        policy=key,
+        against=against,
+        rule=rule,
+        ratio=_estimate(_groups(ratios), geometric),
+        better=sum(log > _EQUAL for log in logs),
+        worse=sum(log < -_EQUAL for log in logs),
+        equal=sum(abs(log) <= _EQUAL for log in logs),
+        same_kernel=sum(bool(row.winner_sha) and row.winner_sha == other.winner_sha for row, other in pairs),
+        by_task={
+            task: _estimate(_groups([one for one in ratios if one[0] == task]), geometric) for task in dict.fromkeys(t for t, _ in ratios)
+        },
+    )
+
+
+def _cost(key: str, done: Rows) -> CostRow:
+    def per_solved(value: Callable[[CellRow], float]) -> Estimate:
+        return estimate(done, lambda row: (value(row), float(row.solved)), ratio_of_totals)
+
+    def tokens(row: CellRow) -> float:
+        return row.input_tokens + row.output_tokens
+
+    return CostRow(
+        policy=key,
+        runs=len(done),
+        solved=sum(row.solved for row in done),
+        tokens=sum(map(tokens, done)),
+        money=sum(row.money for row in done),
+        evaluation_seconds=round(sum(row.evaluation_seconds for row in done), 3),
+        candidates=sum(row.candidates for row in done),
+        tokens_per_solved=per_solved(tokens),
+        money_per_solved=per_solved(lambda row: row.money),
+        evaluation_seconds_per_solved=per_solved(lambda row: row.evaluation_seconds),
+        candidates_per_solved=per_solved(lambda row: row.candidates),
+    )
+
+
+def _seeds(plan: Plan, rows: Rows) -> tuple[Histogram, ...]:
+    """Every seed once: forked and sharing runs have the seeds of the run that they share them with."""
+    seeds = {
+        (row.task, row.repeat, place, sha): score
+        for row in rows
+        for place, (sha, score) in enumerate(zip(row.seed_shas, row.seed_scores, strict=True))
+    }
+    return tuple(
+        _histogram(name, [score for key, score in seeds.items() if name in ("all", key[0])])
+        for name in ("all", *(task.key for task in plan.tasks))
+    )
+
+
+def _histogram(name: str, scores: list[float | None]) -> Histogram:
+    known = [score for score in scores if score is not None]
+    return Histogram(
+        task=name,
+        counts=histogram(known, SEED_EDGES),
+        not_working=len(scores) - len(known),
+        lowest=min(known, default=None),
+        median=median(known) if known else None,
+        highest=max(known, default=None),
+    )
+
+
+def _attribution(key: str, done: dict[str, list[CellRow]]) -> AttributionRow:
+    pairs = _paired(done["default"], done[key])
+    count = max(1, len(pairs))
+    return AttributionRow(
+        part=PARTS[key],
+        without=key,
+        ratio=_estimate(_groups(_ratios(done["default"], done[key], Rule.FLOOR)), geometric),
+        ratio_solved=_estimate(_groups(_ratios(done["default"], done[key], Rule.SOLVED)), geometric),
+        solved_with=sum(row.solved for row, _ in pairs) / count,
+        solved_without=sum(other.solved for _, other in pairs) / count,
+        candidates_with=sum(row.candidates for row, _ in pairs) / count,
+        candidates_without=sum(other.candidates for _, other in pairs) / count,
+    )
+
+
+def _shared(rows: Rows) -> SharedCost:
+    evaluations, seconds = sum(row.evaluations for row in rows), sum(row.evaluation_seconds for row in rows)
+    return SharedCost(
+        evaluations=evaluations,
+        evaluations_paid=evaluations - sum(row.shared_evaluations for row in rows),
+        evaluation_seconds=round(seconds, 3),
+        evaluation_seconds_paid=round(seconds - sum(row.shared_seconds for row in rows), 3),
+        calls=sum(row.calls for row in rows),
+        calls_paid=sum(row.calls - row.shared_calls for row in rows),
+    )
