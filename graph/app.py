@@ -17,6 +17,7 @@ from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Allow, Evaluator
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.context import Context
+from tritonsmith.graph.folder import TAPE
 from tritonsmith.graph.players import open_players
 from tritonsmith.graph.policies import load_policy
 from tritonsmith.graph.settings import Settings, TaskInput
@@ -36,7 +37,8 @@ def _opened(settings: Settings, thread: str) -> Context:
     policy = load_policy(settings.policy_file or settings.policy)
     players = open_players(settings.models, replay=settings.replay, budget=settings.budget)
     store = Store(Path(settings.out) / thread)
-    judge = players.evaluator(store.root, settings.target, lambda: _evaluator(settings.target, settings.sandbox))
+    kept = store.root / TAPE if players.may_wait else None  # other runs go on from the server's own checkpoints
+    judge = players.evaluator(kept, settings.target, lambda: _evaluator(settings.target, settings.sandbox))
     return Context(
         author=players.author, evaluator=judge, policy=policy, store=store, budget=settings.budget, seeds=settings.seeds,
         allow=Allow(settings.allow), memory=players.recall(),
