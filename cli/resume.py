@@ -1,4 +1,4 @@
-"""`tritonsmith resume`: go on with a run that waited for replies in files."""
+"""`tritonsmith resume`: go on with a run that was stopped or killed, or that waited for replies or verdicts in files."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The folder of t
 
 
 def resume(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Go on with RUN, which waited for replies; exit code 1 when no candidate was accepted, or when it still waits."""
+    """Go on with RUN where it stopped; a finished one only tells its result. Exit code 1 when no candidate was accepted, or it waits."""
     with open_progress(err) as progress:
         summary = resume_run(run, on_event=progress)
     answer(summary, as_json)

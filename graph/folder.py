@@ -47,9 +47,13 @@ def make_folder(folder: Path) -> None:
         raise UsageError(f"--out {folder}: cannot write there ({error.strerror}); name a folder that you may write to") from error
 
 
+class RunBusy(UsageError):
+    """Another process works on a run."""
+
+
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Keep every other process away from a run. Raises UsageError when one works on it, or the folder cannot be written."""
+    """Keep every other process away from a run. Raises RunBusy when one works on it, UsageError when the folder cannot be written."""
     try:
         descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
@@ -59,7 +63,7 @@ def held(folder: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             other = os.read(descriptor, 80).decode(errors="replace").strip() or "unknown"
-            raise UsageError(f"{folder}: another process works on this run (pid {other}); wait for it, or stop it first") from None
+            raise RunBusy(f"{folder}: another process works on this run (pid {other}); wait for it, or stop it first") from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()} on {os.uname().nodename}\n".encode(), 0)
         yield
@@ -108,8 +112,8 @@ class EventLog:
         return event
 
 
-def seconds_in(path: Path) -> float:
-    """The wall seconds of all processes that have written to an `events.jsonl`; 0 where there is none."""
+def seconds_in(path: Path) -> tuple[float, int]:
+    """The wall seconds of all processes that have written to an `events.jsonl`, and how many there were. Raises UsageError."""
     drop_cut_line(path)
     spans: list[tuple[datetime, datetime]] = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
@@ -119,4 +123,4 @@ def seconds_in(path: Path) -> float:
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{path}: a line is not an event ({error}); remove that line") from error
         spans[-1:] = [(spans[-1][0], time)] if spans and event.get("event") != "run" else [*spans[-1:], (time, time)]
-    return sum((last - first).total_seconds() for first, last in spans)
+    return sum((last - first).total_seconds() for first, last in spans), len(spans)

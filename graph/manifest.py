@@ -1,5 +1,6 @@
 """`run.json`: what a run was started with, so that another process can go on with it and refuses where that cannot be."""
 
+import json
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -16,7 +17,7 @@ from tritonsmith.graph.files import put_text
 from tritonsmith.graph.version import graph_version
 from tritonsmith.prompts.library import VERSION, digest
 
-MANIFEST = "run.json"
+MANIFEST, PARENT = "run.json", "parent.json"
 FORMAT = 1
 
 
@@ -104,6 +105,18 @@ def read_manifest(folder: Path) -> Manifest:
     if found.format != FORMAT:
         raise UsageError(f"{folder / MANIFEST}: format {found.format} is not {FORMAT}; resume the run with the version that began it")
     return found
+
+
+def read_parent(folder: Path) -> dict[str, str] | None:
+    """`run` and `at` of a fork, from the `parent.json` that lies in its folder; None for other runs. Raises UsageError."""
+    path = folder / PARENT
+    if not path.is_file():
+        return None
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        return {"run": str(told["run"]), "at": str(told["at"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path}: cannot be read ({error}); fork the run again") from error
 
 
 def _versions() -> dict[str, str]:

@@ -54,7 +54,7 @@ class Players:
         if kept is None:
             return inner
         tape, recorder = self.kept.open(kept, self.author.name)
-        return TapeEvaluator(tape, inner, recorder)
+        return TapeEvaluator(tape, inner, recorder, stopping=self.kept.stopping)
 
     def recall(self) -> Recall | None:
         """What authors are told of earlier runs; called after `evaluator`, which opens what the run keeps."""

@@ -32,7 +32,7 @@ from tritonsmith.graph.folder import (
     name_folder,
     seconds_in,
 )
-from tritonsmith.graph.manifest import MANIFEST, Manifest, read_manifest
+from tritonsmith.graph.manifest import MANIFEST, Manifest, read_manifest, read_parent
 from tritonsmith.graph.players import Players, open_players
 from tritonsmith.graph.policies import load_policy
 from tritonsmith.graph.state import Budget, State
@@ -41,6 +41,7 @@ from tritonsmith.graph.summary import Summary, read_summary, summarize, write_be
 from tritonsmith.graph.view import Policy
 from tritonsmith.nodes.chat_connect import KEY, Models
 from tritonsmith.nodes.chat_model import REQUEST_SECONDS, Source
+from tritonsmith.nodes.chat_tape import TapeEvaluator
 from tritonsmith.prompts.author import Author
 from tritonsmith.prompts.library import VERSION, digest
 
@@ -144,11 +145,12 @@ class Run:
         return manifest
 
     async def _work(self, kept: Manifest | None, players: Players, policy: Policy, sketch: Task) -> AsyncGenerator[Event, None]:
-        manifest = kept or Manifest.of(self.config, sketch.source, self._objects)
+        manifest = kept or Manifest.of(self.config, sketch.source, self._objects, read_parent(self.folder))
         if kept is None:
             manifest.write(self.folder)
-        earlier, started = seconds_in(self.folder / EVENTS), time.monotonic()
+        (earlier, parts), started = seconds_in(self.folder / EVENTS), time.monotonic()
         log = EventLog(self.folder / EVENTS)
+        players.kept.stopping = lambda: self._control.drain_reason
         context = await asyncio.to_thread(self._context, players, policy, earlier)  # opening waits for processes
         # a run that waits takes its steps from the beginning: what it waited for changes what earlier steps answer
         checkpoints = "none" if players.may_wait else self.config.checkpoints
@@ -157,10 +159,12 @@ class Run:
                 drive = Drive(context, manifest.thread, saver, self._control, {})
                 found = await drive.find(players.kept.tape.faults if players.kept.tape else [])
                 task = drive.state["task"] if found else _sized(self.config, sketch, context.evaluator)
-                yield log(self._begin(task, context, resumed=kept is not None))
+                yield log(self._begin(task, context, resumed=parts > 0))
                 async with aclosing(drive.events(task)) as events:
                     async for event in events:
                         yield log(event)
+                if drive.drained and isinstance(context.evaluator, TapeEvaluator):
+                    await context.evaluator.settle()
         finally:
             if self._evaluator is None:
                 await context.evaluator.aclose()
@@ -331,7 +335,7 @@ async def _to_the_end(run: Run, on_event: OnEvent | None) -> Summary:
             if on_event is not None:
                 on_event(event)
     if run.summary is None:
-        raise RunStopped(f"stopped at a safe point ({run.stopped}); go on with: tritonsmith resume {run.folder}")
+        raise RunStopped(f"Stopped at a safe point ({run.stopped}). Go on with: tritonsmith resume {run.folder}")
     return run.summary
 
 

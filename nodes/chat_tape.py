@@ -4,12 +4,15 @@ A request is found by what it says, not by its place, so parallel branches may c
 messages and replies are written, never the request as it goes over the wire.
 """
 
+import asyncio
 import json
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from langgraph.errors import GraphDrained
 from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
@@ -201,6 +204,8 @@ class Kept:
         """Nothing is kept yet."""
         self.tape: Tape | None = None
         self.recorder: Recorder | None = None
+        self.stopping: Callable[[], str | None] = lambda: None
+        """Why the run is about to stop; nothing new is asked or judged then."""
 
     def open(self, path: Path, model: str) -> tuple[Tape, Recorder]:
         """Read what an earlier part of the run has kept, and go on writing there. Raises UsageError for a broken line.
@@ -231,6 +236,7 @@ class KeptChat:
         line = self._kept.tape.exactly(request) if self._kept.tape else None
         if line is not None:
             return Reply.model_validate(line["reply"])
+        _refuse_when(self._kept.stopping)
         reply = await self._chat.ask(request)
         if self._kept.recorder is not None:
             line = {"kind": "reply", "key": request.key, **request.model_dump(mode="json"), "reply": reply.model_dump(mode="json")}
@@ -258,12 +264,20 @@ class TapeEvaluator:
     """Answers what is on a tape from it; asks another evaluator for the rest, and writes that down."""
 
     def __init__(
-        self, tape: Tape, inner: Evaluator | None = None, recorder: Recorder | None = None, *, portable: bool = False
+        self,
+        tape: Tape,
+        inner: Evaluator | None = None,
+        recorder: Recorder | None = None,
+        *,
+        portable: bool = False,
+        stopping: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Without another evaluator, what is not on the tape ends the run; `portable` leaves out paths of this machine.
 
-        Raises UsageError for a tape without evaluations.
+        Raises UsageError for a tape without evaluations, and for one of another card.
         """
+        self._stopping = stopping
+        self._at_work: set[asyncio.Task[Verdict]] = set()
         self._tape, self._inner, self._recorder, self._portable = tape, inner, recorder, portable
         self.parallel = getattr(inner, "parallel", 1)
         if inner is not None:
@@ -312,7 +326,23 @@ class TapeEvaluator:
             raise UsageError(
                 f"--replay {self._tape.path}: the recording has no {profile} verdict about kernel {key[1]}; an earlier decision differs"
             )
-        verdict = await self._inner.evaluate(task, source, profile)
+        _refuse_when(self._stopping)
+        work = asyncio.ensure_future(self._judge(self._inner, task, source, profile))
+        self._at_work.add(work)
+        work.add_done_callback(self._at_work.discard)
+        return await work
+
+    def knows(self, task: Task, source: str, profile: str = "quick") -> bool:
+        """Whether the verdict is on the tape, so that nothing is judged for it."""
+        return (task.sha, text_sha(source), profile) in self._tape.verdicts
+
+    async def settle(self) -> None:
+        """Wait for what is judged just now, and keep it; whoever asked for it may have gone."""
+        await asyncio.gather(*self._at_work, return_exceptions=True)
+
+    async def _judge(self, inner: Evaluator, task: Task, source: str, profile: str) -> Verdict:
+        key = (task.sha, text_sha(source), profile)
+        verdict = await inner.evaluate(task, source, profile)
         told = verdict.model_dump(mode="json")
         if self._portable and told["timing"]:
             told["timing"]["raw"] = None  # the samples stay where they were measured
@@ -329,6 +359,12 @@ class TapeEvaluator:
     def _keep(self, line: Line) -> None:
         if self._recorder is not None:
             self._recorder.write(line)
+
+
+def _refuse_when(stopping: Callable[[], str | None]) -> None:
+    reason = stopping()
+    if reason is not None:
+        raise GraphDrained(reason)
 
 
 def _identity(line: Line) -> str:
