@@ -1,0 +1,162 @@
+"""An experiment's plan and tables for a reader. Every heading says whether the figures are measured or ESTIMATES, and for what card."""
+
+from collections.abc import Iterable
+
+from rich.markup import escape
+from rich.table import Table
+
+from tritonsmith.benchmarks.ablation.schema import SEED_BINS, Ablation, CellRow, CellState, CostRow, Estimate, Plan, Rule
+from tritonsmith.graph.outcome import digits
+
+_REFERENCE = "default"
+
+
+def plan_lines(plan: Plan, finished: int, total: int) -> list[str]:
+    """What will be run, and what its runs share."""
+    forked = sum(policy.base is not None and not policy.shares for policy in plan.policies) * len(plan.tasks) * plan.repeats
+    size_of = f"{len(plan.tasks)} tasks x {len(plan.policies)} policies x {plan.repeats} repeats: {total} runs"
+    lines = [f"[bold]{size_of}[/], {finished} of them finished ({plan.name}; author {escape(str(plan.settings.get('model')))})"]
+    for task in plan.tasks:
+        values = ", ".join(f"{name}={value}" for name, value in task.overrides.items())
+        size = task.size or "full on a card, else small"
+        lines.append(f"  task {escape(task.key)}  {size}{f' with {escape(values)}' if values else ''}  {escape(task.path)}")
+    for policy in plan.policies:
+        seeds = f"{policy.seeds} seed{'s' if policy.seeds > 1 else ''}"
+        how = "runs of its own"
+        if policy.shares:
+            how = f"runs of its own, with what {policy.base} has asked and judged"
+        elif policy.base:
+            how = f"forks from {policy.base} at {policy.at}: what comes before is shared"
+        lines.append(f"  policy {escape(policy.key)}  {seeds}; {how}")
+    lines.append(f"  {forked} of the {total} runs fork; within a task and repeat no kernel is judged twice with one profile")
+    return lines
+
+
+def cell_line(row: CellRow, finished: int, total: int) -> str:
+    """One finished run in a line."""
+    named = f"[{finished}/{total}] {row.task} {row.policy} repeat {row.repeat}: "
+    if row.state is CellState.FAILED:
+        return f"{named}FAILED: {row.reason}"
+    what = "no winner" + (f" ({row.reason})" if row.reason else "")
+    if row.solved and row.score is not None:
+        kind = row.comparison.upper() if row.comparison else row.kind if row.kind == "measured" else "ESTIMATE"
+        what = f"{digits(row.score)}x {kind} against {row.baseline} ({row.label or 'no label'})"
+    shared = f", {row.shared_evaluations} shared" if row.shared_evaluations else ""
+    return f"{named}{what}; {row.candidates} candidates, {row.evaluations} verdicts{shared}, {row.seconds:.0f} s"
+
+
+def tables_of(tables: Ablation) -> list[Table]:
+    """Every table of the experiment."""
+    found = [_policies(tables), _tasks(tables), _fast(tables)]
+    if len(tables.policies) > 1:
+        found.append(_pairs(tables))
+    if tables.attribution:
+        found.append(_attribution(tables))
+    return [*found, _costs(tables), _seeds(tables)]
+
+
+def heading(tables: Ablation) -> str:
+    """What all figures have in common."""
+    kind = "measured" if tables.kind == "measured" else "ESTIMATES"
+    against = "; ".join(f"{task}: {', '.join(names)}" for task, names in tables.baselines.items() if names)
+    where = f"{tables.card or 'no card yet'}, precision {tables.precision}"
+    return f"Scores are {kind} for {where}, against the strongest baseline ({against or 'none yet'})"
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="left" if place == 0 else "right", no_wrap=True)
+    return table
+
+
+def _x(found: Estimate) -> str:
+    return _shown(found, lambda value: f"{digits(value)}x")
+
+
+def _share(found: Estimate) -> str:
+    return _shown(found, lambda value: f"{100 * value:.0f} %")
+
+
+def _shown(found: Estimate, write: object) -> str:
+    assert callable(write)
+    if found.value is None:
+        return "-"
+    span = f" ({write(found.low)} to {write(found.high)})" if found.low is not None and found.high is not None else ""
+    return f"{write(found.value)}{span}"
+
+
+def _policies(tables: Ablation) -> Table:
+    table = _table("Policies", "policy", "runs", "failed", "correct", "faster", "mean of winners", "mean, else 1.00x")
+    for row in tables.policies:
+        table.add_row(
+            escape(row.policy), f"{row.done} of {row.planned}", str(row.failed), _share(row.share_correct), _share(row.share_faster),
+            _x(row.geomean[Rule.SOLVED]), _x(row.geomean[Rule.FLOOR]),
+        )  # fmt: skip
+    return table
+
+
+def _tasks(tables: Ablation) -> Table:
+    names = [policy.key for policy in tables.plan.policies]
+    table = _table("Geometric mean of the winners' scores, by task", "task", *names)
+    for task in tables.plan.tasks:
+        cells = {row.policy: _x(row.geomean[Rule.SOLVED]) for row in tables.tasks if row.task == task.key}
+        table.add_row(escape(task.key), *(cells.get(name, "-") for name in names))
+    return table
+
+
+def _fast(tables: Ablation) -> Table:
+    points = [point.p for point in tables.fast[0].points] if tables.fast else []
+    table = _table("fast_p: share of runs correct and faster than p", "policy", *(f"p = {p:g}" for p in points))
+    for curve in tables.fast:
+        table.add_row(escape(curve.policy), *(_share(point.share) for point in curve.points))
+    return table
+
+
+def _pairs(tables: Ablation) -> Table:
+    keys = [policy.key for policy in tables.plan.policies]
+    reference = _REFERENCE if _REFERENCE in keys else keys[0]
+    title = "Pairs (same task and repeat): how many times as fast; 1.00x is no difference"
+    table = _table(title, "policy over policy", "winners", "else 1.00x", "better", "equal", "worse", "same kernel")
+    solved = {(row.policy, row.against): row for row in tables.pairs if row.rule is Rule.SOLVED}
+    for row in sorted((one for one in tables.pairs if one.rule is Rule.FLOOR), key=lambda one: one.against != reference):
+        won = solved[row.policy, row.against]
+        table.add_row(
+            escape(f"{row.policy} / {row.against}"), _x(won.ratio), _x(row.ratio),
+            str(won.better), str(won.equal), str(won.worse), str(row.same_kernel),
+        )  # fmt: skip
+    return table
+
+
+def _attribution(tables: Ablation) -> Table:
+    title = "What each part gives: default over default without it"
+    table = _table(title, "part", "winners", "else 1.00x", "correct", "candidates per run")
+    for row in tables.attribution:
+        table.add_row(
+            row.part, _x(row.ratio_solved), _x(row.ratio), f"{100 * row.solved_without:.0f} -> {100 * row.solved_with:.0f} %",
+            f"{row.candidates_without:.1f} -> {row.candidates_with:.1f}",
+        )  # fmt: skip
+    return table
+
+
+def _costs(tables: Ablation) -> Table:
+    title = "Cost per solved run, as if each run had been alone"
+    table = _table(title, "policy", "tokens", "US dollars", "evaluation seconds", "candidates")
+    for row in tables.costs:
+        table.add_row(escape(row.policy), *_per_solved(row))
+    return table
+
+
+def _per_solved(row: CostRow) -> Iterable[str]:
+    yield _shown(row.tokens_per_solved, lambda value: f"{value:.0f}") if row.tokens else "0"
+    yield _shown(row.money_per_solved, lambda value: f"{value:.4f}") if row.money else "0"
+    yield _shown(row.evaluation_seconds_per_solved, lambda value: f"{value:.0f}")
+    yield _shown(row.candidates_per_solved, lambda value: f"{value:.1f}")
+
+
+def _seeds(tables: Ablation) -> Table:
+    table = _table("Scores of seeds as written", "task", *SEED_BINS, "not working", "lowest", "median", "highest")
+    for row in tables.seeds:
+        scores = [digits(value) if value is not None else "-" for value in (row.lowest, row.median, row.highest)]
+        table.add_row(escape(row.task), *map(str, row.counts), str(row.not_working), *scores)
+    return table
