@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import typer
 
+from tritonsmith.cli.ablate import ablate
 from tritonsmith.cli.detect import detect
 from tritonsmith.cli.doctor import doctor
 from tritonsmith.cli.draw import graph
@@ -24,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (optimize, resume, worker, evaluate, detect, lint, graph, doctor):
+for command in (optimize, resume, ablate, worker, evaluate, detect, lint, graph, doctor):
     app.command()(command)
 
 # Typer vendors click since 0.26 and uses the installed one before; the base of its usage errors is found by name to work with both.
