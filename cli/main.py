@@ -1,6 +1,6 @@
 """The `tritonsmith` command: registers the subcommands and turns every expected failure into one sentence and an exit code.
 
-Exit codes: 0 done, 1 the answer is no (or the machinery failed), 2 wrong usage or input, 130 interrupted.
+Exit codes: 0 done, 1 the answer is no (or the machinery failed), 2 wrong usage or input, 130 or 143 interrupted (SIGINT, SIGTERM).
 """
 
 import sys
@@ -16,8 +16,10 @@ from tritonsmith.cli.evaluate import evaluate
 from tritonsmith.cli.lint import lint
 from tritonsmith.cli.optimize import optimize
 from tritonsmith.cli.resume import resume
+from tritonsmith.cli.stopping import Stopper, stopping
+from tritonsmith.cli.watch import watch
 from tritonsmith.cli.worker import worker
-from tritonsmith.evaluator.errors import InfrastructureError, UsageError
+from tritonsmith.evaluator.errors import InfrastructureError, RunError, RunStopped, UsageError
 
 app = typer.Typer(
     name="tritonsmith",
@@ -25,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (optimize, resume, ablate, worker, evaluate, detect, lint, graph, doctor):
+for command in (optimize, resume, watch, ablate, worker, evaluate, detect, lint, graph, doctor):
     app.command()(command)
 
 # Typer vendors click since 0.26 and uses the installed one before; the base of its usage errors is found by name to work with both.
@@ -35,6 +37,11 @@ _INTERRUPTED = 130
 
 def run(arguments: Sequence[str]) -> int:
     """Execute one command line and return its exit code; expected failures become one sentence on stderr."""
+    with stopping() as stopper:
+        return _run(arguments, stopper)
+
+
+def _run(arguments: Sequence[str], stopper: Stopper) -> int:
     try:
         code = app(args=list(arguments) or ["--help"], prog_name="tritonsmith", standalone_mode=False)
         if code == _INTERRUPTED:  # what newer versions of Typer make of Ctrl-C
@@ -52,9 +59,16 @@ def run(arguments: Sequence[str]) -> int:
     except InfrastructureError as error:
         typer.echo(f"error: the evaluator failed, not the kernel: {error}", err=True)
         return 1
+    except RunStopped as stopped:
+        typer.echo(str(stopped), err=True)
+        return stopper.code
+    except RunError as error:
+        typer.echo(f"error: {error}", err=True)
+        return 1
     except (typer.Abort, KeyboardInterrupt):
-        typer.echo("Interrupted; what was finished is kept in the run's folder.", err=True)
-        return _INTERRUPTED
+        ways = " or ".join(f"tritonsmith resume {folder}" for folder in stopper.resumable)
+        typer.echo(f"Interrupted; what was finished is kept{f'. Go on with: {ways}' if ways else ''}", err=True)
+        return stopper.code
 
 
 def main() -> None:

@@ -130,7 +130,7 @@ class RunPicture:
         known = self.rows.get(name)
         if known is not None and known.sha and known.sha == event.get("sha"):
             return  # the step ran again
-        fields = {key: event.get(key) or "" for key in ("stage", "sha", "rationale", "recipe")}
+        fields: dict[str, Any] = {key: event.get(key) or "" for key in ("stage", "sha", "rationale", "recipe")}
         tokens = sum(tokens for (request, _), (tokens, _) in self._calls.items() if request == f"{name}-{event.get('stage')}")
         self.rows[name] = CandidateRow(id=name, status=NOT_JUDGED, parent=event.get("parent"), tokens=tokens, **fields)
 
@@ -157,7 +157,7 @@ def read_events(path: Path) -> Iterator[Event]:
             yield event
 
 
-def parse_event(line: str) -> Event | None:
+def parse_event(line: str | bytes) -> Event | None:
     """One line of `events.jsonl`; None where it is not whole."""
     try:
         event = json.loads(line)

@@ -106,7 +106,7 @@ class LiveView:
         shown = rows_that_fit(rows, max(1, room - len(told)), picture.best)
         parts: list[RenderableType] = [_one_line(heading(picture), "bold")]
         if rows:
-            parts.append(candidate_table(shown, options.max_width, picture.best.id if picture.best else None))
+            parts.append(candidate_table(shown, options.max_width, picture.best.id if picture.best else None, fold=False))
         if len(shown) < len(rows):
             parts.append(_one_line(_left_out(rows, shown), "dim"))
         parts += [_one_line(line, "dim") for line in told]

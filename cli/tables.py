@@ -29,10 +29,13 @@ def row_score(row: CandidateRow, *, wide: bool = False) -> str:
     return f"{digits(row.score)}x{interval} {kind}" + (f", {row.comparison}" if row.comparison and row.comparison != "faster" else "")
 
 
-def candidate_table(rows: Iterable[CandidateRow], width: int, winner: str | None = None, title: str | None = None) -> Table:
+def candidate_table(
+    rows: Iterable[CandidateRow], width: int, winner: str | None = None, title: str | None = None, *, fold: bool = True
+) -> Table:
     """One row per candidate: who wrote what from which, verdict, score and time in ms (of the same kind as the score), and tokens if any.
 
-    From 120 columns on also the launches, the parent, the interval of the score, and what the author meant by it.
+    From 120 columns on also the launches, the parent, the interval of the score, and what the author meant by it; without `fold` each
+    row is one line.
     """
     rows = list(rows)
     wide, tokens = width >= _WIDE, any(row.tokens for row in rows)
@@ -49,7 +52,7 @@ def candidate_table(rows: Iterable[CandidateRow], width: int, winner: str | None
         table.add_column("tokens", justify="right", no_wrap=True)
     if wide:
         table.add_column("launches", justify="right", no_wrap=True)
-        table.add_column("what it is", overflow="fold")
+        table.add_column("what it is", overflow="fold" if fold else "ellipsis", no_wrap=not fold)
     for row in rows:
         launches = str(row.launches_per_forward) if row.launches_per_forward else "-"
         time = _milliseconds(row.median_ms) if row.median_ms is not None else "-"
