@@ -5,17 +5,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from langchain_core.runnables import RunnableLambda
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import get_runtime
 from langgraph.types import Send
 
 from tritonsmith.evaluator.errors import TritonsmithError, UsageError
 from tritonsmith.evaluator.schema import Stage
-from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import BranchInput, BranchState, Budget, RunInput, RunOutput, Shared, State, Update, allow_of
+from tritonsmith.graph.steps import GATE_TRACE, NODE_TRACE, Edge, Step
 from tritonsmith.nodes.analyze import analyze
 from tritonsmith.nodes.common import Runner, context_of
 from tritonsmith.nodes.confirm import confirm
@@ -46,9 +45,9 @@ def build_graph(context_schema: type[Any] = Context, resolve: Resolve | None = N
     branch = build_branch(context_schema, resolve).compile(name="branch")
 
     add("describe", describe)
-    graph.add_node("branch", branch)
+    graph.add_node("branch", branch, trace_policy=NODE_TRACE)
     add("select", select)
-    graph.add_node("improve", branch)
+    graph.add_node("improve", branch, trace_policy=NODE_TRACE)
     add("detect", detect)
     for stage in (Stage.TUNE_GRID, Stage.TUNE_BLOCK, Stage.TUNE_MEMORY):
         axis = stage.value.removeprefix("tune_")
@@ -60,7 +59,7 @@ def build_graph(context_schema: type[Any] = Context, resolve: Resolve | None = N
     add("finish", finish)
 
     graph.add_edge(START, "describe")
-    graph.add_conditional_edges("describe", _seeds, ["branch"])
+    graph.add_conditional_edges("describe", Edge("seeds", _seeds), ["branch"])
     graph.add_edge("branch", "select")
     graph.add_edge("improve", "select")
     _add_gate(graph, State, resolve, "select", "after_select")
@@ -80,13 +79,13 @@ def build_branch(context_schema: type[Any] = Context, resolve: Resolve | None = 
     add("analyze", analyze)
     add("optimize", optimize)
     add("check", check)
-    graph.add_conditional_edges(START, _entry, {"new": "seed", "selected": "analyze"})
+    graph.add_conditional_edges(START, Edge("entry", _entry), {"new": "seed", "selected": "analyze"})
     graph.add_edge("seed", "evaluate")
     _add_gate(graph, BranchState, resolve, "evaluate", "after_evaluate")
     _add_gate(graph, BranchState, resolve, "analyze", "worth_optimizing")
     _add_gate(graph, BranchState, resolve, "check", "after_optimize")
     for author in ("repair", "optimize"):
-        graph.add_conditional_edges(author, _drafted, {"drafted": "evaluate", "nothing": "decide_after_evaluate"})
+        graph.add_conditional_edges(author, Edge("drafted", _drafted), {"drafted": "evaluate", "nothing": "decide_after_evaluate"})
     return graph
 
 
@@ -123,14 +122,13 @@ def _add_gate(graph: Graph, schema: type[Any], resolve: Resolve | None, source: 
         choice = choice_of(state)
         return _improvement(state) if SITES[gate].choices[choice] == "improve" else choice
 
-    read.__name__ = f"choice_{gate}"  # a trace shows this name
     _add_node(graph, schema, resolve, f"decide_{gate}", partial(decide, gate))
     graph.add_edge(source, f"decide_{gate}")
-    graph.add_conditional_edges(f"decide_{gate}", read, cast("dict[Hashable, str]", SITES[gate].choices))
+    graph.add_conditional_edges(f"decide_{gate}", Edge(f"choice_{gate}", read), cast("dict[Hashable, str]", SITES[gate].choices))
 
 
 def _add_node(graph: Graph, schema: type[Any], resolve: Resolve | None, name: str, node: Callable[..., Awaitable[Update]]) -> None:
-    """Add an asynchronous node so that synchronous invocations work too (on one background event loop)."""
+    """Add a node that gets state and runtime; a gate shows its answer in a trace, other nodes what they change."""
 
     async def work(state: Any, runtime: Runner) -> Update:
         if resolve is None:
@@ -141,10 +139,6 @@ def _add_node(graph: Graph, schema: type[Any], resolve: Resolve | None, name: st
         except TritonsmithError as error:
             raise ServedError(str(error)) from error
 
-    async def asynchronous(state: Any) -> Update:
-        return await work(state, get_runtime(Context))
-
-    def synchronous(state: Any) -> Update:
-        return run_blocking(work(state, get_runtime(Context)))
-
-    graph.add_node(name, RunnableLambda(synchronous, afunc=asynchronous, name=name), input_schema=schema)
+    policy = GATE_TRACE if name.startswith("decide_") else NODE_TRACE
+    step = Step(name, lambda state: work(state, get_runtime(Context)))
+    graph.add_node(name, step, input_schema=schema, trace_policy=policy)

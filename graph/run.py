@@ -32,12 +32,14 @@ from tritonsmith.graph.folder import (
     name_folder,
     seconds_in,
 )
+from tritonsmith.graph.forked import policy_in
 from tritonsmith.graph.manifest import MANIFEST, Manifest, read_manifest, read_parent
 from tritonsmith.graph.players import Players, open_players
 from tritonsmith.graph.policies import load_policy
 from tritonsmith.graph.state import Budget, State
 from tritonsmith.graph.store import Store
 from tritonsmith.graph.summary import Summary, read_summary, summarize, write_best
+from tritonsmith.graph.tracing import Trace, tracing
 from tritonsmith.graph.view import Policy
 from tritonsmith.nodes.chat_connect import KEY, Models
 from tritonsmith.nodes.chat_model import REQUEST_SECONDS, Source
@@ -106,7 +108,7 @@ class Run:
             self.summary = finished
             yield _end(finished)
             return
-        policy = load_policy(self.config.policy)  # a wrong name or file must not leave an empty folder behind
+        policy = policy_in(self.folder, load_policy(self.config.policy))  # a wrong name or file must not leave an empty folder behind
         sketch = load_task(self.config.task, "full", dict(self.config.overrides), self.config.precision)
         check_checkpoints(self.config.checkpoints)
         resumed = (self.folder / MANIFEST).is_file()
@@ -155,8 +157,8 @@ class Run:
         # a run that waits takes its steps from the beginning: what it waited for changes what earlier steps answer
         checkpoints = "none" if players.may_wait else self.config.checkpoints
         try:
-            async with open_checkpoints(checkpoints, self.folder) as saver:
-                drive = Drive(context, manifest.thread, saver, self._control, {})
+            async with self._trace(sketch, context, manifest) as trace, open_checkpoints(checkpoints, self.folder) as saver:
+                drive = Drive(context, manifest.thread, saver, self._control, trace.config)
                 found = await drive.find(players.kept.tape.faults if players.kept.tape else [])
                 task = drive.state["task"] if found else _sized(self.config, sketch, context.evaluator)
                 yield log(self._begin(task, context, resumed=parts > 0))
@@ -186,6 +188,12 @@ class Run:
         return Context(
             author=players.author, evaluator=judge, policy=policy, store=store, budget=config.budget, seeds=config.seeds,
             allow=config.allow, memory=players.recall(), sessions=Sessions(earlier, keep),
+        )  # fmt: skip
+
+    def _trace(self, sketch: Task, context: Context, manifest: Manifest) -> Trace:
+        return tracing(
+            task=sketch.name, policy=context.policy.name, run_id=manifest.run, target=context.evaluator.hardware.name,
+            model=context.author.name, graph_version=manifest.graph, key_names=(self.config.key_env,),
         )  # fmt: skip
 
     def _begin(self, task: Task, context: Context, *, resumed: bool) -> Event:

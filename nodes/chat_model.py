@@ -17,7 +17,6 @@ from typing import TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.state import Usage
@@ -26,6 +25,7 @@ from tritonsmith.nodes.chat_faults import Failure, Fault, ModelFault, censored, 
 from tritonsmith.nodes.chat_forms import FORMS, Form, response_format
 from tritonsmith.nodes.chat_wire import Wire, body_on, listening, reply_of, usage_on
 from tritonsmith.nodes.ledger import Price, dollars, sum_of
+from tritonsmith.nodes.spans import about, note_library_call
 
 REQUEST_SECONDS = 600.0
 """The longest that one try may take; models that think need minutes."""
@@ -145,6 +145,7 @@ class ModelChat:
 
     async def _try(self, model: BaseChatModel, call: _Call, form: Form) -> Reply | Failure:
         wire: list[Wire] = []
+        note_library_call(call.request.label)
         started = time.monotonic()
         answer: Reply | Failure
         try:
@@ -194,9 +195,8 @@ def _invoke(model: BaseChatModel, request: Request, form: Form, wire: list[Wire]
     spoken: list[BaseMessage] = [
         HumanMessage(turn.content) if turn.role == "user" else AIMessage(turn.content) for turn in request.messages
     ]
-    config = RunnableConfig(run_name=request.label, tags=[f"role:{request.role}", f"stage:{request.stage}"])
     with listening(wire):
-        return model.invoke(spoken, config, **response_format(model, form))
+        return model.invoke(spoken, about(request), **response_format(model, form))
 
 
 async def in_daemon(work: Callable[[], Result], limit: float) -> Result:

@@ -3,11 +3,12 @@
 import asyncio
 
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.schema import Verdict
+from tritonsmith.evaluator.schema import Task, Verdict
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import BranchState, State, Update, allow_of
 from tritonsmith.nodes.chat import Waiting
 from tritonsmith.nodes.common import Runner, branch_of, context_of, emit, session_of, verdict_event
+from tritonsmith.nodes.spans import score_verdict, span
 
 
 async def judge(candidate_id: str, profile: str, node: str, state: State | BranchState, runtime: Runner) -> Verdict | str | None:
@@ -20,9 +21,16 @@ async def judge(candidate_id: str, profile: str, node: str, state: State | Branc
     source = await asyncio.to_thread(context.store.get, candidate.sha)
 
     async def measure() -> Verdict:
-        emit(runtime, "evaluating", node, state, candidate_id, profile=profile)  # now, not while it waited for its turn
-        verdict = await context.evaluator.evaluate(task, source, profile)
-        return verdict.model_copy(update={"sha": candidate.sha, "profile": profile})
+        known = bool(getattr(context.evaluator, "knows", _never)(task, source, profile))
+        if not known:
+            emit(runtime, "evaluating", node, state, candidate_id, profile=profile)  # now, not while it waited for its turn
+        inputs = {"candidate": candidate_id, "sha": candidate.sha, "profile": profile}
+        tags = ["evaluation", f"profile:{profile}", *(["from:tape"] if known else [])]
+        async with span(f"evaluation {candidate_id}", inputs, tags) as told:
+            verdict = await context.evaluator.evaluate(task, source, profile)
+            verdict = verdict.model_copy(update={"sha": candidate.sha, "profile": profile})
+            score_verdict(told, verdict)
+        return verdict
 
     key = (task.sha, candidate.sha, profile)
     try:
@@ -42,6 +50,12 @@ async def judge(candidate_id: str, profile: str, node: str, state: State | Branc
     await asyncio.to_thread(context.store.save_verdict, candidate_id, verdict)
     emit(runtime, "verdict", node, state, candidate_id, **verdict_event(verdict, allow_of(state)))
     return verdict
+
+
+def _never(task: Task, source: str, profile: str) -> bool:
+    """What evaluators know that keep no tape."""
+    del task, source, profile
+    return False
 
 
 async def evaluate(state: BranchState, runtime: Runner) -> Update:

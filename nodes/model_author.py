@@ -11,6 +11,7 @@ from tritonsmith.nodes.chat_model import ModelChat, Source
 from tritonsmith.nodes.ledger import sum_of
 from tritonsmith.nodes.promises import held_to_facts
 from tritonsmith.nodes.replies import ask_again, ask_analysis_again, module_in, modules_in, reason_in, spoken
+from tritonsmith.nodes.spans import library_calls, tell_reply
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import AuthorError, Brief, Draft
 from tritonsmith.prompts.library import Prompt, prompt_for
@@ -105,10 +106,13 @@ class ModelAuthor:
         )
         chat = self._chats[request.role]
         try:
-            reply = await chat.ask(request)
+            with library_calls() as calls:
+                reply = await chat.ask(request)
         except ModelFault as fault:
             await record_call(request, chat.name, sum_of(fault.rows), fault.rows, fault=fault)
             raise
+        if not calls:
+            await tell_reply(request, chat.name, reply)
         await record_call(request, chat.name, reply.usage, reply.rows, reply=reply)
         return reply
 

@@ -4,6 +4,7 @@ from tritonsmith.evaluator.schema import Allow, Status, Verdict
 from tritonsmith.graph.pool import best, refusal, working
 from tritonsmith.graph.state import State, Update, allow_of
 from tritonsmith.nodes.common import Runner, emit, session_of
+from tritonsmith.nodes.spans import score_run
 
 
 async def select(state: State, runtime: Runner) -> Update:
@@ -29,6 +30,7 @@ async def finish(state: State, runtime: Runner) -> Update:
         reason = f"{winner.id} is the best so far and was not confirmed"
     earlier = state.get("stopped_because", "") or session.halted
     emit(runtime, "stop", "finish", state, winner.id if winner else None, reason=earlier or reason)
+    score_run(verdicts[winner.id] if winner else None)
     return {"winner": winner.id if winner else None, "stopped_because": earlier or reason, "elapsed": session.elapsed}
 
 

@@ -1,0 +1,110 @@
+"""What may leave this machine in a trace: no key, no kernel text beyond its head, no path of the user's disk."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tritonsmith.evaluator.schema import text_sha
+
+KERNEL_SHOWN = 160
+"""Characters of a kernel's text that a trace shows: its head."""
+TEXT_SHOWN = 6000
+"""Characters of any other text."""
+_SHORTEST_KEY = 8
+"""Shorter values of variables that only look like keys are words that also occur elsewhere."""
+_KEY_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTHORIZATION|DSN)S?$|_HEADERS$", re.IGNORECASE)
+_KEY_SHAPE = re.compile(
+    r"\b(?:sk|pk|rk|lsv2|ls_|hf|gsk|xai|ghp|gho|github_pat|glpat|AKIA|AIza)[-_]?[A-Za-z0-9_-]{16,}"
+    r"|(?<=Bearer )[A-Za-z0-9._~+/=-]{8,}"
+    r"|(?<=://)[^\s/:@]+:[^\s/@]+(?=@)"
+)
+_FENCED = re.compile(r"(^[ \t>]*(`{3,}|~{3,})[^\n]*\n)(.*?)(^[ \t>]*\2[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(
+    r"\s*(?:(?:import|from|def|class|return|for|while|with|if|elif|else|raise|assert|try|except|yield)\b.*|@\w.*|tl\..*"
+    r"|[\w.\[\](), :]+ ?[-+*/@|&]?= ?\S.*|[\w.]+(?:\[[^\]]*\])?\(.*)$"
+)
+_CODE_LINES = 4
+"""So many lines that look like Python, close together, are a piece of a kernel, wherever they are quoted."""
+_GAP = 3
+"""So many other lines in a row end such a piece."""
+_PATH = re.compile(r"(?<![\w.:/~-])~?/(?:[\w.+@%~-]+/)+(?=[\w.+@%-])")
+_DEEPEST = 60
+
+
+class Redactor:
+    """Makes texts fit to leave; the keys are those in use when it is made."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        """`secrets` are values that never leave, beside those of all variables of the environment whose names speak of keys."""
+        known = {*(secret for secret in secrets if len(secret) >= _SHORTEST_KEY // 2), *key_values(os.environ)}
+        self._secrets = sorted(known, key=len, reverse=True)  # a key that is part of another one goes last
+
+    def __call__(self, value: Any) -> Any:
+        """The same records and lists with every text in them, names of fields too, fit to leave."""
+        return self._clean(value, _DEEPEST)
+
+    def text(self, text: str) -> str:
+        """One text: keys replaced, kernels cut to their heads, paths to their last part."""
+        for secret in self._secrets:
+            text = text.replace(secret, "[key]")
+        text = _without_kernels(_KEY_SHAPE.sub("[key]", text))
+        return cut(_PATH.sub(".../", text), TEXT_SHOWN)
+
+    def _clean(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            named = {self.text(name) if isinstance(name, str) else name: one for name, one in value.items()}
+            return {name: self._clean(one, depth - 1) for name, one in named.items()} if depth else "..."
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self._clean(one, depth - 1) for one in value] if depth else "..."
+        return value
+
+
+def key_values(environment: Mapping[str, str]) -> list[str]:
+    """Values of the variables whose names say that they hold a key; the parts of a list of headers one by one as well."""
+    values = [value for name, value in environment.items() if _KEY_NAME.search(name)]
+    values += [part.partition("=")[2] for value in values for part in value.split(",") if "=" in part]
+    return [value for value in values if len(value) >= _SHORTEST_KEY]
+
+
+def cut(text: str, shown: int) -> str:
+    """The head of a longer text, with its length and the sha that names the whole."""
+    return text if len(text) <= shown else f"{text[:shown]} ... [{len(text)} characters, sha {text_sha(text)}]"
+
+
+def _without_kernels(text: str) -> str:
+    """Fenced blocks and bare pieces of code are cut; what is said around them stays."""
+    if len(text) <= KERNEL_SHOWN:
+        return text
+    if text.count("\\n") > text.count("\n") and _is_code(text.replace("\\n", "\n").split("\n")):
+        return cut(text, KERNEL_SHOWN)  # code within JSON
+    parts, at = [], 0
+    for match in _FENCED.finditer(text):
+        parts += [_without_bare(text[at : match.start()]), match[1], cut(match[3], KERNEL_SHOWN), "\n" if match[4] else "", match[4]]
+        at = match.end()
+    return "".join([*parts, _without_bare(text[at:])])
+
+
+def _without_bare(text: str) -> str:
+    kept: list[str] = []
+    piece: list[str] = []
+    other = 0
+    for line in [*text.split("\n"), *[""] * _GAP]:
+        plain = not _CODE.match(line)
+        if plain and not piece:
+            kept.append(line)
+            continue
+        piece.append(line)
+        other = other + 1 if plain and not line.startswith((" ", "\t")) else 0
+        if other == _GAP:
+            code = piece[:-_GAP]
+            kept += [cut("\n".join(code), KERNEL_SHOWN)] if _is_code(code) else code
+            kept += piece[-_GAP:]
+            piece, other = [], 0
+    return "\n".join([*kept, *piece][:-_GAP])
+
+
+def _is_code(lines: list[str]) -> bool:
+    return sum(bool(_CODE.match(line)) for line in lines) >= _CODE_LINES

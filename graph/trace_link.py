@@ -1,0 +1,203 @@
+"""The way to a trace server: bounded in time whatever the server does, and silent but for one sentence.
+
+LangSmith's client and OpenTelemetry's exporter both send through a `requests.Session`. This one sends in threads that die with
+the process, tries again only while the run goes on, and once it is closed answers everything itself; so neither client ever
+waits, repeats or complains.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+
+OPENING_SECONDS = 1.0
+"""The longest that a run waits before it begins to learn that a server is dead."""
+CLOSING_SECONDS = 3.0
+"""The longest that a run waits at its end for what was not sent yet."""
+_REQUEST_SECONDS = 15.0
+"""The longest that one request may take while the run goes on."""
+_PAUSES = (0.5, 1.0, 2.0, 4.0)
+"""Between the tries of one request, while the run goes on."""
+_REFUSED = (401, 403)
+_STEP = 0.02
+
+logger = logging.getLogger("tritonsmith.tracing")
+
+
+class Link(requests.Session):
+    """Sends for one run to one server."""
+
+    def __init__(self, name: str, address: str, todo: str) -> None:
+        """`name` is what the server is called in the one sentence about it, `todo` what to do about it."""
+        super().__init__()
+        self.off = False
+        """Whether nothing is sent any more."""
+        self.said: dict[str, Any] | None = None
+        """What the server told of itself when it was first asked; None before it answered."""
+        self.name = f"{name} at {urlsplit(address).hostname or address}"
+        self._todo = todo
+        self._deadline: float | None = None
+        self._failing = False
+        self._busy = 0
+        self._told = False
+        self._telling = threading.Lock()
+
+    def request(self, method: str, url: str | bytes, **options: Any) -> requests.Response:  # type: ignore[override]
+        """Send, within the time there is; an empty answer of our own stands for one that did not come."""
+        if hasattr(options.get("data"), "to_bytes"):
+            options["data"] = options["data"].to_bytes()  # a body that can be read once cannot be sent twice
+        elif hasattr(options.get("data"), "getvalue"):
+            options["data"] = options["data"].getvalue()
+        with self._telling:
+            self._busy += 1
+        try:
+            return self._tried(method, url, options)
+        finally:
+            with self._telling:
+                self._busy -= 1
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is on its way."""
+        return self._busy > 0
+
+    def _tried(self, method: str, url: str | bytes, options: dict[str, Any]) -> requests.Response:
+        trouble = ""
+        for pause in (0.0, *(() if self._failing else _PAUSES)):
+            if not self._wait(pause):
+                break
+            answer = self._send(method, url, options)
+            if isinstance(answer, requests.Response):
+                if answer.status_code < 400 or answer.status_code in (404, 409):
+                    self._failing = False
+                    return answer
+                trouble = f"answers {answer.status_code}"
+                if answer.status_code in _REFUSED:
+                    self.close_now(f"{self.name} refuses the key ({answer.status_code})")
+                    break
+                if answer.status_code not in (408, 425, 429) and answer.status_code < 500:
+                    self.tell(f"{self.name} does not take a part of the trace ({answer.status_code})")
+                    return _empty()
+            else:
+                trouble = answer
+        if trouble and not self.off:
+            self._failing = True
+            self.tell(f"{self.name} {trouble}")
+        return _empty()
+
+    def finish_within(self, seconds: float) -> None:
+        """From now on nothing is waited for longer than this in all."""
+        self._deadline = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds until nothing is waited for; many while the run goes on."""
+        if self.off:
+            return 0.0
+        if self._deadline is None and not threading.main_thread().is_alive():
+            self.finish_within(CLOSING_SECONDS)  # the interpreter is on its way out
+        return _REQUEST_SECONDS if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    def close_now(self, trouble: str = "") -> None:
+        """Send nothing any more."""
+        self.off = True
+        if trouble:
+            self.tell(trouble)
+
+    def tell(self, trouble: str) -> None:
+        """Say what is wrong and what to do, once for all that may be wrong."""
+        with self._telling:
+            first, self._told = not self._told, True
+        if first:
+            logger.warning("%s; the run goes on, its trace is not complete: %s", trouble, self._todo)
+
+    def _wait(self, pause: float) -> bool:
+        until = time.monotonic() + pause
+        while time.monotonic() < until and self.left > 0:
+            time.sleep(_STEP)
+        return self.left > 0
+
+    def _send(self, method: str, url: str | bytes, options: dict[str, Any]) -> requests.Response | str:
+        """The answer, or why there is none."""
+        began, limit = time.monotonic(), self.left
+        kept = {**options, "timeout": (min(limit, 5.0), limit)}
+        send = super().request
+        done = in_thread(lambda: send(method, url, **kept))
+        while not done.wait(_STEP):
+            spent = time.monotonic() - began
+            if spent > _REQUEST_SECONDS or self.left <= 0:
+                return f"does not answer within {spent:.0f} s"
+        return done.result
+
+
+class Done:
+    """What a thread that dies with the process is doing."""
+
+    def __init__(self) -> None:
+        self.result: requests.Response | str = "was not asked"
+        self._over = threading.Event()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it is over, waiting at most so long."""
+        return self._over.wait(seconds)
+
+    def finish(self, result: requests.Response | str) -> None:
+        """Note the answer, or why there is none."""
+        self.result = result
+        self._over.set()
+
+
+def in_thread(send: Callable[[], requests.Response]) -> Done:
+    """Send in a thread of its own, so that nobody has to wait for name servers, slow bytes or a server that never answers."""
+    done = Done()
+
+    def work() -> None:
+        try:
+            done.finish(send())
+        except requests.Timeout:
+            done.finish("does not answer in time")
+        except requests.ConnectionError:
+            done.finish("cannot be reached")
+        except Exception as error:  # noqa: BLE001 - whatever a proxy, a certificate or a broken answer raises, the run goes on
+            done.finish(f"cannot be used ({type(error).__name__})")
+
+    threading.Thread(target=work, name="tritonsmith-trace", daemon=True).start()
+    return done
+
+
+def probe(address: str, headers: dict[str, str]) -> Done:
+    """Begin to ask a LangSmith server what it is; `told` reads the answer."""
+    return in_thread(lambda: requests.get(f"{address.rstrip('/')}/info", headers=headers, timeout=_REQUEST_SECONDS))
+
+
+def probe_otlp(address: str) -> Done:
+    """Begin to send an OTLP server no spans at all, which every one of them takes."""
+    kind = {"Content-Type": "application/x-protobuf"}
+    return in_thread(lambda: requests.post(address, data=b"", headers=kind, timeout=_REQUEST_SECONDS))
+
+
+def told(done: Done, seconds: float) -> tuple[dict[str, Any] | None, str]:
+    """What a server says of itself, and what is wrong with it; neither, where it takes longer than that to answer."""
+    if not done.wait(max(0.0, seconds)):
+        return None, ""
+    answer = done.result
+    if isinstance(answer, str):
+        return None, answer
+    if answer.status_code >= 500:
+        return None, f"answers {answer.status_code}"
+    try:
+        said = answer.json() if answer.ok and "json" in answer.headers.get("content-type", "") else {}
+    except ValueError:
+        said = {}
+    return (said if isinstance(said, dict) else {}), ""
+
+
+def _empty() -> requests.Response:
+    answer = requests.Response()
+    answer.status_code = 202
+    answer._content = b"{}"
+    return answer

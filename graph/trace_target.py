@@ -1,0 +1,109 @@
+"""Where traces go, as the environment says, and whether anybody answers there."""
+
+import importlib.util
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tritonsmith.graph.trace_link import OPENING_SECONDS, Link, logger, probe, probe_otlp, told
+
+HOSTED = "https://api.smith.langchain.com"
+_YES = ("true", "1", "yes", "on")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the environment asks for."""
+
+    smith: bool = False
+    """Whether traces go to LangSmith."""
+    endpoint: str = HOSTED
+    key: str = ""
+    project: str = "default"
+    otel: bool = False
+    """Whether spans go to an OTLP server."""
+    otlp: str = ""
+    """Address that takes spans; empty where none is named."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is to be sent anywhere."""
+        return self.smith or self.otel
+
+    @property
+    def fault(self) -> str:
+        """Why a trace cannot go where it should, and what to do; empty when nothing is known to be wrong."""
+        if self.smith and self.endpoint == HOSTED and not self.key:
+            return "LANGSMITH_TRACING is set and LANGSMITH_API_KEY is not: set the key, or unset LANGSMITH_TRACING"
+        if self.otel and not has_otel():
+            return "LANGSMITH_OTEL_ENABLED is set and OpenTelemetry is not installed: pip install 'tritonsmith[otel]'"
+        if self.otel and not self.otlp:
+            return "LANGSMITH_OTEL_ENABLED is set and OTEL_EXPORTER_OTLP_ENDPOINT is not: name the server there (http://HOST:4318)"
+        return ""
+
+
+def has_otel() -> bool:
+    """Whether the extra `otel` is installed."""
+    try:
+        return importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def target_of(environment: Mapping[str, str]) -> Target:
+    """Where the variables of the environment send traces; LANGCHAIN_ names are the older ones."""
+
+    def value(name: str) -> str:
+        return (environment.get(f"LANGSMITH_{name}") or environment.get(f"LANGCHAIN_{name}") or "").strip().strip("\"'")
+
+    base = environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").rstrip("/")
+    otlp = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "") or (f"{base}/v1/traces" if base else "")
+    return Target(
+        smith=any(value(name).lower() in _YES for name in ("TRACING", "TRACING_V2")),
+        endpoint=(value("ENDPOINT") or HOSTED).rstrip("/"),
+        key=value("API_KEY"),
+        project=value("PROJECT") or "default",
+        otel=value("OTEL_ENABLED").lower() in _YES,
+        otlp=otlp,
+    )
+
+
+def open_links(target: Target) -> tuple[Link | None, Link | None]:
+    """Ways to LangSmith and to the OTLP server; None where there is none, and one warning says why.
+
+    Both are asked at the same time. A server that takes longer to answer is given the chance to do so while the run goes on.
+    """
+    if target.fault:
+        logger.warning("%s; the run goes on without a trace there", target.fault)
+    smith = target.smith and (target.key or target.endpoint != HOSTED)
+    otlp = target.otel and bool(target.otlp) and has_otel()
+    began = time.monotonic()
+    asked = probe(target.endpoint, {}) if smith else None
+    sent = probe_otlp(target.otlp) if otlp else None
+    links: list[Link | None] = []
+    for done, name, address, todo in (
+        (asked, "LangSmith", target.endpoint, "see LANGSMITH_ENDPOINT and LANGSMITH_API_KEY, or unset LANGSMITH_TRACING"),
+        (sent, "the OTLP server", target.otlp, "see OTEL_EXPORTER_OTLP_ENDPOINT, or unset LANGSMITH_OTEL_ENABLED"),
+    ):
+        if done is None:
+            links.append(None)
+            continue
+        link = Link(name, address, todo)
+        link.said, trouble = told(done, OPENING_SECONDS - (time.monotonic() - began))
+        if trouble:
+            link.close_now(f"{link.name} {trouble}")
+        links.append(None if link.off else link)
+    return links[0], links[1]
+
+
+def provider_for(address: str, link: Link) -> Any:
+    """An OpenTelemetry provider whose spans go through the link; only where the extra is installed."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an optional extra
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+    provider = TracerProvider(resource=Resource.create({"service.name": "tritonsmith"}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=address, session=link), schedule_delay_millis=500))
+    return provider

@@ -1,0 +1,103 @@
+"""What a trace shows of a state or of a node's update: small plain records instead of all that is known."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tritonsmith.evaluator.schema import Candidate, Task, TaskFacts, Verdict
+from tritonsmith.graph.state import Decision, Findings, Usage, total
+from tritonsmith.prompts.analysis import Analysis
+
+_FEW = 4
+"""So many records of a kind are shown one by one; of more, the number and the last one."""
+_AS_THEY_ARE = ("branch", "index", "current", "analysis", "choice", "queue", "repairs", "rounds", "improvements", "optimized", "exhausted")
+_THE_SAME = ("facts", "run", "allow", "elapsed")
+_AT_THE_END = ("winner", "stopped_because", "seeds", "elapsed", "searched")
+
+
+def shown(value: Any) -> Any:
+    """A state, an update or another value as a trace shows it."""
+    if isinstance(value, Mapping):
+        return {name: told for name, one in value.items() if (told := _field(str(name), one)) is not None}
+    return _record(value)
+
+
+def asked(inputs: Any) -> Any:
+    """What a step is given; what is the same for all of them, and what is empty, is left out."""
+    told = shown(inputs)
+    if not isinstance(told, dict):
+        return told
+    return {name: one for name, one in told.items() if name not in _THE_SAME and one not in ("", {}, [])}
+
+
+def decided(update: Any) -> Any:
+    """A gate's update: the choice with its reason and what it rests on come first."""
+    if not isinstance(update, Mapping) or not update.get("decisions"):
+        return shown(update)
+    answers = [_record(one) for one in update["decisions"].values()]
+    last = answers[-1] if isinstance(answers[-1], dict) else {}
+    told = {"choice": update.get("choice"), "reason": last.get("reason"), "evidence": last.get("evidence")}
+    return {**told, "decisions": answers} if len(answers) > 1 else {**told, "site": last.get("site"), "policy": last.get("policy")}
+
+
+def line_of_work(inputs: Any) -> str:
+    """`seed0`, `improve1`, ... where these are the inputs of a branch; else empty."""
+    return str(inputs["branch"]) if isinstance(inputs, Mapping) and isinstance(inputs.get("branch"), str) else ""
+
+
+def _field(name: str, value: Any) -> Any:
+    if name in _AS_THEY_ARE or name in _AT_THE_END:
+        return value
+    if name == "usage" and isinstance(value, Mapping):
+        return _spent(value) if value else None
+    if isinstance(value, Mapping) and value and name in ("candidates", "verdicts", "analyses", "findings", "checks", "decisions"):
+        told = {key: _record(one) for key, one in list(value.items())[-(_FEW if len(value) <= _FEW else 1) :]}
+        return told if len(told) == len(value) else {"number": len(value), "last": told}
+    if isinstance(value, Mapping | list | tuple | set):
+        return _record(value) if value else None
+    return _record(value)
+
+
+def _spent(usage: Mapping[str, Any]) -> dict[str, Any]:
+    used = total({key: one for key, one in usage.items() if isinstance(one, Usage)})
+    return {"requests": len(usage), **used.model_dump(include={"calls", "input_tokens", "output_tokens", "money"})}
+
+
+def _record(value: Any) -> Any:
+    if isinstance(value, Task):
+        return f"{value.name} ({value.size}, {value.precision.value})"
+    if isinstance(value, TaskFacts):
+        told = value.model_dump(mode="json", include={"returns", "flops", "min_bytes", "reference_launches", "serial_steps", "modules"})
+        return {**told, "operators": len(value.ops)}
+    if isinstance(value, Candidate):
+        return value.model_dump(mode="json", include={"stage", "parent", "sha", "rationale", "recipe", "settings"})
+    if isinstance(value, Verdict):
+        return verdict_shown(value)
+    if isinstance(value, Decision):
+        return value.model_dump(mode="json", include={"site", "choice", "reason", "evidence", "policy", "candidate"})
+    if isinstance(value, Findings):
+        return [finding.name if finding.line is None else f"{finding.name} (line {finding.line})" for finding in value.labels]
+    if isinstance(value, Analysis):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return {str(key): _record(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_record(one) for one in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if callable(dump) else type(value).__name__
+
+
+def verdict_shown(verdict: Verdict) -> dict[str, Any]:
+    """What a trace tells of a verdict."""
+    timing = verdict.timing
+    return {
+        "status": verdict.status.value,
+        "score": verdict.score,
+        "profile": verdict.profile,
+        "baseline": timing.baseline if timing else None,
+        "median_ms": timing.median_ms if timing else None,
+        "kind": timing.kind.value if timing else None,
+        "label": verdict.label.value if verdict.label else None,
+        "message": verdict.message,
+    }
