@@ -24,7 +24,7 @@ class FormatChoice(StrEnum):
 
 
 RunOption = Annotated[str | None, typer.Option("--run", metavar="DIR", help="Folder of a run, whose way is marked.")]
-FormatOption = Annotated[FormatChoice, typer.Option("--format", help="Only mermaid can be had without a network.")]
+FormatOption = Annotated[FormatChoice, typer.Option("--format", help="mermaid or svg; both need no network.")]
 FileOption = Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write to a file instead of stdout.")]
 
 
@@ -35,23 +35,29 @@ def graph(
     out_file: FileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the graph as Mermaid text; with --run, the way that the run took is marked."""
-    if format_ is not FormatChoice.MERMAID:
+    """Print the graph as Mermaid text or as SVG; with --run, the way that the run took is marked."""
+    if format_ is FormatChoice.PNG:
         raise UsageError(
-            f"--format {format_.value}: drawing pictures needs a renderer that this package does not bring; "
-            "take --format mermaid and open the text in any Markdown viewer that draws Mermaid."
+            f"--format {format_.value}: drawing pixels needs a renderer that this package does not bring; "
+            "take --format svg, which every browser shows, or --format mermaid."
         )
     load_policy(policy)
     decisions = read_decisions(run) if run else ()
-    text = graph_mermaid(decisions=decisions)
+    text = _svg(decisions) if format_ is FormatChoice.SVG else graph_mermaid(decisions=decisions)
     if out_file:
         write_text(out_file, text)
     if as_json:
-        print_json({"mermaid": text, "decisions": [decision.model_dump(mode="json") for decision in decisions]})
+        print_json({format_.value: text, "decisions": [decision.model_dump(mode="json") for decision in decisions]})
     elif not out_file:
         typer.echo(text, nl=False)
     if not run:
         err.print("The drawing is the same for every policy: a policy only chooses the way through it (--run DIR shows one).")
+
+
+def _svg(decisions: tuple[Decision, ...]) -> str:
+    from tritonsmith.cli.report.drawn import draw_file  # noqa: PLC0415  (its layout library would slow every other command)
+
+    return draw_file(decisions)
 
 
 def read_decisions(run: str) -> tuple[Decision, ...]:

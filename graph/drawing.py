@@ -20,13 +20,30 @@ def graph_mermaid(xray: bool = True, decisions: Iterable[Decision] = ()) -> str:
 
     The text depends on the wiring alone, never on the policy. Edges of one gate that lead to one node share a label.
     """
-    graph = _whole(xray)
+    graph = drawn_graph(xray)
     text = _LABELLED.sub(_join_labels, graph.draw_mermaid())
     visited = visited_nodes(graph, decisions)
     if visited:
         names = ",".join(node.replace(":", r"\3a") for node in visited)
         text = f"{text.rstrip()}\n\tclassDef taken {_TAKEN}\n\tclass {names} taken\n"
     return text
+
+
+def drawn_graph(xray: bool = True) -> Graph:
+    """The drawing's nodes and edges; branches open with `xray`."""
+    return build_graph().compile(name="tritonsmith").get_graph(xray=1 if xray else False)
+
+
+def drawn_edges(graph: Graph) -> dict[tuple[str, str], str]:
+    """The edges of a drawing with their labels; one of a gate names every choice that takes it, except one that is called as its target."""
+    edges: dict[tuple[str, str], str] = {}
+    for edge in graph.edges:
+        _, _, gate = edge.source.partition("decide_")
+        choices = SITES[gate].choices if gate in SITES else {}
+        label = str(edge.data) if edge.data else ""
+        target = choices.get(label)
+        edges[edge.source, edge.target] = " / ".join(choice for choice, node in choices.items() if node == target) if target else label
+    return edges
 
 
 def visited_nodes(graph: Graph, decisions: Iterable[Decision]) -> list[str]:
@@ -61,10 +78,6 @@ def visited_nodes(graph: Graph, decisions: Iterable[Decision]) -> list[str]:
                 if edge.source == gate and reached == where + target:
                     walk(edge.target)
     return [node for node in graph.nodes if node in seen]
-
-
-def _whole(xray: bool) -> Graph:
-    return build_graph().compile(name="tritonsmith").get_graph(xray=1 if xray else False)
 
 
 def _prefix(graph: Graph, branch: str) -> str | None:

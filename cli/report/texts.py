@@ -1,0 +1,136 @@
+"""Texts of a run for its page: kernels, differences and conversations, coloured, folded and kept within a size.
+
+Every text here comes from a model, a candidate or a task. It reaches the page only through an escaping template or through Pygments,
+which escapes too.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import DiffLexer, PythonLexer
+
+from tritonsmith.evaluator.schema import text_sha
+
+MOST_OF_ALL = 700_000
+"""Characters of kernels and conversations on one page; the rest stays in the folder."""
+MOST_OF_ONE = 60_000
+_SHORTEST_REPEATED = 200
+"""A shorter section is shown again; a reference would not be shorter."""
+_QUIET = re.compile(r'<span class="(?:n|p|o|w|nn|nb|bp|nc|fm|vm|esc|x)">([^<]*)</span>')
+"""Tokens that the page's style gives no colour."""
+_HEADING = re.compile(r"^(?=#{1,3} )", re.MULTILINE)
+
+
+@dataclass
+class Room:
+    """How many characters may still be shown."""
+
+    left: int = MOST_OF_ALL
+
+    def take(self, text: str, most: int = MOST_OF_ONE) -> tuple[str, int]:
+        """What is shown of a text, and how many characters are not."""
+        shown = text[: max(0, min(most, self.left))]
+        self.left -= len(shown)
+        return shown, len(text) - len(shown)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A section of a text."""
+
+    text: str
+    cut: int = 0
+    """Characters that are left out at its end."""
+    seen_in: str = ""
+    """The conversation that has shown this section already; then `text` is its first line."""
+    length: int = 0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One message."""
+
+    role: str
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One request to a model with its reply."""
+
+    label: str
+    stage: str
+    role: str
+    model: str
+    tokens: str
+    reply: Piece
+    turns: tuple[Turn, ...] = ()
+    reasoning: Piece | None = None
+    broken: tuple[Piece, ...] = field(default=())
+    fault: str = ""
+
+
+def python_html(source: str) -> Markup:
+    """A kernel in colours."""
+    return _coloured(source, PythonLexer(stripnl=False))
+
+
+def diff_html(lines: Sequence[str]) -> Markup:
+    """A unified diff in colours."""
+    return _coloured("\n".join(lines), DiffLexer(stripnl=False))
+
+
+def conversations(calls: Sequence[dict[str, Any]], room: Room) -> tuple[Conversation, ...]:
+    """All requests in the order of asking. Replies come before prompts when room gets short, and no section is shown twice."""
+    replies = [_piece(str(call.get("reply") or ""), room) for call in calls]
+    seen: dict[str, str] = {}
+    return tuple(_conversation(call, reply, seen, room) for call, reply in zip(calls, replies, strict=True))
+
+
+def _conversation(call: dict[str, Any], reply: Piece, seen: dict[str, str], room: Room) -> Conversation:
+    label = str(call.get("file", ""))
+    usage = call.get("usage") if isinstance(call.get("usage"), dict) else {}
+    told = [f"{usage[key]:,} {word}" for key, word in (("input_tokens", "read"), ("output_tokens", "written")) if usage and usage.get(key)]
+    reasoning = str(call.get("reasoning") or "")
+    messages = call.get("messages") if isinstance(call.get("messages"), list) else []
+    return Conversation(
+        label=label,
+        stage=str(call.get("stage", "")),
+        role=str(call.get("role", "")),
+        model=str(call.get("model") or ""),
+        tokens=", ".join(told),
+        reply=reply,
+        turns=tuple(_turn(message, label, seen, room) for message in messages or ()),
+        reasoning=_piece(reasoning, room) if reasoning else None,
+        broken=tuple(_piece(str(text), room) for text in call.get("broken") or ()),
+        fault=str(call.get("error") or call.get("fault") or ""),
+    )
+
+
+def _turn(message: Any, label: str, seen: dict[str, str], room: Room) -> Turn:
+    told = message if isinstance(message, dict) else {"role": "?", "content": str(message)}
+    pieces: list[Piece] = []
+    for section in filter(None, _HEADING.split(str(told.get("content", "")))):
+        sha = text_sha(section.strip())
+        if sha in seen and len(section) >= _SHORTEST_REPEATED:
+            pieces.append(Piece(section.strip().splitlines()[0][:120], seen_in=seen[sha], length=len(section)))
+            continue
+        seen.setdefault(sha, label)
+        pieces.append(_piece(section, room))
+    return Turn(str(told.get("role", "")), tuple(pieces))
+
+
+def _piece(text: str, room: Room) -> Piece:
+    shown, cut = room.take(text)
+    return Piece(shown, cut, length=len(text))
+
+
+def _coloured(text: str, lexer: Any) -> Markup:
+    """Pygments escapes the text; only its own tags are left."""
+    found = _QUIET.sub(r"\1", highlight(text, lexer, HtmlFormatter(nowrap=True)))
+    return Markup(found)
