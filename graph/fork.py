@@ -1,0 +1,151 @@
+"""Forking a run: the same seeds, replies and verdicts, and from one site on other rules.
+
+A fork is a run of its own in a new folder. It begins with a copy of its parent's tape, so what the parent asked or judged is neither
+asked nor judged again; it takes the parent's decisions until the site is reached, and then its own policy's.
+"""
+
+import asyncio
+import re
+from contextlib import aclosing
+from pathlib import Path
+
+from tritonsmith.evaluator.errors import RunStopped, UsageError
+from tritonsmith.evaluator.schema import Evaluator
+from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.graph.background import run_blocking
+from tritonsmith.graph.config import models_of
+from tritonsmith.graph.files import put_text
+from tritonsmith.graph.folder import EVENTS, TAPE, OnEvent, held, make_folder
+from tritonsmith.graph.forked import PARENT, Parent, before, check_site, decisions_in, events_in
+from tritonsmith.graph.manifest import MANIFEST, Manifest, read_manifest
+from tritonsmith.graph.policies import load_policy
+from tritonsmith.graph.run import Run
+from tritonsmith.graph.summary import Summary, read_summary
+from tritonsmith.nodes.chat_connect import Models
+from tritonsmith.prompts.author import Author
+
+
+def fork(
+    folder: str | Path,
+    *,
+    at: str,
+    policy: str,
+    out: str | Path | None = None,
+    evaluator: Evaluator | None = None,
+    author: Author | None = None,
+    models: Models | None = None,
+    on_event: OnEvent | None = None,
+) -> Summary:
+    """`fork_async` for callers that are not asynchronous."""
+    work = fork_async(folder, at=at, policy=policy, out=out, evaluator=evaluator, author=author, models=models, on_event=on_event)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    return run_blocking(work)
+
+
+async def fork_async(
+    folder: str | Path,
+    *,
+    at: str,
+    policy: str,
+    out: str | Path | None = None,
+    evaluator: Evaluator | None = None,
+    author: Author | None = None,
+    models: Models | None = None,
+    on_event: OnEvent | None = None,
+) -> Summary:
+    """Fork a run and take the fork to its end; the same call again goes on with one that was stopped.
+
+    What was passed to the parent as an object is passed again. Raises UsageError, RunStopped, and what `Run.stream` raises.
+    """
+    run = await asyncio.to_thread(fork_run, folder, at=at, policy=policy, out=out, evaluator=evaluator, author=author, models=models)
+    async with aclosing(run.stream()) as events:
+        async for event in events:
+            if on_event is not None:
+                on_event(event)
+    if run.summary is None:
+        raise RunStopped(f"Stopped at a safe point ({run.stopped}). Go on with: tritonsmith resume {run.folder}")
+    return run.summary
+
+
+def fork_run(
+    folder: str | Path,
+    *,
+    at: str,
+    policy: str,
+    out: str | Path | None = None,
+    evaluator: Evaluator | None = None,
+    author: Author | None = None,
+    models: Models | None = None,
+) -> Run:
+    """Make the folder of a fork, and the run that is to be streamed; a folder that holds this fork already is gone on with.
+
+    `out` is by default `<folder>-<at>-<policy>`, beside the parent. Raises UsageError for a site that does not exist or that the
+    parent never reached, and for a parent that cannot be repeated.
+    """
+    folder = Path(folder)
+    check_site(at)
+    name = load_policy(policy).name
+    manifest = read_manifest(folder)
+    target = Path(out) if out is not None else folder.with_name(f"{folder.name}-{at}-{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}")
+    if target.resolve() == folder.resolve():
+        raise UsageError(f"--out {target}: that is the run itself; name a new folder for the fork")
+    config = manifest.config(folder)
+    config = config.model_copy(update={"policy": policy, "out": str(target), "record": None})
+    _refuse_what_cannot_be_repeated(folder, manifest, {"evaluator": evaluator, "author": author, "model": models})
+    parent = parent_of(folder, manifest, at)
+    if (target / MANIFEST).is_file():
+        _refuse_another_fork(target, parent)
+    else:
+        _prepare(folder, target, parent)
+    return Run(config, evaluator=evaluator, author=author, models=models or models_of(config))
+
+
+def parent_of(folder: Path, manifest: Manifest, at: str) -> Parent:
+    """What a fork at a site keeps of the run in a folder. Raises UsageError when that run never reached the site."""
+    summary, events = read_summary(folder), events_in(folder / EVENTS)
+    decisions = summary.decisions if summary is not None else decisions_in(events)
+    kept, reached = before(at, decisions)
+    if not reached:
+        seen = ", ".join(dict.fromkeys(one.gate for one in decisions if one.policy and not one.reason.startswith("not asked: ")))
+        raise UsageError(f"--at {at}: {folder} never asked its policy there; it asked {f'at {seen}' if seen else 'nothing yet'}")
+    seeds = {event["branch"] for event in events if event["event"] == "stage" and event.get("node") == "seed"}
+    return Parent(
+        run=folder.resolve().name, id=manifest.run, at=at, policy=decisions[-1].policy, seeds=len(seeds), decisions=kept,
+    )  # fmt: skip
+
+
+def _refuse_what_cannot_be_repeated(folder: Path, manifest: Manifest, given: dict[str, object]) -> None:
+    task = str(manifest.settings.get("task"))
+    source = load_task(task, "full", dict(manifest.config(folder).overrides)).source
+    objects = tuple(name for name, value in given.items() if value is not None)
+    roles = ("model", "analyst_model", "repair_model") if given["model"] is not None else ()
+    manifest.refuse_what_changed(folder, source, (*objects, *roles))
+
+
+def _refuse_another_fork(target: Path, parent: Parent) -> None:
+    try:
+        there = Parent.model_validate_json((target / PARENT).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--out {target}: another run lies there; name a new folder for the fork") from error
+    if (there.id, there.at) != (parent.id, parent.at):
+        raise UsageError(f"--out {target}: a fork of {there.run} at {there.at} lies there; name a new folder")
+
+
+def _prepare(folder: Path, target: Path, parent: Parent) -> None:
+    """Copy what the parent has asked, heard and judged; `parent.json` last, so that a copy that was cut is made again."""
+    if not (folder / TAPE).is_file():
+        raise UsageError(f"{folder}: the run has no {TAPE}, so its replies and verdicts cannot be used again; run it again")
+    make_folder(target)
+    try:
+        with held(target):
+            lines = (folder / TAPE).read_text(encoding="utf-8").splitlines(keepends=True)
+            put_text(target / TAPE, "".join(line for line in lines if line.endswith("\n")))  # the last may be under way
+            (target / "kernels").mkdir(exist_ok=True)
+            for kernel in (folder / "kernels").glob("*.py"):
+                put_text(target / "kernels" / kernel.name, kernel.read_text(encoding="utf-8"))
+            put_text(target / PARENT, parent.model_dump_json(indent=1) + "\n")
+    except OSError as error:
+        raise UsageError(f"--out {target}: cannot write there ({error.strerror}); name a folder that you may write to") from error

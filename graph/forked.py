@@ -1,0 +1,158 @@
+"""A forked run's policy: the parent's answers until the site is reached, then another policy's.
+
+Every branch of a run is a line of its own, so the site cuts each of them where it is first asked there. What follows the branches (the
+selection, tuning, ...) is the other policy's as soon as one branch before it was cut.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import Field, ValidationError
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import Record
+from tritonsmith.graph.sites import QUESTIONS, SITES
+from tritonsmith.graph.state import Decision
+from tritonsmith.graph.view import Answer, Policy, View
+
+PARENT = "parent.json"
+_REFUSED = ("budget", "author", "graph")
+"""Sites of decisions that no policy made."""
+
+
+class Parent(Record):
+    """What a fork keeps of the run that it was made from."""
+
+    run: str
+    """Name of the parent's folder."""
+    id: str = ""
+    """The parent's id, as in its `run.json`."""
+    at: str
+    """The site, a gate or a policy's method, from which on the other policy decides."""
+    policy: str = ""
+    """The parent's policy."""
+    seeds: int
+    """How many seed branches the parent had."""
+    decisions: dict[str, Decision] = Field(default_factory=dict)
+    """The parent's answers before the site, by id."""
+
+
+class ForkedPolicy:
+    """Gives the parent's recorded answers, and asks another policy where there is none."""
+
+    def __init__(self, parent: Parent, policy: Policy) -> None:
+        """The number of seeds is the parent's, whatever the other policy wants."""
+        self.parent, self.policy = parent, policy
+        self.name = policy.name
+        self.seeds: int | None = parent.seeds
+
+    def __getattr__(self, question: str) -> Callable[[View], Answer]:
+        if question not in QUESTIONS:
+            raise AttributeError(question)
+
+        def answer(view: View) -> Answer:
+            known = self._known(view)
+            decided: Answer = getattr(self.policy, question)(view) if known is None else (known.choice, known.reason)
+            return decided
+
+        return answer
+
+    def name_at(self, view: View) -> str:
+        """Whose answer it is: the parent's policy, or the other one."""
+        known = self._known(view)
+        return self.name if known is None else known.policy
+
+    def _known(self, view: View) -> Decision | None:
+        known = self.parent.decisions.get(f"{view.branch}/{view.step:02d}")
+        same = known is not None and (known.gate, known.candidate) == (view.gate, view.current.id if view.current else None)
+        return known if same else None
+
+
+def policy_in(folder: Path, policy: Policy) -> Policy:
+    """The policy of the run in a folder: the same, or for a fork the one that begins with the parent's answers. Raises UsageError."""
+    path = folder / PARENT
+    if not path.is_file():
+        return policy
+    try:
+        parent = Parent.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValidationError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read ({type(error).__name__}); fork the run again into a new folder") from error
+    return cast(Policy, ForkedPolicy(parent, policy))  # its methods are made on demand
+
+
+def check_site(at: str) -> None:
+    """Raise UsageError, with the list, for anything but a gate or a method of a policy."""
+    if at not in SITES and at not in QUESTIONS:
+        raise UsageError(f"--at {at}: there is no such site; choose one of {', '.join(dict.fromkeys((*SITES, *QUESTIONS)))}")
+
+
+def events_in(path: Path) -> list[dict[str, Any]]:
+    """Every event of an `events.jsonl`. Raises UsageError."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        found = [json.loads(line) for line in lines if line.endswith("\n")]  # a kill may have cut the last one
+        return [{"event": "", "branch": "", **event} for event in found]
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}); name the folder of a run") from error
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{path}: this is not the event log of a run ({type(error).__name__}); name the folder of a run") from error
+
+
+def decisions_in(events: Iterable[Mapping[str, Any]]) -> tuple[Decision, ...]:
+    """The decisions among the events; of one that was made again after a stop, the latest."""
+    return tuple({event["id"]: Decision.model_validate(event) for event in events if event["event"] == "decision"}.values())
+
+
+def before(at: str, decisions: Iterable[Decision]) -> tuple[dict[str, Decision], bool]:
+    """The policy's answers before the site, by id, and whether the site was reached at all."""
+    lines: dict[str, list[Decision]] = {}
+    for decision in decisions:
+        lines.setdefault(decision.branch, []).append(decision)
+    for line in lines.values():
+        line.sort(key=_number)
+    kept: list[Decision] = []
+    seeds = [branch for branch in lines if branch.startswith("seed")]
+    cut = False
+    for branch in seeds:
+        part, reached = _until(at, lines[branch])
+        kept, cut = kept + part, cut or reached
+    if not cut:
+        part, cut = _main_until(at, lines)
+        kept += part
+    return {decision.id: decision for decision in kept if decision.site not in _REFUSED}, cut
+
+
+def _main_until(at: str, lines: Mapping[str, list[Decision]]) -> tuple[list[Decision], bool]:
+    """The run after its branches joined: each rescue of the selected candidate is a line that lies between two decisions."""
+    kept: list[Decision] = []
+    improvements = 0
+    for decision in lines.get("main", []):
+        if _is(at, decision):
+            return kept, True
+        kept.append(decision)
+        if decision.gate in SITES and SITES[decision.gate].choices.get(decision.choice) == "improve":
+            improvements += 1
+            part, reached = _until(at, lines.get(f"improve{improvements}", []))  # empty where the budget refused it
+            kept += part
+            if reached:
+                return kept, True
+    return kept, False
+
+
+def _until(at: str, line: list[Decision]) -> tuple[list[Decision], bool]:
+    for number, decision in enumerate(line):
+        if _is(at, decision):
+            return line[:number], True
+    return line, False
+
+
+def _is(at: str, decision: Decision) -> bool:
+    """Whether a policy was asked at the site; what was refused before it was asked does not count."""
+    asked = decision.site not in _REFUSED and not decision.reason.startswith("not asked: ")
+    return asked and at in (decision.gate, decision.site)
+
+
+def _number(decision: Decision) -> int:
+    return int(decision.id.rpartition("/")[2])

@@ -1,0 +1,221 @@
+"""A fork of a run has the parent's seeds, replies and verdicts, and differs from it only where its own policy decides."""
+
+import json
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import TaskFacts
+from tritonsmith.graph.fork import fork, fork_run
+from tritonsmith.graph.forked import before
+from tritonsmith.graph.run import optimize
+from tritonsmith.graph.sites import SITES
+from tritonsmith.graph.state import Decision
+from tritonsmith.nodes.chat_connect import Models
+from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
+from tritonsmith.prompts.analysis import Analysis, Category
+
+chat = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("chat_server.py"))))
+VERDICTS = {
+    "bad": scripted_verdict(None, message="it fails"), "mended": scripted_verdict(1.05), "slow": scripted_verdict(0.6),
+    "wave": scripted_verdict(1.2), "tuned": scripted_verdict(1.5),
+}  # fmt: skip
+CHANGE = Analysis(
+    bottleneck="launches", optimisation_method="one launch", modification_plan="fuse", category=Category.LAUNCHES, expected_speedup=2.0
+)
+
+
+def players():
+    author = ScriptedAuthor(
+        seeds=("bad", "slow"), repairs={"bad": "mended"}, analyses={"slow": CHANGE}, optimized={"slow": ("wave",)},
+        variants={("tune_block", "wave"): ("tuned",), ("tune_block", "slow"): ("tuned",)},
+    )  # fmt: skip
+    return {"author": author, "evaluator": ScriptedEvaluator(VERDICTS, facts=TaskFacts(returns="a tensor"))}
+
+
+@pytest.fixture
+def parent(tmp_path):
+    task = tmp_path / "1_relu.py"
+    task.write_text(chat.TASK)
+    summary = optimize(task, out=str(tmp_path / "parent"), seeds=2, **players())
+    return SimpleNamespace(folder=tmp_path / "parent", summary=summary, task=task)
+
+
+def told(decisions):
+    return {decision.id: decision for decision in decisions}
+
+
+def difference(one, other):
+    """Ids of the decisions that are not the same in both runs, in the order of the second."""
+    first, second = told(one.decisions), told(other.decisions)
+    return [id for id in {**first, **second} if first.get(id) != second.get(id)]
+
+
+@pytest.mark.parametrize("at", ["after_evaluate", "after_optimize", "after_detect", "after_stage", "after_memory", "after_confirm"])
+def test_the_same_policy_gives_the_same_run_and_judges_nothing_again(parent, at):
+    given = players()
+    summary = fork(parent.folder, at=at, policy="default", out=parent.folder / "fork", **given)
+    assert summary.winner.id == parent.summary.winner.id and summary.winner.verdict == parent.summary.winner.verdict
+    assert summary.decisions == parent.summary.decisions
+    assert given["evaluator"].calls == [], "what the parent has judged was judged again"
+    assert json.loads((parent.folder / "fork" / "run.json").read_text())["parent"] == {"run": "parent", "at": at}
+    assert summary.parent == {"run": "parent", "at": at}
+
+
+def test_another_policy_differs_only_after_the_site(parent):
+    given = players()
+    summary = fork(parent.folder, at="after_detect", policy="no-tune", **given)
+    assert Path(summary.out).name == "parent-after_detect-no-tune" and summary.policy == "no-tune"
+    ours, theirs = told(summary.decisions), told(parent.summary.decisions)
+    (site,) = [one for one in summary.decisions if one.site == "after_detect"]
+    same = [id for id, one in theirs.items() if one.branch != "main" or id < site.id]
+    assert len(same) > 5 and all(ours[id] == theirs[id] for id in same), "also the name of the policy that decided"
+    assert {ours[id].policy for id in same} == {"default"}
+    assert difference(parent.summary, summary)[0] == site.id and (site.choice, site.policy) == ("skip", "no-tune")
+    assert summary.winner.id != parent.summary.winner.id and summary.winner.stage == "optimize"
+    assert given["evaluator"].calls == [("wave", "strict")], "only what the parent never judged"
+
+
+def test_a_site_inside_the_branches_leaves_what_follows_them_to_the_other_policy(parent):
+    summary = fork(parent.folder, at="worth_optimizing", policy="no-tune", **players())
+    names = {one.id: one.policy for one in summary.decisions}
+    cut = next(one for one in summary.decisions if one.site == "worth_optimizing")
+    assert cut.branch == "seed1"
+    assert all(name == "default" for id, name in names.items() if id.startswith("seed0")), "seed0 never came to the site"
+    assert {name for id, name in names.items() if id.startswith("main") or (id.startswith("seed1") and id >= cut.id)} == {"no-tune"}
+
+
+def test_the_number_of_seeds_is_the_parents(parent):
+    summary = fork(parent.folder, at="after_select", policy="rescue-best", **players())
+    assert {one.branch for one in summary.decisions} == {"seed0", "seed1", "main"}, "rescue-best alone would have three"
+
+
+def test_a_fork_of_a_fork(parent):
+    first = fork(parent.folder, at="after_detect", policy="no-tune", out=parent.folder / "one", **players())
+    second = fork(first.out, at="after_detect", policy="default", out=parent.folder / "two", **players())
+    assert second.parent == {"run": "one", "at": "after_detect"}
+    assert second.winner.id == parent.summary.winner.id and not difference(parent.summary, second)
+
+
+def test_a_stopped_fork_goes_on_with_the_parents_decisions(parent):
+    given = players()
+    run = fork_run(parent.folder, at="after_detect", policy="no-tune", out=parent.folder / "fork", **given)
+    assert not (run.folder / "run.json").exists() and (run.folder / "parent.json").is_file()
+    summary = fork(parent.folder, at="after_detect", policy="no-tune", out=parent.folder / "fork", **given)
+    again = fork(parent.folder, at="after_detect", policy="no-tune", out=parent.folder / "fork", **players())
+    assert again.decisions == summary.decisions
+    with pytest.raises(UsageError, match="a fork of parent at after_detect lies there"):
+        fork(parent.folder, at="after_select", policy="no-tune", out=parent.folder / "fork", **players())
+
+
+def cut(folder, event_of):
+    """Leave the events of a run up to the first that fits, as a kill would."""
+    (folder / "summary.json").unlink()
+    lines = (folder / "events.jsonl").read_text().splitlines()
+    end = next(number for number, line in enumerate(lines) if event_of(json.loads(line)))
+    (folder / "events.jsonl").write_text("\n".join([*lines[: end + 1], '{"event": "verd']))
+
+
+def test_an_unfinished_run_may_be_forked_where_the_site_was_reached(parent):
+    cut(parent.folder, lambda event: event["event"] == "decision" and event["site"] == "after_detect")
+    summary = fork(parent.folder, at="after_detect", policy="default", out=parent.folder / "fork", **players())
+    assert not difference(parent.summary, summary)
+    with pytest.raises(UsageError, match="never asked its policy there; it asked at after_evaluate, .*after_select, after_detect"):
+        fork(parent.folder, at="after_confirm", policy="default", out=parent.folder / "other", **players())
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"at": "after_lunch"}, "--at after_lunch: there is no such site; choose one of after_evaluate, .*after_grid.*after_stage"),
+        ({"policy": "greedy"}, "--policy greedy: no such policy"),
+        ({"folder": "nowhere"}, "there is no such folder"),
+        ({"out": "parent"}, "that is the run itself"),
+        ({"out": "1_relu.py"}, "that is a file"),
+        ({"out": "full"}, "the folder is not empty"),
+        ({"evaluator": None}, "started from Python with its own evaluator"),
+    ],
+)
+def test_what_cannot_be_forked_is_said(parent, tmp_path, monkeypatch, change, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "note.txt").write_text("x")
+    given = {"folder": "parent", "at": "after_detect", "policy": "no-tune", **players(), **change}
+    with pytest.raises(UsageError, match=says):
+        fork(given.pop("folder"), **given)
+    assert not (tmp_path / "parent-after_detect-no-tune").exists()
+
+
+def test_a_changed_task_or_a_lost_tape_is_refused(parent):
+    (parent.folder / "tape.jsonl").rename(parent.folder / "kept.jsonl")
+    with pytest.raises(UsageError, match="has no tape.jsonl"):
+        fork(parent.folder, at="after_detect", policy="no-tune", **players())
+    parent.task.write_text(chat.TASK + "\n# changed\n")
+    with pytest.raises(UsageError, match="has changed since the run began"):
+        fork(parent.folder, at="after_detect", policy="no-tune", **players())
+
+
+def decision(id, gate, choice="", site="", reason="r"):
+    branch = id.partition("/")[0]
+    return Decision(id=id, site=site or SITES[gate].asks, choice=choice, reason=reason, branch=branch, gate=gate)
+
+
+LINES = [
+    decision("seed0/00", "after_evaluate", "accept"),
+    decision("seed1/00", "after_evaluate", "give_up"),
+    decision("main/00", "after_select", "rescue"),
+    decision("improve1/00", "worth_optimizing", "optimize"),
+    decision("improve1/01", "after_evaluate", "check"),
+    decision("main/01", "after_select", "detect"),
+    decision("main/02", "after_detect", "tune"),
+    decision("main/03", "after_grid", "stop", site="budget"),
+    decision("main/04", "after_grid", "stop", reason="not asked: the budget is spent"),
+    decision("main/05", "after_confirm", "accept"),
+]
+
+
+@pytest.mark.parametrize(
+    ("at", "kept", "reached"),
+    [
+        ("after_evaluate", [], True),
+        ("after_select", ["seed0/00", "seed1/00"], True),
+        ("worth_optimizing", ["seed0/00", "seed1/00", "main/00"], True),
+        ("after_detect", ["seed0/00", "seed1/00", "main/00", "improve1/00", "improve1/01", "main/01"], True),
+        ("after_stage", None, False),  # the budget answered there, no policy
+        ("after_grid", None, False),
+        ("after_optimize", None, False),
+    ],
+)
+def test_where_a_site_cuts_a_run(at, kept, reached):
+    found, was_reached = before(at, reversed(LINES))
+    assert was_reached is reached
+    assert kept is None or sorted(found) == sorted(kept)
+
+
+def test_with_a_model_the_seeds_are_not_asked_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-local-test-key")
+    task = tmp_path / "1_relu.py"
+    task.write_text(chat.TASK)
+    verdicts = {chat.kernel(1): scripted_verdict(0.5, launches=7), chat.kernel(2): scripted_verdict(1.5, launches=1)}
+
+    def models(server):
+        return Models(author="openai:toy", base_url=server.url)
+
+    with chat.ChatServer([chat.answer(1)]) as server:
+        first = ScriptedEvaluator(verdicts)
+        run = optimize(task, models=models(server), evaluator=first, out=str(tmp_path / "parent"), seeds=1, policy="best-of-n")
+        assert len(server.requests) == 1 and run.winner.id == "seed0-01"
+    with chat.ChatServer([chat.analysis(), chat.answer(2)]) as server:
+        second = ScriptedEvaluator(verdicts)
+        other = fork(tmp_path / "parent", at="after_evaluate", policy="no-tune", evaluator=second, models=models(server))
+        assert len(server.requests) == 2, "the analysis and the optimized kernel; the seed is the parent's"
+        assert second.calls == [(chat.kernel(2), "quick"), (chat.kernel(2), "strict")]
+    assert other.winner.id == "seed0-02" and other.candidates[0].sha == run.candidates[0].sha
+    with chat.ChatServer([]) as server:
+        given = ScriptedEvaluator(verdicts)
+        same = fork(tmp_path / "parent", at="after_evaluate", policy="best-of-n", evaluator=given, models=models(server))
+        assert server.requests == [] and given.calls == [] and same.decisions == run.decisions
+        assert same.usage == run.usage, "what the parent has paid counts, once"
