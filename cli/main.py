@@ -13,6 +13,7 @@ from tritonsmith.cli.detect import detect
 from tritonsmith.cli.doctor import doctor
 from tritonsmith.cli.draw import graph
 from tritonsmith.cli.evaluate import evaluate
+from tritonsmith.cli.fork import fork
 from tritonsmith.cli.lint import lint
 from tritonsmith.cli.optimize import optimize
 from tritonsmith.cli.resume import resume
