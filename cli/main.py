@@ -28,7 +28,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (optimize, resume, watch, ablate, worker, evaluate, detect, lint, graph, doctor):
+for command in (optimize, resume, fork, watch, ablate, worker, evaluate, detect, lint, graph, doctor):
     app.command()(command)
 
 # Typer vendors click since 0.26 and uses the installed one before; the base of its usage errors is found by name to work with both.
