@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from tritonsmith.cli.ablate import ablate
+from tritonsmith.cli.assistants import assistants
 from tritonsmith.cli.detect import detect
 from tritonsmith.cli.doctor import doctor
 from tritonsmith.cli.draw import graph
@@ -16,6 +17,7 @@ from tritonsmith.cli.evaluate import evaluate
 from tritonsmith.cli.fork import fork
 from tritonsmith.cli.lint import lint
 from tritonsmith.cli.optimize import optimize
+from tritonsmith.cli.reporting import report
 from tritonsmith.cli.resume import resume
 from tritonsmith.cli.stopping import Stopper, stopping
 from tritonsmith.cli.watch import watch
@@ -28,7 +30,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (optimize, resume, fork, watch, ablate, worker, evaluate, detect, lint, graph, doctor):
+for command in (optimize, resume, fork, watch, ablate, worker, evaluate, detect, lint, graph, report, assistants, doctor):
     app.command()(command)
 
 # Typer vendors click since 0.26 and uses the installed one before; the base of its usage errors is found by name to work with both.

@@ -28,9 +28,13 @@ def watch(run: RunArgument, as_json: JsonOption = False) -> None:
     if not (folder / EVENTS).is_file() and not (folder.is_dir() and is_worked_on(folder)):
         raise UsageError(f"{run}: no run lies there; name the folder of a run")
     last: Event = {}
-    with open_progress(err) as progress:
-        for last in follow(folder):
-            progress(last)
+    try:
+        with open_progress(err) as progress:
+            for last in follow(folder):
+                progress(last)
+    except KeyboardInterrupt:
+        err.print("No longer watching; the run itself goes on.")
+        return
     summary = read_summary(folder)
     if summary is not None:
         print_json(summary) if as_json else show(summary)

@@ -41,7 +41,8 @@ def event(event_: str, seconds: float = 0.0, candidate: str | None = None, branc
 
 
 def written(name: str, seconds: float = 0.0, stage: str = "seed", **data: Any) -> dict[str, Any]:
-    return event("candidate", seconds, name, name.partition("-")[0], stage=stage, parent=None, sha=f"sha of {name}", rationale="why", **data)
+    told = {"stage": stage, "parent": None, "sha": f"sha of {name}", "rationale": "why", **data}
+    return event("candidate", seconds, name, name.partition("-")[0], **told)
 
 
 def judged(name: str, seconds: float = 0.0, score: float | None = 1.5, **data: Any) -> dict[str, Any]:
@@ -51,8 +52,9 @@ def judged(name: str, seconds: float = 0.0, score: float | None = 1.5, **data: A
 
 
 def begun(**data: Any) -> dict[str, Any]:
-    about = {"run": "r", "folder": "runs/r", "task": "39_gru", "size": "full", "policy": "notes", "model": "openai:m", "target": "NVIDIA H200"}
-    return event("run", **{**about, "budget": {"candidates": 60, "seconds": 600, "tokens": 50000, "money": 1.0}, "resumed": False, **data})
+    about = {"folder": "runs/r", "task": "39_gru", "size": "full", "policy": "notes", "model": "openai:m", "target": "NVIDIA H200"}
+    budget = {"candidates": 60, "seconds": 600, "tokens": 50000, "money": 1.0}
+    return event("run", **{**about, "run": "r", "budget": budget, "resumed": False, **data})
 
 
 def picture_of(*events: dict[str, Any]) -> RunPicture:
@@ -243,7 +245,8 @@ def test_watch_ends_when_nobody_works_on_the_run_any_longer(tmp_path: Path, capf
     (tmp_path / "events.jsonl").write_text(json.dumps(begun()) + "\n" + json.dumps(written("seed0-01")) + "\n", encoding="utf-8")
     assert command(["watch", str(tmp_path)]) == 1
     told = capfd.readouterr().err
-    assert "wrote seed0-01" in told and f"was killed, for nobody works on it and it has no end; go on with: tritonsmith resume {tmp_path}" in told
+    assert "wrote seed0-01" in told
+    assert f"was killed, for nobody works on it and it has no end; go on with: tritonsmith resume {tmp_path}" in told
 
 
 def test_watch_of_a_finished_run_gives_its_answer(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

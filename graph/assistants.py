@@ -1,0 +1,80 @@
+"""Policies as assistants of a LangGraph server: one per preset, all with the same other settings, so that Studio can compare them."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID, uuid5
+
+import httpx
+from langgraph_sdk import get_sync_client
+from langgraph_sdk.client import SyncLangGraphClient
+from langgraph_sdk.errors import APIError, NotFoundError
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import Record
+from tritonsmith.graph.policies import PRESETS
+from tritonsmith.graph.settings import Settings
+
+GRAPH = "tritonsmith"
+"""The graph's name in `langgraph.json`."""
+DEV_SERVER = "http://127.0.0.1:2024"
+"""Where `langgraph dev` listens when it is told nothing."""
+_NAMES = UUID("6b1f1ad2-6f0e-4d0e-9d0a-6f3c1f6d7f10")
+"""With it, a policy's name makes the id of its assistant: the same one every time."""
+
+
+class Assistant(Record):
+    """One assistant as the server has it now."""
+
+    id: str
+    name: str
+    context: dict[str, Any]
+    done: str
+    """`made`, `changed` or `kept`."""
+
+
+def make_assistants(
+    url: str = DEV_SERVER, settings: Mapping[str, Any] | None = None, policies: Sequence[str] = tuple(PRESETS)
+) -> tuple[Assistant, ...]:
+    """One assistant per policy, named like it, with `settings` beside the policy; what is there already is kept or brought up to date.
+
+    Raises UsageError for a wrong setting, an unknown preset, and a server that does not answer or lacks the graph.
+    """
+    unknown = [name for name in policies if name not in PRESETS]
+    if unknown:
+        raise UsageError(f"--policies {','.join(unknown)}: no such preset; choose among {', '.join(PRESETS)}")
+    contexts = {name: {**(settings or {}), "policy": name} for name in policies}
+    for context in contexts.values():
+        Settings(**context)
+    place = urlsplit(url)
+    if place.scheme not in ("http", "https") or not place.hostname:
+        raise UsageError(f"--url {url}: write the whole address, such as {DEV_SERVER}")
+    try:
+        # a key in the environment is for a server behind https, never for whoever listens on a plain address
+        client = get_sync_client(url=url, api_key=None) if place.scheme == "http" else get_sync_client(url=url)
+        with client:
+            return tuple(_brought_up_to_date(client, name, context) for name, context in contexts.items())
+    except NotFoundError as error:
+        why = _first_line(error)
+        raise UsageError(f"--url {url}: the server has no graph {GRAPH} ({why}); start it with this project's langgraph.json") from error
+    except (httpx.HTTPError, APIError) as error:
+        raise UsageError(f"--url {url}: no LangGraph server answers there ({_first_line(error)}); start one with: langgraph dev") from error
+
+
+def _brought_up_to_date(client: SyncLangGraphClient, name: str, context: dict[str, Any]) -> Assistant:
+    assistant_id = str(uuid5(_NAMES, name))
+    wanted: dict[str, Any] = {"name": name, "description": (inspect.getdoc(PRESETS[name]) or "").partition("\n")[0], "context": context}
+    try:
+        found = client.assistants.get(assistant_id)
+    except NotFoundError:
+        client.assistants.create(GRAPH, assistant_id=assistant_id, if_exists="do_nothing", metadata={"policy": name}, **wanted)
+        return Assistant(id=assistant_id, name=name, context=context, done="made")
+    if {key: found.get(key) for key in wanted} == wanted:
+        return Assistant(id=assistant_id, name=name, context=context, done="kept")
+    client.assistants.update(assistant_id, **wanted)
+    return Assistant(id=assistant_id, name=name, context=context, done="changed")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).partition("\n")[0] or type(error).__name__)[:200]
