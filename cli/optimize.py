@@ -25,6 +25,7 @@ from tritonsmith.cli.common import (
     print_json,
 )
 from tritonsmith.cli.progress import open_progress
+from tritonsmith.cli.report.forms import Form
 from tritonsmith.cli.tables import candidate_table, decision_lines, verdict_lines
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow
@@ -131,12 +132,23 @@ def _spool(evaluator: str) -> str | None:
 
 
 def answer(summary: Summary, as_json: bool) -> None:
-    """The end of a run, and its exit code."""
+    """The end of a run, its page, and its exit code."""
+    _write_page(Path(summary.out))
     if as_json:
         print_json(summary)
     else:
         show(summary)
     raise typer.Exit(0 if summary.winner else 1)
+
+
+def _write_page(folder: Path) -> None:
+    """Write report.html; a page that cannot be written is told, and changes nothing else."""
+    from tritonsmith.cli.report.write import write_report  # noqa: PLC0415  (matplotlib would slow every other command)
+
+    try:
+        write_report(folder, Form.HTML)
+    except UsageError as error:
+        err.print(f"No report was written: {error}", markup=False)
 
 
 def show(summary: Summary) -> None:
@@ -206,6 +218,7 @@ def _show_files(folder: Path, summary: Summary) -> None:
         _show_usage(summary)
     out.print(f"{summary.seconds:.0f} s for {len(summary.candidates)} candidates of {summary.task} ({summary.size} size). Files:")
     for name, what in (
+        ("report.html", "all of this as a page that needs no network"),
         ("best.py", "the winner, complete in itself"),
         ("summary.json", "all of this for a program"),
         ("events.jsonl", "every step as it happened"),
