@@ -18,7 +18,6 @@ from tritonsmith.cli.fork import fork
 from tritonsmith.cli.lint import lint
 from tritonsmith.cli.optimize import optimize
 from tritonsmith.cli.reporting import report
-from tritonsmith.cli.reporting import report
 from tritonsmith.cli.resume import resume
 from tritonsmith.cli.stopping import Stopper, stopping
 from tritonsmith.cli.watch import watch
