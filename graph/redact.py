@@ -28,6 +28,7 @@ _CODE_LINES = 4
 """So many lines that look like Python, close together, are a piece of a kernel, wherever they are quoted."""
 _GAP = 3
 """So many other lines in a row end such a piece."""
+_QUOTES = ('"""', "'''")
 _PATH = re.compile(r"(?<![\w.:/~-])~?/(?:[\w.+@%~-]+/)+(?=[\w.+@%-])")
 _DEEPEST = 60
 
@@ -88,22 +89,31 @@ def _without_kernels(text: str) -> str:
 
 
 def _without_bare(text: str) -> str:
+    """Pieces of code that stand in no fence are cut: from their first line to their last, comments and texts within included."""
     kept: list[str] = []
     piece: list[str] = []
-    other = 0
-    for line in [*text.split("\n"), *[""] * _GAP]:
-        plain = not _CODE.match(line)
-        if plain and not piece:
+    last = other = 0
+    quoted = False
+    for line in text.split("\n"):
+        opens = sum(line.count(mark) for mark in _QUOTES) % 2 == 1
+        code = quoted or opens or bool(_CODE.match(line)) or bool(piece and line.strip() and line[0] in " \t")
+        quoted ^= opens
+        if not code and not piece:
             kept.append(line)
             continue
         piece.append(line)
-        other = other + 1 if plain and not line.startswith((" ", "\t")) else 0
+        if code:
+            last, other = len(piece), 0
+        elif line.strip() and not line.startswith("#"):
+            other += 1
         if other == _GAP:
-            code = piece[:-_GAP]
-            kept += [cut("\n".join(code), KERNEL_SHOWN)] if _is_code(code) else code
-            kept += piece[-_GAP:]
+            kept += [*_cut_code(piece[:last]), *piece[last:]]
             piece, other = [], 0
-    return "\n".join([*kept, *piece][:-_GAP])
+    return "\n".join([*kept, *_cut_code(piece[:last]), *piece[last:]])
+
+
+def _cut_code(lines: list[str]) -> list[str]:
+    return [cut("\n".join(lines), KERNEL_SHOWN)] if _is_code(lines) else lines
 
 
 def _is_code(lines: list[str]) -> bool:
