@@ -12,6 +12,8 @@ from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import Decision
 
 _TAKEN = "fill:#ffd8a8,stroke:#d9480f,stroke-width:2px"
+_OVERRULE = ("budget", "graph")
+"""Sites whose answer at a gate replaces the policy's."""
 _LABELLED = re.compile(r"(decide_(\w+) -\. )&nbsp;(\w+)&nbsp;( \.-> )")
 
 
@@ -46,6 +48,18 @@ def drawn_edges(graph: Graph) -> dict[tuple[str, str], str]:
     return edges
 
 
+def followed(decisions: Iterable[Decision]) -> list[Decision]:
+    """The decisions that the run followed: where a gate recorded two answers at once, the second one."""
+    kept: list[Decision] = []
+    for decision in decisions:
+        before = next((index for index in range(len(kept) - 1, -1, -1) if kept[index].branch == decision.branch), None)
+        if before is not None and kept[before].gate == decision.gate:
+            if decision.site in _OVERRULE or kept[before].site in ("budget", "author"):
+                del kept[before]
+        kept.append(decision)
+    return kept
+
+
 def visited_nodes(graph: Graph, decisions: Iterable[Decision]) -> list[str]:
     """Ids of the drawn nodes that a run with these decisions went through, in the drawing's order."""
     onward: dict[str, list[str]] = defaultdict(list)
@@ -60,7 +74,7 @@ def visited_nodes(graph: Graph, decisions: Iterable[Decision]) -> list[str]:
             for target in onward[node]:
                 walk(target)
 
-    for decision in decisions:
+    for decision in followed(decisions):
         where = _prefix(graph, decision.branch)
         walk(START)
         if where is None:  # a closed branch is one node
