@@ -30,7 +30,9 @@ class CaptureServer:
         self.spans: list[bytes] = []
         """Bodies of what came to `/v1/traces`."""
         self.heard: list[bytes] = []
-        """Every request whole, unpacked: its line, its headers and its body."""
+        """Every request whole, unpacked: its path, its headers without the one that is for the key, and its body."""
+        self.keys: set[str] = set()
+        """What stood in `x-api-key`."""
         self.paths: list[str] = []
         self._lock = threading.Lock()
         self._released = threading.Event()
@@ -99,7 +101,9 @@ class CaptureServer:
             body = zstandard.ZstdDecompressor().decompressobj().decompress(body)
         with self._lock:
             self.paths.append(path)
-            self.heard.append(f"{path} {headers}\n".encode() + body)
+            others = {name: value for name, value in headers.items() if name.lower() != "x-api-key"}
+            self.keys |= set(headers.values()) - set(others.values())
+            self.heard.append(f"{path} {others}\n".encode() + body)
             if self.mode == "die" and path != "/info":
                 threading.Thread(target=self._die, daemon=True).start()
             return self._taken(path, headers, body)
