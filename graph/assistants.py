@@ -22,6 +22,7 @@ DEV_SERVER = "http://127.0.0.1:2024"
 """Where `langgraph dev` listens when it is told nothing."""
 _NAMES = UUID("6b1f1ad2-6f0e-4d0e-9d0a-6f3c1f6d7f10")
 """With it, a policy's name makes the id of its assistant: the same one every time."""
+_PATIENCE_SECONDS = 10
 
 
 class Assistant(Record):
@@ -51,6 +52,7 @@ def make_assistants(
     if place.scheme not in ("http", "https") or not place.hostname:
         raise UsageError(f"--url {url}: write the whole address, such as {DEV_SERVER}")
     try:
+        httpx.get(f"{url.rstrip('/')}/ok", timeout=_PATIENCE_SECONDS)  # the client would try for long before it says that nobody is there
         # a key in the environment is for a server behind https, never for whoever listens on a plain address
         client = get_sync_client(url=url, api_key=None) if place.scheme == "http" else get_sync_client(url=url)
         with client:
