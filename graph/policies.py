@@ -1,10 +1,13 @@
 """Routing policies: the presets, each a set of rules with its reason, and loading one by name or from a user's file.
 
 A policy never changes the drawing, only the way through it. `notes` holds the rules of the analysis notes this project
-began with; `default` refines two of them; every other preset changes exactly one thing of `default`, for ablations.
+began with; `default` refines three of them; every other preset changes one thing of `default`, for ablations. The second paragraph of a
+preset's docstring says which mechanism of the notes it stands for; `tritonsmith policies` and docs/policies.md repeat it.
 """
 
 import importlib.util
+import inspect
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -27,10 +30,20 @@ def _x(score: float | None) -> str:
 
 
 class Default:
-    """Repair failures, analyse what scores below 1.0, check each promise, tune all but fast persistent and highly complex kernels."""
+    """Repair failures, analyse what scores below 1.0, check each promise, tune all but fast persistent and highly complex kernels.
+
+    The notes, 1 to 12: write several seeds, for one prompt gives kernels whose speed differs 6.5-fold; show a failing kernel its error
+    and mend it up to five times; analyse the algorithm of a seed below 1.0 and rewrite it if at least 10 % is to be gained; keep every
+    working kernel in a pool, go on with the best, and never let a stage replace it by a worse one; tune it in three stages unless it is
+    persistent or of high complexity. Three rules go further than the notes: a persistent kernel skips tuning only once it scores 1.0
+    (8), every promise of an analysis is held against what was measured (11), and a persistent kernel whose grid covers the batch alone
+    gets another round (12).
+    """
 
     name = "default"
     seeds: int | None = None
+    encodes: tuple[int, ...] = tuple(range(1, 13))
+    """Numbers of the notes' mechanisms that the policy stands for."""
 
     def after_evaluate(self, view: View) -> Answer:
         """Repair up to the limit; rescue a working seed below 1.0 by analysis; an optimized kernel goes to the promise check."""
@@ -124,9 +137,15 @@ class Default:
 
 
 class Notes(Default):
-    """The notes as they stand: one analysis below 1.0, only the time loop is checked afterwards, and any persistent kernel skips tuning."""
+    """The notes as they stand: one analysis below 1.0, only the time loop is checked afterwards, and any persistent kernel skips tuning.
+
+    The notes, 1 to 11, to the letter: after a rewrite one thing alone is asked, whether the time loop is inside the kernel, and if it is
+    still in Python the analysis is asked again (11); a persistent kernel, or one of high complexity, is kept and not tuned, whatever it
+    scores (8).
+    """
 
     name = "notes"
+    encodes = tuple(range(1, 12))
 
     def after_optimize(self, view: View) -> Answer:
         """Rule 11: warn and go back if the time loop is still in Python; nothing else is looked at."""
@@ -145,9 +164,14 @@ class Notes(Default):
 
 
 class NoAnalysis(Default):
-    """`default` without rule 3: no seed is rescued by an analysis."""
+    """`default` without the rescue: no seed is analysed.
+
+    The notes, 3: a seed that scores below 1.0 is analysed at the level of its algorithm. What that gives is the difference to `default`;
+    with one seed this is C of the notes' three-way comparison.
+    """
 
     name = "no-analysis"
+    encodes: tuple[int, ...] = (3,)
 
     def seed_works(self, view: View) -> Answer:
         """Accept every working seed."""
@@ -155,16 +179,26 @@ class NoAnalysis(Default):
 
 
 class SingleSeed(Default):
-    """`default` without the choice among seeds of rule 1: one seed, with everything else."""
+    """`default` without a choice among seeds: one seed, with everything else.
+
+    The notes, 1: several seeds are written from one prompt, because they differ 6.5-fold in speed. What more than one gives is the
+    difference to `default`; this is A of the notes' three-way comparison, one seed and its analysis.
+    """
 
     name = "single-seed"
     seeds = 1
+    encodes = (1,)
 
 
 class NoRepair(Default):
-    """`default` without rule 2: a failing candidate is dropped at once."""
+    """`default` without repair: a failing candidate is dropped at once.
+
+    The notes, 2: a failing kernel goes back to its author with the error text and the history of earlier tries, up to five times. What
+    that saves is the difference to `default`.
+    """
 
     name = "no-repair"
+    encodes = (2,)
 
     def failing(self, view: View) -> Answer:
         """Give up, or keep the branch's best."""
@@ -174,9 +208,14 @@ class NoRepair(Default):
 
 
 class NoDetect(Default):
-    """`default` without rules 7 and 8: every kernel is tuned, persistent or not."""
+    """`default` without the skip: every kernel is tuned, whatever was detected.
+
+    The notes, 7 and 8: the best kernel is looked at first, and one that is persistent or of high complexity is not tuned, since tuning made
+    such a kernel of theirs ten times slower. Whether that holds for kernels that are right is the difference to `default`.
+    """
 
     name = "no-detect"
+    encodes = (7, 8)
 
     def after_detect(self, view: View) -> Answer:
         """Always tune."""
@@ -184,9 +223,14 @@ class NoDetect(Default):
 
 
 class NoTune(Default):
-    """`default` without rule 9: nothing is tuned."""
+    """`default` without tuning.
+
+    The notes, 9: the selected kernel is tuned in three stages: grid and parallelism, block sizes, memory access. What they give is the
+    difference to `default`.
+    """
 
     name = "no-tune"
+    encodes: tuple[int, ...] = (9,)
 
     def after_detect(self, view: View) -> Answer:
         """Never tune."""
@@ -194,9 +238,13 @@ class NoTune(Default):
 
 
 class RescueAll(Default):
-    """`default` with rule 3 widened: every working seed is analysed, whatever it scores."""
+    """`default` with a wider rescue: every working seed is analysed, whatever it scores.
+
+    The notes, 3: a seed that scores 1.0 or more skips the analysis. What the threshold loses, or saves, is the difference to `default`.
+    """
 
     name = "rescue-all"
+    encodes = (3,)
 
     def seed_works(self, view: View) -> Answer:
         """Analyse while a round is left."""
@@ -206,10 +254,15 @@ class RescueAll(Default):
 
 
 class RescueBest(NoAnalysis):
-    """Experiment B of the notes: three seeds, and an analysis of the best only if all of them score below 1.0."""
+    """Three seeds, and an analysis of the best only if all of them score below 1.0.
+
+    The notes, 1, 3 and 6: B of their three-way comparison, and what they propose for VGG16: write three seeds, keep the best of the pool,
+    and pay for an analysis only where all of them are slow.
+    """
 
     name = "rescue-best"
     seeds = 3
+    encodes = (1, 3, 6)
 
     def after_select(self, view: View) -> Answer:
         """Analyse the best once when it is below 1.0."""
@@ -219,9 +272,14 @@ class RescueBest(NoAnalysis):
 
 
 class BestOfN(NoTune):
-    """Rules 1 and 6 alone: write the seeds, measure them, keep the best; no repair, analysis or tuning."""
+    """Write the seeds, measure them, keep the best; no repair, analysis or tuning.
+
+    The notes, 1 and 6: several seeds from one prompt, all of them in a pool, the best one wins. It is what every other mechanism has to
+    beat; with ten seeds it is also the notes' histogram of one prompt's scores.
+    """
 
     name = "best-of-n"
+    encodes = (1, 6)
 
     def after_evaluate(self, view: View) -> Answer:
         """Accept what works, drop what does not."""
@@ -232,6 +290,28 @@ PRESETS: dict[str, type[Default]] = {
     preset.name: preset
     for preset in (Default, Notes, NoAnalysis, SingleSeed, NoRepair, NoDetect, NoTune, RescueAll, RescueBest, BestOfN)
 }
+
+
+@dataclass(frozen=True)
+class About:
+    """A policy in words."""
+
+    name: str
+    summary: str
+    """What it does, in one sentence."""
+    notes: str
+    """What it stands for; of a preset, the sentence of the notes."""
+    encodes: tuple[int, ...]
+    """Numbers of the notes' mechanisms."""
+    seeds: int | None
+
+
+def about(policy: Policy) -> About:
+    """A policy in the words of its class's docstring: the first paragraph and the rest."""
+    text = inspect.cleandoc(vars(type(policy)).get("__doc__") or "")
+    summary, _, rest = text.partition("\n\n")
+    own = vars(type(policy)).get("encodes", ())
+    return About(policy.name, " ".join(summary.split()), " ".join(rest.split()), tuple(own), policy.seeds)
 
 
 def load_policy(name: str) -> Policy:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from tritonsmith.evaluator.schema import Candidate, Comparison, Label, Stage, Status, Verdict
 from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import Budget, Finding, Findings, PromiseCheck, State
-from tritonsmith.graph.view import View, view_of
+from tritonsmith.graph.view import Policy, View, view_of
 from tritonsmith.nodes.scripted import scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category
 
@@ -45,6 +45,15 @@ def situations() -> tuple[Situation, ...]:
     )
 
 
+def differing_sites(first: Policy, second: Policy) -> dict[str, int]:
+    """In how many situations two policies choose differently, by site, sites in the order of a run; a sample, not a proof."""
+    counts: dict[str, int] = {}
+    for one in situations():
+        answers = [getattr(policy, one.site)(one.view)[0] for policy in (first, second)]
+        counts[one.site] = counts.get(one.site, 0) + (answers[0] != answers[1])
+    return {site: count for site, count in counts.items() if count}
+
+
 def _verdicts() -> dict[str, Verdict]:
     """Everything that an evaluation may answer, by what a reader would call it."""
     fails = {status.value: scripted_verdict(None, status=status, message="why it failed") for status in Status if status is not Status.OK}
@@ -71,6 +80,8 @@ def _after_evaluate() -> Iterator[tuple[str, View]]:
         yield f"optimized kernel: {name}", _view(gate, two, second.id, **line)
         yield f"optimized kernel: {name}; repairs and rounds are spent", _view(gate, two, second.id, **{**line, "repairs": 5, "rounds": 2})
     failing = {seed.id: (seed, scripted_verdict(None))}
+    for repairs in range(1, 5):
+        yield f"seed: runtime_error after {repairs} repairs", _view(gate, failing, seed.id, repairs=repairs)
     yield "seed: runtime_error; the author has no repair", _view(gate, failing, seed.id, repairs=1, exhausted=True)
     base = {seed.id: (seed, slow)}
     yield "the author cannot write what was proposed", _view(gate, base, seed.id, rounds=1, exhausted=True, analysis=_analysis())
