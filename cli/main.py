@@ -17,6 +17,7 @@ from tritonsmith.cli.evaluate import evaluate
 from tritonsmith.cli.fork import fork
 from tritonsmith.cli.lint import lint
 from tritonsmith.cli.optimize import optimize
+from tritonsmith.cli.policies import policies
 from tritonsmith.cli.reporting import report
 from tritonsmith.cli.resume import resume
 from tritonsmith.cli.stopping import Stopper, stopping
@@ -30,7 +31,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (optimize, resume, fork, watch, ablate, worker, evaluate, detect, lint, graph, report, assistants, doctor):
+for command in (optimize, resume, fork, watch, ablate, worker, evaluate, detect, lint, graph, report, assistants, policies, doctor):
     app.command()(command)
 
 # Typer vendors click since 0.26 and uses the installed one before; the base of its usage errors is found by name to work with both.
