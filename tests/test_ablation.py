@@ -1,72 +1,22 @@
 """An experiment from its options to its tables, with an author and an evaluator that answer from tables."""
 
-import asyncio
 import csv
 import json
 import math
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tritonsmith.benchmarks.ablation.plan import make_plan
 from tritonsmith.benchmarks.ablation.runner import ablate
 from tritonsmith.benchmarks.ablation.schema import Ablation, CellState, Rule
-from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.schema import Comparison
-from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
 
-TASK = """
-import torch
-from torch import nn
-
-N = 1024
-SMALL = {"N": 16}
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        return torch.relu(x)
-
-
-def get_inputs():
-    return [torch.randn(N)]
-
-
-def get_init_inputs():
-    return []
-"""
-PRESENT = named_card("h200").model_copy(update={"present": True})
-
-
-class Judge(ScriptedEvaluator):
-    """Scores are part of the text (`task 1.5 ...`); every evaluation is a line of a file, so that several processes can be counted."""
-
-    def __init__(self, log, seconds=0.0, broken=()):
-        super().__init__({}, hardware=PRESENT)
-        self.log, self.seconds, self.broken, self.busy, self.most = log, seconds, broken, 0, 0
-
-    async def evaluate(self, task, source, profile="quick"):
-        self.busy += 1
-        self.most = max(self.most, self.busy)
-        await asyncio.sleep(self.seconds)
-        with self.log.open("a") as file:
-            file.write(f"{task.name} {source} {profile}\n")
-        self.busy -= 1
-        if task.name in self.broken:
-            raise InfrastructureError("the card is gone")
-        score = source.split()[1]
-        if score == "bad":
-            return scripted_verdict(None, message="it fails")
-        comparison = Comparison.FASTER if float(score) > 1.05 else Comparison.AMBIGUOUS if float(score) > 0.95 else Comparison.SLOWER
-        return scripted_verdict(float(score), comparison=comparison)
-
-
-def author_of(cell):
-    """Two seeds per repeat, of which tuning makes one better; on `slow` nothing is fast."""
-    number = cell.repeat
-    seeds = tuple(f"{cell.task.key} {score} r{number}" for score in (("0.3", "bad") if cell.task.key == "slow" else ("1.2", "bad")))
-    better = f"{cell.task.key} {'0.6' if cell.task.key == 'slow' else '1.8'} r{number}"
-    return ScriptedAuthor(seeds=seeds, variants={("tune_block", seeds[0]): (better,)})
+DRIVER = Path(__file__).with_name("ablation_driver.py")
+driver = SimpleNamespace(**runpy.run_path(str(DRIVER)))
+Judge, author_of, plan_of = driver.Judge, driver.author_of, driver.plan_of
 
 
 @pytest.fixture
@@ -74,12 +24,8 @@ def suite(tmp_path):
     folder = tmp_path / "suite"
     folder.mkdir()
     for name in ("fast", "slow", "other"):
-        (folder / f"{name}.py").write_text(TASK)
+        (folder / f"{name}.py").write_text(driver.TASK)
     return folder
-
-
-def plan_of(suite, policies=("default", "no-tune"), repeats=2, **options):
-    return make_plan(str(suite), policies, repeats=repeats, size="small", **options)
 
 
 def test_an_experiment_end_to_end(suite, tmp_path):
@@ -88,7 +34,7 @@ def test_an_experiment_end_to_end(suite, tmp_path):
     assert [row.state for row in tables.cells] == [CellState.DONE] * 12 and judge.most == 1
     assert len(told) == 12 and told[-1][1:] == (12, 12)
     assert Ablation.model_validate_json((out / "ablation.json").read_text()) == tables
-    assert (tables.kind, tables.card, tables.precision) == ("measured", PRESENT.name, "ieee")
+    assert (tables.kind, tables.card, tables.precision) == ("measured", driver.PRESENT.name, "ieee")
 
     asked = (tmp_path / "log").read_text().splitlines()
     assert len(asked) == len(set(asked)), "nothing is judged twice within a repeat of a task"
@@ -99,6 +45,9 @@ def test_an_experiment_end_to_end(suite, tmp_path):
         best = {"default": 0.6, "no-tune": 0.3} if row.task == "slow" else {"default": 1.8, "no-tune": 1.2}
         assert (row.solved, row.score, row.faster) == (True, best[row.policy], row.task != "slow")
         assert row.seed_scores == (0.3 if row.task == "slow" else 1.2, None)
+
+    forked = [(row.base, row.at) for row in tables.cells if row.policy == "no-tune"]
+    assert forked == [("default", "after_detect")] * 6, "policies that differ after the seeds are forks"
 
     default, plain = tables.policies
     assert default.geomean[Rule.SOLVED].value == pytest.approx((1.8 * 1.8 * 0.6) ** (1 / 3))
@@ -154,3 +103,46 @@ def test_a_cell_that_fails_is_a_row_and_is_tried_by_the_next_command(suite, tmp_
 
     again = ablate(plan_of(suite), out, evaluator=Judge(log), author=author_of)
     assert all(row.state is CellState.DONE for row in again.cells)
+
+
+def process(suite, tmp_path, seconds=0.0, die_at=0, ready=1):
+    words = [suite, tmp_path / "out", tmp_path / "log", seconds, die_at, ready]
+    return subprocess.Popen([sys.executable, str(DRIVER), *map(str, words)], stdout=subprocess.PIPE, text=True)
+
+
+def begun(folder):
+    """The `run` events of a run's folder: whether each of its processes went on with an earlier one's work."""
+    events = map(json.loads, (folder / "events.jsonl").read_text().splitlines())
+    return [event["resumed"] for event in events if event["event"] == "run"]
+
+
+def test_kill_9_in_the_middle_repeats_no_cell_and_no_evaluation(suite, tmp_path):
+    out = tmp_path / "out"
+    for die_at in (8, 9):
+        killed = process(suite, tmp_path, die_at=die_at)
+        assert killed.wait(timeout=120) == -9
+    finished = {path.parent: path.stat().st_mtime_ns for path in out.glob("cells/*/*/*/summary.json")}
+    assert 0 < len(finished) < 12
+    tables = ablate(plan_of(suite), out, evaluator=Judge(tmp_path / "log"), author=author_of)
+
+    asked = (tmp_path / "log").read_text().splitlines()
+    assert len(asked) == len(set(asked)) == tables.shared.evaluations_paid, "what was judged before a kill is not judged again"
+    assert all((folder / "summary.json").stat().st_mtime_ns == time for folder, time in finished.items())
+    went_on = [begun(out / row.folder) for row in tables.cells]
+    assert all(row.state is CellState.DONE for row in tables.cells)
+    assert [False, True] in went_on and all(one[0] is False and all(one[1:]) for one in went_on), "what was begun is gone on with"
+
+    whole = ablate(plan_of(suite), tmp_path / "whole", evaluator=Judge(tmp_path / "whole_log"), author=author_of)
+    same = ("task", "policy", "repeat", "score", "winner", "winner_sha", "candidates", "evaluations", "shared_evaluations", "seed_scores")
+    assert [row.model_dump(include={*same}) for row in tables.cells] == [row.model_dump(include={*same}) for row in whole.cells]
+
+
+def test_two_processes_work_on_one_experiment(suite, tmp_path):
+    both = [process(suite, tmp_path, seconds=0.05, ready=2) for _ in range(2)]
+    shares = [one.communicate(timeout=120)[0].split() for one in both]
+    assert [one.returncode for one in both] == [0, 0]
+    assert sorted(shares[0] + shares[1]) == sorted({*shares[0], *shares[1]}) and len(shares[0] + shares[1]) == 12
+    assert all(shares), "each process did a part"
+    tables = Ablation.model_validate_json((tmp_path / "out" / "ablation.json").read_text())
+    assert all(row.state is CellState.DONE for row in tables.cells), "whichever process ended last wrote all tables"
+    assert all(begun(tmp_path / "out" / row.folder) == [False] for row in tables.cells)

@@ -1,5 +1,6 @@
-"""One cell played: begun with what the run it builds on has asked and judged, or gone on with where an earlier process left it."""
+"""One cell played: forked from the run it builds on, begun with what that has asked and judged, or gone on with where it was left."""
 
+import asyncio
 import json
 import shutil
 from collections.abc import Iterable
@@ -11,9 +12,13 @@ from tritonsmith.benchmarks.ablation.cells import Cell
 from tritonsmith.benchmarks.ablation.schema import CellState, Plan
 from tritonsmith.benchmarks.ablation.sharing import CellEvaluator
 from tritonsmith.evaluator.errors import InfrastructureError, RunStopped
+from tritonsmith.graph.files import put_text
 from tritonsmith.graph.folder import TAPE
+from tritonsmith.graph.fork import fork_run
+from tritonsmith.graph.forked import before
 from tritonsmith.graph.manifest import MANIFEST
 from tritonsmith.graph.run import Run, RunConfig
+from tritonsmith.graph.summary import read_summary
 from tritonsmith.nodes.chat_connect import Models
 from tritonsmith.prompts.author import Author, AuthorError
 
@@ -39,11 +44,7 @@ async def play(cell: Cell, plan: Plan, root: Path, *, evaluator: CellEvaluator, 
     else the run raises.
     """
     folder = cell.folder(root)
-    if (folder / MANIFEST).is_file() and cell.state(root) is CellState.OPEN:
-        run = Run.of(folder, evaluator=evaluator, author=author, models=models)
-    else:
-        _begin(cell, root)
-        run = Run(config_of(cell, plan, root), evaluator=evaluator, author=author, models=models)
+    run = await asyncio.to_thread(_run_of, cell, plan, root, {"evaluator": evaluator, "author": author, "models": models})
     async with aclosing(run.stream()) as events:
         async for _ in events:
             pass
@@ -56,19 +57,39 @@ async def play(cell: Cell, plan: Plan, root: Path, *, evaluator: CellEvaluator, 
             raise AuthorError(str(line.get("error", "the author failed")))
 
 
-def _begin(cell: Cell, root: Path) -> None:
-    """An empty folder, but for replies and verdicts: the cell's own of an earlier try, and those of the run that it builds on."""
-    folder = cell.folder(root)
-    base = cell.base_folder(root)
-    lines = [*_tape(folder), *(_tape(base) if base is not None else ())]
+def _run_of(cell: Cell, plan: Plan, root: Path, players: dict[str, Any]) -> Run:
+    """The run that lies in the cell's folder, else a fork of the base's run, else one of its own."""
+    folder, base = cell.folder(root), cell.base_folder(root)
+    if (folder / MANIFEST).is_file() and cell.state(root) is CellState.OPEN:
+        return Run.of(folder, **players)
+    own = _passed_on(folder)  # of a try that failed
     if folder.exists():
         shutil.rmtree(folder)
-    kept = list(_once(line for line in lines if line.get("kind") in _PASSED_ON))
+    if base is not None and cell.policy.at and _reached(cell.policy.at, base):
+        run = fork_run(base, at=cell.policy.at, policy=cell.policy.given, out=folder, **players)
+        _keep(folder, [*_passed_on(folder), *own])
+        return run
+    _keep(folder, [*own, *(_passed_on(base) if base is not None else ())])
+    return Run(config_of(cell, plan, root), **players)
+
+
+def _reached(at: str, base: Path) -> bool:
+    """Whether the base's run was over and asked its policy at the site: else there is nothing to fork, and the two are the same run."""
+    summary = read_summary(base)
+    return summary is not None and before(at, summary.decisions)[1]
+
+
+def _keep(folder: Path, lines: list[Line]) -> None:
+    """Give a run that begins replies and verdicts."""
+    kept = list(_once(lines))
     if kept:
-        folder.mkdir(parents=True)
-        partial = folder.with_name(f"{folder.name}.tape.part")
-        partial.write_text("".join(json.dumps(line, ensure_ascii=False, sort_keys=True) + "\n" for line in kept), encoding="utf-8")
-        partial.replace(folder / TAPE)
+        folder.mkdir(parents=True, exist_ok=True)
+        put_text(folder / TAPE, "".join(json.dumps(line, ensure_ascii=False, sort_keys=True) + "\n" for line in kept))
+
+
+def _passed_on(folder: Path) -> list[Line]:
+    """What a run's tape holds for any policy."""
+    return [line for line in _tape(folder) if line.get("kind") in _PASSED_ON]
 
 
 def _once(lines: Iterable[Line]) -> Iterable[Line]:

@@ -18,6 +18,7 @@ from tritonsmith.evaluator.errors import RunStopped, TritonsmithError, UsageErro
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.graph.background import run_blocking
+from tritonsmith.graph.run import active_runs
 from tritonsmith.nodes.authors import make_author
 from tritonsmith.nodes.chat_connect import Models
 from tritonsmith.prompts.author import Author
@@ -195,6 +196,8 @@ async def _run(cell: Cell, work: _Work) -> None:
         cell.failure(work.root).unlink(missing_ok=True)
     except RunStopped as stop:
         work.stopped = work.stopped or str(stop)
+        for other in active_runs():  # one that began after the signal does not know of it
+            other.stop(work.stopped)
         return
     except TritonsmithError as error:
         reason = str(error)
