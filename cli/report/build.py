@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from tritonsmith.cli.report.command import reproduce
 from tritonsmith.cli.report.reading import RunFiles, run_config
@@ -20,7 +21,7 @@ def build_report(files: RunFiles) -> Report:
     verdicts = {row.id: verdict for row in summary.candidates if (verdict := files.verdict(row.id)) is not None}
     state = _state(files, summary)
     command, note = reproduce(files)
-    parent = files.settings.get("parent")
+    parent = summary.parent or files.settings.get("parent")
     return Report(
         state=state,
         tone=_tone(summary),
@@ -29,6 +30,10 @@ def build_report(files: RunFiles) -> Report:
         command_note=note,
         notes=(*files.problems, *_missing(files, summary, verdicts)),
         versions=_versions(files, verdicts.values()),
+        recording=Path(str(run_config(files).get("replay") or "")).name,
+        analysed={
+            str(event["id"]): str(event.get("candidate")) for event in files.events if event.get("event") == "analysis" and event.get("id")
+        },
         parent=parent if isinstance(parent, dict) else None,
         points=_points(files),
         changes=_changes(files, summary),
@@ -130,7 +135,4 @@ def _versions(files: RunFiles, verdicts: Iterable[Verdict]) -> dict[str, str]:
     for told in (files.settings.get("versions"), *(verdict.environment.get("versions") for verdict in verdicts)):
         if isinstance(told, dict):
             found |= {str(name): str(version) for name, version in told.items()}
-    config = run_config(files)
-    if config.get("replay"):
-        found["replayed from"] = str(config["replay"])
     return found

@@ -23,16 +23,17 @@ _HEAD = 20.0
 """Room above a panel for its name in a file with several."""
 
 _STYLE = (
-    ":root{--ink:#1f2933;--muted:#52606d;--line:#9aa5b1;--paper:#fff;--taken:#c2410c;--wash:#ffedd5}"
-    "@media (prefers-color-scheme:dark){:root{--ink:#e4e7eb;--muted:#a6b0bb;--line:#616e7c;--paper:#15191e;--taken:#fb923c;--wash:#43210f}}"
+    ":root{--ink:#1f2933;--muted:#52606d;--edge:#b3bcc6;--paper:#fff;--taken:#c2410c;--wash:#ffedd5}"
+    "@media (prefers-color-scheme:dark){:root{--ink:#e4e7eb;--muted:#a6b0bb;--edge:#56626e;--paper:#15191e;--taken:#fb923c;--wash:#43210f}}"
 )
 _RULES = (
-    ".graph{font:11px system-ui,sans-serif}.graph .sheet{fill:var(--paper)}.graph .box{fill:var(--paper);stroke:var(--line)}"
+    ".graph{font:11px system-ui,sans-serif}.graph .sheet{fill:var(--paper)}.graph .box{fill:var(--paper);stroke:var(--edge)}"
     ".graph .gate .box{stroke-dasharray:3 2}.graph text{fill:var(--muted);text-anchor:middle}"
-    ".graph .edge{fill:none;stroke:var(--line);opacity:.75}.graph .tip{fill:var(--line)}"
+    ".graph .edge{fill:none;stroke:var(--edge)}.graph .tip{fill:var(--edge)}"
     ".graph .label{font-size:10px;paint-order:stroke;stroke:var(--paper);stroke-width:3px;stroke-linejoin:round}"
+    ".graph .start{text-anchor:start}.graph .end{text-anchor:end}"
     ".graph .taken .box{stroke:var(--taken);stroke-width:1.8;fill:var(--wash)}.graph .taken text{fill:var(--ink)}"
-    ".graph .taken .edge{stroke:var(--taken);stroke-width:1.8;opacity:1}.graph .taken .tip{fill:var(--taken)}"
+    ".graph .taken .edge{stroke:var(--taken);stroke-width:1.8}.graph .taken .tip{fill:var(--taken)}"
     ".graph .name{font-weight:600;text-anchor:start;fill:var(--ink)}"
 )
 """Style of a drawing; a page gives the colours."""
@@ -158,10 +159,19 @@ def _edge(placed: Placed, sizes: dict[str, Spot], pair: tuple[str, str], label: 
     points[-1] = _border(points[-1], points[-2], sizes[target])
     words = f"{label} {_TIMES}{way}".strip() if way > 1 else label
     share = 0.5 if len(points) == 2 else min(0.8, 24 / max(1.0, abs(points[1][1] - points[0][1])))
-    x, y = _between(points[0], points[1], share)
-    text = f'<text class="label" x="{x:.1f}" y="{y + 3:.1f}">{escape(words)}</text>' if words else ""
+    text = _label(words, _between(points[0], points[1], share), points) if words else ""
     group = '<g class="taken">' if way else "<g>"
     return f'{group}<path class="edge" d="{_curve(points)}"/>{_tip(points)}{text}</g>'
+
+
+def _label(words: str, spot: Spot, points: Sequence[Spot]) -> str:
+    """Beside a line that goes down, above one that goes across."""
+    (x1, y1), (x2, y2) = points[:2]
+    steep = abs(y2 - y1) > abs(x2 - x1)
+    slanted = steep and x2 < x1 - 4  # then the room is on the left
+    anchor = ("end" if slanted else "start") if steep else "middle"
+    x, y = (spot[0] + (-6 if slanted else 6), spot[1] + 3) if steep else (spot[0], spot[1] - 3)
+    return f'<text class="label {anchor}" x="{x:.1f}" y="{y:.1f}">{escape(words)}</text>'
 
 
 def _route(placed: Placed, pair: tuple[str, str]) -> list[Spot]:

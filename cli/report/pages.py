@@ -104,18 +104,25 @@ def headline_lines(report: Report) -> list[str]:
         lines.append("The run is not over: this page shows what its folder holds so far.")
     if report.state is RunState.WAITING:
         lines.append(f"The run waits for {len(report.summary.waits_for)} files; `tritonsmith resume` goes on when they are there.")
-    if report.parent:
-        lines.append(f"Forked from {report.parent.get('run')} at {report.parent.get('at')}.")
     if winner is None or winner.verdict.timing is None:
         if report.state is RunState.FINISHED:
             lines.append("No candidate was accepted.")
-        return lines
+        return lines + _origin(report)
     if winner.confirmed:
         lines.append("Confirmed in fresh processes with new seeds and the strict profile.")
     else:
         lines.append("NOT confirmed: the figure is the search's, and the run ended before it was measured again.")
     if winner.verdict.timing.kind is TimingKind.ESTIMATED:
         lines.append("An ESTIMATE: no time was measured on a card; two estimates by one formula are compared.")
+    return lines + _origin(report)
+
+
+def _origin(report: Report) -> list[str]:
+    lines = []
+    if report.recording:
+        lines.append(f"Played from the recording {report.recording}: replies and verdicts are those of the run that was recorded.")
+    if report.parent:
+        lines.append(f"Forked from {report.parent.get('run')} at {report.parent.get('at')}.")
     return lines
 
 

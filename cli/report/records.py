@@ -70,12 +70,16 @@ class Report(Record):
     notes: tuple[str, ...] = ()
     """What is missing from the folder, one sentence each."""
     versions: dict[str, str] = Field(default_factory=dict)
+    recording: str = ""
+    """Name of the recording that the run was played from; empty for one that was not."""
     parent: dict[str, Any] | None = None
     """The run that this one was forked from, and the site."""
     points: tuple[Point, ...] = ()
     changes: dict[str, Change] = Field(default_factory=dict)
     times: dict[str, float] = Field(default_factory=dict)
     """By decision: working seconds of the run when it was taken."""
+    analysed: dict[str, str] = Field(default_factory=dict)
+    """By analysis, the candidate that it is about."""
     usage_by_model: dict[str, Usage] = Field(default_factory=dict)
     evaluation_seconds: float = 0.0
     """What the evaluator spent on all verdicts together."""

@@ -40,11 +40,7 @@ def score_chart(points: Sequence[Point], winner: str | None, baseline: str, kind
         axes.grid(axis="y")
         axes.set_xlabel(f"{unit} of the run")
         axes.set_ylabel(f"score, {kind}")
-        axes.axhline(1.0, color=COLOURS["muted"], linestyle=(0, (4, 3)), linewidth=1)
-        axes.annotate(
-            f"{baseline} = 1.0", (1, 1.0), xycoords=axes.get_yaxis_transform(), ha="right", va="bottom", size=9, color=COLOURS["muted"],
-            xytext=(0, 2), textcoords="offset points",
-        )  # fmt: skip
+        axes.axhline(1.0, color=COLOURS["muted"], linestyle=(0, (4, 3)), linewidth=1, label=f"baseline {baseline}")
         steps = [(point.seconds / seconds, point.best) for point in points if point.best is not None]
         if steps:
             steps.append((points[-1].seconds / seconds, steps[-1][1]))
@@ -82,8 +78,10 @@ def _legend(axes: Axes, points: Sequence[Point], wide: bool, failed: bool) -> No
     if failed:
         axes.plot([], [], marker="x", linestyle="", color=COLOURS["bad"], markersize=6, label="failed")
     axes.plot([], [], color=COLOURS["accent"], linewidth=1.6, label="best so far")
-    columns = 6 if wide else 3
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, fontsize=9, handletextpad=0.3, columnspacing=1.0, borderpad=0)
+    figure = axes.get_figure(root=True)
+    if figure is not None:
+        told = {"ncols": 7 if wide else 2, "fontsize": 9, "handletextpad": 0.3, "columnspacing": 1.0, "borderpad": 0}
+        figure.legend(loc="outside upper left", **told)
 
 
 def _shape(stage: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from markupsafe import Markup
 
@@ -13,6 +14,9 @@ from tritonsmith.evaluator.schema import KernelFacts, TimingKind, Verdict
 from tritonsmith.graph.outcome import digits, kind_of_win
 from tritonsmith.graph.state import Decision
 from tritonsmith.graph.summary import CandidateRow, Summary
+
+_TOLD = ("tritonsmith", "torch", "triton", "python")
+"""Versions that stand beside the answer."""
 
 
 @dataclass
@@ -30,6 +34,10 @@ class Node:
     text_title: str
     cut: int
     verdict: Verdict | None
+    labels: tuple[str, ...]
+    """What detection called it, with the evidence."""
+    analyses: tuple[tuple[str, str], ...]
+    """What an analysis found, promised and planned."""
     children: list["Node"] = field(default_factory=list)
 
 
@@ -115,7 +123,32 @@ def _node(files: RunFiles, report: Report, row: CandidateRow, shas: Mapping[str,
         text_title=title if text else ("The text is the same as its parent's" if title else ""),
         cut=cut,
         verdict=report.verdicts.get(row.id),
+        labels=_labels(report.summary, row.id),
+        analyses=tuple(pair for key, about in report.analysed.items() if about == row.id for pair in _analysis(report.summary, key)),
     )
+
+
+def _labels(summary: Summary, candidate: str) -> tuple[str, ...]:
+    found = summary.findings.get(candidate)
+    told = [one for one in found if isinstance(one, dict)] if isinstance(found, list | tuple) else []
+    return tuple(map(_label, told))
+
+
+def _label(found: dict[str, Any]) -> str:
+    line = f" (line {found['line']})" if found.get("line") else ""
+    return f"{found.get('name')}: {found.get('evidence')}{line}"
+
+
+def _analysis(summary: Summary, key: str) -> list[tuple[str, str]]:
+    told = summary.analyses.get(key)
+    if not isinstance(told, dict):
+        return []
+    promised = told.get("expected_speedup")
+    rows = [
+        ("Bottleneck", told.get("bottleneck")), ("Method", told.get("optimisation_method")), ("Plan", told.get("modification_plan")),
+        ("Promised", f"{promised:g}x" if isinstance(promised, int | float) else None), ("Because", told.get("reason")),
+    ]  # fmt: skip
+    return [(name, str(value)) for name, value in rows if value]
 
 
 def _tone(row: CandidateRow) -> str:
@@ -190,9 +223,9 @@ def answer_facts(report: Report) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = []
     if winner is not None and winner.verdict.timing is not None:
         facts += _timing_facts(winner.verdict)
-        facts += [("Label", kind_of_win(winner.verdict)), ("Kernel", f"{winner.id} ({winner.stage})")]
+        facts.append(("Kernel", f"{winner.id} ({winner.stage.replace('_', ' ')})"))
         if winner.search_score is not None and winner.confirmed:
-            facts.append(("Search said", f"{digits(winner.search_score)}x; the figure above is the confirmation's"))
+            facts.append(("Search said", f"{digits(winner.search_score)}x"))
     else:
         facts.append(("Candidates", _outcomes(summary)))
     facts.append(("Card", _card(report)))
@@ -200,7 +233,7 @@ def answer_facts(report: Report) -> list[tuple[str, str]]:
     spent = seconds_text(summary.seconds)
     who = f"policy {summary.policy or 'unknown'}, author {summary.model or 'unknown'}"
     facts.append(("Run", f"{len(summary.candidates)} candidates in {spent}; {who}"))
-    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    versions = ", ".join(f"{name} {report.versions[name]}" for name in _TOLD if name in report.versions)
     return [*facts, *([("Versions", versions)] if versions else [])]
 
 
@@ -214,7 +247,7 @@ def _timing_facts(verdict: Verdict) -> list[tuple[str, str]]:
     if timing.interval is not None:
         pairs = f" from {timing.pairs} pairs" if timing.pairs else ""
         facts.append(("95 % interval", f"{timing.interval[0]:.3f} to {timing.interval[1]:.3f}{pairs}"))
-    facts.append(("Against eager", f"{digits(timing.score_eager)}x"))
+    facts += [("Label", kind_of_win(verdict)), ("Against eager", f"{digits(timing.score_eager)}x")]
     found = verdict.correctness
     if found is not None:
         reached = found.precision_class.value if found.precision_class else "none is met"
