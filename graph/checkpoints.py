@@ -55,4 +55,7 @@ async def open_checkpoints(spec: str, folder: Path) -> AsyncIterator[BaseCheckpo
             if "not a database" in str(error) or "malformed" in str(error):
                 raise UsageError(f"{path}: cannot be read ({error}); remove it, and the run goes on from what its tape has") from error
             raise
-        yield saver
+        try:
+            yield saver
+        finally:
+            await connection.rollback()  # a step that was given up in the middle must not keep the file locked

@@ -43,8 +43,8 @@ class Drive:
         if self._saver is None:
             return False
         found = await self._graph.aget_state(self._config, subgraphs=True)
-        if not found.values:
-            return False
+        if not found.values or (found.metadata or {}).get("step", -1) < 0:
+            return False  # killed before the first step: only the input is there
         self._found, self.state = found, cast(State, found.values)
         if "run" in self.state:
             session = self._context.session(self.state["run"])
@@ -60,7 +60,7 @@ class Drive:
 
     async def events(self, task: Task) -> AsyncGenerator[Event, None]:
         """Take the steps that are left; the state is at hand afterwards. Raises what a node raises."""
-        if self._found is not None and not self._found.next:
+        if self._found is not None and "winner" in self.state:
             return  # only what follows the graph was not finished
         self.state = self.state or {"task": task}
         options: dict[str, Any] = {} if self._saver is None else {"durability": "sync"}

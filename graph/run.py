@@ -10,12 +10,12 @@ from typing import Any
 from langgraph.runtime import RunControl
 from pydantic import ValidationError
 
-from tritonsmith.evaluator.errors import RunStopped, UsageError
+from tritonsmith.evaluator.errors import RunError, RunStopped, UsageError
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Allow, Evaluator, Task
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.background import run_blocking
-from tritonsmith.graph.checkpoints import check_checkpoints, open_checkpoints
+from tritonsmith.graph.checkpoints import CHECKPOINTS, check_checkpoints, open_checkpoints
 from tritonsmith.graph.config import ROLES, RunConfig, kept_settings, models_of
 from tritonsmith.graph.context import Context, Sessions
 from tritonsmith.graph.drive import Drive
@@ -174,6 +174,11 @@ class Run:
             self.stopped = self._control.drain_reason or "asked to"
             yield log(_event("stopped", reason=self.stopped))
             return
+        if "winner" not in drive.state and not players.may_wait:
+            raise RunError(
+                f"{self.folder}: the graph ended without an answer, so its checkpoints do not fit it; remove {CHECKPOINTS}, and "
+                f"tritonsmith resume {self.folder} goes on from the run's tape"
+            )
         summary = await self._conclude(drive.state, context, players, earlier + time.monotonic() - started, manifest)
         yield log(_end(summary))
         self.summary = summary

@@ -1,7 +1,12 @@
-"""Kills runs with SIGKILL and goes on with them, in processes of its own: `python durable_driver.py FOLDER KILLS SEED`.
+"""Kills runs with SIGKILL, or fills their disk, and goes on with them; what came of it is printed as JSON.
+
+    python durable_driver.py kills FOLDER NUMBER SEED    killed at random moments, some of them more than once
+    python durable_driver.py lines FOLDER 2,5,9          killed as soon as the tape has so many lines: before any checkpoint of it
+    python durable_driver.py disk FOLDER 200,300         in a file system of so many kilobytes (run it in a mount namespace)
+    python durable_driver.py limit FOLDER 20,30          with files that may not grow beyond so many kilobytes, and without checkpoints
 
 One process imports everything and forks; each child is a run (or its resumption) with a model and an evaluator that answer at once,
-by rules alone, and that write down when they are asked and when they have answered. What came of it is printed as JSON.
+by rules alone, and that write down when they are asked and when they have answered.
 """
 
 import asyncio
@@ -9,8 +14,10 @@ import hashlib
 import json
 import os
 import random
+import resource
 import runpy
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -23,9 +30,12 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.errors import TritonsmithError
 from tritonsmith.evaluator.schema import TaskFacts, text_sha
 from tritonsmith.graph.config import RunConfig
 from tritonsmith.graph.run import Run
+from tritonsmith.graph.version import graph_version
+from tritonsmith.nodes import chat_tape
 from tritonsmith.nodes.chat_connect import Models
 from tritonsmith.nodes.scripted import scripted_verdict
 
@@ -94,22 +104,37 @@ class RuledEvaluator:
         pass
 
 
-async def work(folder: Path, task: Path, fresh: bool) -> None:
+async def work(folder: Path, task: Path, fresh: bool, checkpoints: str = "sqlite") -> None:
     """One process's part of a run."""
     book = Book(folder.with_suffix(".book"))
     players = {"evaluator": RuledEvaluator(book), "models": Models(author=RuledModel(book=book))}
-    config = RunConfig(task=str(task), out=str(folder), seeds=3, policy="rescue-all")
+    config = RunConfig(task=str(task), out=str(folder), seeds=3, policy="rescue-all", checkpoints=checkpoints)
     run = Run(config, **players) if fresh else Run.of(folder, **players)
     async for _ in run.stream():
         pass
 
 
-def child(folder: Path, task: Path, fresh: bool, kill_after: float | None) -> tuple[int, float]:
+def die_at_line(number: int) -> None:
+    """Kill this process as soon as it has written so many lines of its tape."""
+    written, append = [0], chat_tape.append_text
+
+    def appended(path: Path, text: str) -> None:
+        append(path, text)
+        written[0] += 1
+        if written[0] == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    chat_tape.append_text = appended  # type: ignore[attr-defined]
+
+
+def child(folder: Path, task: Path, fresh: bool, kill_after: float | None = None, lines: int | None = None) -> tuple[int, float]:
     """Fork a process for it, and kill that after a while; the exit status and the seconds it took."""
     started = time.monotonic()
     pid = os.fork()
     if pid == 0:
         status = 1
+        if lines is not None:
+            die_at_line(lines)
         try:
             asyncio.run(work(folder, task, fresh))
             status = 0
@@ -123,13 +148,17 @@ def child(folder: Path, task: Path, fresh: bool, kill_after: float | None) -> tu
     return status, time.monotonic() - started
 
 
+def text_of(path: Path) -> str:
+    return path.read_text() if path.is_file() else ""
+
+
 def told_in(folder: Path) -> dict[str, Any]:
     """What must not depend on whether the run was killed."""
     summary = json.loads((folder / "summary.json").read_text())
-    rows = [line.rsplit(",", 1)[0] for line in (folder / "usage.csv").read_text().splitlines()]  # without the seconds
+    rows = [line.rsplit(",", 1)[0] for line in text_of(folder / "usage.csv").splitlines()]  # without the seconds
     usage = {name: value for name, value in summary["usage"].items() if name != "seconds"}
     return {"decisions": summary["decisions"], "winner": summary["winner"], "candidates": summary["candidates"], "rows": sorted(rows),
-            "usage": usage, "why": summary["stopped_because"], "best": (folder / "best.py").read_text().partition("\n")[2]}  # fmt: skip
+            "usage": usage, "why": summary["stopped_because"], "best": text_of(folder / "best.py").partition("\n")[2]}  # fmt: skip
 
 
 def finished(folder: Path) -> set[tuple[str, ...]]:
@@ -152,41 +181,84 @@ def begun(folder: Path) -> list[tuple[str, ...]]:
     return [tuple(line.split()) for line in lines if line.startswith(("judge ", "ask "))]
 
 
-def one_kill(folder: Path, task: Path, chance: random.Random, seconds: float) -> dict[str, Any]:
-    """A run that is killed once or more, and then goes on to its end."""
+def killed(folder: Path, task: Path, ways: list[dict[str, Any]]) -> dict[str, Any]:
+    """A run that is killed in these ways, one after the other, and then goes on to its end."""
     kills, repeated, fresh = [], 0, True
-    for _ in range(1 + chance.randrange(3)):
-        after = chance.uniform(0.0, seconds)
+    for way in ways:
         known, before = finished(folder), len(begun(folder))
-        status, _ = child(folder, task, fresh, after)
+        status, _ = child(folder, task, fresh, **way)
         repeated += sum(word in known for word in begun(folder)[before:])
-        kills.append((round(after, 3), status))
+        kills.append((*way.values(), status))
         fresh = not (folder / "run.json").is_file()
     known, before = finished(folder), len(begun(folder))
-    status, _ = child(folder, task, fresh, None)
+    status, _ = child(folder, task, fresh)
     repeated += sum(word in known for word in begun(folder)[before:])
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     starts = [event["resumed"] for event in events if event["event"] == "run"]
     return {
         "kills": kills, "status": status, "repeated": repeated, "known": len(known), "starts": starts,
-        "last": events[-1]["event"], "told": told_in(folder), "twice": max(Counter(told_in(folder)["rows"]).values()),
+        "last": events[-1]["event"], "told": told_in(folder), "twice": max(Counter(told_in(folder)["rows"]).values(), default=0),
     }  # fmt: skip
 
 
-def main(root: Path, number: int, seed: int) -> None:
-    """Compare runs that are killed with one that is not."""
+def filled(folder: Path, task: Path, kilobytes: int) -> dict[str, Any]:
+    """A run whose disk is full before it is over; then there is room, and it goes on."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "none", str(folder)], check=True)
+    said, run = "", folder / "run"
+    book = folder.parent / f"{folder.name}.book"
+    run.with_suffix(".book").symlink_to(book)  # what is counted must not be lost
+    try:
+        asyncio.run(work(run, task, True))
+    except TritonsmithError as error:
+        said = f"{type(error).__name__}: {error}"
+    known, before = finished(run), len(begun(run))
+    subprocess.run(["mount", "-o", "remount,size=64m", str(folder)], check=True)
+    asyncio.run(work(run, task, not (run / "run.json").is_file()))
+    repeated = sum(word in known for word in begun(run)[before:])
+    return {"said": said.replace(str(run), "RUN"), "known": len(known), "repeated": repeated, "told": told_in(run)}
+
+
+def limited(folder: Path, task: Path, kilobytes: int) -> dict[str, Any]:
+    """The same where no file system can be made: a limit on files stands for the full disk."""
+    said = ""
+    before_all = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (kilobytes * 1024, before_all[1]))
+    try:
+        asyncio.run(work(folder, task, True, "none"))
+    except TritonsmithError as error:
+        said = f"{type(error).__name__}: {error}"
+    resource.setrlimit(resource.RLIMIT_FSIZE, before_all)
+    known, before = finished(folder), len(begun(folder))
+    asyncio.run(work(folder, task, False))
+    repeated = sum(word in known for word in begun(folder)[before:])
+    return {"said": said.replace(str(folder), "RUN"), "known": len(known), "repeated": repeated, "told": told_in(folder)}
+
+
+def main(what: str, root: Path, *how: str) -> None:
+    """Compare runs that were in trouble with one that was not."""
     task = root / "1_relu.py"
     task.write_text(chat.TASK)
-    status, seconds = child(root / "whole", task, True, None)
+    graph_version()  # kept for all children
+    status, seconds = child(root / "whole", task, True)
     whole = told_in(root / "whole")
-    chance = random.Random(seed)
-    kills = [one_kill(root / f"killed{index}", task, chance, seconds) for index in range(number)]
-    for kill in kills:
-        told = kill.pop("told")
-        kill["differs"] = [name for name in whole if told[name] != whole[name]]
+    if what == "kills":
+        chance = random.Random(int(how[1]))
+        ways = [[{"kill_after": chance.uniform(0.0, seconds)} for _ in range(1 + chance.randrange(3))] for _ in range(int(how[0]))]
+        cases = [killed(root / f"killed{index}", task, one) for index, one in enumerate(ways)]
+    elif what == "lines":
+        cases = [killed(root / f"killed{number}", task, [{"lines": int(number)}]) for number in how[0].split(",")]
+    elif what == "limit":
+        cases = [limited(root / f"limit{size}", task, int(size)) for size in how[0].split(",")]
+    else:
+        cases = [filled(root / f"disk{size}", task, int(size)) for size in how[0].split(",")]
+    for case in cases:
+        told = case.pop("told")
+        case["differs"] = [name for name in whole if told[name] != whole[name]]
     shape = {"candidates": len(whole["candidates"]), "decisions": len(whole["decisions"]), "rows": len(whole["rows"])}
-    print(json.dumps({"status": status, "seconds": seconds, "whole": shape, "kills": kills}))
+    shape["lines"] = len((root / "whole" / "tape.jsonl").read_text().splitlines())
+    sys.stdout.write(json.dumps({"status": status, "seconds": seconds, "whole": shape, "cases": cases}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])
