@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import requests
 
-OPENING_SECONDS = 1.0
+OPENING_SECONDS = 0.75
 """The longest that a run waits before it begins to learn that a server is dead."""
-CLOSING_SECONDS = 3.0
+CLOSING_SECONDS = 2.5
 """The longest that a run waits at its end for what was not sent yet."""
 _REQUEST_SECONDS = 15.0
 """The longest that one request may take while the run goes on."""
@@ -67,7 +67,8 @@ class Link(requests.Session):
 
     def _tried(self, method: str, url: str | bytes, options: dict[str, Any]) -> requests.Response:
         trouble = ""
-        for pause in (0.0, *(() if self._failing else _PAUSES)):
+        pauses = _PAUSES if self._deadline is None else _PAUSES[:1]
+        for pause in (0.0, *(() if self._failing else pauses)):
             if not self._wait(pause):
                 break
             answer = self._send(method, url, options)

@@ -182,7 +182,7 @@ class Trace:
             done = self._provider.force_flush(int(1000 * max((link.left for link in links), default=0.0))) and done
         for link in links:
             if not done:
-                link.tell(f"{link.name} did not take the whole trace within {CLOSING_SECONDS:.0f} s")
+                link.tell(f"{link.name} did not take the whole trace within {CLOSING_SECONDS:g} s")
             link.close_now()
         self._client.close(timeout=0)
         if self._provider is not None:

@@ -9,7 +9,7 @@ import re
 import socket
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
@@ -20,10 +20,13 @@ Json = dict[str, Any]
 
 
 class CaptureServer:
-    """Runs in a thread while the `with` block lasts. `mode` is what it does with a request: ok, 500, 401, slow (2 s), silent or die."""
+    """Runs in a thread while the `with` block lasts. `mode` is what it does with a request: ok, 500, 401, slow, silent, drip or die."""
 
     def __init__(self, mode: str = "ok", *, zstd: bool = True, multipart: bool = True, batch_feedback: bool = True) -> None:
-        """`die` answers the first request and is gone then; without `multipart` it is a server that knows `/runs/batch` alone."""
+        """`slow` takes 2 s for each request, `drip` sends one byte after another, `die` is gone after the first part of a trace.
+
+        Without `multipart` it is a server that knows `/runs/batch` alone, without `batch_feedback` one that wants `/feedback`.
+        """
         self.mode, self.zstd, self.multipart, self.batch_feedback = mode, zstd, multipart, batch_feedback
         self.runs: dict[str, Json] = {}
         self.feedback: list[Json] = []
@@ -35,6 +38,7 @@ class CaptureServer:
         """What stood in `x-api-key`."""
         self.paths: list[str] = []
         self._lock = threading.Lock()
+        self._dead = False
         self._released = threading.Event()
         server = self
 
@@ -61,16 +65,25 @@ class CaptureServer:
                 return self.rfile.read(int(self.headers.get("content-length", 0)))
 
             def _answer(self, body: bytes) -> None:
+                if server._dead:
+                    self.connection.close()
+                    return
                 status, told = server.answer(self.path, dict(self.headers), body)
                 data = json.dumps(told).encode()
                 try:
                     self.send_response(status)
                     self.send_header("content-type", "application/json")
-                    self.send_header("content-length", str(len(data)))
+                    self.send_header("content-length", str(len(data) + (10_000 if server.mode == "drip" else 0)))
                     self.end_headers()
+                    while server.mode == "drip" and not server._released.wait(0.1):
+                        self.wfile.write(b" ")
                     self.wfile.write(data)
                 except (BrokenPipeError, ConnectionResetError):
                     pass  # the client has given up, as some tests want
+
+            def finish(self) -> None:
+                with suppress(OSError, ValueError):  # of a connection that was closed above
+                    super().finish()
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
@@ -104,13 +117,8 @@ class CaptureServer:
             others = {name: value for name, value in headers.items() if name.lower() != "x-api-key"}
             self.keys |= set(headers.values()) - set(others.values())
             self.heard.append(f"{path} {others}\n".encode() + body)
-            if self.mode == "die" and path != "/info":
-                threading.Thread(target=self._die, daemon=True).start()
+            self._dead = self.mode == "die" and path == "/runs/multipart"
             return self._taken(path, headers, body)
-
-    def _die(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
 
     def _taken(self, path: str, headers: Json, body: bytes) -> tuple[int, Any]:
         if path == "/info":
