@@ -208,6 +208,16 @@ def test_assistants_with_other_policies_take_other_ways(server: Server) -> None:
     assert ways["no-tune"].state["winner"] == "seed0-03" and ways["best-of-n"].state.get("winner") is None
 
 
+def test_the_script_of_the_documentation_works(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    replay = ("--setting", f"replay={TAPE}", "--setting", "seeds=1")
+    assert command(["assistants", "--url", server.url, "--policies", "no-tune", *replay]) == 0
+    page = (ROOT / "docs" / "studio.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(compile(page.partition("```python\n")[2].partition("```")[0], "docs/studio.md", "exec"), names)
+    assert asyncio.run(names["ask"](server.url, _id_of(server, "no-tune"), TASK)) == "seed0-03"
+    assert "seed0 after_evaluate -> repair because compile_error: repair 1 of 5" in capsys.readouterr().out
+
+
 def _id_of(server: Server, name: str) -> str:
     async def find() -> str:
         client = get_client(url=server.url, api_key=None)
