@@ -16,6 +16,8 @@ import typer
 from rich.markup import escape
 
 from tritonsmith.cli.common import JsonOption, err, out, print_json
+from tritonsmith.graph.redact import Redactor
+from tritonsmith.graph.trace_target import look, target_of
 
 _PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langchain-openai", "langsmith", "pydantic", "numpy", "greenlet")
 
@@ -38,7 +40,7 @@ def doctor(as_json: JsonOption = False) -> None:
         sandbox = _ask_child("sandbox_check", *(["card"] if card.works else []))
     checks = [
         card, _python(), _torch(compiled or interpreted), _outcome("interpreter", interpreted), _outcome("compiler", compiled),
-        _launch(card, compiled), _c_compiler(), *_packages(), *_sandbox(sandbox), _model(), _langsmith(),
+        _launch(card, compiled), _c_compiler(), *_packages(), *_sandbox(sandbox), _model(), *trace_checks(),
     ]  # fmt: skip
     ways = _ways({check.name: check.works for check in checks})
     if as_json:
@@ -176,12 +178,15 @@ def _model() -> Check:
     return Check("model endpoint", False, f"OPENAI_API_KEY is not set, endpoint: {host}", todo)
 
 
-def _langsmith() -> Check:
-    tracing = next((n for n in ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2") if os.environ.get(n, "").lower() == "true"), None)
-    key = next((n for n in ("LANGSMITH_API_KEY", "LANGCHAIN_API_KEY") if os.environ.get(n)), None)
-    project = os.environ.get("LANGSMITH_PROJECT") or os.environ.get("LANGCHAIN_PROJECT") or "default"
-    if tracing and key:
-        return Check("LangSmith", True, f"{tracing} and {key} are set (not tried), project {project}")
-    if tracing:
-        return Check("LangSmith", False, f"{tracing} is set and no key is", f"set LANGSMITH_API_KEY or unset {tracing}")
-    return Check("LangSmith", False, "tracing is off", "optional: set LANGSMITH_TRACING=true and LANGSMITH_API_KEY")
+def trace_checks() -> list[Check]:
+    """Where traces of runs go, and whether anybody takes them there; an address, never a key."""
+    target = target_of(os.environ)
+    if not target.wanted:
+        return [Check("LangSmith", False, "tracing is off", "optional: set LANGSMITH_TRACING=true and LANGSMITH_API_KEY")]
+    checks = [Check("traces", False, "cannot be sent", target.fault)] if target.fault else []
+    for name, address, trouble in look(target):
+        where = Redactor().text(address)
+        variable = "LANGSMITH_ENDPOINT and LANGSMITH_API_KEY" if name == "LangSmith" else "OTEL_EXPORTER_OTLP_ENDPOINT"
+        todo = f"see {variable}; runs go on without it" if trouble else ""
+        checks.append(Check(name, not trouble, f"on and unreachable: {where} {trouble}" if trouble else f"on and reachable: {where}", todo))
+    return checks

@@ -8,7 +8,7 @@ waits, repeats or complains.
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -170,19 +170,22 @@ def in_thread(send: Callable[[], requests.Response]) -> Done:
     return done
 
 
-def probe(address: str, headers: dict[str, str]) -> Done:
-    """Begin to ask a LangSmith server what it is; `told` reads the answer."""
-    return in_thread(lambda: requests.get(f"{address.rstrip('/')}/info", headers=headers, timeout=_REQUEST_SECONDS))
+def probe(address: str, headers: Mapping[str, str], what: str = "info") -> Done:
+    """Begin to ask a LangSmith server what it is, or something else; `told` reads the answer."""
+    return in_thread(lambda: requests.get(f"{address.rstrip('/')}/{what}", headers=headers, timeout=_REQUEST_SECONDS))
 
 
-def probe_otlp(address: str) -> Done:
+def probe_otlp(address: str, headers: Mapping[str, str]) -> Done:
     """Begin to send an OTLP server no spans at all, which every one of them takes."""
-    kind = {"Content-Type": "application/x-protobuf"}
+    kind = {**headers, "Content-Type": "application/x-protobuf"}
     return in_thread(lambda: requests.post(address, data=b"", headers=kind, timeout=_REQUEST_SECONDS))
 
 
-def told(done: Done, seconds: float) -> tuple[dict[str, Any] | None, str]:
-    """What a server says of itself, and what is wrong with it; neither, where it takes longer than that to answer."""
+def told(done: Done, seconds: float, *, keyed: bool = False) -> tuple[dict[str, Any] | None, str]:
+    """What a server says of itself, and what is wrong with it; neither, where it takes longer than that to answer.
+
+    `keyed` tells that it was sent the key, so that it should not ask for one.
+    """
     if not done.wait(max(0.0, seconds)):
         return None, ""
     answer = done.result
@@ -190,6 +193,8 @@ def told(done: Done, seconds: float) -> tuple[dict[str, Any] | None, str]:
         return None, answer
     if answer.status_code >= 500:
         return None, f"answers {answer.status_code}"
+    if keyed and answer.status_code in _REFUSED:
+        return None, f"refuses the key ({answer.status_code})"
     try:
         said = answer.json() if answer.ok and "json" in answer.headers.get("content-type", "") else {}
     except ValueError:

@@ -9,6 +9,9 @@ from typing import Any
 from tritonsmith.graph.trace_link import OPENING_SECONDS, Link, logger, probe, probe_otlp, told
 
 HOSTED = "https://api.smith.langchain.com"
+LOOK_SECONDS = 3.0
+"""How long somebody who asks whether a server is there is made to wait."""
+_LATE = f"does not answer within {LOOK_SECONDS:g} s"
 _YES = ("true", "1", "yes", "on")
 
 
@@ -25,6 +28,8 @@ class Target:
     """Whether spans go to an OTLP server."""
     otlp: str = ""
     """Address that takes spans; empty where none is named."""
+    otlp_headers: str = ""
+    """What it is sent beside them, as `name=value,...`."""
 
     @property
     def wanted(self) -> bool:
@@ -66,6 +71,7 @@ def target_of(environment: Mapping[str, str]) -> Target:
         project=value("PROJECT") or "default",
         otel=value("OTEL_ENABLED").lower() in _YES,
         otlp=otlp,
+        otlp_headers=environment.get("OTEL_EXPORTER_OTLP_TRACES_HEADERS") or environment.get("OTEL_EXPORTER_OTLP_HEADERS", ""),
     )
 
 
@@ -80,21 +86,41 @@ def open_links(target: Target) -> tuple[Link | None, Link | None]:
     otlp = target.otel and bool(target.otlp) and has_otel()
     began = time.monotonic()
     asked = probe(target.endpoint, {}) if smith else None
-    sent = probe_otlp(target.otlp) if otlp else None
+    sent = probe_otlp(target.otlp, _headers(target)) if otlp else None
     links: list[Link | None] = []
-    for done, name, address, todo in (
-        (asked, "LangSmith", target.endpoint, "see LANGSMITH_ENDPOINT and LANGSMITH_API_KEY, or unset LANGSMITH_TRACING"),
-        (sent, "the OTLP server", target.otlp, "see OTEL_EXPORTER_OTLP_ENDPOINT, or unset LANGSMITH_OTEL_ENABLED"),
+    for done, name, address, keyed, todo in (
+        (asked, "LangSmith", target.endpoint, False, "see LANGSMITH_ENDPOINT and LANGSMITH_API_KEY, or unset LANGSMITH_TRACING"),
+        (sent, "the OTLP server", target.otlp, True, "see OTEL_EXPORTER_OTLP_ENDPOINT, or unset LANGSMITH_OTEL_ENABLED"),
     ):
         if done is None:
             links.append(None)
             continue
         link = Link(name, address, todo)
-        link.said, trouble = told(done, OPENING_SECONDS - (time.monotonic() - began))
+        link.said, trouble = told(done, OPENING_SECONDS - (time.monotonic() - began), keyed=keyed)
         if trouble:
             link.close_now(f"{link.name} {trouble}")
         links.append(None if link.off else link)
     return links[0], links[1]
+
+
+def look(target: Target) -> list[tuple[str, str, str]]:
+    """Each server that traces are to go to, with what it tells and what is wrong with it; for people who ask before they begin."""
+    found = []
+    if target.smith and (target.key or target.endpoint != HOSTED):
+        said, trouble = told(probe(target.endpoint, {}), LOOK_SECONDS)
+        if said is not None and not trouble:
+            trouble = told(probe(target.endpoint, {"x-api-key": target.key}, "sessions?limit=1"), LOOK_SECONDS, keyed=True)[1]
+        found.append(("LangSmith", f"{target.endpoint}, project {target.project}", trouble if said is not None else trouble or _LATE))
+    if target.otel and target.otlp and has_otel():
+        said, trouble = told(probe_otlp(target.otlp, _headers(target)), LOOK_SECONDS, keyed=True)
+        found.append(("OpenTelemetry", target.otlp, trouble if said is not None else trouble or _LATE))
+    return found
+
+
+def _headers(target: Target) -> dict[str, str]:
+    from opentelemetry.util.re import parse_env_headers  # noqa: PLC0415 - an optional extra
+
+    return dict(parse_env_headers(target.otlp_headers, liberal=True))
 
 
 def provider_for(address: str, link: Link) -> Any:

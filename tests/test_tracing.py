@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import langsmith.utils
 import pytest
 
+from tritonsmith.cli.doctor import trace_checks
 from tritonsmith.evaluator.schema import Label, TaskFacts
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.redact import Redactor
@@ -326,3 +327,32 @@ def test_settings_that_cannot_work_are_one_warning(monkeypatch, caplog, variable
         pass
     (warning,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert warning.name == "tritonsmith.tracing" and sentence in warning.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("mode", "works", "words"),
+    [
+        ("ok", True, "on and reachable: http"),
+        ("401", False, "refuses the key (401)"),
+        ("500", False, "answers 500"),
+        ("gone", False, "cannot be reached"),
+    ],
+)
+def test_doctor_tells_whether_a_server_takes_traces_and_shows_no_key(settings, monkeypatch, mode, works, words):
+    with capture.CaptureServer(mode) as got:
+        settings(got, LANGSMITH_OTEL_ENABLED="true", OTEL_EXPORTER_OTLP_ENDPOINT=got.url.replace("://", "://me:planted-word@"))
+        if mode == "gone":
+            monkeypatch.setenv("LANGSMITH_ENDPOINT", capture.closed_port())
+        smith, otlp = trace_checks()
+    assert (smith.name, smith.works) == ("LangSmith", works) and words in smith.detail
+    assert works or "LANGSMITH_ENDPOINT" in smith.todo
+    assert otlp.name == "OpenTelemetry" and otlp.works is (mode in ("ok", "gone"))
+    assert not [secret for secret in (SMITH_KEY, "planted-word") if secret in f"{smith}{otlp}"]
+
+
+def test_doctor_tells_when_tracing_is_off_or_cannot_work(monkeypatch):
+    (off,) = trace_checks()
+    assert off.detail == "tracing is off" and "LANGSMITH_TRACING=true" in off.todo
+    monkeypatch.setenv("LANGSMITH_TRACING", "true")
+    (fault,) = trace_checks()
+    assert not fault.works and "LANGSMITH_API_KEY is not" in fault.todo
