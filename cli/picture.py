@@ -94,7 +94,10 @@ class RunPicture:
         elif kind == "candidate" and name:
             self._candidate(name, event)
         elif kind == "evaluating" and name:
-            doing = self.doing.setdefault(branch, Doing(str(event.get("node")), time))
+            node = str(event.get("node"))
+            doing = self.doing.get(branch)
+            if doing is None or doing.node != node:  # a tuning stage is judged by a node of its own, which announces no stage
+                doing = self.doing[branch] = Doing(node, time)
             doing.evaluating[name] = str(event.get("profile"))
             doing.note = ""
         elif kind == "verdict" and name:

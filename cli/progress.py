@@ -118,6 +118,8 @@ class LiveView:
 def heading(picture: RunPicture) -> str:
     """`39_gru (small), policy default, offline, for NVIDIA H200`, as far as it is known."""
     about = picture.about
+    if not about and not picture.rows:
+        return "starting the evaluator"
     size = f" ({about['size']})" if about.get("size") else ""
     parts = [f"{Path(str(about.get('task') or 'run')).stem}{size}", f"policy {about['policy']}" if about.get("policy") else ""]
     parts += [str(about.get("model") or ""), f"for {about['target']}" if about.get("target") else ""]

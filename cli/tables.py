@@ -18,6 +18,8 @@ def kind_of(timing: Timing) -> str:
 
 _WIDE = 120
 """Columns from which on a table has room for intervals and sentences."""
+_LOOSE = 92
+"""Columns from which on the widest cells leave room for gaps of two."""
 
 
 def row_score(row: CandidateRow, *, wide: bool = False) -> str:
@@ -39,7 +41,7 @@ def candidate_table(
     """
     rows = list(rows)
     wide, tokens = width >= _WIDE, any(row.tokens for row in rows)
-    gap = 2 if wide else 1
+    gap = 2 if width >= _LOOSE else 1
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, gap, 0, 0))
     table.add_column("candidate", no_wrap=True)
     if wide:
@@ -77,6 +79,17 @@ def decision_lines(decisions: Iterable[Decision]) -> list[str]:
     return [
         "  ".join([escape(f"{text:<{width}}") for text, width in zip(row[:4], widths, strict=True)] + [escape(row[4])]) for row in rows
     ]
+
+
+def decision_grid(decisions: Iterable[Decision]) -> Table:
+    """The same for a terminal: reasons are folded into a column of their own."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for _ in range(4):
+        grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for d in decisions:
+        grid.add_row(*map(escape, (d.branch, d.gate or d.site, d.candidate or "", d.choice, d.reason)))
+    return grid
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:
@@ -127,7 +140,8 @@ def _timing_lines(timing: Timing) -> list[str]:
     if len(timing.sessions) > 1:
         lines.append(f"sessions  {'; '.join(map(_ratio, timing.sessions))}, each in fresh processes")
     if timing.device_ms is not None:
-        lines.append(f"device    {_milliseconds(timing.device_ms)} ms by the card's own clock")
+        seen = f", {_milliseconds(timing.wall_ms)} ms by the oracle's" if timing.wall_ms is not None else ""
+        lines.append(f"clocks    {_milliseconds(timing.device_ms)} ms by the card's own{seen}")
     if timing.floor_ms is not None:
         lines.append(f"floor     {_milliseconds(timing.floor_ms)} ms: no kernel of this card can be faster")
     return lines + [f"note      {escape(note)}" for note in timing.notes]

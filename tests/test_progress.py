@@ -139,7 +139,7 @@ def test_each_branch_has_its_node_with_what_it_waits_for_until_it_decides() -> N
 def test_variants_that_are_judged_at_once_are_all_named() -> None:
     both = [event("evaluating", 2, name, profile="quick") | {"node": "evaluate_grid"} for name in ("grid-01", "grid-02")]
     picture = picture_of(begun(), event("stage", 1, "seed0-01") | {"node": "tune_grid"}, *both)
-    assert "grid-01, grid-02 (quick)" in str(picture.doing["main"])
+    assert str(picture.doing["main"]) == "evaluate_grid grid-01, grid-02 (quick)"
 
 
 def test_used_of_limit_stands_for_candidates_seconds_tokens_and_money() -> None:
