@@ -26,6 +26,8 @@ _REFUSED = (401, 403)
 _STEP = 0.02
 
 logger = logging.getLogger("tritonsmith.tracing")
+troubled: set[str] = set()
+"""Addresses that gave trouble in this process and did not answer since: later runs wait for them no more, and say nothing again."""
 
 
 class Link(requests.Session):
@@ -39,7 +41,7 @@ class Link(requests.Session):
         self.said: dict[str, Any] | None = None
         """What the server told of itself when it was first asked; None before it answered."""
         self.name = f"{name} at {urlsplit(address).hostname or address}"
-        self._todo = todo
+        self._address, self._todo = address, todo
         self._deadline: float | None = None
         self._failing = False
         self._busy = 0
@@ -75,6 +77,7 @@ class Link(requests.Session):
             if isinstance(answer, requests.Response):
                 if answer.status_code < 400 or answer.status_code in (404, 409):
                     self._failing = False
+                    troubled.discard(self._address)
                     return answer
                 trouble = f"answers {answer.status_code}"
                 if answer.status_code in _REFUSED:
@@ -110,9 +113,10 @@ class Link(requests.Session):
             self.tell(trouble)
 
     def tell(self, trouble: str) -> None:
-        """Say what is wrong and what to do, once for all that may be wrong."""
+        """Say what is wrong and what to do: once for all that may be wrong, and not again for the next run of the process."""
         with self._telling:
-            first, self._told = not self._told, True
+            first, self._told = not self._told and self._address not in troubled, True
+            troubled.add(self._address)
         if first:
             logger.warning("%s; the run goes on, its trace is not complete: %s", trouble, self._todo)
 

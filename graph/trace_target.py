@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tritonsmith.graph.trace_link import OPENING_SECONDS, Link, logger, probe, probe_otlp, told
+from tritonsmith.graph.trace_link import OPENING_SECONDS, Link, logger, probe, probe_otlp, told, troubled
 
 HOSTED = "https://api.smith.langchain.com"
 LOOK_SECONDS = 3.0
@@ -97,6 +97,8 @@ def open_links(target: Target) -> tuple[Link | None, Link | None]:
             continue
         link = Link(name, address, todo)
         link.said, trouble = told(done, OPENING_SECONDS - (time.monotonic() - began), keyed=keyed)
+        if not trouble and link.said is None and address in troubled:
+            trouble = "does not answer"  # a run before this one has waited for it
         if trouble:
             link.close_now(f"{link.name} {trouble}")
         links.append(None if link.off else link)

@@ -156,6 +156,11 @@ class Trace:
         self._client: TraceClient | None = None
         self._provider: Any = None
 
+    @property
+    def is_on(self) -> bool:
+        """Whether somebody takes what is sent."""
+        return self._client is not None and not self._client.is_off
+
     def __enter__(self) -> Self:
         if not self._target.wanted:
             return self

@@ -10,9 +10,11 @@ from types import SimpleNamespace
 
 import langsmith.utils
 import pytest
+from langchain_core.runnables import RunnableLambda
 
 from tritonsmith.cli.doctor import trace_checks
 from tritonsmith.evaluator.schema import Label, TaskFacts
+from tritonsmith.graph import trace_link, trace_target
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.redact import Redactor
 from tritonsmith.graph.run import Run, RunConfig, make_context, optimize
@@ -51,6 +53,8 @@ def settings(monkeypatch):
         for name, value in more.items():
             monkeypatch.setenv(name, value)
 
+    monkeypatch.setattr(trace_link, "troubled", set())  # ports are used again
+    monkeypatch.setattr(trace_target, "troubled", trace_link.troubled)
     langsmith.utils.get_env_var.cache_clear()
     yield point_at
     monkeypatch.undo()
@@ -356,3 +360,18 @@ def test_doctor_tells_when_tracing_is_off_or_cannot_work(monkeypatch):
     monkeypatch.setenv("LANGSMITH_TRACING", "true")
     (fault,) = trace_checks()
     assert not fault.works and "LANGSMITH_API_KEY is not" in fault.todo
+
+
+def test_the_next_run_of_a_process_neither_waits_nor_warns_again(settings, caplog):
+    with capture.CaptureServer("silent") as got:
+        settings(got)
+        waited_for = []
+        for name in ("first", "second", "again"):
+            if name == "again":
+                got.recover()
+            with tracing(task=name, policy="p") as trace:
+                RunnableLambda(lambda value: value).invoke({"branch": "x"}, trace.config)
+                waited_for.append(trace.is_on)
+    assert waited_for == [True, False, True]
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
+    assert "again/p" in [run["name"] for run in got.runs.values()], "a server that is back is used again"

@@ -10,6 +10,7 @@ import langsmith.utils
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tritonsmith.graph import trace_link, trace_target
 from tritonsmith.graph.run import optimize
 from tritonsmith.graph.trace_target import target_of
 from tritonsmith.graph.tracing import tracing
@@ -26,6 +27,8 @@ def clean(monkeypatch):
     for name in [name for name in os.environ if name.startswith(("LANGSMITH_", "LANGCHAIN_", "OTEL_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("OPENAI_API_KEY", MODEL_KEY)
+    monkeypatch.setattr(trace_link, "troubled", set())  # ports are used again
+    monkeypatch.setattr(trace_target, "troubled", trace_link.troubled)
     langsmith.utils.get_env_var.cache_clear()
     yield
     monkeypatch.undo()
