@@ -59,7 +59,7 @@ def make_plan(
         precision=precision,
         seed_step=max(one.seeds for one in planned) if model == "offline" else 0,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
-        versions={name: version(name) for name in ("tritonsmith", "langgraph")},
+        versions={name: version(name) for name in ("tritonsmith", "langgraph", "numpy")},
     )
 
 
@@ -75,30 +75,29 @@ def begin(plan: Plan, root: Path) -> Plan:
         if kept is None:
             _write(plan, root)
             return plan
-        fixed = {"tasks", "policies", "settings", "precision", "seed_step", "format"}
-        other = sorted(name for name in fixed if getattr(kept, name) != getattr(plan, name))
+        other = [name for name in _FIXED if _fixed(kept, name) != _fixed(plan, name)]
         if other:
             raise UsageError(f"--out {root}: another experiment lies there (it differs in {', '.join(other)}); name a new folder")
         if plan.repeats > kept.repeats:
             kept = kept.model_copy(update={"repeats": plan.repeats})
             _write(kept, root)
-        return kept
+        return kept.model_copy(update={"tasks": plan.tasks, "policies": plan.policies})  # with paths as seen from here
 
 
-def settle(root: Path, hardware: Hardware) -> Plan:
+def settle(plan: Plan, root: Path, hardware: Hardware) -> Plan:
     """Hold the experiment to one card: the first process names it. Raises UsageError for a process with another one."""
     card, kind = hardware.name, "measured" if hardware.present else "estimated"
     with _held(root):
-        plan = read_plan(root)
-        if not plan.card:
-            plan = plan.model_copy(update={"card": card, "kind": kind})
-            _write(plan, root)
-        if (plan.card, plan.kind) != (card, kind):
+        kept = read_plan(root)
+        if not kept.card:
+            kept = kept.model_copy(update={"card": card, "kind": kind})
+            _write(kept, root)
+        if (kept.card, kept.kind) != (card, kind):
             raise UsageError(
-                f"--out {root}: its figures are {plan.kind} for {plan.card}, and here they would be {kind} for {card}; "
+                f"--out {root}: its figures are {kept.kind} for {kept.card}, and here they would be {kind} for {card}; "
                 "an experiment has one kind of card: name a new folder"
             )
-        return plan
+        return plan.model_copy(update={"card": card, "kind": kind})
 
 
 def read_plan(root: Path) -> Plan:
@@ -131,6 +130,18 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings as JSON, complete, so that a default that changes later is seen as a change."""
     config = RunConfig(task="", **settings)
     return config.model_dump(mode="json", exclude=set(_OWN))
+
+
+_FIXED = ("tasks", "policies", "settings", "precision", "seed_step", "format")
+"""What may not change from one process of an experiment to the next; texts of files count by their content."""
+
+
+def _fixed(plan: Plan, name: str) -> Any:
+    if name == "tasks":
+        return [task.model_dump(exclude={"path"}) for task in plan.tasks]
+    if name == "policies":
+        return [policy.model_dump(exclude={"given"} if policy.sha else set()) for policy in plan.policies]
+    return getattr(plan, name)
 
 
 @contextmanager

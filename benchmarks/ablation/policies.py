@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tritonsmith.benchmarks.ablation.difference import first_difference
 from tritonsmith.benchmarks.ablation.schema import PlannedPolicy
+from tritonsmith.benchmarks.ablation.suite import shown
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import text_sha
 from tritonsmith.graph.policies import load_policy
@@ -98,9 +99,8 @@ def _file(name: str) -> Path | None:
 
 
 def _lasting(name: str) -> str:
-    """The name as it can be read from any working directory."""
     path = _file(name)
-    return name if path is None else f"{path.resolve()}:{name.rpartition(':')[2]}"
+    return name if path is None else f"{shown(path)}:{name.rpartition(':')[2]}"
 
 
 def _sha(name: str) -> str:

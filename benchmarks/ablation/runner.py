@@ -71,7 +71,7 @@ async def ablate_async(
     if any(cell.state(root) is not CellState.DONE for cell in cells):
         judge: Evaluator = evaluator if evaluator is not None else await asyncio.to_thread(_open, plan, root)
         try:
-            plan = settle(root, judge.hardware)
+            plan = settle(plan, root, judge.hardware)
             work = _Work(plan, root, SharedEvaluator(judge), author, models, on_row, cells)
             work.old = {cell.name: cell.failure(root).stat().st_mtime_ns for cell in cells if cell.state(root) is CellState.FAILED}
             async with asyncio.TaskGroup() as group:
@@ -146,7 +146,8 @@ async def _worker(work: _Work) -> None:
 
 
 def _take(work: _Work, held: ExitStack) -> Cell | None:
-    """Take a cell that can be run now: first of tasks that the evaluator knows, then of those that fewest other processes work on."""
+    """Take a cell that can be run now: of tasks that the evaluator knows, else of those that fewest others work on; bases first, since
+    other cells wait for them."""
     open_ = [cell for cell in work.cells if not _finished(cell, work)]
     busy: dict[str, int] = {}
     free = []
@@ -157,7 +158,7 @@ def _take(work: _Work, held: ExitStack) -> Cell | None:
             else:
                 busy[cell.task.key] = busy.get(cell.task.key, 0) + 1
     ready = [cell for cell in free if _ready(cell, work)]
-    for cell in sorted(ready, key=lambda cell: (cell.task.key not in work.warm, busy.get(cell.task.key, 0))):
+    for cell in sorted(ready, key=lambda cell: (cell.task.key not in work.warm, cell.policy.base is not None, busy.get(cell.task.key, 0))):
         with ExitStack() as attempt:
             if attempt.enter_context(cell.taken(work.root)) and not _finished(cell, work):
                 held.push(attempt.pop_all())

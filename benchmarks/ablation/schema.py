@@ -39,6 +39,7 @@ class PlannedTask(Record):
     key: str
     """Its folder below `cells`, and its name in every table."""
     path: str
+    """As seen from where the command was given; not part of what makes two plans the same."""
     size: str | None = None
     """`full` or `small`; None: full on a card, small without one."""
     overrides: dict[str, int | float | bool | str] = Field(default_factory=dict)

@@ -94,7 +94,13 @@ def _planned(
     chosen, values = entry.size or size, entry.set or overrides
     task = load_task(path, chosen or "full", values, precision)
     key = re.sub(r"[^A-Za-z0-9_.-]+", "_", entry.name or path.stem).strip(".") or "task"
-    return PlannedTask(key=key, path=str(path), size=chosen, overrides=values, sha=text_sha(task.source))
+    return PlannedTask(key=key, path=shown(path), size=chosen, overrides=values, sha=text_sha(task.source))
+
+
+def shown(path: Path) -> str:
+    """The path from the working directory where it lies below it, else the whole one."""
+    whole, here = path.resolve(), Path.cwd()
+    return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)
 
 
 def _file(name: str, base: Path, suite: str) -> Path:

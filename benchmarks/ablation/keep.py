@@ -1,0 +1,70 @@
+"""Keep what an experiment showed, without its bulk: `python -m tritonsmith.benchmarks.ablation.keep DIR RESULTS`.
+
+Copies the plan, the tables, the rows, the report and every run's summary and winner; leaves the samples, prompts, checkpoints and kernels.
+Paths become relative to the experiment's folder, or the bare name of what they point to.
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from tritonsmith.benchmarks.ablation.plan import read_plan
+from tritonsmith.benchmarks.ablation.runner import retabulate
+from tritonsmith.evaluator.errors import TritonsmithError, UsageError
+
+_WHOLE = ("plan.json", "ablation.json", "runs.csv", "report.html", "report.md")
+_OF_A_RUN = ("summary.json", "best.py")
+_PATH = re.compile(r"/[\w.+@~-]+(?:/[\w.+@~-]+)+")
+
+
+def keep(root: Path, results: Path) -> list[Path]:
+    """Copy the experiment in `root` to `results`; returns the files. Raises UsageError."""
+    read_plan(root)
+    retabulate(root)
+    if results.exists() and any(results.iterdir()):
+        raise UsageError(f"{results}: the folder is not empty; name a new one")
+    files = [root / name for name in _WHOLE] + [path for name in _OF_A_RUN for path in sorted(root.glob(f"cells/*/*/*/{name}"))]
+    kept = []
+    for path in (file for file in files if file.is_file()):
+        target = results / path.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".json":
+            text = json.dumps(_portable(json.loads(text), root.resolve()), indent=1, ensure_ascii=False) + "\n"
+        target.write_text(text, encoding="utf-8")
+        kept.append(target)
+    return kept
+
+
+def _portable(value: Any, root: Path) -> Any:
+    if isinstance(value, dict):
+        return {key: _portable(one, root) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_portable(one, root) for one in value]
+    return _PATH.sub(lambda found: _shown(found.group(), root), value) if isinstance(value, str) else value
+
+
+def _shown(path: str, root: Path) -> str:
+    return Path(path).relative_to(root).as_posix() if Path(path).is_relative_to(root) else Path(path).name
+
+
+def main() -> int:
+    """Keep one experiment."""
+    parser = argparse.ArgumentParser(prog="python -m tritonsmith.benchmarks.ablation.keep", description=__doc__)
+    parser.add_argument("experiment", type=Path, metavar="DIR")
+    parser.add_argument("results", type=Path, metavar="RESULTS")
+    options = parser.parse_args()
+    try:
+        kept = keep(options.experiment, options.results)
+    except (TritonsmithError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    sys.stdout.write(f"{len(kept)} files, {sum(path.stat().st_size for path in kept) / 1e6:.1f} MB in {options.results}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
