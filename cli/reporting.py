@@ -17,12 +17,12 @@ PlaceOption = Annotated[
 
 def report(folder: FolderArgument, format_: FormOption = Form.ALL, place: PlaceOption = None, as_json: JsonOption = False) -> None:
     """Write report.html (one file, no network), report.md, CSV tables and report.json for a run or an ablation."""
-    from tritonsmith.cli.report.write import report_of_run, write_texts  # noqa: PLC0415  (matplotlib would slow every other command)
+    from tritonsmith.cli.report.write import tell, write_texts  # noqa: PLC0415  (matplotlib would slow every other command)
 
-    told, texts = report_of_run(Path(folder))
-    paths = write_texts(texts, Path(folder), format_, Path(place) if place else None)
+    told = tell(Path(folder))
+    paths = write_texts(told.texts, Path(folder), format_, Path(place) if place else None)
     if as_json:
-        print_json(told)
+        print_json(told.record)
         return
     out.print(told.headline, markup=False)
     for path in paths:

@@ -2,42 +2,70 @@
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from tritonsmith.cli.report.ablation import ablation_csv, ablation_markdown, ablation_page, is_ablation, read_ablation
+from tritonsmith.cli.report.ablation_views import headline
 from tritonsmith.cli.report.build import build_report
 from tritonsmith.cli.report.forms import Form
 from tritonsmith.cli.report.markdown import run_markdown
 from tritonsmith.cli.report.pages import run_page
 from tritonsmith.cli.report.reading import read_run
-from tritonsmith.cli.report.records import Report
 from tritonsmith.cli.report.tables import candidates_csv, decisions_csv
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import Record
 
 Texts = dict[str, Callable[[], str]]
 """File names to what makes their texts."""
 _FORMS = {".html": Form.HTML, ".md": Form.MARKDOWN, ".csv": Form.CSV, ".json": Form.JSON}
 
 
-def report_of_run(folder: Path) -> tuple[Report, Texts]:
-    """The report of a run and the files it may be written to. Raises UsageError when the folder is not a run's."""
+@dataclass(frozen=True)
+class Told:
+    """A report, and the files it may be written to."""
+
+    headline: str
+    record: Record
+    """What `report.json` holds."""
+    texts: Texts
+
+
+def tell(folder: Path) -> Told:
+    """The report of a run or of an experiment. Raises UsageError when the folder is neither's."""
+    return _of_ablation(folder) if is_ablation(folder) else _of_run(folder)
+
+
+def _of_run(folder: Path) -> Told:
     files = read_run(folder)
     report = build_report(files)
-    return report, {
+    texts: Texts = {
         "report.html": lambda: run_page(files, report),
         "report.md": lambda: run_markdown(report),
         "candidates.csv": lambda: candidates_csv(report),
         "decisions.csv": lambda: decisions_csv(report),
         "report.json": lambda: report.model_dump_json(indent=1) + "\n",
     }
+    return Told(report.headline, report, texts)
+
+
+def _of_ablation(folder: Path) -> Told:
+    tables = read_ablation(folder)
+    texts: Texts = {
+        "report.html": lambda: ablation_page(tables, folder),
+        "report.md": lambda: ablation_markdown(tables),
+        "report.json": lambda: tables.model_dump_json(indent=1) + "\n",
+    }
+    return Told(headline(tables), tables, texts | {name: partial(str, text) for name, text in ablation_csv(tables).items()})
 
 
 def write_report(folder: Path, form: Form = Form.ALL, out: Path | None = None) -> list[Path]:
     """Write the files of one form, or of all; `out` is another folder, or the file for a form that is one file.
 
-    Returns their paths. Raises UsageError when the folder is not a run's or a file cannot be written.
+    Returns their paths. Raises UsageError when the folder is neither a run's nor an experiment's, or a file cannot be written.
     """
-    _, texts = report_of_run(folder)
-    return write_texts(texts, folder, form, out)
+    return write_texts(tell(folder).texts, folder, form, out)
 
 
 def write_texts(texts: Texts, folder: Path, form: Form, out: Path | None) -> list[Path]:
@@ -51,12 +79,12 @@ def write_texts(texts: Texts, folder: Path, form: Form, out: Path | None) -> lis
 def _written(files: Iterable[tuple[Path, Callable[[], str]]]) -> Iterable[Path]:
     for path, make in files:
         text = make()
-        partial = path.with_name(f".{path.name}.{os.getpid()}.part")  # so that nobody ever reads half a page
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")  # so that nobody ever reads half a page
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(text, encoding="utf-8")
-            partial.replace(path)
+            part.write_text(text, encoding="utf-8")
+            part.replace(path)
         except OSError as error:
-            partial.unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
             raise UsageError(f"{path}: cannot be written ({error.strerror}); name another place with --out") from error
         yield path
