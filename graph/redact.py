@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pydantic import SecretStr
+
 from tritonsmith.evaluator.schema import text_sha
 
 KERNEL_SHOWN = 160
@@ -68,6 +70,12 @@ def key_values(environment: Mapping[str, str]) -> list[str]:
     values = [value for name, value in environment.items() if _KEY_NAME.search(name)]
     values += [part.partition("=")[2] for value in values for part in value.split(",") if "=" in part]
     return [value for value in values if len(value) >= _SHORTEST_KEY]
+
+
+def secrets_in(*things: object) -> list[str]:
+    """Keys that objects such as LangChain models were given directly, where they hold them as secrets."""
+    values = [value for thing in things for value in getattr(thing, "__dict__", {}).values()]
+    return [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
 
 
 def cut(text: str, shown: int) -> str:

@@ -32,7 +32,7 @@ from langsmith.utils import LangSmithError
 from pydantic import ValidationError
 from urllib3.util.retry import Retry
 
-from tritonsmith.graph.redact import Redactor
+from tritonsmith.graph.redact import Redactor, secrets_in
 from tritonsmith.graph.trace_link import CLOSING_SECONDS, Link
 from tritonsmith.graph.trace_target import Target, open_links, provider_for, target_of
 from tritonsmith.graph.traced import asked, decided, line_of_work, shown
@@ -240,13 +240,14 @@ def tracing(
     model: str = "",
     graph_version: str = "",
     key_names: Iterable[str] = (),
+    models: Iterable[object] = (),
     metadata: Mapping[str, str | int | float | bool] | None = None,
 ) -> Trace:
     """The trace of one run, to be used in a `with` or `async with` block around the graph.
 
     `run_id` names the thread, so that a run that goes on is a second trace of the same thread. `key_names` are further variables
-    of the environment whose values are keys. Nothing is raised: what is wrong with a server is one warning of the logger
-    `tritonsmith.tracing`.
+    of the environment whose values are keys, `models` are model objects that may hold keys of their own. Nothing is raised: what
+    is wrong with a server is one warning of the logger `tritonsmith.tracing`.
     """
     thread = run_id or uuid4().hex
     named = {"policy": policy, "task": task, "target": target, "model": model}
@@ -259,5 +260,5 @@ def tracing(
         tags=[f"{name}:{value}" for name, value in named.items() if value],
         metadata={name: value for name, value in about.items() if value != ""},
     )
-    redactor = Redactor(os.environ.get(name, "") for name in key_names)
+    redactor = Redactor([*(os.environ.get(name, "") for name in key_names), *secrets_in(*models)])
     return Trace(config, target_of(os.environ), redactor)

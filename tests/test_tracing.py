@@ -11,8 +11,12 @@ from types import SimpleNamespace
 import langsmith.utils
 import pytest
 from langchain_core.runnables import RunnableLambda
+from langchain_openai import ChatOpenAI
+from langsmith import Client, tracing_context
+from pydantic import SecretStr
 
 from tritonsmith.cli.doctor import trace_checks
+from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Label, TaskFacts
 from tritonsmith.graph import trace_link, trace_target
 from tritonsmith.graph.builder import build_graph
@@ -271,6 +275,18 @@ def test_what_models_are_told_and_say_is_cut_too(task, tmp_path, settings, monke
     assert found == ([] if redacted else planted) and SMITH_KEY.encode() not in got.said()
 
 
+def test_a_key_that_only_a_model_object_holds_does_not_leave_when_its_server_repeats_it(task, tmp_path, settings):
+    own = "held by the object alone"
+    model = ChatOpenAI(model="toy", api_key=SecretStr(own), base_url="http://127.0.0.1:1/v1", max_retries=0)
+    with capture.CaptureServer() as got, chat.ChatServer([], key="another") as server:
+        settings(got)
+        model.root_client.base_url = model.openai_api_base = server.url
+        with pytest.raises(UsageError, match="refuses the key"):
+            optimize(task, model=model, evaluator=ScriptedEvaluator({}), out=str(tmp_path / "out"), seeds=1)
+    (call,) = llm(got)
+    assert "Incorrect API key provided: [key]" in call["error"] and own.encode() not in got.said()
+
+
 class Person:
     """A Chat that is no LangChain model."""
 
@@ -375,3 +391,17 @@ def test_the_next_run_of_a_process_neither_waits_nor_warns_again(settings, caplo
     assert waited_for == [True, False, True]
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
     assert "again/p" in [run["name"] for run in got.runs.values()], "a server that is back is used again"
+
+
+def test_without_tracing_langchains_own_tracer_gets_small_steps_too(settings):
+    given = players()
+    with capture.CaptureServer() as got:
+        client = Client(api_url=got.url, api_key=SMITH_KEY, info={"version": "0.12.0"})
+        with make_context(seeds=2, **given) as context, tracing_context(enabled=True, client=client):
+            build_graph().compile().invoke({"task": {"name": "mine", "path": "x.py", "source": ""}}, context=context)
+        client.flush()
+        client.close()
+    steps = [run for run in got.all_under(got.roots()[0]) if run["name"].startswith(("decide_", "evaluate", "select", "tune_"))]
+    assert len(steps) > 15 and max(len(json.dumps(run["inputs"])) for run in steps) < 3000
+    gates = [run["outputs"] for run in steps if run["name"].startswith("decide_")]
+    assert all({"choice", "reason", "evidence"} <= set(one) for one in gates)
