@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
+from rich.text import Text
 
 from tritonsmith.cli.common import (
     AllowOption,
@@ -26,7 +28,7 @@ from tritonsmith.cli.common import (
 )
 from tritonsmith.cli.progress import open_progress
 from tritonsmith.cli.report.forms import Form
-from tritonsmith.cli.tables import candidate_table, decision_lines, verdict_lines
+from tritonsmith.cli.tables import candidate_table, decision_grid, decision_lines, verdict_lines
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow
 from tritonsmith.evaluator.tasks import parse_overrides
@@ -69,7 +71,11 @@ EvaluatorOption = Annotated[
 MemoryOption = Annotated[
     str | None, typer.Option("--memory", metavar="DIR", help="Show kernels of earlier runs as examples, and add this one's.")
 ]
+CheckpointsOption = Annotated[
+    str, typer.Option("--checkpoints", help="sqlite (in the run's folder), postgres:NAME (a variable with the connection string), or none.")
+]
 
+_INDENT = (0, 0, 0, 2)
 _FILE_WIDTH = 160
 """Columns of a table that goes to a file or a pipe."""
 
@@ -87,6 +93,7 @@ def optimize(
     replay: ReplayOption = None,
     evaluator: EvaluatorOption = "local",
     memory: MemoryOption = None,
+    checkpoints: CheckpointsOption = "sqlite",
     policy: PolicyOption = "default",
     seeds: SeedsOption = 2,
     target: TargetOption = "auto",
@@ -114,7 +121,8 @@ def optimize(
         summary = run_optimize(
             task, on_event=progress, model=model, base_url=base_url, analyst_model=analyst_model, repair_model=repair_model,
             key_env=key_env, model_timeout=model_timeout, prices=prices, record=record, replay=replay, spool=_spool(evaluator),
-            memory=memory, policy=policy, seeds=seeds, target=target, size=None if size is SizeChoice.AUTO else size.value,
+            memory=memory, checkpoints=checkpoints, policy=policy, seeds=seeds, target=target,
+            size=None if size is SizeChoice.AUTO else size.value,
             overrides=overrides, precision=precision.value, sandbox=sandbox.value, allow=allow, out=out_folder,
             budget=Budget.model_validate({name: value for name, value in limits.items() if value is not None}),
         )  # fmt: skip
@@ -154,8 +162,11 @@ def _write_page(folder: Path) -> None:
 def show(summary: Summary) -> None:
     """The end of a run for a reader: the way it took, every candidate, the winner, and where the files are."""
     out.print(f"\n[bold]The way it took[/] (policy {summary.policy}, author {summary.model})")
-    for line in decision_lines(summary.decisions):
-        out.print(f"  {line}")
+    if out.is_terminal:
+        out.print(Padding(decision_grid(summary.decisions), _INDENT), soft_wrap=False)
+    else:
+        for line in decision_lines(summary.decisions):
+            out.print(f"  {line}")
     out.print()
     page = out if out.is_terminal else Console(width=_FILE_WIDTH)
     table = candidate_table(summary.candidates, page.width, summary.winner.id if summary.winner else None, title="Candidates")
@@ -166,7 +177,10 @@ def show(summary: Summary) -> None:
         out.print(f"[bold green]Winner {summary.winner.id}[/] ({summary.winner.stage}; {proof})")
         out.print(f"[bold]{escape(summary.winner.result)}[/]")
         for line in verdict_lines(summary.winner.verdict):
-            out.print(f"  {line}")
+            if out.is_terminal:
+                out.print(Padding(Text.from_markup(line), _INDENT), soft_wrap=False)
+            else:
+                out.print(f"  {line}")
     elif summary.waits_for:
         _show_waiting(summary)
     else:

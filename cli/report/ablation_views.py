@@ -185,7 +185,8 @@ def _pairs(tables: Ablation) -> Sheet:
 def _attribution(tables: Ablation) -> Sheet:
     rows = (
         (
-            row.part, row.without, factor(row.ratio), factor(row.ratio_solved), f"{100 * row.solved_with:.0f} %", f"{100 * row.solved_without:.0f} %",
+            row.part, row.without, factor(row.ratio), factor(row.ratio_solved),
+            f"{100 * row.solved_with:.0f} %", f"{100 * row.solved_without:.0f} %",
             f"{row.candidates_with:.1f}", f"{row.candidates_without:.1f}",
         )
         for row in tables.attribution
