@@ -35,7 +35,7 @@ def _evaluator(target: str, sandbox: str) -> Evaluator:
 @lru_cache(_KEPT_CONTEXTS)  # one that was dropped is made again from the state and the thread's folder
 def _opened(settings: Settings, thread: str) -> Context:
     policy = load_policy(settings.policy_file or settings.policy)
-    players = open_players(settings.models, replay=settings.replay, budget=settings.budget)
+    players = open_players(settings.models, replay=settings.replay, spool=settings.spool, memory=settings.memory, budget=settings.budget)
     store = Store(Path(settings.out) / thread)
     kept = store.root / TAPE if players.may_wait else None  # other runs go on from the server's own checkpoints
     judge = players.evaluator(kept, settings.target, lambda: _evaluator(settings.target, settings.sandbox))
@@ -55,8 +55,14 @@ async def open_settings(settings: Settings | None) -> Context:
     thread = str(get_config().get("configurable", {}).get("thread_id") or "no-thread")
     try:
         return await asyncio.to_thread(_opened_once, settings or Settings(), thread)
-    except UsageError as error:  # written for the command line: --base-url is the setting base_url here
-        raise UsageError(re.sub(r"^--([a-z-]+)", lambda option: f"setting {option[1].replace('-', '_')}", str(error))) from error
+    except UsageError as error:
+        raise UsageError(_as_settings(str(error))) from error
+
+
+def _as_settings(sentence: str) -> str:
+    """A sentence for the command line in the words of a form: `--base-url ...` is the setting `base_url`."""
+    named = re.sub(r"--([a-z][a-z-]*)", lambda option: option[1].replace("-", "_"), sentence)
+    return f"setting {named}" if sentence.startswith("--") else named
 
 
 graph = build_graph(Settings, open_settings, TaskInput).compile(name="tritonsmith")

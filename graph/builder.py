@@ -136,7 +136,7 @@ def _add_node(graph: Graph, schema: type[Any], resolve: Resolve | None, name: st
             return await node(state, runtime)
         try:
             return await node(state, replace(runtime, context=await resolve(runtime.context)))
-        except TritonsmithError as error:
+        except (TritonsmithError, OSError) as error:  # a full disk is a sentence too
             raise ServedError(str(error)) from error
 
     policy = GATE_TRACE if name.startswith("decide_") else NODE_TRACE

@@ -56,6 +56,10 @@ class Settings(BaseModel):
     budget_seconds: float | None = Field(default=_LIMITS.seconds, gt=0, description="Wall time of the run.")
     budget_tokens: int | None = Field(default=_LIMITS.tokens, ge=1, description="Tokens read and written by models.")
     budget_money: float | None = Field(default=_LIMITS.money, gt=0, description="US dollars, where the models' prices are known.")
+    spool: str | None = Field(
+        default=None, description="A folder with jobs for `tritonsmith worker`, which judges them elsewhere; empty: judged by the server."
+    )
+    memory: str | None = Field(default=None, description="A folder with kernels of earlier runs, which are shown as examples.")
     replay: str | None = Field(default=None, description="A recording on the server to play the run from: no model, no key, no evaluator.")
     out: str = Field(default="runs/server", description="Folder on the server; each thread gets one inside it.")
 
