@@ -45,16 +45,20 @@ class CardFreeJudge:
 
     Args:
         session: the task on the CPU.
-        trace: the reference's operators, from the probe.
     """
 
-    def __init__(self, session: TaskSession, trace: list[OperatorCost]) -> None:
+    def __init__(self, session: TaskSession) -> None:
         self.session = session
         self._limit = 0.0
         self._replayer = Replayer(session.setup, _INTERPRETER)
+        self._baselines: dict[str, Estimate] = {}
+
+    def take_trace(self, trace: list[OperatorCost]) -> None:
+        """The reference's operators, from the probe; before the first verdict."""
+        hardware = self.session.hardware
         self._baselines = {
-            "eager": estimate_trace(session.hardware, trace, in_graph=False),
-            "cuda_graph": estimate_trace(session.hardware, trace, in_graph=True),
+            "eager": estimate_trace(hardware, trace, in_graph=False),
+            "cuda_graph": estimate_trace(hardware, trace, in_graph=True),
         }
 
     def close(self) -> None:

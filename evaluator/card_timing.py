@@ -1,23 +1,29 @@
-"""Paired timing on a card: a candidate's runner against the baselines' process, both under the oracle's clock. Imports torch.
+"""Paired timing on a card: a candidate's runner against the baselines' process, under two clocks. Imports torch.
 
 One timed call, the same for both sides: fresh inputs go into the slots and the outputs are poisoned, by the oracle; the runner overwrites
-the L2 cache through the driver, which also takes up waking it and the card's switch between processes; then the oracle rings and takes
-the time until the echo. Meanwhile nothing of the candidate runs in the runner's main thread (`quiet`). A candidate with threads of its
-own is stopped until the bell rings, and waking it counts. Delivery stands outside the time; its excess over the honest side's is added.
+the L2 cache through the driver; then the oracle rings, and the runner queues forward behind a kernel that holds the card (`card_hold`),
+waits for the card and echoes. The card's events around forward give the sample. The oracle's time from ring to echo, less what such a call
+costs without forward on a quiet host, bounds it: where it reads longer, the runner moves to another processor and the session is taken
+again; where it still does, the difference is added to every sample of the candidate. So a candidate that tampers with its own process
+gains no more than what goes unseen between the clocks (`timing.UNSEEN_MS`, `UNSEEN_PART`).
+
+Between calls nothing of the candidate runs in the runner's main thread (`quiet`). A candidate with threads of its own is stopped until
+the bell rings, and waking it counts. Delivery stands outside the time; its excess over the honest side's is added.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
+import math
 import os
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from tritonsmith.evaluator.baselines import NAMES, mode_number
@@ -29,32 +35,44 @@ from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import Measurement, PrecisionClass, Status
 from tritonsmith.evaluator.session import TaskSession
-from tritonsmith.evaluator.timing import Paired, abba, control_holds, pair_count, rounds_of, strongest
+from tritonsmith.evaluator.timing import Paired, abba, beyond, control_holds, pair_count, rounds_of, strongest
 from tritonsmith.evaluator.trials import judged, require_unchanged, snapshot
 from tritonsmith.evaluator.wire import Command
 
 _BUILD_SECONDS = 300.0  # torch.compile of a large network
 _SECONDS_PER_BASELINE = {"quick": 1.0, "strict": 2.0}
-_MOST_PAIRS = {"quick": 100, "strict": 200}
-"""At the noise seen on an H200 (3 % between pairs of 0.1 ms calls) a hundred pairs find a gain of 3 % in 99 of 100 measurements."""
-_CONTROL_PAIRS = 100
-_FEW_PAIRS = 24
+_MOST_PAIRS = {"quick": 60, "strict": 120}
+"""At the noise of the card's clock on an H200 (1 % between calls of 20 us) sixty pairs know the ratio within 0.3 %."""
+_CONTROL_PAIRS = 60
+_FEW_PAIRS = 16
 _CLOSE = 1.15
 """Baselines within this factor of the strongest get as many pairs as it."""
 _ROUNDS = 6
 _INPUT_SETS = 3
 _WARM_CALLS = 5
-_SETTLING_CALLS = 3
-"""Calls of each side, not counted, whenever processors or baselines changed."""
-_CLOCKED_CALLS = 9
+_HELD_CALLS = 8
+"""Calls without forward, of each side and in each round."""
 _SLACK_MS = 0.05
-_FEWEST_PROCESSORS = 6
+_TAKES = 4
+"""Sessions of one pair of processes, on other processors, before what the clocks differ by stands."""
+_QUIET = 10
+"""Percentile of host time that counts: what disturbs a host makes calls longer, never shorter."""
 _FRESH_PART = 256
 """One floating value in so many is exchanged for another before each timed call: no content comes twice."""
 _CHECKED_PART = 6
 """One timed output in so many is held against an oracle of its own; which ones, nobody knows before."""
 
-Call = Callable[[], float]
+
+class Sample(NamedTuple):
+    """Milliseconds of one timed call."""
+
+    wall: float
+    """By the oracle's clock, from ring to echo."""
+    card: float
+    """By the card's events around forward, as the runner tells it."""
+
+
+Call = Callable[[], Sample]
 
 
 class Inputs:
@@ -87,23 +105,16 @@ def _freshened(tensor: torch.Tensor) -> torch.Tensor:
     return flat.view(once.shape).expand(tensor.shape)
 
 
-def places() -> list[int] | None:
-    """Processors for the oracle and the two runners, no two of which share a core in any usual numbering; None where there are few."""
-    mine = sorted(os.sched_getaffinity(0))
-    if len(mine) < _FEWEST_PROCESSORS:
-        return None
-    return [mine[2], mine[7], mine[12 % len(mine)]] if len(mine) > 12 else [mine[0], mine[2], mine[-1]]
-
-
 class Bench:
     """Times calls of one task; keeps the baselines' process alive between candidates.
 
     Args:
         session: the task on the card.
         modes: settings of baselines that were chosen before.
+        besides: what a call took without forward, so far (milliseconds).
     """
 
-    def __init__(self, session: TaskSession, modes: dict[str, int] | None = None) -> None:
+    def __init__(self, session: TaskSession, modes: dict[str, int] | None = None, besides: float = math.inf) -> None:
         self.session = session
         self.modes = dict(modes or {})
         self.notes: list[str] = []
@@ -112,7 +123,7 @@ class Bench:
         self._honest: deque[float] = deque(maxlen=101)
         """Milliseconds that delivery took the baselines' process."""
         self._flush: torch.Tensor | None = None
-        self._places = places()
+        self.without_forward = besides
 
     def close(self) -> None:
         """End the baselines' process."""
@@ -120,33 +131,10 @@ class Bench:
             self._baselines.close()
             self._baselines = None
 
-    @contextlib.contextmanager
-    def in_place(self, runner: Runner) -> Iterator[None]:
-        """While it is open, oracle and runners keep to processors of their own, and nothing else of ours computes."""
-        before = os.sched_getaffinity(0)
-        with self.session.measuring():
-            try:
-                if self._places:
-                    os.sched_setaffinity(0, {self._places[0]})
-                yield
-            finally:
-                os.sched_setaffinity(0, before)
-                for one in (runner, self._baselines):
-                    if one is not None:
-                        one.run_on(before)
-
-    def change_places(self, runner: Runner, turn: int) -> None:
-        """Give the runners their processors; they change from turn to turn, so that neither side always has the better one."""
-        chosen = self._places
-        if chosen and self._baselines is not None:
-            first, second = chosen[1:] if turn % 2 else reversed(chosen[1:])
-            runner.run_on({first})
-            self._baselines.run_on({second})
-
     # ---- one timed call
 
-    def timed(self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int = 0, command: Command = Command.CALL) -> float:
-        """Milliseconds of one call on a cold cache and inputs that the runner has not seen. Raises RunnerFault."""
+    def timed(self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int = 0) -> Sample:
+        """One call on a cold cache and inputs that the runner has not seen. Raises RunnerFault."""
         threads = runner is not self._baselines and runner.has_more_threads()
         if threads:
             runner.pause()
@@ -157,14 +145,15 @@ class Bench:
             self._overwrite_cache()
         else:
             runner.command(Command.FLUSH, timeout=timeout)
-        took = runner.command(command, mode, timeout=timeout, stopped=threads)
+        wall = runner.command(Command.CLOCKED, mode, timeout=timeout, stopped=threads)
+        card = runner.device_ms
         delivery = runner.command(Command.DELIVER, timeout=timeout)
         if runner is self._baselines:
             self._honest.append(delivery)
-            return took
+            return Sample(wall, card)
         usual = sorted(self._honest)[len(self._honest) // 2] if self._honest else 0.0
         excess = delivery - usual
-        return took + excess if excess > max(_SLACK_MS, usual / 2) else took
+        return Sample(wall + excess if excess > max(_SLACK_MS, usual / 2) else wall, card)
 
     def _overwrite_cache(self) -> None:
         """From this side, for a runner that stands still."""
@@ -210,7 +199,7 @@ class Bench:
         for mode in self._settings(name):
             try:
                 runner.command(Command.CALL, mode, timeout=_BUILD_SECONDS)
-                took = min(self.timed(runner, inputs.next(), _BUILD_SECONDS, mode) for _ in range(_WARM_CALLS))
+                took = min(self.timed(runner, inputs.next(), _BUILD_SECONDS, mode).card for _ in range(_WARM_CALLS))
             except RunnerFault as fault:
                 self.notes.append(f"baseline {name} could not be had: {str(fault)[:200]}")
                 return
@@ -219,24 +208,33 @@ class Bench:
         if best:
             self.modes[name] = best[1]
 
-    def baseline(self, name: str, inputs: Inputs, limit: float, command: Command = Command.CALL) -> Call:
+    def baseline(self, name: str, inputs: Inputs, limit: float) -> Call:
         """Timed calls of one baseline; what goes wrong there is never the candidate's fault."""
 
-        def once() -> float:
+        def once() -> Sample:
             assert self._baselines is not None
             try:
-                return self.timed(self._baselines, inputs.next(), limit, self.modes[name], command)
+                return self.timed(self._baselines, inputs.next(), limit, self.modes[name])
             except RunnerFault as fault:
                 self.close()
                 raise InfrastructureError(f"a baseline failed while it was timed: {fault}") from fault
 
         return once
 
-    @property
-    def baselines_device_ms(self) -> float:
-        """The card's clock in the last CLOCKED call of a baseline."""
-        assert self._baselines is not None
-        return self._baselines.device_ms
+    def besides(self, limit: float) -> float:
+        """Milliseconds from ring to echo that a timed call takes without forward, at the quietest so far. Raises InfrastructureError."""
+        runner = self._baselines
+        assert runner is not None
+        taken = []
+        try:
+            for _ in range(_HELD_CALLS):
+                runner.command(Command.FLUSH, timeout=limit)
+                taken.append(runner.command(Command.HOLD, timeout=limit))
+        except RunnerFault as fault:
+            self.close()
+            raise InfrastructureError(f"the baselines' process failed while it was timed: {fault}") from fault
+        self.without_forward = min(self.without_forward, float(np.percentile(taken, _QUIET)))
+        return self.without_forward
 
 
 class Session:
@@ -249,48 +247,70 @@ class Session:
         self.notes: list[str] = []
         self._calls = 0
         self._inputs = Inputs(bench.session)
+        self._samples: dict[str, tuple[list[Sample], list[Sample]]] = {}
+        """By baseline: the candidate's calls and the baseline's, pair by pair."""
+        self.takes: list[float] = []
+        """What the clocks differ by, in milliseconds, take by take; the last one stands."""
         self.before = clocks()
-        bench.change_places(runner, 0)
-        for _ in range(_WARM_CALLS):
-            self.candidate()
-        rough = {name: median(bench.baseline(name, self._inputs, limit)() for _ in range(_WARM_CALLS)) for name in names}
-        best = min(rough.values())
-        most, seconds = _MOST_PAIRS[profile], _SECONDS_PER_BASELINE[profile]
-        self.paired = self._take(
-            {name: pair_count(ms, seconds, most if ms <= best * _CLOSE else _FEW_PAIRS) for name, ms in rough.items()}
-        )
-        self.strongest = strongest(self.paired)
-        self.control = self._control(pair_count(best, seconds, _CONTROL_PAIRS))
-        if not control_holds(self.control.ratio):  # something else used the machine: once more, and then it stands as it is
-            self.notes.append(f"a session was taken again: the control read {self.control.ratio:.3f}")
-            self.paired = self._take({name: len(pair.candidate) for name, pair in self.paired.items()})
-            self.control = self._control(pair_count(best, seconds, _CONTROL_PAIRS))
+        processors = os.sched_getaffinity(0)
+        with bench.session.measuring():
+            for _ in range(_WARM_CALLS):
+                self.candidate()
+            rough = {name: self._rough(name) for name in names}
+            best = min(rough.values())
+            most, seconds = _MOST_PAIRS[profile], _SECONDS_PER_BASELINE[profile]
+            counts = {name: pair_count(ms, seconds, most if ms <= best * _CLOSE else _FEW_PAIRS) for name, ms in rough.items()}
+            pairs = pair_count(best, seconds, _CONTROL_PAIRS)
+            while len(self.takes) < _TAKES:
+                self._take(counts, pairs)
+                if self.unseen == 0.0 and control_holds(self.control.ratio):
+                    break
+                runner.run_on({secrets.choice(sorted(processors))})
+        runner.run_on(processors)
+        if len(self.takes) > 1:
+            told = ", ".join(f"{1e3 * one:.0f}" for one in self.takes)
+            self.notes.append(f"taken {len(self.takes)} times: clocks {told} us apart, the control reads {self.control.ratio:.3f} at last")
         self.after = clocks()
 
-    def _take(self, counts: dict[str, int]) -> dict[str, Paired]:
+    def _rough(self, name: str) -> float:
+        once = self.bench.baseline(name, self._inputs, self.limit)
+        return median(once().card for _ in range(_WARM_CALLS))
+
+    def _take(self, counts: dict[str, int], control: int) -> None:
         """In rounds, so that a noisy second of the machine falls on every baseline and not on one."""
         plan = {name: rounds_of(count, _ROUNDS) for name, count in counts.items()}
-        paired: dict[str, Paired] = {}
+        self._samples = {name: ([], []) for name in counts}
         for turn in range(_ROUNDS):
-            self.bench.change_places(self.runner, turn)
+            self.besides = self.bench.besides(self.limit)
             for name, parts in plan.items():
                 if turn < len(parts):
-                    once = self.bench.baseline(name, self._inputs, self.limit)
-                    for call in (self.candidate, once) * _SETTLING_CALLS:
-                        call()
-                    taken = abba(self.candidate, once, parts[turn]).in_group(turn % 2)
-                    paired[name] = paired[name] + taken if name in paired else taken
-        return paired
-
-    def _control(self, pairs: int) -> Paired:
+                    self._take_pairs(name, parts[turn])
+        wall, card = self.clocks
+        self.takes.append(wall - card)
+        self.unseen = beyond(wall, card)
+        self.paired = {
+            name: Paired(tuple(one.card for one in mine), tuple(one.card for one in theirs)).longer(self.unseen)
+            for name, (mine, theirs) in self._samples.items()
+        }
+        self.strongest = strongest(self.paired)
         once = self.bench.baseline(self.strongest, self._inputs, self.limit)
-        return abba(once, once, pairs)
+        self.control = abba(lambda: once().card, lambda: once().card, control)
 
-    def candidate(self, command: Command = Command.CALL) -> float:
+    def _take_pairs(self, name: str, count: int) -> None:
+        mine, theirs = self._samples[name]
+        once = self.bench.baseline(name, self._inputs, self.limit)
+        abba(lambda: _kept(mine, self.candidate()), lambda: _kept(theirs, once()), count)
+
+    def _clocks(self, samples: list[Sample]) -> tuple[float, float]:
+        """(oracle's, card's) milliseconds of forward; by the oracle's on a quiet host."""
+        card = median(one.card for one in samples)
+        return float(np.percentile([one.wall - one.card for one in samples], _QUIET)) - self.besides + card, card
+
+    def candidate(self) -> Sample:
         """One timed call; inputs must come back unchanged, and some outputs, nobody knows which, are judged. Raises RunnerFault."""
         session = self.bench.session
         tensors = self._inputs.next()
-        took = self.bench.timed(self.runner, tensors, self.limit, command=command)
+        took = self.bench.timed(self.runner, tensors, self.limit)
         self._calls += 1
         require_unchanged(session, tensors)
         if self._calls <= _WARM_CALLS or secrets.randbelow(_CHECKED_PART) == 0:
@@ -299,14 +319,10 @@ class Session:
                 raise RunnerFault(Status.CHEATING, f"a timed call (number {self._calls}) gave a wrong result, the checked calls did not")
         return took
 
-    def clocks_of_both(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """(wall, card) milliseconds of the candidate and of the strongest baseline: medians of calls that both clocks saw."""
-        once = self.bench.baseline(self.strongest, self._inputs, self.limit, Command.CLOCKED)
-        mine, theirs = [], []
-        for _ in range(_CLOCKED_CALLS):
-            mine.append((self.candidate(Command.CLOCKED), self.runner.device_ms))
-            theirs.append((once(), self.bench.baselines_device_ms))
-        return _medians(mine), _medians(theirs)
+    @property
+    def clocks(self) -> tuple[float, float]:
+        """(oracle's, card's) milliseconds of the candidate's forward: medians over the same calls."""
+        return self._clocks([one for mine, _ in self._samples.values() for one in mine])
 
     @property
     def measurement(self) -> Measurement:
@@ -316,14 +332,21 @@ class Session:
     def raw(self) -> dict[str, Any]:
         """Every sample in milliseconds, in the order in which it was taken."""
         samples = {
-            name: {"candidate_ms": pair.candidate, "baseline_ms": pair.baseline, "group": pair.group} for name, pair in self.paired.items()
-        }
+            name: {
+                "candidate_ms": self.paired[name].candidate, "baseline_ms": self.paired[name].baseline,
+                "candidate_wall_ms": [one.wall for one in mine], "baseline_wall_ms": [one.wall for one in theirs],
+            }
+            for name, (mine, theirs) in self._samples.items()
+        }  # fmt: skip
         control = {"one_ms": self.control.candidate, "other_ms": self.control.baseline}
-        return {"samples": samples, "control": control, "clocks_before": self.before, "clocks_after": self.after}
+        told = {"without_forward_ms": self.besides, "clocks_differ_ms": self.takes, "added_to_candidate_ms": self.unseen}
+        return {"samples": samples, "control": control, **told, "clocks_before": self.before, "clocks_after": self.after}
 
 
-def _medians(pairs: list[tuple[float, float]]) -> tuple[float, float]:
-    return median(wall for wall, _ in pairs), median(card for _, card in pairs)
+def _kept(samples: list[Sample], sample: Sample) -> float:
+    """Keep a sample; its time by the card's clock."""
+    samples.append(sample)
+    return sample.card
 
 
 def measurement_of(paired: Paired) -> Measurement:
@@ -335,5 +358,5 @@ def write_raw(raw: Path, about: dict[str, Any], sessions: list[Session]) -> None
     """The raw samples: the first session's at the top, every session's below `sessions`."""
     raw.parent.mkdir(parents=True, exist_ok=True)
     first, *_ = all_raw = [session.raw() for session in sessions]
-    clock = "oracle wall clock; fresh inputs and L2 overwritten before each call"
+    clock = "card events around forward, behind a kernel that holds the card; bounded by the oracle's clock (wall)"
     raw.write_text(json.dumps(about | {"order": "ABBA", "clock": clock} | first | {"sessions": all_raw}))

@@ -167,17 +167,22 @@ class LocalEvaluator:
             self._compiled[key] = self._compilers.submit(path, self._compile_request(task), self._call_seconds)
         return self._compiled[key]
 
-    def _compile_request(self, task: Task, auditor: OracleProcess | None = None) -> Path:
+    def _compile_request(self, task: Task) -> Path:
         """The file with init arguments and shapes that compilers read; the oracle writes it, because only it runs the task."""
         with self._request_lock:
-            if task.sha not in self._requests:
-                with self._leased(auditor) as oracle:
-                    said = self._answer(oracle, {"op": "prepare"} | self._about(task))
-                    kept = Path(self._temporary.name) / f"{task.sha}.pkl"
-                    kept.write_bytes(Path(said["request"]).read_bytes())
-                    kept.chmod(0o644)
-                self._requests[task.sha] = kept
-            return self._requests[task.sha]
+            if task.sha in self._requests:
+                return self._requests[task.sha]
+            with self._leased(None) as oracle:
+                return self._request_at(task, oracle)
+
+    def _request_at(self, task: Task, oracle: OracleProcess) -> Path:
+        if task.sha not in self._requests:
+            said = self._answer(oracle, {"op": "prepare", "task": task.model_dump(mode="json")})  # before the probe: baselines start here
+            kept = Path(self._temporary.name) / f"{task.sha}.pkl"
+            kept.write_bytes(Path(said["request"]).read_bytes())
+            kept.chmod(0o644)
+            self._requests[task.sha] = kept
+        return self._requests[task.sha]
 
     def _with_second_opinion(self, task: Task, verdict: Verdict, compiling: Future[Report]) -> Verdict:
         try:
@@ -194,11 +199,15 @@ class LocalEvaluator:
         try:
             small = load_task(task.path, size="small", precision=task.precision)
         except TaskError:
-            return [Finding("interpreter", "not done: the task declares no small size")]
-        request = {"op": "sanitize", "source": str(path), "request": str(self._compile_request(small, self._auditor))}
+            small = None
         with self._leased(None) as oracle:  # for both: the interpreter would be noise beside another candidate's timing
-            findings = [of_interpreter(self._ask(small, path, "quick", self._auditor))]
+            if small is None:
+                findings = [Finding("interpreter", "not done: the task declares no small size")]
+            else:
+                findings = [of_interpreter(self._ask(small, path, "quick", self._auditor))]
             if findings[0].status is None:
+                # At the task's own size: a kernel may be written for that size alone, and would read past the end of smaller inputs.
+                request = {"op": "sanitize", "source": str(path), "request": str(self._request_at(task, oracle))}
                 answer = self._answer(oracle, request | {"seconds": self._call_seconds})
                 findings.append(of_sanitizer(bool(answer["found"]), str(answer["text"])))
         return findings

@@ -6,7 +6,7 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
     {"op": "evaluate", "task": {...}, "trace": [...], "source": path,
      "profile": name, "raw": path, "call_seconds": limit,
      "measuring": path of a file that exists while something is timed}     -> {"verdict": {...}}
-    {"op": "prepare", "task": {...}, "trace": [...]}                      -> {"request": path that compilers read}
+    {"op": "prepare", "task": {...}}                                      -> {"request": path that compilers read}
     {"op": "sanitize", "source": path, "request": path, "seconds": limit}  -> {"found": bool, "text": sentence}
     faults                         -> {"error": sentence, "kind": "task" | "usage" | "infrastructure"}
 """
@@ -56,7 +56,7 @@ class Oracle:
             establish(request.get("sandbox", "auto"), cuda=hardware.present)
             return {"hardware": hardware.model_dump(mode="json")}
         if request["op"] == "prepare":
-            return {"request": str(self._judge(Task.model_validate(request["task"]), request["trace"]).session.compile_request)}
+            return {"request": str(self._judge(Task.model_validate(request["task"])).session.compile_request)}
         if request["op"] == "sanitize":
             found, text = sanitized(Path(request["source"]), Path(request["request"]), request["seconds"])
             self._require_healthy_card()
@@ -80,25 +80,25 @@ class Oracle:
         if profile == CORRECTNESS_ONLY:
             verdict = judge_correctness(task, self._hardware, source, limit)
         else:
-            judge = self._judge(task, request["trace"])
+            judge = self._judge(task)
+            judge.take_trace([OperatorCost(**one) for one in request["trace"]])
             judge.session.mark = Path(request["measuring"])
             verdict = judge.judge(source, profile, Path(request["raw"]), limit)
         if verdict.status not in (Status.OK, Status.INACCURATE) and self._hardware.present:
             self._require_healthy_card()
         seconds = time.monotonic() - started
-        return verdict.model_copy(update={"environment": describe_environment(self._hardware), "seconds": seconds})
+        return verdict.model_copy(update={"environment": describe_environment(self._hardware) | verdict.environment, "seconds": seconds})
 
-    def _judge(self, task: Task, trace: list[dict[str, Any]]) -> CardJudge | CardFreeJudge:
+    def _judge(self, task: Task) -> CardJudge | CardFreeJudge:
         assert self._hardware is not None
         if task.sha not in self._judges:
             for old in self._judges.values():
                 old.close()
             self._judges.clear()
-            costs = [OperatorCost(**one) for one in trace]
             if self._hardware.present:
-                self._judges[task.sha] = CardJudge(TaskSession(task, self._hardware, "cuda"), costs)
+                self._judges[task.sha] = CardJudge(TaskSession(task, self._hardware, "cuda"))
             else:
-                self._judges[task.sha] = CardFreeJudge(TaskSession(task, self._hardware, "cpu"), costs)
+                self._judges[task.sha] = CardFreeJudge(TaskSession(task, self._hardware, "cpu"))
         return self._judges[task.sha]
 
     def _require_healthy_card(self) -> None:

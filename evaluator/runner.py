@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator import candidate_module, cuda_memory, quiet, wire
+from tritonsmith.evaluator import candidate_module, card_hold, cuda_memory, quiet, wire
 from tritonsmith.evaluator.baselines import Baselines, set_tf32
 from tritonsmith.evaluator.candidate_module import CandidateFault
 from tritonsmith.evaluator.reference import flatten
@@ -46,9 +46,11 @@ class Runner:
         self._type, self._plain = type, (torch.Tensor, torch.nn.Parameter)
         self._quiet = quiet.quieting()
         self._flush: Callable[[], object] = lambda: None
+        self._hold: Callable[[], object] = lambda: None
         if self.cuda:
             torch.cuda.init()
             self._flush = cuda_memory.cache_flusher(2 * config["l2_bytes"])
+            self._hold = card_hold.holder()
             self._start, self._stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             self._record, self._stream = torch._C._CudaEventBase.record, torch.cuda.current_stream()
             self._elapsed = torch._C._CudaEventBase.elapsed_time
@@ -135,7 +137,13 @@ class Runner:
             self._sync()
         elif command is Command.FLUSH:
             self._flush()
+        elif command is Command.HOLD:
+            self._hold()
+            self._record(self._start, self._stream)
+            self._record(self._stop, self._stream)
+            self._sync()
         elif command is Command.CLOCKED:
+            self._hold()
             self._record(self._start, self._stream)
             with torch.no_grad():
                 self._result = self.subject.call(self.arguments, argument)

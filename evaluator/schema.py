@@ -246,7 +246,9 @@ class Timing(Record):
     sessions: tuple[Measurement, ...] = ()
     """Score in each session; every session has fresh processes, seeds and inputs. `quick` has one."""
     device_ms: float | None = None
-    """Median of the card's own clock (events around a call, in the runner); a second opinion, never the score."""
+    """Median by the card's clock (events around a call, in the runner)."""
+    wall_ms: float | None = None
+    """Median by the oracle's clock, less what the same calls cost without forward; where it is the longer, `median_ms` follows it."""
     floor_ms: float | None = None
     """No kernel of this card can be faster: bytes over measured bandwidth, operations over measured rate, with a margin."""
 

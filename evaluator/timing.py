@@ -10,68 +10,55 @@ import numpy.typing as npt
 
 from tritonsmith.evaluator.schema import Comparison
 
-_MARGIN, _HOST_MS = 0.01, 0.002
+_MARGIN = 0.01
 _CONTROL = (0.99, 1.01)
 _RESAMPLES = 2000
+_HOST_MS = 0.002
+UNSEEN_MS, UNSEEN_PART = 0.006, 0.01
+"""What the oracle's clock may read beyond the card's before it is the oracle's that counts: an honest runner's host makes for so much."""
 Samples = npt.NDArray[np.float64]
 _MIN_PAIRS = 12
 
 
 @dataclass(frozen=True)
 class Paired:
-    """Samples of candidate and baseline in milliseconds, pair by pair, in the order they were taken.
-
-    Pairs that were taken in different places (who had which processor) have different groups. A processor that is slower than the other
-    moves the ratio up in one group and down in the other, so medians are taken within groups and their geometric mean over the groups.
-    """
+    """Samples of candidate and baseline in milliseconds, pair by pair, in the order they were taken."""
 
     candidate: tuple[float, ...]
     baseline: tuple[float, ...]
-    group: tuple[int, ...] = ()
-    """One number per pair; empty when all were taken in the same place."""
 
     @property
     def ratio(self) -> float:
         """Median of baseline over candidate, pair by pair."""
-        return _mean_of_medians(self._by_group(self._ratios()))
+        return float(np.median(self._ratios()))
 
     @property
     def candidate_ms(self) -> float:
         """Median of the candidate's samples."""
-        return _mean_of_medians(self._by_group(np.asarray(self.candidate, dtype=np.float64)))
+        return float(np.median(self.candidate))
 
     @property
     def baseline_ms(self) -> float:
         """Median of the baseline's samples."""
-        return _mean_of_medians(self._by_group(np.asarray(self.baseline, dtype=np.float64)))
+        return float(np.median(self.baseline))
 
     def _ratios(self) -> Samples:
         return np.divide(np.asarray(self.baseline, dtype=np.float64), np.asarray(self.candidate, dtype=np.float64))
 
-    def _by_group(self, values: Samples) -> list[Samples]:
-        if not self.group:
-            return [values]
-        groups = np.asarray(self.group)
-        return [values[groups == one] for one in np.unique(groups)]
-
-    def in_group(self, group: int) -> Paired:
-        """The same samples, all of this group."""
-        return Paired(self.candidate, self.baseline, (group,) * len(self.candidate))
-
     def __add__(self, other: Paired) -> Paired:
         """Samples of two rounds, in order."""
-        return Paired(self.candidate + other.candidate, self.baseline + other.baseline, self.group + other.group)
+        return Paired(self.candidate + other.candidate, self.baseline + other.baseline)
+
+    def longer(self, candidate: float) -> Paired:
+        """The same samples with so many milliseconds added to each of the candidate's."""
+        return Paired(tuple(one + candidate for one in self.candidate), self.baseline)
 
     def interval(self) -> tuple[float, float]:
-        """95 % bootstrap interval of the ratio (percentile method, Efron 1979), resampled within groups."""
-        random = np.random.default_rng(0)
-        logs = [np.log(np.median(random.choice(one, size=(_RESAMPLES, one.size)), axis=1)) for one in self._by_group(self._ratios())]
-        low, high = np.percentile(np.exp(np.mean(logs, axis=0)), [2.5, 97.5])
+        """95 % bootstrap interval of the ratio (percentile method, Efron 1979)."""
+        random, ratios = np.random.default_rng(0), self._ratios()
+        medians = np.median(random.choice(ratios, size=(_RESAMPLES, ratios.size)), axis=1)
+        low, high = np.percentile(medians, [2.5, 97.5])
         return float(low), float(high)
-
-
-def _mean_of_medians(groups: list[Samples]) -> float:
-    return float(np.exp(np.mean([np.log(np.median(one)) for one in groups])))
 
 
 def pair_count(baseline_ms: float, seconds: float, most: int = 60) -> int:
@@ -110,7 +97,7 @@ def control_holds(ratio: float) -> bool:
 def compare(intervals: Sequence[tuple[float, float]], candidate_ms: float, control: float | None = None) -> Comparison:
     """The verdict in words, from the score's interval in each session and the candidate's median.
 
-    A margin of 1 %, and of two microseconds of a call, is nothing: two processes that run the same code differ by as much on the host.
+    A margin of 1 %, and of two microseconds of a call, is nothing: two processes that run the same code may differ by as much.
     FASTER: every session's lower end lies above 1 + margin. SLOWER: every upper end below 1 / (1 + margin). SAME: every interval within
     a margin twice as wide. Anything else, and any session whose control failed, is AMBIGUOUS.
     """
@@ -123,6 +110,12 @@ def compare(intervals: Sequence[tuple[float, float]], candidate_ms: float, contr
         return Comparison.SLOWER
     alike = all(low >= 1 / (1 + 2 * margin) and high <= 1 + 2 * margin for low, high in intervals)
     return Comparison.SAME if alike else Comparison.AMBIGUOUS
+
+
+def beyond(wall_ms: float, card_ms: float) -> float:
+    """Milliseconds to add to the card's clock: what the oracle's reads beyond it, once that is more than goes unseen."""
+    excess = wall_ms - card_ms
+    return excess if excess > max(UNSEEN_MS, UNSEEN_PART * card_ms) else 0.0
 
 
 def strongest(baselines: dict[str, Paired]) -> str:

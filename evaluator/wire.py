@@ -49,7 +49,9 @@ class Command(IntEnum):
     FLUSH = 2
     """Overwrite the L2 cache; takes up the runner's waking and the card's switch from the oracle's context as well."""
     CLOCKED = 7
-    """As CALL, between two events of the card; the time between them goes to the doorbell page."""
+    """As CALL, behind a kernel that holds the card and between two events; the time between them goes to the doorbell page."""
+    HOLD = 8
+    """What CLOCKED does beside forward, and nothing else."""
     FACTS = 3
     """Run forward once and report launches on the control pipe."""
     WEIGHTS = 4

@@ -85,6 +85,7 @@ class NoisyEvaluator:
         timing = Timing(
             kind=TimingKind.MEASURED, median_ms=pair.candidate_ms, baselines_ms={"eager": pair.baseline_ms}, baseline="eager",
             score=pair.ratio, score_eager=pair.ratio, interval=pair.interval(), pairs=PAIRS, raw=str(raw), device_ms=mine,
+            wall_ms=pair.candidate_ms,
             comparison=compare([pair.interval()], pair.candidate_ms, control.ratio),
             control=Measurement(ratio=control.ratio, interval=control.interval(), pairs=PAIRS),
         )  # fmt: skip
