@@ -147,13 +147,16 @@ async def brief_for(
     seen = {candidate.id for candidate in chain} | ({current.id} if current else set())
     chain += [candidate for candidate in others if candidate.id not in seen]
     task, facts, hardware = state["task"], state["facts"], context.evaluator.hardware
+    shown = [current, *chain] if current else chain
+    sources = await asyncio.to_thread(lambda: [context.store.get(candidate.sha) for candidate in shown])
+    attempts = [_attempt(state, candidate, source) for candidate, source in zip(shown, sources, strict=True)]
     return Brief(
         task=task,
         facts=facts,
         hardware=hardware,
         branch=index if isinstance(index, int) else 0,
-        current=await _attempt(state, runtime, current) if current else None,
-        history=tuple([await _attempt(state, runtime, candidate) for candidate in chain]),
+        current=attempts[0] if current else None,
+        history=tuple(attempts[1:] if current else attempts),
         analysis=analysis,
         stage=stage,
         allow=allow_of(state),
@@ -161,8 +164,7 @@ async def brief_for(
     )
 
 
-async def _attempt(state: State | BranchState, runtime: Runner, candidate: Candidate) -> Attempt:
-    source = await asyncio.to_thread(context_of(runtime).store.get, candidate.sha)
+def _attempt(state: State | BranchState, candidate: Candidate, source: str) -> Attempt:
     verdict = state.get("verdicts", {}).get(candidate.id)
     check = state.get("checks", {}).get(candidate.id)
     return Attempt(
