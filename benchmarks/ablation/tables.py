@@ -19,6 +19,7 @@ from tritonsmith.benchmarks.ablation.bootstrap import (
     mean_of_tasks,
     point,
     ratio_of_totals,
+    wilson,
 )
 from tritonsmith.benchmarks.ablation.notes import notes_of
 from tritonsmith.benchmarks.ablation.policies import PARTS
@@ -102,6 +103,16 @@ def estimate(rows: Rows, columns: Callable[[CellRow], tuple[float, float]], stat
     return _estimate(groups, statistic)
 
 
+def share(rows: Rows, holds: Callable[[CellRow], bool]) -> Estimate:
+    """The share of runs for which something holds; where it is all or none, a task counts as one try (with one task, a run does)."""
+    found = estimate(rows, lambda row: (float(holds(row)), 1.0), mean_of_tasks)
+    if found.value not in (0.0, 1.0):
+        return found
+    tries = found.tasks if found.tasks > 1 else found.runs
+    low, high = wilson(tries if found.value else 0, tries)
+    return found.model_copy(update={"low": low, "high": high})
+
+
 def _groups(pairs: Sequence[tuple[str, tuple[float, float]]]) -> list[Array]:
     tasks = dict.fromkeys(task for task, _ in pairs)
     return [np.array([values for found, values in pairs if found == task], dtype=np.float64) for task in tasks]
@@ -138,8 +149,8 @@ def _policy(key: str, rows: Rows, done: Rows) -> PolicyRow:
         failed=sum(row.state is CellState.FAILED for row in rows),
         solved=sum(row.solved for row in done),
         faster=sum(row.faster for row in done),
-        share_correct=estimate(done, lambda row: (float(row.solved), 1.0), mean_of_tasks),
-        share_faster=estimate(done, lambda row: (float(row.faster), 1.0), mean_of_tasks),
+        share_correct=share(done, lambda row: row.solved),
+        share_faster=share(done, lambda row: row.faster),
         geomean={rule: estimate(done, _log(rule), geometric) for rule in Rule},
     )
 
@@ -171,11 +182,10 @@ def _baselines(rows: Rows) -> tuple[str, ...]:
 def _fast(p: float, done: Rows) -> FastPoint:
     """KernelBench's fast_p: correct and faster than p times the baseline; from 1 on, the difference must be proven."""
 
-    def columns(row: CellRow) -> tuple[float, float]:
-        fast = row.solved and row.score is not None and row.score > p and (row.faster or p < 1.0)
-        return float(fast), 1.0
+    def fast(row: CellRow) -> bool:
+        return row.solved and row.score is not None and row.score > p and (row.faster or p < 1.0)
 
-    return FastPoint(p=p, share=estimate(done, columns, mean_of_tasks))
+    return FastPoint(p=p, share=share(done, fast))
 
 
 def _paired(one: Rows, other: Rows) -> list[tuple[CellRow, CellRow]]:
