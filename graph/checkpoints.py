@@ -1,8 +1,10 @@
 """Where states are kept while a run goes on, and how they are read back as the records they were."""
 
+import os
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import aiosqlite
@@ -17,6 +19,7 @@ from tritonsmith.graph.latest import keep_latest
 from tritonsmith.prompts import analysis
 
 CHECKPOINTS = "checkpoints.sqlite"
+_POSTGRES = "postgres:"
 
 RECORDS: tuple[type, ...] = tuple(
     value
@@ -33,18 +36,37 @@ def serializer() -> JsonPlusSerializer:
 
 
 def check_checkpoints(spec: str) -> None:
-    """Raise UsageError for anything but `sqlite` and `none`."""
-    if spec not in ("sqlite", "none"):
-        raise UsageError(f"--checkpoints {spec}: choose sqlite or none")
+    """Raise UsageError where it is not `sqlite`, `none` or `postgres:NAME`, or what the last needs is not there."""
+    if spec in ("sqlite", "none"):
+        return
+    name = spec.removeprefix(_POSTGRES)
+    if name == spec or not name:
+        raise UsageError(f"--checkpoints {spec}: choose sqlite, none, or postgres:NAME, the variable that holds the connection string")
+    if not os.environ.get(name):
+        raise UsageError(f"--checkpoints {spec}: set {name} to the connection string, such as postgresql://user@host/database")
+    if find_spec("psycopg") is None or find_spec("langgraph.checkpoint.postgres") is None:
+        raise UsageError(f"--checkpoints {spec}: this needs the extra `postgres`; pip install 'tritonsmith[postgres]'")
 
 
 @asynccontextmanager
-async def open_checkpoints(spec: str, folder: Path) -> AsyncIterator[BaseCheckpointSaver[str] | None]:
+async def open_checkpoints(spec: str, folder: Path, thread: str) -> AsyncIterator[BaseCheckpointSaver[str] | None]:
     """The checkpointer of a run, open until the block ends; None for `none`. Raises UsageError."""
     check_checkpoints(spec)
     if spec == "none":
         yield None
-        return
+    elif spec == "sqlite":
+        async with _open_sqlite(folder) as saver:
+            yield saver
+    else:
+        from tritonsmith.graph.postgres import open_postgres  # noqa: PLC0415 - an optional extra
+
+        address = os.environ[spec.removeprefix(_POSTGRES)]
+        async with open_postgres(f"--checkpoints {spec}", address, serializer(), thread) as saver:
+            yield saver
+
+
+@asynccontextmanager
+async def _open_sqlite(folder: Path) -> AsyncIterator[AsyncSqliteSaver]:
     path = folder / CHECKPOINTS
     async with aiosqlite.connect(path) as connection:
         saver = AsyncSqliteSaver(connection, serde=serializer())

@@ -53,7 +53,7 @@ class RunConfig(Record):
     """Which labels may win: `kernel`, `hybrid` (kernels too) or `library` (all)."""
     budget: Budget = Field(default_factory=Budget)
     checkpoints: str = "sqlite"
-    """Where states are kept: `sqlite` (in the run's folder) or `none`."""
+    """Where states are kept: `sqlite` (in the run's folder), `postgres:NAME` (that variable holds the connection string), or `none`."""
     out: str | None = None
     """Folder for the results; None: `runs/<task>-<utc time>`."""
 

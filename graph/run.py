@@ -155,9 +155,9 @@ class Run:
         players.kept.stopping = lambda: self._control.drain_reason
         context = await asyncio.to_thread(self._context, players, policy, earlier)  # opening waits for processes
         # a run that waits takes its steps from the beginning: what it waited for changes what earlier steps answer
-        checkpoints = "none" if players.may_wait else self.config.checkpoints
+        checkpoints = open_checkpoints("none" if players.may_wait else self.config.checkpoints, self.folder, manifest.thread)
         try:
-            async with self._trace(sketch, context, manifest) as trace, open_checkpoints(checkpoints, self.folder) as saver:
+            async with self._trace(sketch, context, manifest) as trace, checkpoints as saver:
                 drive = Drive(context, manifest.thread, saver, self._control, trace.config)
                 found = await drive.find(players.kept.tape.faults if players.kept.tape else [])
                 task = drive.state["task"] if found else _sized(self.config, sketch, context.evaluator)

@@ -190,12 +190,15 @@ class State(Shared, total=False):
     choice: str
     """The last gate's answer; the edges read it."""
     winner: str | None
+    result: str
+    """The winner's figure in words; empty without a winner."""
 
 
 class RunOutput(TypedDict, total=False):
     """What a run answers."""
 
     winner: str | None
+    result: str
     candidates: dict[str, Candidate]
     verdicts: dict[str, Verdict]
     searched: dict[str, float]
@@ -250,7 +253,7 @@ Update = dict[str, Any]
 
 def allow_of(state: State | BranchState) -> Allow:
     """Which labels may win this run; hybrids where a state was written before that could be chosen."""
-    return state.get("allow", Allow.HYBRID)
+    return Allow(state.get("allow", Allow.HYBRID))  # some checkpointers keep an enumeration as plain text
 
 
 def total(usage: dict[str, Usage] | None) -> Usage:

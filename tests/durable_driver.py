@@ -104,7 +104,7 @@ class RuledEvaluator:
         pass
 
 
-async def work(folder: Path, task: Path, fresh: bool, checkpoints: str = "sqlite") -> None:
+async def work(folder: Path, task: Path, fresh: bool, checkpoints: str = os.environ.get("CHECKPOINTS", "sqlite")) -> None:
     """One process's part of a run."""
     book = Book(folder.with_suffix(".book"))
     players = {"evaluator": RuledEvaluator(book), "models": Models(author=RuledModel(book=book))}
