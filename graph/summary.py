@@ -123,7 +123,7 @@ class Summary(Record):
 def summarize(state: State, *, policy: str, model: str, target: str, seconds: float, out: str) -> Summary:
     """The summary of a finished run from its last state."""
     task, candidates = state["task"], state.get("candidates", {})
-    winner = _winner(state)
+    winner = winner_of(state)
     facts = state.get("facts")
     told = {"returns", "flops", "min_bytes", "reference_launches", "serial_steps"}
     return Summary(
@@ -173,7 +173,8 @@ def write_best(summary: Summary, store: Store) -> Path | None:
     return path
 
 
-def _winner(state: State) -> Winner | None:
+def winner_of(state: State) -> Winner | None:
+    """The winner that a finished state names."""
     winner_id = state.get("winner")
     if not winner_id:
         return None

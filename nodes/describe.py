@@ -34,6 +34,7 @@ async def describe(state: State, runtime: Runner) -> Update:
 _FRESH: Update = {
     **{name: Overwrite({}) for name in Shared.__annotations__ if name not in ("stopped_because", "elapsed")},
     "stopped_because": Overwrite(""), "elapsed": Overwrite(0.0), "current": None, "queue": [], "improvements": 0, "winner": None,
+    "result": "",
 }  # fmt: skip
 """A thread that is given a task once more begins a new run: nothing of the one before counts for it."""
 

@@ -3,6 +3,7 @@
 from tritonsmith.evaluator.schema import Allow, Status, Verdict
 from tritonsmith.graph.pool import best, refusal, working
 from tritonsmith.graph.state import State, Update, allow_of
+from tritonsmith.graph.summary import winner_of
 from tritonsmith.nodes.common import Runner, emit, session_of
 from tritonsmith.nodes.spans import score_run
 
@@ -31,7 +32,10 @@ async def finish(state: State, runtime: Runner) -> Update:
     earlier = state.get("stopped_because", "") or session.halted
     emit(runtime, "stop", "finish", state, winner.id if winner else None, reason=earlier or reason)
     score_run(verdicts[winner.id] if winner else None)
-    return {"winner": winner.id if winner else None, "stopped_because": earlier or reason, "elapsed": session.elapsed}
+    name = winner.id if winner else None
+    won = winner_of({**state, "winner": name})
+    told = won.result if won else ""
+    return {"winner": name, "result": told, "stopped_because": earlier or reason, "elapsed": session.elapsed}
 
 
 def _nothing(state: State) -> str:
