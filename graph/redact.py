@@ -21,13 +21,15 @@ _KEY_SHAPE = re.compile(
     r"|(?<=Bearer )[A-Za-z0-9._~+/=-]{8,}"
     r"|(?<=://)[^\s/:@]+:[^\s/@]+(?=@)"
 )
-_FENCED = re.compile(r"(^[ \t>]*(`{3,}|~{3,})[^\n]*\n)(.*?)(^[ \t>]*\2[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+_FENCED = re.compile(r"(^[ \t>]*(`{3,}+|~{3,}+)[^\n]*\n)(.*?)(^[ \t>]*\2[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(
-    r"\s*(?:(?:import|from|def|class|return|for|while|with|if|elif|else|raise|assert|try|except|yield)\b.*|@\w.*|tl\..*"
-    r"|[\w.\[\](), :]+ ?[-+*/@|&]?= ?\S.*|[\w.]+(?:\[[^\]]*\])?\(.*)$"
+    r"(?:import [\w., ]+|from [\w.]+ import .*|def \w+\(.*|class \w+[(:].*|(?:for|while|with|if|elif|else|try|except)\b.*:\s*(?:#.*)?"
+    r"|(?:return|raise|assert|yield)\b.*|@\w.*|tl\..*|[\w.\[\](), :]+ ?[-+*/@|&]?= ?\S.*|[\w.]+(?:\[[^\]]*\])?\(.*)$"
 )
 _CODE_LINES = 4
 """So many lines that look like Python, close together, are a piece of a kernel, wherever they are quoted."""
+_LOOKED_AT = 200
+"""Characters of a line that decide; an expression on longer ones could take long."""
 _GAP = 3
 """So many other lines in a row end such a piece."""
 _QUOTES = ('"""', "'''")
@@ -87,13 +89,18 @@ def _without_kernels(text: str) -> str:
     """Fenced blocks and bare pieces of code are cut; what is said around them stays."""
     if len(text) <= KERNEL_SHOWN:
         return text
-    if text.count("\\n") > text.count("\n") and _is_code(text.replace("\\n", "\n").split("\n")):
-        return cut(text, KERNEL_SHOWN)  # code within JSON
+    text = "\n".join(_without_escaped(line) for line in text.split("\n"))
     parts, at = [], 0
     for match in _FENCED.finditer(text):
         parts += [_without_bare(text[at : match.start()]), match[1], cut(match[3], KERNEL_SHOWN), "\n" if match[4] else "", match[4]]
         at = match.end()
     return "".join([*parts, _without_bare(text[at:])])
+
+
+def _without_escaped(line: str) -> str:
+    """Code within JSON stands in one line."""
+    inner = line.split("\\n")
+    return cut(line, KERNEL_SHOWN) if len(inner) > _CODE_LINES and _is_code(inner) else line
 
 
 def _without_bare(text: str) -> str:
@@ -104,7 +111,7 @@ def _without_bare(text: str) -> str:
     quoted = False
     for line in text.split("\n"):
         opens = sum(line.count(mark) for mark in _QUOTES) % 2 == 1
-        code = quoted or opens or bool(_CODE.match(line)) or bool(piece and line.strip() and line[0] in " \t")
+        code = quoted or opens or _looks_like_code(line) or bool(piece and line.strip() and line[0] in " \t")
         quoted ^= opens
         if not code and not piece:
             kept.append(line)
@@ -125,4 +132,8 @@ def _cut_code(lines: list[str]) -> list[str]:
 
 
 def _is_code(lines: list[str]) -> bool:
-    return sum(bool(_CODE.match(line)) for line in lines) >= _CODE_LINES
+    return sum(map(_looks_like_code, lines)) >= _CODE_LINES
+
+
+def _looks_like_code(line: str) -> bool:
+    return _CODE.match(line.lstrip()[:_LOOKED_AT]) is not None

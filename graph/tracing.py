@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 from uuid import UUID, uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -108,10 +108,20 @@ class TraceClient(Client):
         return {**fields, **told}
 
 
+class _Nobody:
+    """Takes no trace; LangChain's tracer wants a client in any case."""
+
+    is_off = True
+
+    def feedback(self, run: UUID, trace: UUID, key: str, score: float, comment: str) -> None:
+        """Nothing happens."""
+
+
 class RunTracer(LangChainTracer):
     """Hears of every step through LangChain's callbacks; shows states small and branches by their names."""
 
-    client: TraceClient
+    client: Any
+    """A TraceClient, or nobody."""
 
     def on_chain_start(self, serialized: dict[str, Any], inputs: Any, *, name: str | None = None, **more: Any) -> Run:
         """A step begins."""
@@ -166,14 +176,14 @@ class Trace:
             return self
         _hush()
         smith, otlp = open_links(self._target)
-        self._client = self._off()
-        try:
-            self._client = self._open(smith, otlp) if smith or otlp else self._client
-        except LangSmithError as error:
-            for link in (smith, otlp):
-                if link is not None:
-                    link.close_now(f"LangSmith's settings cannot be used ({self._redactor.text(str(error))})")
-        tracer: BaseCallbackHandler = RunTracer(client=self._client, project_name=self._target.project)
+        if smith is not None or otlp is not None:
+            try:
+                self._client = self._open(smith, otlp)
+            except Exception as error:  # noqa: BLE001 - whatever settings the libraries do not like, the run goes on
+                for link in (smith, otlp):
+                    if link is not None:
+                        link.close_now(f"the settings of {link.name} cannot be used ({self._redactor.text(str(error))})")
+        tracer: BaseCallbackHandler = RunTracer(client=cast(Client, self._client or _Nobody()), project_name=self._target.project)
         # also where nothing is sent: without it LangChain would make a tracer of its own, which waits and repeats
         self.config = {**self.config, "callbacks": [tracer]}
         return self
@@ -181,27 +191,27 @@ class Trace:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._client is None:
             return
-        done = self._client.finish()
         links = [link for link in self._client.links if not link.off]
-        if self._provider is not None:
-            done = self._provider.force_flush(int(1000 * max((link.left for link in links), default=0.0))) and done
-        for link in links:
-            if not done:
-                link.tell(f"{link.name} did not take the whole trace within {CLOSING_SECONDS:g} s")
-            link.close_now()
-        self._client.close(timeout=0)
-        if self._provider is not None:
-            self._provider.shutdown()
+        try:
+            done = self._client.finish()
+            if self._provider is not None:
+                done = self._provider.force_flush(int(1000 * max((link.left for link in links), default=0.0))) and done
+            for link in links:
+                if not done:
+                    link.tell(f"{link.name} did not take the whole trace within {CLOSING_SECONDS:g} s")
+                link.close_now()
+            self._client.close(timeout=0)
+            if self._provider is not None:
+                self._provider.shutdown()
+        except Exception as fault:  # noqa: BLE001 - whatever the libraries fail with, the run's result stands
+            for link in links:
+                link.close_now(f"the trace could not be finished ({type(fault).__name__})")
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.__enter__)
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await asyncio.to_thread(self.__exit__, kind, error, trace)
-
-    def _off(self) -> TraceClient:
-        nowhere: dict[str, Any] = {"api_url": "http://127.0.0.1", "api_key": "", "tracing_mode": "langsmith"}
-        return TraceClient(self._redactor, (), "", auto_batch_tracing=False, **nowhere)
 
     def _open(self, smith: Link | None, otlp: Link | None) -> TraceClient:
         options: dict[str, Any] = {"tracing_mode": "langsmith"}

@@ -61,11 +61,27 @@ def test_a_kernel_is_cut_to_its_head_in_whatever_form_it_comes(form):
     assert "characters, sha " in told and len(told) < len(FORMS[form])
 
 
+def test_code_in_one_line_of_json_is_cut_among_many_lines_of_prose():
+    prose = "\n".join(f"Point {number} is about masks." for number in range(80))
+    told = Redactor().text(f"{prose}\n{json.dumps({'source': KERNEL})}\n{prose}")
+    assert "MARK_A" not in told and told.count("Point 7 is about masks.") == 2
+
+
+HARD = [" " * 100_000, "a " * 50_000, "`" * 30_000, "~~~\n" * 20_000, "x = " * 30_000, "/a" * 50_000, "(" * 50_000, '"""\n' * 9999]
+
+
+@pytest.mark.parametrize("text", HARD, ids=range(len(HARD)))
+def test_texts_that_make_expressions_slow_are_read_as_well(text):
+    assert len(Redactor().text(text)) <= TEXT_SHOWN + 60
+
+
 def test_what_is_said_around_a_kernel_stays():
     told = Redactor().text(FORMS["fenced"])
     assert told.startswith("Here it is.\n```python\n\"\"\"Adds two tensors.") and told.endswith("```\nIt is fast.")
     prose = "\n".join(f"- rule {number}: masks keep loads within the tensor, and a grid has at most 65535 programs" for number in range(30))
     assert Redactor().text(prose) == prose
+    wrapped = "Take one program per row\nfor long rows, or two\nwith short ones. It is known\nfrom the card, as we see\n" * 8
+    assert Redactor().text(wrapped) == wrapped
     few = "Call it so:\n    out = add(x, y)\nand nothing else." + " " * KERNEL_SHOWN
     assert Redactor().text(few) == few
 

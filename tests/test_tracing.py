@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import runpy
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -36,33 +37,40 @@ SEED = f"import torch\n\n\ndef good(x):\n{LONG}    return x  # PLANTED-IN-A-SEED
 WINNER = f"import torch\n\n\ndef best(x):\n{LONG}    return x  # PLANTED-IN-THE-WINNER\n"
 
 
-@pytest.fixture
-def task(tmp_path):
-    path = tmp_path / "1_relu.py"
+def task_in(folder):
+    path = folder / "1_relu.py"
     path.write_text(f"{chat.TASK}\n# PLANTED-IN-THE-TASK\n" + "".join(f"CONSTANT_{number} = {number}\n" for number in range(40)))
     return path
 
 
-@pytest.fixture(autouse=True)
-def settings(monkeypatch):
+@pytest.fixture
+def task(tmp_path):
+    return task_in(tmp_path)
+
+
+@contextmanager
+def own_settings():
     """Sets the variables of a server; LangSmith's library remembers those it has read, so it is made to forget them."""
-    for name in [name for name in os.environ if name.startswith(("LANGSMITH_", "LANGCHAIN_", "OTEL_"))]:
-        monkeypatch.delenv(name)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("LANGSMITH_", "LANGCHAIN_", "OTEL_"))]:
+            patch.delenv(name)
+        patch.setattr(trace_link, "troubled", set())  # ports are used again
+        patch.setattr(trace_target, "troubled", trace_link.troubled)
 
-    def point_at(server, **more):
-        monkeypatch.setenv("LANGSMITH_TRACING", "true")
-        monkeypatch.setenv("LANGSMITH_API_KEY", SMITH_KEY)
-        monkeypatch.setenv("LANGSMITH_ENDPOINT", server.url)
-        monkeypatch.setenv("LANGSMITH_PROJECT", "kernels")
-        for name, value in more.items():
-            monkeypatch.setenv(name, value)
+        def point_at(server, **more):
+            settings = {"TRACING": "true", "API_KEY": SMITH_KEY, "ENDPOINT": server.url, "PROJECT": "kernels"}
+            for name, value in ({f"LANGSMITH_{name}": value for name, value in settings.items()} | more).items():
+                patch.setenv(name, value)
 
-    monkeypatch.setattr(trace_link, "troubled", set())  # ports are used again
-    monkeypatch.setattr(trace_target, "troubled", trace_link.troubled)
+        langsmith.utils.get_env_var.cache_clear()
+        yield point_at
     langsmith.utils.get_env_var.cache_clear()
-    yield point_at
-    monkeypatch.undo()
-    langsmith.utils.get_env_var.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def settings():
+    with own_settings() as point_at:
+        yield point_at
 
 
 def players():
@@ -76,25 +84,19 @@ def players():
     return {"author": author, "evaluator": ScriptedEvaluator(verdicts, facts=TaskFacts(returns="a tensor"))}
 
 
-@pytest.fixture
-def traced(task, tmp_path, settings, monkeypatch):
-    """One scripted run with every capture server that differs in how it takes a trace."""
-    monkeypatch.setenv("OPENAI_API_KEY", MODEL_KEY)
-    monkeypatch.setenv("MY_OWN", OWN_KEY)
-
-    def run(**server):
-        with capture.CaptureServer(**server) as got:
-            settings(got)
-            out = tmp_path / f"run{len(list(tmp_path.glob('run*')))}"
-            summary = optimize(task, out=str(out), size="small", key_env="MY_OWN", **players())
-        return got, summary, json.loads((out / "run.json").read_text())
-
-    return run
+def traced_run(folder, point_at, **server):
+    """One scripted run with a capture server of this kind: the server, the summary and the manifest."""
+    with capture.CaptureServer(**server) as got:
+        point_at(got, OPENAI_API_KEY=MODEL_KEY, MY_OWN=OWN_KEY)
+        summary = optimize(task_in(folder), out=str(folder / "out"), size="small", key_env="MY_OWN", **players())
+    return got, summary, json.loads((folder / "out" / "run.json").read_text())
 
 
-@pytest.fixture
-def whole(traced):
-    return traced()
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run with a server that takes everything; nobody changes it."""
+    with own_settings() as point_at:
+        return traced_run(tmp_path_factory.mktemp("whole"), point_at)
 
 
 def named(runs, name):
@@ -163,25 +165,26 @@ def test_no_step_is_sent_the_whole_state(whole):
 PLANTED = ("PLANTED-IN-A-SEED", "PLANTED-IN-THE-WINNER", "PLANTED-IN-THE-TASK", MODEL_KEY, OWN_KEY, SMITH_KEY, "/home/someone")
 
 
-def test_no_key_no_kernel_and_no_path_leaves(whole, tmp_path):
+def test_no_key_no_kernel_and_no_path_leaves(whole, tmp_path_factory):
     got, _, _ = whole
-    found = [secret for secret in (*PLANTED, str(tmp_path), str(Path.home())) if secret.encode() in got.said()]
+    folders = (str(tmp_path_factory.getbasetemp()), str(Path.home()))
+    found = [secret for secret in (*PLANTED, *folders) if secret.encode() in got.said()]
     assert not found and b".../bad.py with [key] and [key]" in got.said()
     assert got.keys == {SMITH_KEY}, "it goes where it belongs and nowhere else"
 
 
-def test_without_the_redactor_the_planted_would_be_found(traced, monkeypatch, tmp_path):
+def test_without_the_redactor_the_planted_would_be_found(settings, monkeypatch, tmp_path):
     monkeypatch.setattr(Redactor, "text", lambda _, text: text)
     monkeypatch.setattr("tritonsmith.graph.tracing.asked", lambda inputs: inputs)
     monkeypatch.setattr("tritonsmith.graph.tracing.shown", lambda value: value)
-    got, _, _ = traced()
+    got, _, _ = traced_run(tmp_path, settings)
     found = {secret for secret in PLANTED if secret.encode() in got.said()}
     assert found >= {"PLANTED-IN-THE-TASK", MODEL_KEY, OWN_KEY, "/home/someone"} and str(tmp_path).encode() in got.said()
 
 
 @pytest.mark.parametrize("server", [{"zstd": False}, {"batch_feedback": False}, {"multipart": False, "zstd": False}], ids=str)
-def test_servers_of_all_kinds_get_the_same(traced, server, caplog):
-    got, summary, _ = traced(**server)
+def test_servers_of_all_kinds_get_the_same(tmp_path, settings, server, caplog):
+    got, summary, _ = traced_run(tmp_path, settings, **server)
     (root,) = got.roots()
     assert root["outputs"]["winner"] == summary.winner.id and root["end_time"]
     assert {(one["key"], one["score"]) for one in got.feedback if one["run_id"] == root["id"]} == {("correct", 1.0), ("speedup", 1.5)}
@@ -405,3 +408,13 @@ def test_without_tracing_langchains_own_tracer_gets_small_steps_too(settings):
     assert len(steps) > 15 and max(len(json.dumps(run["inputs"])) for run in steps) < 3000
     gates = [run["outputs"] for run in steps if run["name"].startswith("decide_")]
     assert all({"choice", "reason", "evidence"} <= set(one) for one in gates)
+
+
+@pytest.mark.parametrize(("name", "value"), [("LANGSMITH_TRACING_SAMPLING_RATE", "abc"), ("LANGSMITH_TRACING_SAMPLING_RATE", "7")])
+def test_settings_that_the_library_refuses_are_one_warning_too(settings, caplog, name, value):
+    with capture.CaptureServer() as got:
+        settings(got, **{name: value})
+        with tracing(task="t", policy="p") as trace:
+            assert RunnableLambda(lambda given: given).invoke("x", trace.config) == "x" and not trace.is_on
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "the settings of LangSmith at 127.0.0.1 cannot be used" in warning and set(got.paths) == {"/info"}
