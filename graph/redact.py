@@ -11,8 +11,8 @@ from tritonsmith.evaluator.schema import text_sha
 
 KERNEL_SHOWN = 160
 """Characters of a kernel's text that a trace shows: its head."""
-TEXT_SHOWN = 6000
-"""Characters of any other text."""
+TEXT_SHOWN, END_SHOWN = 4000, 2000
+"""Characters of any other text: of its head, and of its end, where a prompt says what is asked."""
 _SHORTEST_KEY = 8
 """Shorter values of variables that only look like keys are words that also occur elsewhere."""
 _KEY_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTHORIZATION|DSN)S?$|_HEADERS$", re.IGNORECASE)
@@ -54,7 +54,7 @@ class Redactor:
         for secret in self._secrets:
             text = text.replace(secret, "[key]")
         text = _without_kernels(_KEY_SHAPE.sub("[key]", text))
-        return cut(_PATH.sub(".../", text), TEXT_SHOWN)
+        return _middle_cut(_PATH.sub(".../", text))
 
     def _clean(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
@@ -83,6 +83,10 @@ def secrets_in(*things: object) -> list[str]:
 def cut(text: str, shown: int) -> str:
     """The head of a longer text, with its length and the sha that names the whole."""
     return text if len(text) <= shown else f"{text[:shown]} ... [{len(text)} characters, sha {text_sha(text)}]"
+
+
+def _middle_cut(text: str) -> str:
+    return text if len(text) <= TEXT_SHOWN + END_SHOWN else f"{cut(text, TEXT_SHOWN)} ... {text[-END_SHOWN:]}"
 
 
 def _without_kernels(text: str) -> str:

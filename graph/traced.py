@@ -39,6 +39,15 @@ def decided(update: Any) -> Any:
     return {**told, "decisions": answers} if len(answers) > 1 else {**told, "site": last.get("site"), "policy": last.get("policy")}
 
 
+def answered(outputs: Any) -> Any:
+    """What a whole run answers: the winner, how good it is and why the run ended come first."""
+    if not isinstance(outputs, Mapping) or "winner" not in outputs:
+        return shown(outputs)
+    verdict = (outputs.get("verdicts") or {}).get(outputs["winner"])
+    first = {"winner": outputs["winner"], "verdict": _record(verdict), "stopped_because": outputs.get("stopped_because")}
+    return {**first, **shown(outputs)}
+
+
 def line_of_work(inputs: Any) -> str:
     """`seed0`, `improve1`, ... where these are the inputs of a branch; else empty."""
     return str(inputs["branch"]) if isinstance(inputs, Mapping) and isinstance(inputs.get("branch"), str) else ""

@@ -35,7 +35,7 @@ from urllib3.util.retry import Retry
 from tritonsmith.graph.redact import Redactor, secrets_in
 from tritonsmith.graph.trace_link import CLOSING_SECONDS, Link
 from tritonsmith.graph.trace_target import Target, open_links, provider_for, target_of
-from tritonsmith.graph.traced import asked, decided, line_of_work, shown
+from tritonsmith.graph.traced import answered, asked, decided, line_of_work, shown
 
 _BRANCHES = ("branch", "improve")
 """Nodes that hold a line of work each."""
@@ -133,7 +133,8 @@ class RunTracer(LangChainTracer):
     def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = None, **more: Any) -> Run:
         """A step is over."""
         run = self.run_map.get(str(run_id))
-        told = decided(outputs) if run is not None and run.name.startswith(_GATE) else shown(outputs)
+        show = answered if run is not None and run.parent_run_id is None else shown
+        told = decided(outputs) if run is not None and run.name.startswith(_GATE) else show(outputs)
         return super().on_chain_end(told, run_id=run_id, inputs=None if inputs is None else shown(inputs), **more)
 
     def root_of(self, run: UUID | None) -> UUID | None:

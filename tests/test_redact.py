@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tritonsmith.graph.redact import KERNEL_SHOWN, TEXT_SHOWN, Redactor, key_values
+from tritonsmith.graph.redact import END_SHOWN, KERNEL_SHOWN, TEXT_SHOWN, Redactor, key_values
 
 KERNEL = '''"""Adds two tensors.
 
@@ -72,7 +72,7 @@ HARD = [" " * 100_000, "a " * 50_000, "`" * 30_000, "~~~\n" * 20_000, "x = " * 3
 
 @pytest.mark.parametrize("text", HARD, ids=range(len(HARD)))
 def test_texts_that_make_expressions_slow_are_read_as_well(text):
-    assert len(Redactor().text(text)) <= TEXT_SHOWN + 60
+    assert len(Redactor().text(text)) <= TEXT_SHOWN + END_SHOWN + 60
 
 
 def test_what_is_said_around_a_kernel_stays():
@@ -87,8 +87,8 @@ def test_what_is_said_around_a_kernel_stays():
 
 
 def test_long_texts_are_cut():
-    told = Redactor().text("word " * 5000)
-    assert len(told) < TEXT_SHOWN + 60 and told.endswith("]") and "25000 characters" in told
+    told = Redactor().text("word " * 5000 + "and what is asked?")
+    assert len(told) < TEXT_SHOWN + END_SHOWN + 60 and told.endswith("what is asked?") and "25018 characters" in told
 
 
 def test_keys_of_the_environment_are_replaced_wherever_they_occur(monkeypatch):

@@ -111,6 +111,7 @@ def test_the_root_is_named_tagged_and_part_of_a_thread(whole):
     told = root["extra"]["metadata"]
     assert told["thread_id"] == told["run"] == manifest["run"] and told["graph_version"] == manifest["graph"]
     assert told["tritonsmith_version"] and "error" not in root
+    assert list(root["outputs"])[:3] == ["winner", "verdict", "stopped_because"] and root["outputs"]["verdict"]["score"] == 1.5
     assert root["outputs"]["winner"] == summary.winner.id and root["inputs"] == {"task": "1_relu (small, ieee)"}
 
 
