@@ -44,6 +44,8 @@ from tritonsmith.cli.optimize import (
     TimeoutOption,
     TokensOption,
 )
+from tritonsmith.cli.report.forms import Form
+from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, PrecisionClass
 from tritonsmith.evaluator.tasks import parse_overrides
 from tritonsmith.graph.state import Budget
@@ -66,7 +68,13 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would b
 _FILE_WIDTH = 180
 """Columns of tables that go to a file or a pipe."""
 
-_FILES = {"ablation.json": "every table", "runs.csv": "a row per run", "plan.json": "the plan", "cells": "every run's folder"}
+_FILES = {
+    "report.html": "tables and plots in one page",
+    "ablation.json": "every table",
+    "runs.csv": "a row per run",
+    "plan.json": "the plan",
+    "cells": "every run's folder",
+}
 
 
 def ablate(
@@ -124,7 +132,9 @@ def ablate(
             print_json(plan)
         raise typer.Exit(0)
     make_author(Models(model, analyst_model, repair_model, base_url, key_env, model_timeout, prices))  # a missing key is said before
+    err.print(f"Killed or stopped, it goes on with the same command and --out {root}", markup=False)
     tables = run_ablation(plan, root, parallel=parallel or (2 if model == "offline" else 4), on_row=_tell)
+    _write_page(root)
     if as_json:
         print_json(tables)
     else:
@@ -134,6 +144,16 @@ def ablate(
 
 def _tell(row: CellRow, finished: int, total: int) -> None:
     err.print(cell_line(row, finished, total), markup=False)
+
+
+def _write_page(root: Path) -> None:
+    """Write report.html; a page that cannot be written is told, and changes nothing else."""
+    from tritonsmith.cli.report.write import write_report  # noqa: PLC0415  (matplotlib would slow every other command)
+
+    try:
+        write_report(root, Form.HTML)
+    except UsageError as error:
+        err.print(f"No report was written: {error}", markup=False)
 
 
 def _show(tables: Ablation, root: Path) -> None:

@@ -10,9 +10,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 
 from tritonsmith.benchmarks.ablation.runner import ablate
 from tritonsmith.benchmarks.ablation.schema import Ablation, CellState, Rule
+from tritonsmith.evaluator.errors import RunStopped
+from tritonsmith.graph.run import active_runs
+from tritonsmith.nodes.chat_connect import Models
 
 DRIVER = Path(__file__).with_name("ablation_driver.py")
 driver = SimpleNamespace(**runpy.run_path(str(DRIVER)))
@@ -137,6 +143,23 @@ def test_kill_9_in_the_middle_repeats_no_cell_and_no_evaluation(suite, tmp_path)
     assert [row.model_dump(include={*same}) for row in tables.cells] == [row.model_dump(include={*same}) for row in whole.cells]
 
 
+def test_an_experiment_that_is_asked_to_stop_begins_nothing_more_and_goes_on_later(suite, tmp_path):
+    out = tmp_path / "out"
+
+    class Impatient(Judge):
+        async def evaluate(self, task, source, profile="quick"):
+            if self.asked == 5:
+                active_runs()[0].stop("a signal")
+            return await super().evaluate(task, source, profile)
+
+    with pytest.raises(RunStopped, match="a signal; give the same command again"):
+        ablate(plan_of(suite), out, evaluator=Impatient(tmp_path / "log"), author=author_of, parallel=2)
+    assert len([*out.glob("cells/*/*/*/run.json")]) < 12
+    tables = ablate(plan_of(suite), out, evaluator=Judge(tmp_path / "log"), author=author_of)
+    asked = (tmp_path / "log").read_text().splitlines()
+    assert all(row.state is CellState.DONE for row in tables.cells) and len(asked) == len(set(asked))
+
+
 def test_two_processes_work_on_one_experiment(suite, tmp_path):
     both = [process(suite, tmp_path, seconds=0.05, ready=2) for _ in range(2)]
     shares = [one.communicate(timeout=120)[0].split() for one in both]
@@ -146,3 +169,49 @@ def test_two_processes_work_on_one_experiment(suite, tmp_path):
     tables = Ablation.model_validate_json((tmp_path / "out" / "ablation.json").read_text())
     assert all(row.state is CellState.DONE for row in tables.cells), "whichever process ended last wrote all tables"
     assert all(begun(tmp_path / "out" / row.folder) == [False] for row in tables.cells)
+
+
+MODULE = "import triton\n# {score} {what}\n\n\nclass ModelNew:\n    pass\n"
+
+
+class Writer(BaseChatModel):
+    """Writes seeds of score 0.3 and, asked to tune, one of 1.4; never says the same twice, and counts its answers."""
+
+    asked: list[str]
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        self.asked.append(messages[-1].text)
+        score = 1.4 if "tune" in messages[-1].text.lower() else 0.3
+        text = f"Written.\n```python\n{MODULE.format(score=score, what=len(self.asked))}```\n"
+        usage = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
+        message = AIMessage(text, usage_metadata=usage, response_metadata={"finish_reason": "stop"})
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+class Reader(Judge):
+    """Finds the score in the comment of the text."""
+
+    async def evaluate(self, task, source, profile="quick"):
+        return await super().evaluate(task, " ".join(source.splitlines()[1].split()), profile)
+
+
+def test_forks_and_smaller_runs_do_not_ask_a_model_again(suite, tmp_path):
+    chat = Writer(asked=[])
+    plan = plan_of(suite, ("default", "no-tune", "single-seed"), repeats=1, settings={"model": "openai:writer"})
+    judge = Reader(tmp_path / "log")
+    tables = ablate(plan, tmp_path / "out", evaluator=judge, models=Models(author=chat), parallel=4)
+    assert [row.reason for row in tables.cells if row.state is not CellState.DONE] == []
+    rows = {(row.task, row.policy): row for row in tables.cells}
+    assert tables.shared.calls_paid == len(chat.asked) and tables.shared.calls > tables.shared.calls_paid
+    for task in ("fast", "slow", "other"):
+        whole, plain, single = (rows[task, policy] for policy in ("default", "no-tune", "single-seed"))
+        assert whole.shared_calls == 0 and plain.shared_calls == plain.calls > 0, "what comes before the fork was asked once"
+        assert 0 < single.shared_calls <= single.calls and single.seed_shas == whole.seed_shas[:1], "one seed is the first of two"
+        assert plain.seed_shas == whole.seed_shas and (whole.score, plain.score) == (1.4, 0.3)
+        assert plain.input_tokens == 100 * plain.calls, "costs are told as if the run had been alone"
+    cost = next(one for one in tables.costs if one.policy == "no-tune")
+    assert cost.tokens == 110 * sum(rows[task, "no-tune"].calls for task in ("fast", "slow", "other"))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.benchmarks.ablation.difference import first_difference
+from tritonsmith.benchmarks.ablation.keep import keep
 from tritonsmith.benchmarks.ablation.plan import begin, make_plan, read_plan, settle
 from tritonsmith.benchmarks.ablation.policies import EXPERIMENTS
 from tritonsmith.cli.main import run
@@ -157,3 +158,25 @@ def test_an_experiment_has_one_card_and_one_kind(tmp_path):
     for other in (card.model_copy(update={"present": True}), named_card("a100")):
         with pytest.raises(UsageError, match="an experiment has one kind of card"):
             settle(plan, out, other)
+
+
+@pytest.mark.slow
+def test_the_command_with_the_built_in_author(tmp_path, capsys):
+    """Two runs of the interpreter's evaluator; the second has nothing left to judge."""
+    out = tmp_path / "out"
+    words = ["ablate", "26", "--policies", "no-tune,best-of-n", "--repeats", "1", "--size", "small", "--target", "h200", "--out", str(out)]
+    assert run([*words]) == 0
+    told = capsys.readouterr()
+    assert "Scores are ESTIMATES for NVIDIA H200" in told.out and "no time was measured on a card" in told.out
+    assert "[2/2] 26_gelu_scale_bias best-of-n repeat 1:" in told.err and "3 verdicts, 3 shared" in told.err
+    rows = json.loads((out / "ablation.json").read_text())["cells"]
+    assert [(row["solved"], row["kind"], row["state"]) for row in rows] == [(True, "estimated", "done")] * 2
+    assert rows[0]["winner_sha"] == rows[1]["winner_sha"] and (rows[1]["base"], rows[1]["at"]) == ("no-tune", "after_evaluate")
+    assert (out / "report.html").is_file()
+    assert run([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "estimated"
+    with pytest.raises(UsageError, match="the folder is not empty"):
+        keep(out, out)
+    kept = keep(out, tmp_path / "kept")
+    assert {"plan.json", "ablation.json", "runs.csv", "report.html", "summary.json", "best.py"} == {path.name for path in kept}
+    assert all(str(tmp_path) not in path.read_text() for path in kept if path.suffix != ".html")

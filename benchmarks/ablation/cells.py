@@ -13,6 +13,7 @@ from tritonsmith.benchmarks.ablation.schema import CellRow, CellState, Plan, Pla
 from tritonsmith.benchmarks.ablation.sharing import Judged, Memo
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Stage, Status
+from tritonsmith.graph.folder import TAPE
 from tritonsmith.graph.outcome import is_win
 from tritonsmith.graph.summary import CandidateRow, Summary, Winner
 
@@ -103,7 +104,7 @@ def row_of(cell: Cell, root: Path, plan: Plan, known: dict[tuple[str, str], Judg
     judged = cell.memo(root).all() if known is None else known
     row = row.model_copy(
         update={"reason": summary.stopped_because, "size": summary.size, "seconds": summary.seconds, **_forked(cell, root)}
-        | _work(summary, cell, judged)
+        | _work(summary, cell, root, judged)
         | _seeds(summary)
     )
     return row if summary.winner is None else _with_winner(row, summary.winner)
@@ -138,7 +139,7 @@ def _searched(row: CandidateRow) -> float | None:
     return row.search_score if row.search_score is not None else row.score
 
 
-def _work(summary: Summary, cell: Cell, judged: dict[tuple[str, str], Judged]) -> dict[str, object]:
+def _work(summary: Summary, cell: Cell, root: Path, judged: dict[tuple[str, str], Judged]) -> dict[str, object]:
     """What the run rests on, whoever paid for it."""
     asked = {(one.sha, "quick") for one in summary.candidates if one.status != "not evaluated"}
     asked |= {(one.sha, "strict") for one in summary.candidates if one.profile == "strict"}
@@ -153,10 +154,22 @@ def _work(summary: Summary, cell: Cell, judged: dict[tuple[str, str], Judged]) -
         "shared_evaluations": sum(one.cell != cell.name for one in used),
         "shared_seconds": round(sum(one.seconds for one in used if one.cell != cell.name), 3),
         "calls": summary.usage.calls,
+        "shared_calls": _shared_calls(cell, root) if summary.usage.calls else 0,
         "input_tokens": summary.usage.input_tokens,
         "output_tokens": summary.usage.output_tokens,
         "money": summary.usage.money,
     }
+
+
+def _shared_calls(cell: Cell, root: Path) -> int:
+    """How many of the run's replies were taken from the run that it builds on: those to the same request."""
+    base = cell.base_folder(root)
+    if base is None:
+        return 0
+    told = [json.loads(line) for line in (base / TAPE).read_text(encoding="utf-8").splitlines()] if (base / TAPE).is_file() else []
+    known = [(line["name"], line["call"], line["messages"]) for line in told if line.get("kind") == "reply" and "reply" in line]
+    asked = [json.loads(path.read_text(encoding="utf-8")) for path in (cell.folder(root) / "llm").glob("*.json")]
+    return sum((one["name"], one["call"], one["messages"]) in known for one in asked if one["reply"] is not None)
 
 
 def _forked(cell: Cell, root: Path) -> dict[str, object]:
