@@ -72,6 +72,11 @@ class Tape:
         named = (line for line in self._replies.get(request.key, ()) if (line["name"], line["call"]) == (request.name, request.call))
         return next((line for line in named if "reply" in line), None)
 
+    def add(self, line: Line) -> None:
+        """Know one more reply, for a process that goes on with its run itself."""
+        with self._lock:
+            self._replies[line["key"]].append(line)
+
     def reply(self, request: Request) -> Line:
         """The recorded answer. Raises UsageError that shows where the question differs from the recorded one."""
         found = self.find(request)
@@ -191,9 +196,9 @@ class RecordedChat:
         try:
             reply = await self._chat.ask(request)
         except ModelFault as fault:
-            self._recorder.write({**line, "fault": fault.fault.value, "error": str(fault)})
+            await asyncio.to_thread(self._recorder.write, {**line, "fault": fault.fault.value, "error": str(fault)})
             raise
-        self._recorder.write({**line, "reply": reply.model_dump(mode="json")})
+        await asyncio.to_thread(self._recorder.write, {**line, "reply": reply.model_dump(mode="json")})
         return reply
 
 
@@ -240,7 +245,9 @@ class KeptChat:
         reply = await self._chat.ask(request)
         if self._kept.recorder is not None:
             line = {"kind": "reply", "key": request.key, **request.model_dump(mode="json"), "reply": reply.model_dump(mode="json")}
-            self._kept.recorder.write(line)
+            await asyncio.to_thread(self._kept.recorder.write, line)
+            if self._kept.tape is not None:
+                self._kept.tape.add(line)
         return reply
 
 
@@ -313,7 +320,7 @@ class TapeEvaluator:
                 f"--replay {self._tape.path}: the recording is of another task, size or precision than {task.name} ({task.size})"
             )
         facts = await self._inner.describe(task)
-        self._keep({"kind": "facts", "task": task.sha, "facts": facts.model_dump(mode="json")})
+        await self._keep({"kind": "facts", "task": task.sha, "facts": facts.model_dump(mode="json")})
         return facts
 
     async def evaluate(self, task: Task, source: str, profile: str = "quick") -> Verdict:
@@ -348,7 +355,7 @@ class TapeEvaluator:
             told["timing"]["raw"] = None  # the samples stay where they were measured
         line = {"kind": "verdict", "task": key[0], "kernel": key[1], "profile": profile, "verdict": told}
         self._tape.verdicts[key] = line
-        self._keep(line)
+        await self._keep(line)
         return verdict
 
     async def aclose(self) -> None:
@@ -356,9 +363,9 @@ class TapeEvaluator:
         if self._inner is not None:
             await self._inner.aclose()
 
-    def _keep(self, line: Line) -> None:
+    async def _keep(self, line: Line) -> None:
         if self._recorder is not None:
-            self._recorder.write(line)
+            await asyncio.to_thread(self._recorder.write, line)
 
 
 def _refuse_when(stopping: Callable[[], str | None]) -> None:
