@@ -15,6 +15,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from tritonsmith.evaluator import schema
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph import state
+from tritonsmith.graph.encoded import EncodedOnce
 from tritonsmith.graph.latest import keep_latest
 from tritonsmith.prompts import analysis
 
@@ -32,7 +33,7 @@ RECORDS: tuple[type, ...] = tuple(
 
 def serializer() -> JsonPlusSerializer:
     """The `serde=` of a checkpointer for this graph: it reads our records and no other class, so a foreign checkpoint runs no code."""
-    return JsonPlusSerializer(allowed_msgpack_modules=RECORDS)
+    return EncodedOnce(allowed_msgpack_modules=RECORDS)
 
 
 def check_checkpoints(spec: str) -> None:
