@@ -52,6 +52,8 @@ def tables_of(tables: Ablation) -> list[Table]:
         found.append(_pairs(tables))
     if tables.attribution:
         found.append(_attribution(tables))
+    if tables.tuning:
+        found.append(_tuning(tables))
     return [*found, _costs(tables), _seeds(tables)]
 
 
@@ -136,6 +138,16 @@ def _attribution(tables: Ablation) -> Table:
             row.part, _x(row.ratio_solved), _x(row.ratio), f"{100 * row.solved_without:.0f} -> {100 * row.solved_with:.0f} %",
             f"{row.candidates_without:.1f} -> {row.candidates_with:.1f}",
         )  # fmt: skip
+    return table
+
+
+def _tuning(tables: Ablation) -> Table:
+    title = "What tuning did, variant by variant: first score over that of the kernel it was made from"
+    table = _table(title, "task", "kernels", "variants", "not working", "better", "worse", "lowest", "median", "highest")
+    for row in tables.tuning:
+        ratios = [f"{digits(value)}x" if value is not None else "-" for value in (row.lowest, row.median, row.highest)]
+        counts = (row.variants, row.not_working, row.better, row.worse)
+        table.add_row(escape(row.task), "persistent" if row.persistent else "other", *map(str, counts), *ratios)
     return table
 
 

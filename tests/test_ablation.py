@@ -69,6 +69,8 @@ def test_an_experiment_end_to_end(suite, tmp_path):
     assert (part.part, part.without) == ("tuning", "no-tune") and part.ratio.value == pytest.approx((1.8 / 1.2) ** (2 / 3))
     assert tables.seeds[0].counts == (0, 2, 0, 0, 4) and tables.seeds[0].not_working == 6, "seeds of both policies are the same ones"
     assert tables.shared.evaluations > tables.shared.evaluations_paid == len(asked)
+    tuned = {row.task: (row.variants, row.better, row.worse, row.median) for row in tables.tuning}
+    assert tuned == {"all": (6, 6, 0, 1.5), "fast": (2, 2, 0, 1.5), "slow": (2, 2, 0, 2.0), "other": (2, 2, 0, 1.5)}
 
     with (out / "runs.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

@@ -14,6 +14,7 @@ from tritonsmith.benchmarks.ablation.play import play
 from tritonsmith.benchmarks.ablation.schema import Ablation, CellRow, CellState, Plan
 from tritonsmith.benchmarks.ablation.sharing import CellEvaluator, SeedsFrom, SharedEvaluator
 from tritonsmith.benchmarks.ablation.tables import tabulate, write_tables
+from tritonsmith.benchmarks.ablation.tuning import variants_of
 from tritonsmith.evaluator.errors import RunStopped, TritonsmithError, UsageError
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Evaluator
@@ -121,7 +122,7 @@ def rows_of(plan: Plan, root: Path) -> tuple[CellRow, ...]:
 def retabulate(root: Path) -> Ablation:
     """Make every table of an experiment once more from its files. Raises UsageError."""
     plan = read_plan(root)
-    tables = tabulate(plan, rows_of(plan, root))
+    tables = tabulate(plan, rows_of(plan, root), variants_of(cells_of(plan), root))
     write_tables(tables, root)
     return tables
 

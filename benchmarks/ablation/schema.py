@@ -280,6 +280,23 @@ class AttributionRow(Record):
     candidates_without: float
 
 
+class TuningRow(Record):
+    """What tuning did to kernels, variant by variant: a variant's first score over that of the kernel it was made from."""
+
+    task: str
+    """A task's key, or `all`."""
+    persistent: bool
+    """Whether the kernels that went into tuning were persistent."""
+    variants: int
+    not_working: int
+    better: int
+    """By more than 1 %, as the search measured it."""
+    worse: int
+    lowest: float | None = None
+    median: float | None = None
+    highest: float | None = None
+
+
 class SharedCost(Record):
     """What the experiment really cost, and what its pairing saved."""
 
@@ -317,6 +334,7 @@ class Ablation(Record):
     seeds: tuple[Histogram, ...] = ()
     attribution: tuple[AttributionRow, ...] = ()
     """Empty unless `default` and at least one policy without a part of it were run."""
+    tuning: tuple[TuningRow, ...] = ()
     shared: SharedCost = Field(default_factory=SharedCost)
     notes: tuple[str, ...] = ()
     """Sentences that belong beside the tables: what is missing, what the intervals cover."""

@@ -42,6 +42,7 @@ from tritonsmith.benchmarks.ablation.schema import (
     SharedCost,
     TaskRow,
 )
+from tritonsmith.benchmarks.ablation.tuning import Variant, tuning_rows
 from tritonsmith.evaluator.errors import UsageError
 
 Rows = Sequence[CellRow]
@@ -49,8 +50,8 @@ _EQUAL = math.log(1.01)
 """Two scores of a pair within 1 % are called equal."""
 
 
-def tabulate(plan: Plan, rows: Rows) -> Ablation:
-    """Every table of the experiment."""
+def tabulate(plan: Plan, rows: Rows, variants: Sequence[Variant] = ()) -> Ablation:
+    """Every table of the experiment, from its runs and from what tuning made in them."""
     keys = [policy.key for policy in plan.policies]
     by_policy = {key: [row for row in rows if row.policy == key] for key in keys}
     done = {key: [row for row in found if row.state is CellState.DONE] for key, found in by_policy.items()}
@@ -72,6 +73,7 @@ def tabulate(plan: Plan, rows: Rows) -> Ablation:
         costs=tuple(_cost(key, done[key]) for key in keys),
         seeds=_seeds(plan, rows),
         attribution=tuple(_attribution(key, done) for key in keys if key in PARTS and "default" in keys),
+        tuning=tuning_rows([task.key for task in plan.tasks], variants),
         shared=_shared(rows),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
