@@ -230,7 +230,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sizes = [int(part) for part in options.candidates.split(",")]
     if min(sizes) <= _PER_BRANCH:
         parser.error(f"--candidates {options.candidates}: a branch has {_PER_BRANCH}, so name more than that")
-    given = sys.argv[1:] if arguments is None else arguments
     rows = []
     load = os.getloadavg()[0]
     say(f"medians of {options.repeats}; `without` checkpoints, `cpu` with them")
@@ -246,7 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f"{row['most_bytes'] / 1e6:>8.2f} {row['end_bytes'] / 1e6:>7.2f}"
             )
     record = {
-        "command": " ".join(["python -m tritonsmith.benchmarks.graph_cost", *given]).strip(),
+        "command": f"python -m tritonsmith.benchmarks.graph_cost --repeats {options.repeats} --candidates {options.candidates}",
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
         "versions": {name: version(name) for name in ("tritonsmith", "langgraph", "langgraph-checkpoint-sqlite", "langchain-core")},
