@@ -161,15 +161,15 @@ class SpoolEvaluator:
 
     async def _result(self, job: Job) -> Result:
         answer, asked = self._spool.results / f"{job.name}.json", self._spool.jobs / f"{job.name}.json"
-        if not answer.is_file() and not asked.is_file():
+        if not await asyncio.to_thread(lambda: answer.is_file() or asked.is_file()):
             await asyncio.to_thread(write_record, asked, job)
-        while not answer.is_file():
+        while not await asyncio.to_thread(answer.is_file):
             if not await asyncio.to_thread(self._spool.is_alive):
                 raise Waiting(f"waits for {answer}: let `tritonsmith worker` on the machine with the card do {asked}")
             await asyncio.sleep(_LOOK_SECONDS)
         result = await asyncio.to_thread(read_record, Result, answer)
         if result.error and not result.about_task:
-            answer.unlink()  # so that it is tried again
+            await asyncio.to_thread(answer.unlink)  # so that it is tried again
             raise InfrastructureError(result.error)
         return result
 
