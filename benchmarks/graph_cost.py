@@ -3,9 +3,9 @@
 `python -m tritonsmith.benchmarks.graph_cost [--repeats 5] [--candidates 50,100,200] [--out FILE]`. A whole run (folder, tape, events,
 kernels of 20 KB, verdicts as large as the H200's) is timed from its first event to its last and divided by the number of nodes that
 were executed; the same without checkpoints; and the processor time of our process beside, which other work on the machine hardly
-changes. Two shapes: `wide`, ten candidates per seed branch (mended, analysed, rewritten, tuned), and
-`deep`, two branches of a hundred repairs each, which no default budget allows. Bytes are those of `checkpoints.sqlite` with its
-journal: the most while the run went on, and at its end.
+changes. On a busy machine, run it under `chrt -f 10`. Two shapes: `wide`, ten candidates per seed branch (mended, analysed, rewritten,
+tuned), and `deep`, two branches of a hundred repairs each, which no default budget allows. Bytes are those of `checkpoints.sqlite` with
+its journal: the most while the run went on, and at its end.
 """
 
 from __future__ import annotations
@@ -249,7 +249,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
         "versions": {name: version(name) for name in ("tritonsmith", "langgraph", "langgraph-checkpoint-sqlite", "langchain-core")},
-        "load_average": [load, os.getloadavg()[0]], "promised": {"ms_per_node": PROMISED_MS, "megabytes": PROMISED_MB},
+        "load_average": [load, os.getloadavg()[0]], "real_time": os.sched_getscheduler(0) == os.SCHED_FIFO,
+        "promised": {"ms_per_node": PROMISED_MS, "megabytes": PROMISED_MB},
         "kernel_bytes": KERNEL_BYTES, "repeats": options.repeats, "rows": rows,
     }  # fmt: skip
     options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
