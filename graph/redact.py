@@ -1,9 +1,11 @@
 """What may leave this machine in a trace: no key, no kernel text beyond its head, no path of the user's disk."""
 
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import SecretStr
 
@@ -18,6 +20,8 @@ _SHORTEST_KEY = 8
 _KEY_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTHORIZATION|DSN)S?$|_HEADERS$", re.IGNORECASE)
 _KEY_SHAPE = re.compile(
     r"\b(?:sk|pk|rk|lsv2|ls_|hf|gsk|xai|ghp|gho|github_pat|glpat|AKIA|AIza)[-_]?[A-Za-z0-9_-]{16,}"
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     r"|(?<=Bearer )[A-Za-z0-9._~+/=-]{8,}"
     r"|(?<=://)[^\s/:@]+:[^\s/@]+(?=@)"
 )
@@ -33,7 +37,7 @@ _LOOKED_AT = 200
 _GAP = 3
 """So many other lines in a row end such a piece."""
 _QUOTES = ('"""', "'''")
-_PATH = re.compile(r"(?<![\w.:/~-])~?/(?:[\w.+@%~-]+/)+(?=[\w.+@%-])")
+_PATH = re.compile(r"(?<![\w./~-])~?/(?:[\w.+@%~-]+/)+(?=[\w.+@%-])")
 _DEEPEST = 60
 
 
@@ -43,7 +47,8 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         """`secrets` are values that never leave, beside those of all variables of the environment whose names speak of keys."""
         known = {*(secret for secret in secrets if len(secret) >= _SHORTEST_KEY // 2), *key_values(os.environ)}
-        self._secrets = sorted(known, key=len, reverse=True)  # a key that is part of another one goes last
+        written = {form for secret in known for form in (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret, safe=""))}
+        self._secrets = sorted(written, key=len, reverse=True)  # a key that is part of another one goes last
 
     def __call__(self, value: Any) -> Any:
         """The same records and lists with every text in them, names of fields too, fit to leave."""

@@ -200,6 +200,7 @@ class Run:
             task=sketch.name, policy=context.policy.name, run_id=manifest.run, target=context.evaluator.hardware.name,
             model=context.author.name, graph_version=manifest.graph, key_names=(self.config.key_env,),
             models=(self._models.author, self._models.analyst, self._models.repair),
+            metadata={f"parent_{name}": value for name, value in (manifest.parent or {}).items()},
         )  # fmt: skip
 
     def _begin(self, task: Task, context: Context, *, resumed: bool) -> Event:

@@ -1,6 +1,7 @@
 """What leaves in a trace: keys never, kernels as their heads, paths as their last part; what is said around them stays."""
 
 import json
+from urllib.parse import quote
 
 import pytest
 
@@ -103,7 +104,8 @@ def test_keys_of_the_environment_are_replaced_wherever_they_occur(monkeypatch):
 
 KEYS = (
     "sk-abcdefghijklmnop1234", "sk-proj-abcdefghijklmnop1234", "lsv2_pt_0123456789abcdef0123", "hf_abcdefghijklmnopqrst",
-    "ghp_0123456789abcdefghij",
+    "ghp_0123456789abcdefghij", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY-----",
 )  # fmt: skip
 
 
@@ -113,12 +115,19 @@ def test_what_looks_like_a_key_is_replaced_too(key):
     assert Redactor().text("header Bearer abcdef123456 and http://me:secret@host/x") == "header Bearer [key] and http://[key]@host/x"
 
 
+def test_keys_are_found_as_they_are_written_in_errors_and_addresses():
+    key = 'two\nlines/with "quotes" & more'
+    written = (key, repr(ValueError(key)), json.dumps({"key": key}), f"http://host/?key={quote(key, safe='')}")
+    assert [Redactor([key]).text(text) for text in written] == ["[key]", "ValueError('[key]')", '{"key": "[key]"}', "http://host/?key=[key]"]
+
+
 def test_short_values_and_plain_names_are_no_keys():
     assert key_values({"A_KEY": "short", "KEYBOARD": "a long value here", "MONKEY": "bananabanana"}) == ["bananabanana"]
 
 
 def test_paths_keep_their_last_part():
     told = Redactor().text('File "/home/someone/project/graph/run.py", line 3 in run; see ~/runs/x/best.py, http://host:80/a/b and 1 / 2')
+    assert Redactor().text("model:handoff:/home/someone/replies, (/opt/x/y)") == "model:handoff:.../replies, (.../y)"
     assert told == 'File ".../run.py", line 3 in run; see .../best.py, http://host:80/a/b and 1 / 2'
 
 
