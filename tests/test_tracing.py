@@ -21,6 +21,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Label, TaskFacts
 from tritonsmith.graph import trace_link, trace_target
 from tritonsmith.graph.builder import build_graph
+from tritonsmith.graph.fork import fork
 from tritonsmith.graph.redact import Redactor
 from tritonsmith.graph.run import Run, RunConfig, make_context, optimize
 from tritonsmith.graph.tracing import tracing
@@ -213,6 +214,22 @@ def test_a_run_that_goes_on_is_a_second_trace_of_the_same_thread(task, tmp_path,
     one, two = got.roots()
     assert one["id"] != two["id"] and one["extra"]["metadata"]["thread_id"] == two["extra"]["metadata"]["thread_id"]
     assert two["outputs"]["winner"] == second.summary.winner.id
+
+
+def test_a_forks_trace_names_its_parent_and_what_was_judged_before(task, tmp_path, settings):
+    parent = optimize(task, out=str(tmp_path / "parent"), **players())
+    with capture.CaptureServer() as got:
+        settings(got)
+        summary = fork(tmp_path / "parent", at="after_detect", policy="no-tune", out=tmp_path / "fork", **players())
+    (root,) = got.roots()
+    told = root["extra"]["metadata"]
+    assert root["name"] == "1_relu/no-tune" and told["parent_at"] == "after_detect" and told["parent_run"]
+    spans = [run for run in got.all_under(root) if "evaluation" in run.get("tags", ())]
+    known = {run["inputs"]["candidate"] for run in spans if "from:tape" in run["tags"]}
+    assert known and known <= {row.id for row in parent.candidates} and summary.winner.id in {run["inputs"]["candidate"] for run in spans}
+    events = [json.loads(line) for line in (tmp_path / "fork" / "events.jsonl").read_text().splitlines()]
+    judged = [event["candidate"] for event in events if event["event"] == "evaluating"]
+    assert sorted(judged) == sorted(run["inputs"]["candidate"] for run in spans if "from:tape" not in run["tags"])
 
 
 def model_run(task, tmp_path, script, verdicts, **options):
