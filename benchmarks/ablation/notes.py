@@ -35,6 +35,10 @@ def notes_of(tables: Ablation) -> tuple[str, ...]:
             "The built-in author always writes the same, so each repeat begins further on in its list of seeds: "
             "repeats differ by their seeds and by the noise of measuring."
         )
+        seeds = {(row.task, row.repeat, place, sha) for row in done for place, sha in enumerate(row.seed_shas)}
+        texts = {(task, sha) for task, _, _, sha in seeds}
+        if len(texts) < len(seeds):
+            found.append(f"That list is shorter than the experiment: its {len(seeds)} seeds are {len(texts)} different kernels.")
     if tables.shared.evaluations > tables.shared.evaluations_paid:
         found.append(
             f"Runs of one task and repeat share verdicts about equal kernels: {tables.shared.evaluations_paid} of "

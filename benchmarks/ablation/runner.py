@@ -19,6 +19,7 @@ from tritonsmith.evaluator.errors import RunStopped, TritonsmithError, UsageErro
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.graph.background import run_blocking
+from tritonsmith.graph.folder import RunBusy
 from tritonsmith.graph.run import active_runs
 from tritonsmith.nodes.authors import make_author
 from tritonsmith.nodes.chat_connect import Models
@@ -75,9 +76,12 @@ async def ablate_async(
             plan = settle(plan, root, judge.hardware)
             work = _Work(plan, root, SharedEvaluator(judge), author, models, on_row, cells)
             work.old = {cell.name: cell.failure(root).stat().st_mtime_ns for cell in cells if cell.state(root) is CellState.FAILED}
-            async with asyncio.TaskGroup() as group:
-                for _ in range(max(1, parallel)):
-                    group.create_task(_worker(work))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(max(1, parallel)):
+                        group.create_task(_worker(work))
+            except ExceptionGroup as several:
+                raise several.exceptions[0] from None
             if work.stopped:
                 raise RunStopped(f"{work.stopped}; give the same command again to go on with {root}")
         finally:
@@ -99,13 +103,10 @@ def ablate(
     """`ablate_async` for callers that are not asynchronous."""
     work = ablate_async(plan, out, evaluator=evaluator, author=author, models=models, parallel=parallel, on_row=on_row)
     try:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(work)
-        return run_blocking(work)
-    except ExceptionGroup as group:
-        raise group.exceptions[0] from None
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    return run_blocking(work)
 
 
 def rows_of(plan: Plan, root: Path) -> tuple[CellRow, ...]:
@@ -200,6 +201,9 @@ async def _run(cell: Cell, work: _Work) -> None:
         work.stopped = work.stopped or str(stop)
         for other in active_runs():  # one that began after the signal does not know of it
             other.stop(work.stopped)
+        return
+    except RunBusy:  # somebody resumed the run by itself
+        await asyncio.sleep(_PAUSE)
         return
     except TritonsmithError as error:
         reason = str(error)
