@@ -1,6 +1,5 @@
 """Writes the report of a run or of an experiment into its folder."""
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from tritonsmith.cli.report.reading import read_run
 from tritonsmith.cli.report.tables import candidates_csv, decisions_csv
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
+from tritonsmith.graph.files import put_text
 
 Texts = dict[str, Callable[[], str]]
 """File names to what makes their texts."""
@@ -79,12 +79,9 @@ def write_texts(texts: Texts, folder: Path, form: Form, out: Path | None) -> lis
 def _written(files: Iterable[tuple[Path, Callable[[], str]]]) -> Iterable[Path]:
     for path, make in files:
         text = make()
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")  # so that nobody ever reads half a page
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(text, encoding="utf-8")
-            part.replace(path)
+            put_text(path, text)
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise UsageError(f"{path}: cannot be written ({error.strerror}); name another place with --out") from error
         yield path
