@@ -1,7 +1,6 @@
 """The whole graph on one screen: which nodes there are, and which edges. Every fork is a gate from `graph/sites.py`."""
 
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -9,7 +8,6 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import get_runtime
 from langgraph.types import Send
 
-from tritonsmith.evaluator.errors import TritonsmithError, UsageError
 from tritonsmith.evaluator.schema import Stage
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.sites import SITES
@@ -28,21 +26,19 @@ from tritonsmith.nodes.seed import seed
 from tritonsmith.nodes.select import finish, select
 from tritonsmith.nodes.tune import tune
 
-Resolve = Callable[[Any], Awaitable[Context]]
-"""Turns what `context=` was given into a Context; for servers that can only send plain values."""
+Node = Callable[[Any, Runner], Awaitable[Update]]
+"""A stage: state and runtime in, a small update out."""
+Around = Callable[[str, Node, Any, Runner], Awaitable[Update]]
+"""What a server does about each node: makes a Context of the plain values it was sent, and calls the node."""
 
 Graph = StateGraph[Any, Any, Any, Any]
 
 
-class ServedError(UsageError, ValueError):
-    """What a run on a server ends with: a LangGraph server shows the sentence of a ValueError, and of errors of its own, alone."""
-
-
-def build_graph(context_schema: type[Any] = Context, resolve: Resolve | None = None, input_schema: type[Any] = RunInput) -> Graph:
+def build_graph(context_schema: type[Any] = Context, around: Around | None = None, input_schema: type[Any] = RunInput) -> Graph:
     """The graph, not yet compiled: `build_graph().compile(checkpointer=...)` is the caller's choice."""
     graph: Graph = StateGraph(State, context_schema=context_schema, input_schema=input_schema, output_schema=RunOutput)
-    add = partial(_add_node, graph, State, resolve)
-    branch = build_branch(context_schema, resolve).compile(name="branch")
+    add = partial(_add_node, graph, State, around)
+    branch = build_branch(context_schema, around).compile(name="branch")
 
     add("describe", describe)
     graph.add_node("branch", branch, trace_policy=NODE_TRACE)
@@ -54,7 +50,7 @@ def build_graph(context_schema: type[Any] = Context, resolve: Resolve | None = N
         add(stage.value, partial(tune, stage))
         add(f"evaluate_{axis}", partial(evaluate_queue, f"evaluate_{axis}"))
         graph.add_edge(stage.value, f"evaluate_{axis}")
-        _add_gate(graph, State, resolve, f"evaluate_{axis}", f"after_{axis}")
+        _add_gate(graph, State, around, f"evaluate_{axis}", f"after_{axis}")
     add("confirm", confirm)
     add("finish", finish)
 
@@ -62,17 +58,17 @@ def build_graph(context_schema: type[Any] = Context, resolve: Resolve | None = N
     graph.add_conditional_edges("describe", Edge("seeds", _seeds), ["branch"])
     graph.add_edge("branch", "select")
     graph.add_edge("improve", "select")
-    _add_gate(graph, State, resolve, "select", "after_select")
-    _add_gate(graph, State, resolve, "detect", "after_detect")
-    _add_gate(graph, State, resolve, "confirm", "after_confirm")
+    _add_gate(graph, State, around, "select", "after_select")
+    _add_gate(graph, State, around, "detect", "after_detect")
+    _add_gate(graph, State, around, "confirm", "after_confirm")
     graph.add_edge("finish", END)
     return graph
 
 
-def build_branch(context_schema: type[Any] = Context, resolve: Resolve | None = None) -> Graph:
+def build_branch(context_schema: type[Any] = Context, around: Around | None = None) -> Graph:
     """One line of work: a seed, its repairs and its rescue; or, entered with a candidate, the rescue alone."""
     graph: Graph = StateGraph(BranchState, context_schema=context_schema, input_schema=BranchInput, output_schema=Shared)
-    add = partial(_add_node, graph, BranchState, resolve)
+    add = partial(_add_node, graph, BranchState, around)
     add("seed", seed)
     add("evaluate", evaluate)
     add("repair", repair)
@@ -81,9 +77,9 @@ def build_branch(context_schema: type[Any] = Context, resolve: Resolve | None = 
     add("check", check)
     graph.add_conditional_edges(START, Edge("entry", _entry), {"new": "seed", "selected": "analyze"})
     graph.add_edge("seed", "evaluate")
-    _add_gate(graph, BranchState, resolve, "evaluate", "after_evaluate")
-    _add_gate(graph, BranchState, resolve, "analyze", "worth_optimizing")
-    _add_gate(graph, BranchState, resolve, "check", "after_optimize")
+    _add_gate(graph, BranchState, around, "evaluate", "after_evaluate")
+    _add_gate(graph, BranchState, around, "analyze", "worth_optimizing")
+    _add_gate(graph, BranchState, around, "check", "after_optimize")
     for author in ("repair", "optimize"):
         graph.add_conditional_edges(author, Edge("drafted", _drafted), {"drafted": "evaluate", "nothing": "decide_after_evaluate"})
     return graph
@@ -115,29 +111,26 @@ def _improvement(state: State) -> Send:
     return Send("improve", {**shared, **line, **pool})
 
 
-def _add_gate(graph: Graph, schema: type[Any], resolve: Resolve | None, source: str, gate: str) -> None:
+def _add_gate(graph: Graph, schema: type[Any], around: Around | None, source: str, gate: str) -> None:
     """A node that decides and records, and an edge that only reads the answer; so the drawing is the same for every policy."""
 
     def read(state: Any) -> Hashable:
         choice = choice_of(state)
         return _improvement(state) if SITES[gate].choices[choice] == "improve" else choice
 
-    _add_node(graph, schema, resolve, f"decide_{gate}", partial(decide, gate))
+    _add_node(graph, schema, around, f"decide_{gate}", partial(decide, gate))
     graph.add_edge(source, f"decide_{gate}")
     graph.add_conditional_edges(f"decide_{gate}", Edge(f"choice_{gate}", read), cast("dict[Hashable, str]", SITES[gate].choices))
 
 
-def _add_node(graph: Graph, schema: type[Any], resolve: Resolve | None, name: str, node: Callable[..., Awaitable[Update]]) -> None:
+def _add_node(graph: Graph, schema: type[Any], around: Around | None, name: str, node: Node) -> None:
     """Add a node that gets state and runtime; a gate shows its answer in a trace, other nodes what they change."""
 
     async def work(state: Any, runtime: Runner) -> Update:
-        if resolve is None:
-            context_of(runtime)  # a missing context is reported before any work
-            return await node(state, runtime)
-        try:
-            return await node(state, replace(runtime, context=await resolve(runtime.context)))
-        except (TritonsmithError, OSError) as error:  # a full disk is a sentence too
-            raise ServedError(str(error)) from error
+        if around is not None:
+            return await around(name, node, state, runtime)
+        context_of(runtime)  # a missing context is reported before any work
+        return await node(state, runtime)
 
     policy = GATE_TRACE if name.startswith("decide_") else NODE_TRACE
     step = Step(name, lambda state: work(state, get_runtime(Context)))

@@ -6,13 +6,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
 from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.graph.builder import ServedError
+from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.policies import PRESETS
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.chat_connect import KEY, Models
 from tritonsmith.nodes.chat_model import REQUEST_SECONDS
 
 _LIMITS = Budget()
+
+
+class ServedError(UsageError, ValueError):
+    """What a run on a server ends with: a LangGraph server shows the sentence of a ValueError, and of errors of its own, alone."""
 
 
 class Settings(BaseModel):
@@ -59,9 +63,9 @@ class Settings(BaseModel):
     spool: str | None = Field(
         default=None, description="A folder with jobs for `tritonsmith worker`, which judges them elsewhere; empty: judged by the server."
     )
-    memory: str | None = Field(default=None, description="A folder with kernels of earlier runs, which are shown as examples.")
+    memory: str | None = Field(default=None, description="A folder with kernels of earlier runs, shown as examples; this run's is added.")
     replay: str | None = Field(default=None, description="A recording on the server to play the run from: no model, no key, no evaluator.")
-    out: str = Field(default="runs/server", description="Folder on the server; each thread gets one inside it.")
+    out: str = Field(default="runs/server", description="Folder on the server; each run of a thread gets one inside it.")
 
     def __init__(self, **given: Any) -> None:
         """Check the settings. Raises ServedError with one sentence instead of pydantic's list."""

@@ -187,11 +187,12 @@ def test_a_run_streams_every_step_to_its_end(server: Server) -> None:
     answer = server.ask("tritonsmith", SMALL, {"replay": TAPE, "seeds": 1, "policy": "no-tune"})
     assert answer.error is None
     kinds = {one["event"] for one in answer.events}
-    assert {"stage", "candidate", "verdict", "usage", "analysis", "findings", "decision", "stop"} <= kinds
+    assert {"run", "stage", "candidate", "verdict", "usage", "analysis", "findings", "decision", "stop", "end"} <= kinds
     recorded = json.loads((EXAMPLE / "decisions.json").read_text(encoding="utf-8"))
     assert [one["reason"] for one in answer.events if one["event"] == "decision"] == [one["reason"] for one in recorded]
     assert answer.state["winner"] == "seed0-03" and answer.state["stopped_because"] == "the winner is confirmed"
-    folder = server.folder / "out" / answer.thread
+    assert answer.state["result"].startswith("1.17x ESTIMATE against cuda_graph (kernel win)")
+    folder = server.folder / "out" / answer.thread / answer.state["run"][:8]
     sha = answer.state["candidates"]["seed0-03"]["sha"]
     assert (folder / "kernels" / f"{sha}.py").is_file() and (folder / "verdicts" / "seed0-03.strict.json").is_file()
 

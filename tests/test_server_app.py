@@ -12,12 +12,14 @@ import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 from langgraph.checkpoint.memory import InMemorySaver
 
+from tritonsmith.cli.main import run as command
+from tritonsmith.cli.picture import read_events
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.graph import app
-from tritonsmith.graph.builder import ServedError, build_graph
-from tritonsmith.graph.settings import Settings, TaskInput
+from tritonsmith.graph import app, serving
+from tritonsmith.graph.builder import build_graph
+from tritonsmith.graph.settings import ServedError, Settings, TaskInput
 from tritonsmith.nodes.chat_tape import TapeEvaluator, load_tape
 from tritonsmith.nodes.spool import Spool, work_off
 
@@ -37,12 +39,12 @@ def judge() -> Evaluator:
 
 @pytest.fixture(autouse=True)
 def judged_by_the_recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(app, "open_evaluator", lambda *args, **kwargs: judge())
-    app._evaluator.cache_clear()
-    app._opened.cache_clear()
+    monkeypatch.setattr(serving, "open_evaluator", lambda *args, **kwargs: judge())
+    serving._evaluator.cache_clear()
+    serving._opened.cache_clear()
     yield
-    app._evaluator.cache_clear()
-    app._opened.cache_clear()
+    serving._evaluator.cache_clear()
+    serving._opened.cache_clear()
 
 
 def ask(tmp_path: Path, given: dict[str, Any], thread: str = "t", **context: Any) -> dict[str, Any]:
@@ -68,6 +70,23 @@ def test_a_recording(tmp_path: Path) -> None:
     assert result["result"] == "1.17x ESTIMATE against cuda_graph (kernel win); search said 1.17x, confirmed 1.17x"
 
 
+def test_a_served_run_leaves_a_folder_like_every_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    result = ask(tmp_path, SMALL, replay=TAPE)
+    (folder,) = (tmp_path / "out" / "t").iterdir()
+    events = list(read_events(folder / "events.jsonl"))
+    kinds = [event["event"] for event in events]
+    assert kinds[:2] == ["run", "stage"] and kinds[-2:] == ["stop", "end"] and kinds.count("verdict") == 4
+    times = [event["time"] for event in events]
+    assert times == sorted(times)
+    assert [event["id"] for event in events if event["event"] == "decision"] == list(result["decisions"])
+    assert (folder / "best.py").read_text(encoding="utf-8").startswith("# task (small size, ieee), written by tritonsmith")
+    assert command(["watch", "--json", str(folder)]) == 0
+    shown = capfd.readouterr()
+    assert json.loads(shown.out)["winner"]["id"] == "seed0-03" and "begins task (small), policy no-tune" in shown.err
+    assert command(["graph", "--run", str(folder)]) == 0
+    assert "classDef taken" in capfd.readouterr().out
+
+
 def test_a_task_record_as_scripts_give_it(tmp_path: Path) -> None:
     task = load_task(TASK, "small")
     assert choices(ask(tmp_path, {"task": task}, "one", replay=TAPE)) == WAY
@@ -78,7 +97,7 @@ def test_a_model_at_an_address_with_a_memory(tmp_path: Path) -> None:
     with chat.ChatServer(REPLIES, key=None, models=("toy",)) as server:
         result = ask(tmp_path, SMALL, model="openai:toy", base_url=server.url, memory=str(tmp_path / "memory"))
     assert choices(result) == WAY and len(server.requests) == 4
-    folder = tmp_path / "out" / "t"
+    folder = next((tmp_path / "out" / "t").iterdir())
     assert len(list((folder / "llm").glob("*.json"))) == 4 and (folder / "usage.csv").is_file()
 
 
@@ -119,7 +138,7 @@ def test_rules_of_ones_own_from_a_file(tmp_path: Path) -> None:
 
 def test_a_size_of_the_last_task_is_not_kept_for_the_next_one(tmp_path: Path) -> None:
     """The form's fields belong to one run of a thread."""
-    graph = build_graph(Settings, app.open_settings, TaskInput).compile(checkpointer=InMemorySaver())
+    graph = build_graph(Settings, serving.serve, TaskInput).compile(checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "t"}}
     settings = {"seeds": 1, "policy": "no-tune", "replay": TAPE, "out": str(tmp_path / "out")}
 

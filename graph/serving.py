@@ -1,0 +1,149 @@
+"""Running the graph for a LangGraph server: what is opened for plain settings, and a folder for each run as every run leaves one.
+
+An evaluator belongs to a card and is shared by everything that the server runs; author, policy and store belong to a run.
+"""
+
+import asyncio
+import re
+import threading
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import cast
+
+from langgraph.config import get_config
+
+from tritonsmith.evaluator.errors import TritonsmithError, UsageError
+from tritonsmith.evaluator.local import open_evaluator
+from tritonsmith.evaluator.schema import Allow, Evaluator
+from tritonsmith.graph.builder import Node
+from tritonsmith.graph.context import Context
+from tritonsmith.graph.folder import EVENTS, TAPE, Event, EventLog
+from tritonsmith.graph.players import Players, open_players
+from tritonsmith.graph.policies import load_policy
+from tritonsmith.graph.settings import ServedError, Settings
+from tritonsmith.graph.state import State, Update
+from tritonsmith.graph.store import Store
+from tritonsmith.graph.summary import Summary, summarize, write_best
+from tritonsmith.nodes.common import Runner
+
+_KEPT = 256
+_SHORT = 8
+"""Characters of a run's id that name its folder within the thread's."""
+_opening = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What one run works with."""
+
+    context: Context
+    players: Players
+
+    in_folder: bool
+    """Whether the run has its folder yet."""
+
+
+@cache
+def _evaluator(target: str, sandbox: str) -> Evaluator:
+    return open_evaluator(target, sandbox=sandbox)
+
+
+@lru_cache(_KEPT)  # what was dropped is made again from the state and the folders
+def _opened(settings: Settings, thread: str, run: str) -> Opened:
+    policy = load_policy(settings.policy_file or settings.policy)
+    players = open_players(settings.models, replay=settings.replay, spool=settings.spool, memory=settings.memory, budget=settings.budget)
+    folder = Path(settings.out) / thread
+    store = Store(folder / run[:_SHORT] if run else None)
+    # a run that waits is begun again in its thread, and asks nothing twice; other runs go on from the server's own checkpoints
+    kept = folder / TAPE if players.may_wait else None
+    judge = players.evaluator(kept, settings.target, lambda: _evaluator(settings.target, settings.sandbox))
+    context = Context(
+        author=players.author, evaluator=judge, policy=policy, store=store, budget=settings.budget, seeds=settings.seeds,
+        allow=Allow(settings.allow), memory=players.recall(),
+    )  # fmt: skip
+    return Opened(context, players, bool(run))
+
+
+def opened(settings: Settings | None, thread: str, run: str) -> Opened:
+    """What a run works with, opened once. Raises UsageError in the words of the form, and InfrastructureError."""
+    try:
+        with _opening:  # the caches alone would let two runs that start together open two evaluators
+            return _opened(settings or Settings(), thread, run)
+    except UsageError as error:
+        raise UsageError(_as_settings(str(error))) from error
+
+
+async def serve(name: str, node: Node, state: State, runtime: Runner) -> Update:
+    """One node for a server: its events also go into the run's folder. Raises ServedError with one sentence for whoever started the run."""
+    thread = str(get_config().get("configurable", {}).get("thread_id") or "no-thread")
+    try:
+        return await _served(name, node, state, runtime, thread)
+    except (TritonsmithError, OSError) as error:  # a full disk is a sentence too
+        raise ServedError(str(error)) from error
+
+
+async def _served(name: str, node: Node, state: State, runtime: Runner, thread: str) -> Update:
+    settings = cast("Settings | None", runtime.context)
+    events: list[Event] = []
+
+    def tell(event: Event) -> None:
+        events.append({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **event})
+        runtime.stream_writer(event)
+
+    first = name == "describe"  # it begins a run, whose id and folder are known when it is done
+    one = await asyncio.to_thread(opened, settings, thread, "" if first else state["run"])
+    try:
+        update = await node(state, replace(runtime, context=one.context, stream_writer=tell))
+        if first:
+            one = await asyncio.to_thread(opened, settings, thread, update["run"])
+            tell(_begin(update, one))
+            events.insert(0, events.pop() | {"time": events[0]["time"]})
+        elif name == "finish":
+            tell(_end(await asyncio.to_thread(_conclude, cast(State, {**state, **update}), one)))
+        return update
+    finally:
+        if one.in_folder:
+            await asyncio.to_thread(_write, one.context.store.root / EVENTS, events)
+
+
+def _write(path: Path, events: list[Event]) -> None:
+    log = EventLog(path)
+    for event in events:
+        log(event)
+
+
+def _begin(update: Update, one: Opened) -> Event:
+    task, context = update["task"], one.context
+    return {
+        "event": "run", "node": "run", "branch": "main", "candidate": None, "run": update["run"], "folder": str(context.store.root),
+        "task": task.name, "size": task.size, "policy": context.policy.name, "model": context.author.name,
+        "target": context.evaluator.hardware.name, "budget": context.budget.model_dump(mode="json"), "resumed": False,
+    }  # fmt: skip
+
+
+def _conclude(state: State, one: Opened) -> Summary:
+    """Write what a run leaves behind, as `tritonsmith optimize` does."""
+    context, hardware = one.context, one.context.evaluator.hardware
+    summary = summarize(
+        state, policy=context.policy.name, model=context.author.name, target=hardware.name, seconds=state.get("elapsed", 0.0),
+        out=str(context.store.root),
+    )  # fmt: skip
+    if one.players.memory is not None:
+        one.players.memory.remember(state, context.store.get, hardware)
+    write_best(summary, context.store)
+    summary.write(context.store.root)
+    return summary
+
+
+def _end(summary: Summary) -> Event:
+    winner = summary.winner.id if summary.winner else None
+    told = {"winner": winner, "result": summary.result, "stopped_because": summary.stopped_because}
+    return {"event": "end", "node": "end", "branch": "main", "candidate": winner, **told}
+
+
+def _as_settings(sentence: str) -> str:
+    """A sentence for the command line in the words of a form: `--base-url ...` is the setting `base_url`."""
+    named = re.sub(r"--([a-z][a-z-]*)", lambda option: option[1].replace("-", "_"), sentence)
+    return f"setting {named}" if sentence.startswith("--") else named
