@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record, text_sha
-from tritonsmith.graph.config import RunConfig, kept_settings
+from tritonsmith.graph.config import RunConfig, kept_settings, whole_address
 from tritonsmith.graph.files import put_text
 from tritonsmith.graph.version import graph_version
 from tritonsmith.prompts.library import VERSION, digest
@@ -58,11 +58,12 @@ class Manifest(Record):
     def config(self, folder: Path) -> RunConfig:
         """The settings of the run in a folder. Raises UsageError."""
         try:
-            return RunConfig.model_validate({**self.settings, "out": str(folder)})
+            config = RunConfig.model_validate({**self.settings, "out": str(folder)})
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise UsageError(f"{folder / MANIFEST}: the settings of this run cannot be read ({where}: {first['msg']})") from error
+        return config if config.base_url is None else config.model_copy(update={"base_url": whole_address(config.base_url)})
 
     def refuse_what_changed(self, folder: Path, task_source: str, objects: tuple[str, ...]) -> None:
         """Raise UsageError where the graph, the task file or what was passed is not what the run began with."""

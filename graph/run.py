@@ -25,6 +25,7 @@ from tritonsmith.graph.folder import (
     Event,
     EventLog,
     OnEvent,
+    RunBusy,
     drop_if_fruitless,
     faults_told,
     held,
@@ -69,6 +70,7 @@ class Run:
         self._evaluator, self._author = evaluator, author
         self._models = models or models_of(config)
         self._control = RunControl()
+        self._again = False
 
     @classmethod
     def of(
@@ -79,7 +81,7 @@ class Run:
         manifest = read_manifest(folder)
         config = manifest.config(folder)
         run = cls(config, evaluator=evaluator, author=author, models=models)
-        run.folder, run.config = folder, config
+        run.folder, run.config, run._again = folder, config, True
         run.summary = read_summary(folder)
         if run.summary is None:
             source = load_task(config.task, "full", dict(config.overrides), config.precision).source
@@ -103,8 +105,12 @@ class Run:
         Raises UsageError (AuthorError and TaskError among them) with a sentence for the user, InfrastructureError when not even the
         reference could be run, and RunError when the run cannot go on now.
         """
-        finished = read_summary(self.folder)
-        if finished is not None and (self.folder / MANIFEST).is_file():
+        finished = read_summary(self.folder) if (self.folder / MANIFEST).is_file() else None
+        if finished is not None:
+            if not self._again:
+                raise UsageError(
+                    f"--out {self.folder}: a finished run lies there; name a new folder, or see that one: tritonsmith resume {self.folder}"
+                )
             self.summary = finished
             yield _end(finished)
             return
@@ -126,6 +132,8 @@ class Run:
                 async with aclosing(self._work(manifest, players, policy, sketch)) as events:
                     async for event in events:
                         yield event
+        except RunBusy:
+            raise
         except UsageError:
             if manifest is None and not players.may_wait:
                 drop_if_fruitless(self.folder)  # the same command, corrected, may then name the same folder
@@ -147,6 +155,13 @@ class Run:
         return manifest
 
     async def _work(self, kept: Manifest | None, players: Players, policy: Policy, sketch: Task) -> AsyncGenerator[Event, None]:
+        if kept is None and (self.folder / MANIFEST).is_file():
+            raise RunBusy(f"--out {self.folder}: another process has begun a run there just now; name another folder")
+        finished = read_summary(self.folder)
+        if kept is not None and finished is not None:  # by another process, since we looked
+            self.summary = finished
+            yield _end(finished)
+            return
         manifest = kept or Manifest.of(self.config, sketch.source, self._objects, read_parent(self.folder))
         if kept is None:
             manifest.write(self.folder)
@@ -172,8 +187,10 @@ class Run:
                 await context.evaluator.aclose()
         if drive.drained:
             self.stopped = self._control.drain_reason or "asked to"
+            self._control, self._again = RunControl(), True  # the same object may go on
             yield log(_event("stopped", reason=self.stopped))
             return
+        self.stopped = ""
         if "winner" not in drive.state and not players.may_wait:
             raise RunError(
                 f"{self.folder}: the graph ended without an answer, so its checkpoints do not fit it; remove {CHECKPOINTS}, and "

@@ -18,6 +18,7 @@ from tritonsmith.graph.config import RunConfig
 from tritonsmith.graph.folder import RunBusy
 from tritonsmith.graph.run import Run, optimize, resume
 from tritonsmith.graph.state import Budget
+from tritonsmith.nodes.chat_connect import Models
 from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
 
 HERE = Path(__file__).parent
@@ -120,7 +121,7 @@ def test_a_run_that_is_asked_to_stop_finishes_what_it_does_and_goes_on_later(tas
     events = asyncio.run(to_the_end(run))
     assert (events[-1]["event"], events[-1]["reason"]) == ("stopped", "enough") and run.stopped == "enough" and run.summary is None
     judged, judge.run = list(judge.calls), None
-    again = Run.of(tmp_path / "out", author=players["author"], evaluator=judge)
+    again = run if at == "bad" else Run.of(tmp_path / "out", author=players["author"], evaluator=judge)
     events = asyncio.run(to_the_end(again))
     assert (events[0]["event"], events[0]["resumed"], events[-1]["event"]) == ("run", True, "end")
     assert (at, "quick") in judged and len(judge.calls) == len(set(judge.calls)), "nothing is judged twice"
@@ -189,6 +190,18 @@ def test_a_finished_run_is_not_run_again(task, players, tmp_path, capsys):
     assert (tmp_path / "out" / "events.jsonl").read_bytes() == events and players["evaluator"].calls == calls
 
 
+def test_the_same_command_goes_on_with_an_unfinished_run_and_leaves_a_finished_one_alone(task, players, tmp_path):
+    out = tmp_path / "out"
+    begin(task, players, out)
+    with pytest.raises(UsageError, match=r"a run with other settings lies there \(seeds\); name a new folder, or go on with that run: trit"):
+        optimize(task, out=str(out), seeds=1, **players)
+    assert optimize(task, out=str(out), **players).winner.id == "block-01"
+    before = (out / "summary.json").read_bytes()
+    with pytest.raises(UsageError, match="a finished run lies there; name a new folder, or see that one: tritonsmith resume"):
+        optimize(task, out=str(out), **players)
+    assert (out / "summary.json").read_bytes() == before
+
+
 def test_two_processes_on_one_run(task, players, tmp_path):
     async def both():
         run = Run(RunConfig(task=str(task), out=str(tmp_path / "out")), **players)
@@ -203,14 +216,14 @@ def test_two_processes_on_one_run(task, players, tmp_path):
     assert asyncio.run(both()).winner.id == "block-01"
 
 
-def begin(task, players, out, **options):
+def begin(task, players, out, at="verdict", **options):
     """A run that was left in the middle."""
 
     async def leave():
         run = Run(RunConfig(task=str(task), out=str(out), **options), **players)
         events = run.stream()
         async for event in events:
-            if event["event"] == "verdict":
+            if event["event"] == at:
                 break
         await events.aclose()
 
@@ -328,6 +341,59 @@ def test_budgets_and_seconds_go_on(task, players, tmp_path):
     begin(task, players, tmp_path / "timed", budget=Budget(seconds=100))
     (tmp_path / "timed" / "events.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     assert "of 100 seconds are gone" in resume(tmp_path / "timed", **players).stopped_because
+
+
+def test_a_branch_that_its_author_failed_stays_so(task, tmp_path):
+    def players():
+        return {"author": ScriptedAuthor(seeds=("good",)), "evaluator": ScriptedEvaluator({"good": scripted_verdict(1.5)})}
+
+    whole = optimize(task, out=str(tmp_path / "whole"), seeds=2, **players())
+    begin(task, players(), tmp_path / "out", "fault", seeds=2)
+    assert resume(tmp_path / "out", **players()).decisions == whole.decisions
+    stuck = [one for one in whole.decisions if one.site == "author"]
+    assert len(stuck) == 1 and "no seed for branch 1" in stuck[0].reason
+
+
+def test_a_recording_goes_on_with_its_run(task, players, tmp_path):
+    book = driver.Book(tmp_path / "book")
+    tape, judge, model = tmp_path / "tape.jsonl", driver.RuledEvaluator(book), driver.RuledModel(book=book)
+    both = {"evaluator": judge, "models": Models(author=model)}
+    begin(task, both, tmp_path / "out", record=str(tape), seeds=2)
+    with pytest.raises(UsageError, match="from Python with its own model; pass the same again"):
+        resume(tmp_path / "out", evaluator=judge)
+    kept = tape.read_bytes()
+    tape.unlink()
+    with pytest.raises(UsageError, match="--record .*tape.jsonl: the recording that this run began is gone; put it back"):
+        resume(tmp_path / "out", evaluator=judge, model=model)
+    tape.write_bytes(kept)
+    summary = resume(tmp_path / "out", evaluator=judge, model=model)
+    replayed = optimize(task, out=str(tmp_path / "replayed"), replay=str(tape), seeds=2)
+    assert [one.choice for one in replayed.decisions] == [one.choice for one in summary.decisions]
+    assert replayed.winner.id == summary.winner.id
+
+
+def test_a_secret_in_an_address_is_not_kept(task, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-local-test-key")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    judge = ScriptedEvaluator({chat.kernel(1): scripted_verdict(1.5)})
+    with chat.ChatServer([chat.answer(1)]) as server:
+        address = f"{server.url.replace('//', '//me:pass-word@')}?token=secret-token"
+        begin(task, {"evaluator": judge}, tmp_path / "out", "run", seeds=1, policy="no-tune", model="openai:toy", base_url=address)
+        kept = (tmp_path / "out" / "run.json").read_text()
+        assert "pass-word" not in kept and "secret-token" not in kept and "me:***@" in kept
+        with pytest.raises(UsageError, match=r"its secret is not kept with the run; set OPENAI_BASE_URL to the whole address"):
+            resume(tmp_path / "out", evaluator=judge)
+        monkeypatch.setenv("OPENAI_BASE_URL", address)
+        assert Run.of(tmp_path / "out", evaluator=judge).config.base_url == address
+
+
+def test_a_folder_that_cannot_be_written(task, players, tmp_path):
+    begin(task, players, tmp_path / "out")
+    for path in (tmp_path / "out").glob("run.lock"):
+        path.unlink()
+        path.mkdir()  # stands for a folder on a disk that is mounted read-only: even root cannot write it
+    with pytest.raises(UsageError, match=r"out: cannot write there \(.*\); a run needs a folder that it may write to"):
+        resume(tmp_path / "out", **players)
 
 
 def test_the_key_is_in_no_file_of_the_run(task, tmp_path, monkeypatch):
