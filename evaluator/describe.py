@@ -25,35 +25,56 @@ _Answer: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 _Trace = TypeAdapter(list[OperatorCost])
 
 
-def run_probe(task: Task, timeout: float = PROBE_SECONDS) -> tuple[TaskFacts, list[OperatorCost]]:
-    """Run and trace the reference once in a fresh process.
+class TaskProcess:
+    """A trusted process that answers one question about a task; started ahead, it has its imports behind it when the question comes."""
+
+    def __init__(self, module: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="probe-", ignore_cleanup_errors=True, dir=run_folder())
+        threads, life = str(os.cpu_count() or 1), life_line()
+        self._process = subprocess.Popen(
+            lifeline.command(life, module), pass_fds=[life],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self._folder.name, start_new_session=True,
+            env=scrubbed_environment(Path(self._folder.name), {"OMP_NUM_THREADS": threads}),
+        )  # fmt: skip
+
+    def ask(self, task: Task, timeout: float, late: str) -> tuple[bytes, bytes, int]:
+        """Its stdout, stderr and exit code. Raises TaskError with `late` at a time-out."""
+        try:
+            out, log = self._process.communicate(task.model_dump_json().encode() + b"\n", timeout)
+        except subprocess.TimeoutExpired:
+            raise TaskError(f"{task.path}: {late}; use --size small or --set NAME=VALUE") from None
+        finally:
+            self.close()
+        return out, log, self._process.returncode
+
+    def close(self) -> None:
+        """End it, asked or not."""
+        with contextlib.suppress(OSError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(ValueError):  # its pipes are closed already
+            self._process.communicate()
+        self._folder.cleanup()
+
+
+def start_probe() -> TaskProcess:
+    """A probe that waits for its task."""
+    return TaskProcess("tritonsmith.evaluator.probe")
+
+
+def run_probe(task: Task, timeout: float = PROBE_SECONDS, started: TaskProcess | None = None) -> tuple[TaskFacts, list[OperatorCost]]:
+    """Run and trace the reference once in a fresh process, which may have been started before.
 
     Raises:
         TaskError: the task file is at fault; one sentence for the user.
         InfrastructureError: the probe itself failed.
     """
     late = f"one forward of the reference took longer than {timeout:.0f} s"
-    return _read_answer(*ask_process("tritonsmith.evaluator.probe", task, timeout, late))
+    return _read_answer(*(started or start_probe()).ask(task, timeout, late))
 
 
 def ask_process(module: str, task: Task, timeout: float, late: str) -> tuple[bytes, bytes, int]:
     """What a trusted process says about a task: its stdout, stderr and exit code. Raises TaskError with `late` at a time-out."""
-    with tempfile.TemporaryDirectory(prefix="probe-", ignore_cleanup_errors=True, dir=run_folder()) as folder:
-        threads, life = str(os.cpu_count() or 1), life_line()
-        process = subprocess.Popen(
-            lifeline.command(life, module), pass_fds=[life],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, start_new_session=True,
-            env=scrubbed_environment(Path(folder), {"OMP_NUM_THREADS": threads}),
-        )  # fmt: skip
-        try:
-            out, log = process.communicate(task.model_dump_json().encode() + b"\n", timeout)
-        except subprocess.TimeoutExpired:
-            raise TaskError(f"{task.path}: {late}; use --size small or --set NAME=VALUE") from None
-        finally:
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-    return out, log, process.returncode
+    return TaskProcess(module).ask(task, timeout, late)
 
 
 def _read_answer(out: bytes, log: bytes, code: int) -> tuple[TaskFacts, list[OperatorCost]]:

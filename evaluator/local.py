@@ -21,8 +21,8 @@ from tritonsmith.evaluator.audit import Finding, of_interpreter, of_sanitizer, s
 from tritonsmith.evaluator.cards import CARDS, named_card
 from tritonsmith.evaluator.compile_client import refusal, second_opinion
 from tritonsmith.evaluator.compile_pool import CompilePool, Report
-from tritonsmith.evaluator.describe import run_probe
-from tritonsmith.evaluator.errors import InfrastructureError, TaskError
+from tritonsmith.evaluator.describe import TaskProcess, run_probe, start_probe
+from tritonsmith.evaluator.errors import InfrastructureError, TaskError, TritonsmithError
 from tritonsmith.evaluator.oracle_process import OracleProcess
 from tritonsmith.evaluator.other_shapes import at_other_sizes
 from tritonsmith.evaluator.run_folder import run_folder
@@ -55,9 +55,11 @@ class LocalEvaluator:
         self.raw_dir = raw_dir or Path(self._temporary.name)
         self._call_seconds = call_seconds
         first = OracleProcess(target, sandbox=sandbox)
+        self._next_probe: TaskProcess | None = start_probe()  # beside the oracle, which takes as long to import what it needs
         try:
             self.hardware = first.hello()
         except BaseException:
+            self._next_probe.close()
             first.remove()
             self._temporary.cleanup()
             raise
@@ -83,8 +85,13 @@ class LocalEvaluator:
     def _probe(self, task: Task) -> tuple[TaskFacts, list[OperatorCost]]:
         with self._probe_lock:
             if task.sha not in self._probes:
-                self._probes[task.sha] = run_probe(task)
+                started, self._next_probe = self._next_probe, None
+                self._probes[task.sha] = run_probe(task, started=started)
             return self._probes[task.sha]
+
+    def _probe_beside(self, task: Task) -> None:
+        with contextlib.suppress(TritonsmithError):  # asked again where the answer is needed
+            self._probe(task)
 
     @contextlib.contextmanager
     def _leased(self, auditor: OracleProcess | None) -> Iterator[OracleProcess]:
@@ -112,6 +119,8 @@ class LocalEvaluator:
 
     def _examined(self, task: Task, path: Path, profile: str) -> Verdict:
         """Compiled beside the card, judged, and audited where that is due; a suspicious kernel must pass the strict profile at once."""
+        if self._compilers is not None:
+            threading.Thread(target=self._probe_beside, args=(task,), daemon=True).start()  # while the oracle prepares the task
         compiling = self._start_compiling(task, path)
         try:
             verdict = self._ask(task, path, profile, compiling=compiling)
@@ -226,6 +235,8 @@ class LocalEvaluator:
             oracle.remove()
         if self._compilers is not None:
             self._compilers.close()
+        if self._next_probe is not None:
+            self._next_probe.close()
         self._temporary.cleanup()
 
     async def aclose(self) -> None:

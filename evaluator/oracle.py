@@ -56,7 +56,9 @@ class Oracle:
             establish(request.get("sandbox", "auto"), cuda=hardware.present)
             return {"hardware": hardware.model_dump(mode="json")}
         if request["op"] == "prepare":
-            return {"request": str(self._judge(Task.model_validate(request["task"])).session.compile_request)}
+            session = self._judge(Task.model_validate(request["task"])).session
+            session.prewarm()
+            return {"request": str(session.compile_request)}
         if request["op"] == "sanitize":
             found, text = sanitized(Path(request["source"]), Path(request["request"]), request["seconds"])
             self._require_healthy_card()

@@ -173,8 +173,8 @@ def timing(score: float) -> Timing:
 
 
 def test_clocks_that_disagree_and_scores_beyond_belief_are_suspicious() -> None:
-    agreeing = ((1.0, 0.98), (2.0, 1.97))
+    agreeing = (1.0, 0.98)
     assert suspicion(timing(3.0), agreeing) == ""
     assert "hard to believe" in suspicion(timing(12.0), agreeing)
-    assert "two clocks disagree" in suspicion(timing(3.0), ((1.0, 0.2), (2.0, 1.97)))
-    assert suspicion(timing(3.0), ((0.05, 0.02), (0.08, 0.06))) == ""  # a call's fixed cost is the baseline's as well
+    assert "two clocks disagree" in suspicion(timing(3.0), (1.0, 0.2))
+    assert suspicion(timing(3.0), (0.05, 0.02)) == ""  # a disturbed host; what the oracle's clock reads beyond is added
