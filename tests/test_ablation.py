@@ -14,9 +14,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
+from tritonsmith.benchmarks.ablation.keep import keep
 from tritonsmith.benchmarks.ablation.runner import ablate
 from tritonsmith.benchmarks.ablation.schema import Ablation, CellState, Rule
-from tritonsmith.evaluator.errors import RunStopped
+from tritonsmith.evaluator.errors import RunStopped, UsageError
 from tritonsmith.graph.run import active_runs
 from tritonsmith.nodes.chat_connect import Models
 
@@ -145,6 +146,21 @@ def test_kill_9_in_the_middle_repeats_no_cell_and_no_evaluation(suite, tmp_path)
     assert [row.model_dump(include={*same}) for row in tables.cells] == [row.model_dump(include={*same}) for row in whole.cells]
 
 
+def test_a_policy_from_a_file_takes_part(suite, tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text(
+        "from tritonsmith.graph.policies import Default\n\n\nclass OneStage(Default):\n    name = 'one-stage'\n\n"
+        "    def after_stage(self, view):\n        return 'stop', 'one stage is enough'\n"
+    )
+    plan = plan_of(suite / "fast.py", ("default", f"{file}:OneStage"), repeats=1)
+    tables = ablate(plan, tmp_path / "out", evaluator=Judge(tmp_path / "log"), author=author_of)
+    default, own = tables.cells
+    assert (own.policy, own.base, own.at, own.score, default.score) == ("one-stage", "default", "after_stage", 1.2, 1.8)
+    decisions = json.loads((tmp_path / "out" / own.folder / "summary.json").read_text())["decisions"]
+    assert {one["policy"] for one in decisions if one["site"] == "after_detect"} == {"default"}, "what came before was the base's"
+    assert {one["policy"] for one in decisions if one["site"] == "after_stage"} == {"one-stage"}
+
+
 def test_an_experiment_that_is_asked_to_stop_begins_nothing_more_and_goes_on_later(suite, tmp_path):
     out = tmp_path / "out"
 
@@ -217,3 +233,16 @@ def test_forks_and_smaller_runs_do_not_ask_a_model_again(suite, tmp_path):
         assert plain.input_tokens == 100 * plain.calls, "costs are told as if the run had been alone"
     cost = next(one for one in tables.costs if one.policy == "no-tune")
     assert cost.tokens == 110 * sum(rows[task, "no-tune"].calls for task in ("fast", "slow", "other"))
+
+
+def test_what_is_kept_of_an_experiment_names_no_path_of_this_machine(suite, tmp_path):
+    out = tmp_path / "out"
+    ablate(plan_of(suite, repeats=1), out, evaluator=Judge(tmp_path / "log"), author=author_of)
+    with pytest.raises(UsageError, match="the folder is not empty"):
+        keep(out, out)
+    kept = keep(out, tmp_path / "kept")
+    told = {path.relative_to(tmp_path / "kept").as_posix() for path in kept}
+    assert {"plan.json", "ablation.json", "runs.csv", "cells/fast/default/1/summary.json"} <= told
+    assert len([name for name in told if name.startswith("winners/")]) == 6 and len(told) == 3 + 6 + 6
+    assert all(str(tmp_path) not in path.read_text() for path in kept)
+    assert Ablation.model_validate_json((tmp_path / "kept" / "ablation.json").read_text()).cells

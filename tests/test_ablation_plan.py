@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.benchmarks.ablation.difference import first_difference
-from tritonsmith.benchmarks.ablation.keep import keep
 from tritonsmith.benchmarks.ablation.plan import begin, make_plan, read_plan, settle
 from tritonsmith.benchmarks.ablation.policies import EXPERIMENTS
 from tritonsmith.cli.main import run
@@ -160,6 +159,12 @@ def test_an_experiment_has_one_card_and_one_kind(tmp_path):
             settle(plan, out, other)
 
 
+def test_settings_that_make_no_run_are_refused():
+    for settings, sentence in (({"model_timeout": -1.0}, "setting model_timeout"), ({"seeds": 3}, "seeds cannot be set for all runs")):
+        with pytest.raises(UsageError, match=sentence):
+            make_plan("39", ["default"], settings=settings)
+
+
 @pytest.mark.slow
 def test_the_command_with_the_built_in_author(tmp_path, capsys):
     """Two runs of the interpreter's evaluator; the second has nothing left to judge."""
@@ -175,8 +180,3 @@ def test_the_command_with_the_built_in_author(tmp_path, capsys):
     assert (out / "report.html").is_file()
     assert run([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kind"] == "estimated"
-    with pytest.raises(UsageError, match="the folder is not empty"):
-        keep(out, out)
-    kept = keep(out, tmp_path / "kept")
-    assert {"plan.json", "ablation.json", "runs.csv", "report.html", "summary.json", "best.py"} == {path.name for path in kept}
-    assert all(str(tmp_path) not in path.read_text() for path in kept if path.suffix != ".html")

@@ -1,6 +1,6 @@
 """Keep what an experiment showed, without its bulk: `python -m tritonsmith.benchmarks.ablation.keep DIR RESULTS`.
 
-Copies the plan, the tables, the rows, the report and every run's summary and winner; leaves the samples, prompts, checkpoints and kernels.
+Copies the plan, the tables, the rows, the report, every run's summary, and each winner once; leaves samples, prompts and checkpoints.
 Paths become relative to the experiment's folder, or the bare name of what they point to.
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 from tritonsmith.benchmarks.ablation.plan import read_plan
 from tritonsmith.benchmarks.ablation.runner import retabulate
 from tritonsmith.evaluator.errors import TritonsmithError, UsageError
+from tritonsmith.graph.summary import read_summary
 
 _WHOLE = ("plan.json", "ablation.json", "runs.csv", "report.html", "report.md")
-_OF_A_RUN = ("summary.json", "best.py")
 _PATH = re.compile(r"/[\w.+@~-]+(?:/[\w.+@~-]+)+")
 
 
@@ -26,10 +26,15 @@ def keep(root: Path, results: Path) -> list[Path]:
     retabulate(root)
     if results.exists() and any(results.iterdir()):
         raise UsageError(f"{results}: the folder is not empty; name a new one")
-    files = [root / name for name in _WHOLE] + [path for name in _OF_A_RUN for path in sorted(root.glob(f"cells/*/*/*/{name}"))]
+    runs = sorted(root.glob("cells/*/*/*/summary.json"))
+    files = {path: path.relative_to(root) for path in (*(root / name for name in _WHOLE), *runs)}
+    for winner in filter(None, (_winner(run) for run in runs)):
+        files[winner] = Path("winners") / f"{winner.stem}.txt"  # named by the text's sha: one that won often is there once
     kept = []
-    for path in (file for file in files if file.is_file()):
-        target = results / path.relative_to(root)
+    for path, place in files.items():
+        if not path.is_file():
+            continue
+        target = results / place
         target.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".json":
@@ -37,6 +42,11 @@ def keep(root: Path, results: Path) -> list[Path]:
         target.write_text(text, encoding="utf-8")
         kept.append(target)
     return kept
+
+
+def _winner(run: Path) -> Path | None:
+    summary = read_summary(run.parent)
+    return None if summary is None or summary.winner is None else run.parent / "kernels" / f"{summary.winner.sha}.py"
 
 
 def _portable(value: Any, root: Path) -> Any:

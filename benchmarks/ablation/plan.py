@@ -127,8 +127,12 @@ def _experiment(policies: Sequence[str] | None, name: str | None) -> Experiment:
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as JSON, complete, so that a default that changes later is seen as a change."""
-    config = RunConfig(task="", **settings)
+    """The settings as JSON, complete, so that a default that changes later is seen as a change. Raises UsageError."""
+    try:
+        config = RunConfig(task="", **settings)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"setting {'.'.join(map(str, first['loc']))}: {first['msg']} (got {first['input']!r})") from error
     return config.model_dump(mode="json", exclude=set(_OWN))
 
 
