@@ -13,7 +13,7 @@ from tritonsmith.evaluator.errors import RunStopped, UsageError
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.background import run_blocking
-from tritonsmith.graph.config import models_of
+from tritonsmith.graph.config import kept_settings, models_of
 from tritonsmith.graph.files import put_text
 from tritonsmith.graph.folder import EVENTS, TAPE, OnEvent, held, make_folder
 from tritonsmith.graph.forked import PARENT, Parent, before, check_site, decisions_in, events_in
@@ -97,9 +97,9 @@ def fork_run(
     _refuse_what_cannot_be_repeated(folder, manifest, {"evaluator": evaluator, "author": author, "model": models})
     parent = parent_of(folder, manifest, at)
     if (target / MANIFEST).is_file():
-        _refuse_another_fork(target, parent)
-    else:
-        _prepare(folder, target, parent)
+        _refuse_another_fork(target, parent, str(kept_settings(config)["policy"]))
+        return Run.of(target, evaluator=evaluator, author=author, models=models)
+    _prepare(folder, target, parent)
     return Run(config, evaluator=evaluator, author=author, models=models or models_of(config))
 
 
@@ -125,13 +125,14 @@ def _refuse_what_cannot_be_repeated(folder: Path, manifest: Manifest, given: dic
     manifest.refuse_what_changed(folder, source, (*objects, *roles))
 
 
-def _refuse_another_fork(target: Path, parent: Parent) -> None:
+def _refuse_another_fork(target: Path, parent: Parent, policy: str) -> None:
     try:
         there = Parent.model_validate_json((target / PARENT).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"--out {target}: another run lies there; name a new folder for the fork") from error
-    if (there.id, there.at) != (parent.id, parent.at):
-        raise UsageError(f"--out {target}: a fork of {there.run} at {there.at} lies there; name a new folder")
+    other = read_manifest(target).settings["policy"]
+    if (there.id, there.at, other) != (parent.id, parent.at, policy):
+        raise UsageError(f"--out {target}: a fork of {there.run} at {there.at} with policy {other} lies there; name a new folder")
 
 
 def _prepare(folder: Path, target: Path, parent: Parent) -> None:

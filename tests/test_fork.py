@@ -107,8 +107,9 @@ def test_a_stopped_fork_goes_on_with_the_parents_decisions(parent):
     summary = fork(parent.folder, at="after_detect", policy="no-tune", out=parent.folder / "fork", **given)
     again = fork(parent.folder, at="after_detect", policy="no-tune", out=parent.folder / "fork", **players())
     assert again.decisions == summary.decisions
-    with pytest.raises(UsageError, match="a fork of parent at after_detect lies there"):
-        fork(parent.folder, at="after_select", policy="no-tune", out=parent.folder / "fork", **players())
+    for other in ({"at": "after_select", "policy": "no-tune"}, {"at": "after_detect", "policy": "notes"}):
+        with pytest.raises(UsageError, match="a fork of parent at after_detect with policy no-tune lies there"):
+            fork(parent.folder, out=parent.folder / "fork", **other, **players())
 
 
 def cut(folder, event_of):
