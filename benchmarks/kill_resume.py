@@ -132,6 +132,8 @@ def play(task: Path, root: Path, count: int, chance: random.Random, at_once: int
     start("optimize", str(task), *SETTINGS, "--out", str(whole)).wait()
     length = float(json.loads((whole / "summary.json").read_text(encoding="utf-8"))["seconds"])
     winner, decisions = answer_of(whole)
+    if winner is None:
+        raise SystemExit(f"error: the run that nobody kills found no winner, so there is nothing to compare with: see {whole}")
     about = {"seconds": round(length, 1), "winner": winner, "decisions": len(decisions), "evaluations": len(begun(whole))}
     kills: list[Kill] = []
 
