@@ -50,12 +50,18 @@ def _evaluator(target: str, sandbox: str) -> Evaluator:
     return open_evaluator(target, sandbox=sandbox)
 
 
+@cache
+def _no_store() -> Store:
+    """For the node that begins a run and writes no kernel; one for all, because a folder that is removed would block the event loop."""
+    return Store()
+
+
 @lru_cache(_KEPT)  # what was dropped is made again from the state and the folders
 def _opened(settings: Settings, thread: str, run: str) -> Opened:
     policy = load_policy(settings.policy_file or settings.policy)
     players = open_players(settings.models, replay=settings.replay, spool=settings.spool, memory=settings.memory, budget=settings.budget)
     folder = Path(settings.out) / thread
-    store = Store(folder / run[:_SHORT] if run else None)
+    store = Store(folder / run[:_SHORT]) if run else _no_store()
     # a run that waits is begun again in its thread, and asks nothing twice; other runs go on from the server's own checkpoints
     kept = folder / TAPE if players.may_wait else None
     judge = players.evaluator(kept, settings.target, lambda: _evaluator(settings.target, settings.sandbox))
