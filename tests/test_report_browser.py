@@ -76,11 +76,11 @@ def shoot(page: Page, name: str, whole: bool = True) -> None:
     page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=whole)
 
 
-LOOKS = [("phone", PHONE, "dark"), ("phone", PHONE, "light"), ("desk", DESK, "light"), ("desk", DESK, "dark")]
+LOOKS = [("phone", PHONE, "dark"), ("desk", DESK, "light"), ("phone", PHONE, "light"), ("desk", DESK, "dark")]
 
 
-@pytest.mark.parametrize("name", ["measured", "ablation", "hostile"])
-@pytest.mark.parametrize(("device", "size", "scheme"), LOOKS, ids=[f"{device}-{scheme}" for device, _, scheme in LOOKS])
+@pytest.mark.parametrize("name", ["measured", "ablation"])
+@pytest.mark.parametrize(("device", "size", "scheme"), LOOKS[:2], ids=["phone-dark", "desk-light"])
 def test_it_fits_and_can_be_read(name: str, device: str, size: dict[str, int], scheme: str, open_page: Open) -> None:
     page = open_page(name, size, scheme)
     assert page.evaluate(browsers.OVERFLOW) <= 0
@@ -91,8 +91,8 @@ def test_it_fits_and_can_be_read(name: str, device: str, size: dict[str, int], s
     assert page.evaluate(browsers.STRUCTURE) == []
 
 
-@pytest.mark.slow  # the same pages in another state: what they hold is checked without a browser
-@pytest.mark.parametrize("name", ["recorded", "winnerless", "killed", "old"])
+@pytest.mark.slow  # the same templates with other contents, and the other two looks
+@pytest.mark.parametrize("name", ["recorded", "winnerless", "killed", "old", "hostile", "measured", "ablation"])
 @pytest.mark.parametrize(("device", "size", "scheme"), LOOKS, ids=[f"{device}-{scheme}" for device, _, scheme in LOOKS])
 def test_other_pages_fit_and_can_be_read(name: str, device: str, size: dict[str, int], scheme: str, open_page: Open) -> None:
     test_it_fits_and_can_be_read(name, device, size, scheme, open_page)
@@ -138,10 +138,10 @@ def test_a_keyboard_opens_a_candidate_and_its_difference(open_page: Open) -> Non
 
 
 def test_nothing_hostile_happens_when_everything_is_open(open_page: Open) -> None:
-    page = open_page("hostile")
+    page = open_page("hostile", PHONE)
     page.evaluate(browsers.OPEN_ALL)
-    page.wait_for_timeout(50)
-    assert page.title().endswith(("...", ".py")) or "pwned" not in page.title().replace("document.title='pwned'", "")
+    assert page.evaluate(browsers.OVERFLOW) <= 0  # the planted text has no place to break
+    assert page.title() != "pwned"
     assert page.locator("script, img, iframe, object").count() == 0
     assert page.get_by_text("<img src=x onerror=").count() > 10
 

@@ -16,7 +16,7 @@ _GATE = "decide_"
 _ENDS = {"__start__": "start", "__end__": "end"}
 _HEIGHT, _LETTER = 26.0, 6.6
 """Pixels: of a node, and of a letter at the drawing's size of type."""
-_BULGE = 26.0
+_BULGE = 30.0
 """How far an edge bends away from the edge that leads the other way."""
 _TIMES = "\N{MULTIPLICATION SIGN}"
 _HEAD = 20.0
@@ -158,19 +158,25 @@ def _edge(placed: Placed, sizes: dict[str, Spot], pair: tuple[str, str], label: 
     points[0] = _border(points[0], points[1], sizes[source])
     points[-1] = _border(points[-1], points[-2], sizes[target])
     words = f"{label} {_TIMES}{way}".strip() if way > 1 else label
-    share = 0.5 if len(points) == 2 else min(0.8, 24 / max(1.0, abs(points[1][1] - points[0][1])))
-    text = _label(words, _between(points[0], points[1], share), points) if words else ""
+    text = _label(words, points, both) if words else ""
     group = '<g class="taken">' if way else "<g>"
     return f'{group}<path class="edge" d="{_curve(points)}"/>{_tip(points)}{text}</g>'
 
 
-def _label(words: str, spot: Spot, points: Sequence[Spot]) -> str:
-    """Beside a line that goes down, above one that goes across."""
+def _label(words: str, points: Sequence[Spot], both: bool) -> str:
+    """Beside the part of a line that goes down, above a line that goes across; at the bend of one of two that lead to and fro."""
     (x1, y1), (x2, y2) = points[:2]
-    steep = abs(y2 - y1) > abs(x2 - x1)
-    slanted = steep and x2 < x1 - 4  # then the room is on the left
-    anchor = ("end" if slanted else "start") if steep else "middle"
-    x, y = (spot[0] + (-6 if slanted else 6), spot[1] + 3) if steep else (spot[0], spot[1] - 3)
+    anchor, (x, y) = "start", _between(points[0], points[1], 0.5)
+    if both and len(points) == 3:
+        x, y = x2 - 3, y2 + 3
+    elif abs(y2 - y1) > abs(x2 - x1):
+        x, y = _between(points[0], points[1], 0.5 if len(points) == 2 else min(0.75, 24 / abs(y2 - y1)))
+        leftward = x2 < x1 - 4  # then the room is on the left
+        anchor, x, y = ("end", x - 6, y + 3) if leftward else ("start", x + 6, y + 3)
+    elif len(points) > 2 and abs(points[2][0] - x2) < 2:
+        x, y = x2 + 6, y2 + (24 if points[2][1] > y2 else -18)
+    else:
+        anchor, y = "middle", y - 3
     return f'<text class="label {anchor}" x="{x:.1f}" y="{y:.1f}">{escape(words)}</text>'
 
 
@@ -185,8 +191,7 @@ def _route(placed: Placed, pair: tuple[str, str]) -> list[Spot]:
 
 def _bent(points: list[Spot]) -> list[Spot]:
     (x1, y1), (x2, y2) = points
-    side = _BULGE if y2 < y1 else -_BULGE
-    return [points[0], ((x1 + x2) / 2 + side, (y1 + y2) / 2), points[1]] if y2 < y1 else points
+    return [points[0], ((x1 + x2) / 2 + _BULGE, (y1 + y2) / 2), points[1]] if y2 < y1 else points
 
 
 def _distance(one: Spot, other: Spot) -> float:

@@ -87,9 +87,15 @@ def _framed(sizes: Mapping[str, Spot], nodes: dict[str, Spot], routes: dict[tupl
     corners += [point for points in routes.values() for point in points]
     left, top = (min(corner[axis] for corner in corners) - margin for axis in (0, 1))
     right, bottom = (max(corner[axis] for corner in corners) + margin for axis in (0, 1))
+    first = next(iter(nodes.values()))[0]
+    mirrored = first - left > (right - left) / 2  # a reader begins on the left, and so does a screen that shows a part
+
+    def moved(spot: Spot) -> Spot:
+        return right - spot[0] if mirrored else spot[0] - left, spot[1] - top
+
     return Placed(
         width=right - left,
         height=bottom - top,
-        nodes={name: (x - left, y - top) for name, (x, y) in nodes.items()},
-        edges={pair: tuple((x - left, y - top) for x, y in points) for pair, points in routes.items()},
+        nodes={name: moved(spot) for name, spot in nodes.items()},
+        edges={pair: tuple(map(moved, points)) for pair, points in routes.items()},
     )

@@ -37,6 +37,7 @@ def score_chart(points: Sequence[Point], winner: str | None, baseline: str, kind
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}x"))
         low, high = _limits([*scores, 1.0], log, room=bool(failed))
         axes.set_ylim(low, high)
+        axes.set_xlim(0, 1.04 * max(point.seconds for point in points) / seconds or 1)
         axes.grid(axis="y")
         axes.set_xlabel(f"{unit} of the run")
         axes.set_ylabel(f"score, {kind}")
