@@ -71,11 +71,12 @@ def drawn(picture: RunPicture, width: int = 80, height: int = 24) -> list[str]:
     return console.export_text().splitlines()
 
 
-@pytest.fixture
-def recorded(tmp_path: Path) -> list[dict[str, Any]]:
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """The events of a whole run with a model: repair, rescue, confirmation; estimates."""
     events: list[dict[str, Any]] = []
-    optimize(TASK, replay=str(TAPE), seeds=1, policy="no-tune", size="small", out=str(tmp_path / "run"), on_event=events.append)
+    out = tmp_path_factory.mktemp("recorded") / "run"
+    optimize(TASK, replay=str(TAPE), seeds=1, policy="no-tune", size="small", out=str(out), on_event=events.append)
     return events
 
 
