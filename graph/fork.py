@@ -61,10 +61,19 @@ async def fork_async(
     What was passed to the parent as an object is passed again. Raises UsageError, RunStopped, and what `Run.stream` raises.
     """
     run = await asyncio.to_thread(fork_run, folder, at=at, policy=policy, out=out, evaluator=evaluator, author=author, models=models)
-    async with aclosing(run.stream()) as events:
-        async for event in events:
-            if on_event is not None:
-                on_event(event)
+    try:
+        async with aclosing(run.stream()) as events:
+            async for event in events:
+                if on_event is not None:
+                    on_event(event)
+    except UsageError as error:
+        if run.config.replay is None or not str(error).startswith("--replay"):
+            raise
+        why = str(error).partition(": ")[2].partition(";")[0]
+        raise UsageError(
+            f"{folder}: the run was played from a recording, and --policy {policy} goes a way that the recording does not know ({why}); "
+            "fork a run that was not played, or take another site"
+        ) from error
     if run.summary is None:
         raise RunStopped(f"Stopped at a safe point ({run.stopped}). Go on with: tritonsmith resume {run.folder}")
     return run.summary

@@ -1,5 +1,6 @@
 """A fork of a run has the parent's seeds, replies and verdicts, and differs from it only where its own policy decides."""
 
+import asyncio
 import json
 import runpy
 from pathlib import Path
@@ -7,11 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from tritonsmith.cli.main import run as command
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import TaskFacts
 from tritonsmith.graph.fork import fork, fork_run
 from tritonsmith.graph.forked import before
-from tritonsmith.graph.run import optimize
+from tritonsmith.graph.run import optimize, resume
 from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import Decision
 from tritonsmith.nodes.chat_connect import Models
@@ -110,6 +112,22 @@ def test_a_stopped_fork_goes_on_with_the_parents_decisions(parent):
     for other in ({"at": "after_select", "policy": "no-tune"}, {"at": "after_detect", "policy": "notes"}):
         with pytest.raises(UsageError, match="a fork of parent at after_detect with policy no-tune lies there"):
             fork(parent.folder, out=parent.folder / "fork", **other, **players())
+
+
+@pytest.mark.parametrize("site", ["after_evaluate", "after_select", "after_grid"])
+def test_a_fork_that_is_stopped_and_resumed_ends_like_one_that_is_not(parent, site):
+    whole = fork(parent.folder, at="after_select", policy="no-detect", out=parent.folder / "whole", **players())
+    run = fork_run(parent.folder, at="after_select", policy="no-detect", out=parent.folder / "fork", **players())
+
+    async def until():
+        async for event in run.stream():
+            if event["event"] == "decision" and event["gate"] == site:
+                run.stop("the test says so")
+
+    asyncio.run(until())
+    assert run.summary is None and run.stopped
+    resumed = resume(run.folder, **players())
+    assert resumed.decisions == whole.decisions and resumed.winner.verdict == whole.winner.verdict and resumed.parent == whole.parent
 
 
 def cut(folder, event_of):
@@ -220,3 +238,26 @@ def test_with_a_model_the_seeds_are_not_asked_again(tmp_path, monkeypatch):
         same = fork(tmp_path / "parent", at="after_evaluate", policy="best-of-n", evaluator=given, models=models(server))
         assert server.requests == [] and given.calls == [] and same.decisions == run.decisions
         assert same.usage == run.usage, "what the parent has paid counts, once"
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    example, out = Path(__file__).parents[1] / "examples" / "recorded_run", tmp_path / "run"
+    settings = ["--seeds=1", "--policy=no-tune", "--size=small", "--target=h200", "--replay", str(example / "run.jsonl")]
+    assert command(["optimize", str(example / "task.py"), *settings, "--out", str(out), "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert command(["fork", str(out), "--at", "after_detect", "--policy", "best-of-n", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["out"] == f"{out}-after_detect-best-of-n" and told["parent"] == {"run": "run", "at": "after_detect"}
+    assert told["winner"]["id"] == first["winner"]["id"] and {one["policy"] for one in told["decisions"]} == {"no-tune", "best-of-n"}
+    assert command(["fork", str(out), "--at", "after_evaluate", "--policy", "best-of-n", "--json"]) == 1, "its first seed does not work"
+    capsys.readouterr()
+    for arguments, says in (
+        (["--at", "after_lunch", "--policy", "default"], "error: --at after_lunch: there is no such site; choose one of after_evaluate, "),
+        (["--at", "after_detect", "--policy", "default"], "played from a recording, and --policy default goes a way that the recording"),
+        (["--at", "after_stage", "--policy", "default"], "never asked its policy there; it asked at after_evaluate, "),
+        (["--policy", "default"], "Missing option '--at'"),
+    ):
+        assert command(["fork", str(out), *arguments]) == 2
+        told = capsys.readouterr()
+        assert says in told.err.splitlines()[-1] and told.out == "", told.err
