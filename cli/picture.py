@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tritonsmith.evaluator.schema import Status
+from tritonsmith.evaluator.schema import Comparison, Status
 from tritonsmith.graph.folder import Event
 from tritonsmith.graph.state import Budget
 from tritonsmith.graph.summary import CandidateRow
@@ -70,9 +70,9 @@ class RunPicture:
 
     @property
     def best(self) -> CandidateRow | None:
-        """The working candidate with the highest score among those that may win."""
+        """The best working candidate of those that may win; a measured gain goes before a higher score that may be noise."""
         working = [row for row in self.rows.values() if row.status == Status.OK.value and row.score is not None and not row.not_allowed]
-        return max(working, key=lambda row: row.score or 0.0, default=None)
+        return max(working, key=lambda row: (row.comparison == Comparison.FASTER.value, row.score or 0.0), default=None)
 
     def seconds(self, now: datetime | None = None) -> float:
         """Wall seconds of all processes that have worked on the run, up to `now` while it goes on, else up to the last event."""

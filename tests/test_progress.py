@@ -158,7 +158,9 @@ def test_used_of_limit_stands_for_candidates_seconds_tokens_and_money() -> None:
 def test_a_measured_score_has_its_interval_where_there_is_room_and_its_comparison_where_it_is_no_gain() -> None:
     events = [written("seed0-01"), judged("seed0-01", score=2.5, interval=[2.4, 2.6], comparison="faster")]
     events += [written("seed1-01"), judged("seed1-01", score=0.98, interval=[0.9, 1.1], comparison="same")]
+    events += [written("seed2-01"), judged("seed2-01", score=2.6, interval=[0.9, 3.1], comparison="ambiguous")]
     picture = picture_of(begun(), *events)
+    assert picture.best is not None and picture.best.id == "seed0-01"  # a gain that is measured before one that may be noise
     narrow, wide = "\n".join(drawn(picture, 80)), "\n".join(drawn(picture, 200))
     assert "2.50x measured" in narrow and "0.98x measured, same" in narrow
     assert "2.50x (2.40 to 2.60) measured" in wide and "0.98x (0.90 to 1.10) measured, same" in wide
