@@ -28,7 +28,7 @@ def test_every_preset_answers_every_situation_as_it_should(name):
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in ("default", "notes", "rescue-best") else pytest.param(name, marks=pytest.mark.slow) for name in PRESETS]
+    "name", [name if name in ("default", "rescue-best") else pytest.param(name, marks=pytest.mark.slow) for name in PRESETS]
 )
 def test_every_preset_conforms(name):
     report = check_named(name)
@@ -203,8 +203,8 @@ class Moody(Default):
     ("policy", "rule", "says"),
     [
         (LateAgain, "allowance", "again, but no rounds are left; seen in: a run: a promise that is broken again and again"),
-        (LateConfirm, "choice", "next_best, but"),
-        (LateSilence, "reason", "no reason for 'next'"),
+        pytest.param(LateConfirm, "choice", "next_best, but", marks=pytest.mark.slow),
+        pytest.param(LateSilence, "reason", "no reason for 'next'", marks=pytest.mark.slow),
         (Moody, "repeatable", "the same run twice decides differently"),
     ],
 )

@@ -95,9 +95,20 @@ def test_a_policy_that_does_not_conform(tmp_path, capsys):
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].startswith("choice: after_select: it answers 'win'; it may answer detect, rescue, finish; seen in: best of one at 0.05")
     assert shown[-1].startswith("Policy Mine breaks 3 rules:")
+
+
+def test_a_policy_that_does_not_conform_for_a_program(tmp_path, capsys):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from tritonsmith.graph.policies import Default\n"
+        "class Mine(Default):\n"
+        "    def after_select(self, view):\n"
+        "        return 'finish'\n"
+    )
     assert run(["policies", "--check", f"{path}:Mine", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
-    assert told["conforms"] is False and {one["rule"] for one in told["violations"]} == {"choice", "reason", "run"}
+    assert told["policy"] == "Mine" and told["conforms"] is False
+    assert [(one["rule"], one["site"], one["times"]) for one in told["violations"]] == [("answer", "after_select", 22)]
 
 
 @pytest.mark.parametrize(
