@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from tritonsmith.benchmarks.ablation.runner import retabulate
 from tritonsmith.benchmarks.ablation.schema import Ablation
 from tritonsmith.cli.report.ablation_charts import charts
-from tritonsmith.cli.report.ablation_views import facts, flat, headline, sentences, sheets
+from tritonsmith.cli.report.ablation_views import facts, flat, headline, sentences, sheets, size
 from tritonsmith.cli.report.markdown import render_markdown
 from tritonsmith.cli.report.pages import render
 from tritonsmith.cli.report.tables import csv_text
@@ -42,9 +42,10 @@ def render_ablation(folder: Path) -> str:
 def ablation_page(tables: Ablation, folder: Path) -> str:
     """The page of these tables; runs are linked where their pages are."""
     pages = [f"{row.folder}/report.html" if row.folder and (folder / row.folder / "report.html").is_file() else "" for row in tables.cells]
+    told = {"headline": headline(tables), "lines": sentences(tables), "facts": facts(tables), "size": size(tables)}
     return render(
-        "ablation.html.j2", tables=tables, headline=headline(tables), lines=sentences(tables), facts=facts(tables), sheets=sheets(tables),
-        charts=charts(tables), pages=pages, score=lambda score, kind, comparison: score_text(score, kind, comparison or None),
+        "ablation.html.j2", tables=tables, sheets=sheets(tables), charts=charts(tables), pages=pages,
+        score=lambda score, kind, comparison: score_text(score, kind, comparison or None), **told,
     )  # fmt: skip
 
 
@@ -67,6 +68,7 @@ def ablation_csv(tables: Ablation) -> dict[str, str]:
         ],
         "pairs.csv": flat(tables.pairs),
         "attribution.csv": flat(tables.attribution),
+        "tuning.csv": flat(tables.tuning),
         "seeds.csv": flat(tables.seeds),
         "costs.csv": flat(tables.costs),
     }

@@ -32,6 +32,7 @@ def charts(tables: Ablation) -> dict[str, Markup]:
             [(f"{row.policy} / {row.against}", row.ratio, names.index(row.policy)) for row in tables.pairs if row.rule is Rule.FLOOR],
         ),
         "attribution": _forest("attribution", "What each part gives", [(row.part, row.ratio, 0) for row in tables.attribution]),
+        "tuning": _forest("tuning", "Variants of tuning", _variants(tables)),
         "seeds": _histogram(tables),
     }  # fmt: skip
     return {key: svg for key, svg in made.items() if svg is not None}
@@ -46,6 +47,14 @@ def _by_task(tables: Ablation, names: Sequence[str]) -> list[Line]:
             lines.append((task.key, None, 0))
         lines += [(row.policy, row.geomean[Rule.FLOOR], names.index(row.policy)) for row in rows]
     return lines
+
+
+def _variants(tables: Ablation) -> list[Line]:
+    """The median variant, with the lowest and the highest as its line."""
+    return [
+        (f"{row.task} / {'persistent' if row.persistent else 'other'}", Estimate(value=row.median, low=row.lowest, high=row.highest), 0)
+        for row in tables.tuning
+    ]
 
 
 def _forest(name: str, title: str, lines: Sequence[Line]) -> Markup | None:

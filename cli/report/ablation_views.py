@@ -36,7 +36,8 @@ def share(found: Estimate) -> str:
 
 def sheets(tables: Ablation) -> list[Sheet]:
     """Every table that has rows."""
-    found = [_policies(tables), _tasks(tables), _fast(tables), _pairs(tables), _attribution(tables), _seeds(tables), _costs(tables)]
+    found = [_policies(tables), _tasks(tables), _fast(tables), _pairs(tables), _attribution(tables)]
+    found += [_tuning(tables), _seeds(tables), _costs(tables)]
     return [sheet for sheet in found if sheet.rows]
 
 
@@ -53,8 +54,11 @@ def headline(tables: Ablation) -> str:
     shown = [pair for pair in others if _differs(pair.ratio)]
     if not shown:
         return f"No difference between the policies is shown; {mean}"
-    many = "every other policy" if len(shown) == len(others) else f"{len(shown)} of {len(others)} other policies"
-    return f"{best.policy} is ahead of {many}: {mean}"
+    if len(shown) == len(others):
+        return f"{best.policy} is ahead of every other policy: {mean}"
+    behind = [pair.against if pair.policy == best.policy else pair.policy for pair in shown]
+    named = " and ".join(behind) if len(behind) < 3 else f"{len(behind)} of {len(tables.policies)} policies"
+    return f"{named} {'is' if len(behind) == 1 else 'are'} behind the best, which reaches {mean}"
 
 
 def sentences(tables: Ablation) -> list[str]:
@@ -62,6 +66,13 @@ def sentences(tables: Ablation) -> list[str]:
     first = tables.policies[0].policy if tables.policies else ""
     pairs = [pair for pair in tables.pairs if pair.rule is Rule.FLOOR and pair.against == first]
     return [_compared(pair) for pair in pairs]
+
+
+def size(tables: Ablation) -> str:
+    """How large the experiment is."""
+    plan = tables.plan
+    counts = ((len(plan.tasks), "task", "tasks"), (len(plan.policies), "policy", "policies"), (plan.repeats, "repeat", "repeats"))
+    return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts)
 
 
 def facts(tables: Ablation) -> list[tuple[str, str]]:
@@ -193,6 +204,19 @@ def _attribution(tables: Ablation) -> Sheet:
     )  # fmt: skip
     columns = ("part", "left out by", "gives", "in solved runs", "solved with", "without", "candidates with", "without it")
     return Sheet("attribution", "What each part gives", "Score with a part over score without it, paired.", columns, tuple(rows), words=2)
+
+
+def _tuning(tables: Ablation) -> Sheet:
+    rows = (
+        (
+            row.task, "persistent" if row.persistent else "other", str(row.variants), str(row.not_working), str(row.better), str(row.worse),
+            *(f"{digits(value)}x" if value is not None else _NONE for value in (row.lowest, row.median, row.highest)),
+        )
+        for row in tables.tuning
+    )  # fmt: skip
+    columns = ("task", "kernels", "variants", "not working", "better", "worse", "lowest", "median", "highest")
+    text = "First score of each variant over that of the kernel it was made from; the lines go from the lowest to the highest variant."
+    return Sheet("tuning", "What tuning did, variant by variant", text, columns, tuple(rows), words=2)
 
 
 def _seeds(tables: Ablation) -> Sheet:
