@@ -110,6 +110,8 @@ def _answers(policy: Policy) -> list[Violation]:
                 answer.close()  # said above; it would only warn
             elif first.setdefault(one.name, told) != told:
                 found.append(_said(one, "repeatable", f"the same view is answered {first[one.name]} and then {told}"))
+    if any(one.rule == "read-only" for one in found):
+        situations.cache_clear()  # the next policy is shown what they were
     return found
 
 

@@ -98,7 +98,8 @@ def fork_run(
     check_site(at)
     name = load_policy(policy).name
     manifest = read_manifest(folder)
-    target = Path(out) if out is not None else folder.with_name(f"{folder.name}-{at}-{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}")
+    beside = folder if folder.name not in ("", "..") else folder.resolve()
+    target = Path(out) if out is not None else beside.with_name(f"{beside.name}-{at}-{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}")
     if target.resolve() == folder.resolve():
         raise UsageError(f"--out {target}: that is the run itself; name a new folder for the fork")
     config = manifest.config(folder)

@@ -170,6 +170,12 @@ def test_a_planted_mistake_is_found(policy, rule, site, says):
         assert {one.site for one in found} == {site}, "a site without a mistake is named"
 
 
+def test_what_a_policy_changed_is_not_shown_to_the_next_one():
+    before = repr(situations())
+    assert check_policy(Meddling(), runs=False)
+    assert repr(situations()) == before
+
+
 class LateAgain(Default):
     name = "again, but only in a long run"
 

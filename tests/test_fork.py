@@ -95,6 +95,12 @@ def test_the_number_of_seeds_is_the_parents(parent):
     assert {one.branch for one in summary.decisions} == {"seed0", "seed1", "main"}, "rescue-best alone would have three"
 
 
+def test_a_run_may_be_named_by_the_folder_one_stands_in(parent, monkeypatch):
+    monkeypatch.chdir(parent.folder)
+    summary = fork(".", at="after_detect", policy="no-tune", **players())
+    assert Path(summary.out) == parent.folder.parent / "parent-after_detect-no-tune"
+
+
 def test_a_fork_of_a_fork(parent):
     first = fork(parent.folder, at="after_detect", policy="no-tune", out=parent.folder / "one", **players())
     second = fork(first.out, at="after_detect", policy="default", out=parent.folder / "two", **players())
