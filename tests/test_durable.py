@@ -230,9 +230,10 @@ def begin(task, players, out, at="verdict", **options):
     asyncio.run(leave())
 
 
-def test_a_run_that_its_reader_leaves_goes_on_later(task, players, tmp_path):
+@pytest.mark.parametrize("at", ["run", "stage", "verdict", "stop"])
+def test_a_run_that_its_reader_leaves_goes_on_later(task, players, tmp_path, at):
     whole = optimize(task, out=str(tmp_path / "whole"), **players)
-    begin(task, players, tmp_path / "out")
+    begin(task, players, tmp_path / "out", at)
     assert not (tmp_path / "out" / "summary.json").exists()
     assert resume(tmp_path / "out", **players).winner == whole.winner and told_by(tmp_path / "out") == told_by(tmp_path / "whole")
 
