@@ -160,6 +160,25 @@ def test_the_settings_and_the_task_make_a_form(server: Server) -> None:
     assert found["output_schema"]["properties"] and found["state_schema"]["properties"]
 
 
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("", 200), ("http://localhost:3000", 200), ("http://127.0.0.1:2024", 200), ("https://smith.langchain.com", 200),
+     ("https://evil.example", 403), ("http://127.0.0.1.evil.example", 403), ("https://smith.langchain.com.evil.example", 403),
+     ("null", 403)],
+)  # fmt: skip
+def test_no_other_page_of_the_browser_may_ask(server: Server, origin: str, status: int) -> None:
+    """Without a JSON content type a browser sends such a request without asking first."""
+    headers = {"Content-Type": "text/plain"} | ({"Origin": origin} if origin else {})
+    request = urllib.request.Request(f"{server.url}/threads", data=b"{}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            found, text = answer.status, ""
+    except urllib.error.HTTPError as refused:
+        found, text = refused.code, refused.read().decode()
+    assert found == status
+    assert status == 200 or f"the page {origin} may not ask this server; set TRITONSMITH_ORIGINS={origin}" in text
+
+
 def test_every_preset_is_an_assistant_once_and_all_have_one_drawing(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
     def told(*arguments: str) -> dict[str, str]:
         assert command(["assistants", "--url", server.url, "--json", *arguments]) == 0
