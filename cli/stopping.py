@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tritonsmith.cli.common import err
 from tritonsmith.graph.manifest import MANIFEST
 from tritonsmith.graph.run import active_runs
 
@@ -40,8 +41,11 @@ class Stopper:
         for run in runs:
             run.stop(signal.Signals(number).name)
         several = f" ({len(runs)} runs)" if len(runs) > 1 else ""
-        told = f"\nStops at the next safe point{several}: what is asked or judged now is finished first. A second signal stops at once.\n"
-        os.write(2, told.encode())  # print() is not safe here: the signal may have come in the middle of one
+        told = f"Stops at the next safe point{several}: what is asked or judged now is finished first. A second signal stops at once."
+        if err.is_terminal:
+            err.print(told)  # above the live table, which would paint over anything else
+        else:
+            os.write(2, f"{told}\n".encode())  # the signal may have come in the middle of a print()
 
     @property
     def resumable(self) -> list[Path]:
