@@ -350,6 +350,8 @@ def _from_file(name: str, path: Path, attribute: str) -> Policy:
         policy.name = attribute
     elif isinstance(policy, Default) and "name" not in vars(type(policy)):
         policy.name = attribute  # an inherited name would be reported as the preset's
-    if not hasattr(policy, "seeds"):
-        policy.seeds = None
+    seeds = getattr(policy, "seeds", None)
+    if seeds is not None and (not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1):
+        raise UsageError(f"--policy {name}: {attribute}.seeds is {seeds!r}; make it None or a number from 1 on")
+    policy.seeds = seeds
     return cast(Policy, policy)

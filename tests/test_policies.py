@@ -174,6 +174,8 @@ def test_a_policy_from_a_file(tmp_path):
         ("x = 1 +", "{}:Mine", "does not import"),
         ("class Mine: pass", "{}:Mine", "lacks after_evaluate"),
         ("class Mine:\n    def __init__(self, x): pass", "{}:Mine", "without arguments"),
+        ("from tritonsmith.graph.policies import Default\nclass Mine(Default):\n    seeds = '3'", "{}:Mine", "seeds is '3'; make it None"),
+        ("from tritonsmith.graph.policies import Default\nclass Mine(Default):\n    seeds = 0", "{}:Mine", "seeds is 0; make it None"),
     ],
 )
 def test_a_policy_that_cannot_be_loaded_is_named_with_the_way_out(tmp_path, text, name, says):
