@@ -3,6 +3,7 @@
 import asyncio
 import json
 import runpy
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,9 +13,11 @@ from tritonsmith.cli.main import run as command
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import TaskFacts
 from tritonsmith.graph.fork import fork, fork_run
-from tritonsmith.graph.forked import before
+from tritonsmith.graph.forked import ForkedPolicy, Parent, before
+from tritonsmith.graph.policies import load_policy
 from tritonsmith.graph.run import optimize, resume
-from tritonsmith.graph.sites import SITES
+from tritonsmith.graph.sites import QUESTIONS, SITES
+from tritonsmith.graph.situations import situations
 from tritonsmith.graph.state import Decision
 from tritonsmith.nodes.chat_connect import Models
 from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
@@ -218,6 +221,17 @@ def test_where_a_site_cuts_a_run(at, kept, reached):
     found, was_reached = before(at, reversed(LINES))
     assert was_reached is reached
     assert kept is None or sorted(found) == sorted(kept)
+
+
+def test_a_recorded_answer_is_given_to_the_same_question_only():
+    known = decision("seed0/01", "after_evaluate", "repair").model_copy(update={"policy": "notes", "candidate": "seed0-02"})
+    policy = ForkedPolicy(Parent(run="parent", at="after_detect", seeds=2, decisions={known.id: known}), load_policy("no-repair"))
+    failing = next(one.view for one in situations() if one.name == "seed: runtime_error")
+    same = replace(failing, step=1, current=failing.current.model_copy(update={"id": "seed0-02"}))
+    assert policy.after_evaluate(same) == ("repair", "r") and policy.name_at(same) == "notes"
+    for other in (replace(same, step=2), replace(same, branch="seed1"), replace(same, current=failing.current), replace(same, gate="x")):
+        assert policy.after_evaluate(other)[0] == "give_up" and policy.name_at(other) == "no-repair"
+    assert all(callable(getattr(policy, question)) for question in QUESTIONS) and not hasattr(policy, "after_lunch")
 
 
 def test_with_a_model_the_seeds_are_not_asked_again(tmp_path, monkeypatch):
