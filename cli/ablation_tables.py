@@ -1,6 +1,6 @@
 """An experiment's plan and tables for a reader. Every heading says whether the figures are measured or ESTIMATES, and for what card."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from rich.markup import escape
 from rich.table import Table
@@ -80,8 +80,7 @@ def _share(found: Estimate) -> str:
     return _shown(found, lambda value: f"{100 * value:.0f} %")
 
 
-def _shown(found: Estimate, write: object) -> str:
-    assert callable(write)
+def _shown(found: Estimate, write: Callable[[float], str]) -> str:
     if found.value is None:
         return "-"
     span = f" ({write(found.low)} to {write(found.high)})" if found.low is not None and found.high is not None else ""
