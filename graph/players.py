@@ -13,6 +13,7 @@ from tritonsmith.nodes.chat_connect import Models
 from tritonsmith.nodes.chat_handoff import HandoffChat, waits_for
 from tritonsmith.nodes.chat_tape import Kept, KeptChat, RecordedChat, Recorder, Tape, TapeEvaluator, load_tape
 from tritonsmith.nodes.memory import Memory, Recall
+from tritonsmith.nodes.model_author import ModelAuthor
 from tritonsmith.nodes.spool import Spool, SpoolEvaluator
 from tritonsmith.prompts.author import Author
 
@@ -107,6 +108,8 @@ def open_players(
 
     if author is None:
         writer = make_author(models, wrap=wrap)
+    elif isinstance(author, ModelAuthor):
+        writer = author.wrapped(wrap)
     folders = tuple(dict.fromkeys(Path(one.removeprefix(_HANDOFF)) for one in named))
     jobs = Path(spool) if spool is not None else None
     return Players(writer, recorder=recorder, folders=folders, spool=jobs, kept=kept, memory=remembered)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import RunError, RunStopped, UsageError
 from tritonsmith.evaluator.local import open_evaluator
-from tritonsmith.evaluator.schema import Allow, Evaluator, Task
+from tritonsmith.evaluator.schema import Evaluator, Task
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.checkpoints import CHECKPOINTS, check_checkpoints, open_checkpoints
@@ -37,13 +37,14 @@ from tritonsmith.graph.forked import policy_in
 from tritonsmith.graph.manifest import MANIFEST, Manifest, read_manifest, read_parent
 from tritonsmith.graph.players import Players, open_players
 from tritonsmith.graph.policies import load_policy
-from tritonsmith.graph.state import Budget, State
+from tritonsmith.graph.standalone import make_context
+from tritonsmith.graph.state import State
 from tritonsmith.graph.store import Store
 from tritonsmith.graph.summary import Summary, read_summary, summarize, write_best
 from tritonsmith.graph.tracing import Trace, tracing
 from tritonsmith.graph.view import Policy
-from tritonsmith.nodes.chat_connect import KEY, Models
-from tritonsmith.nodes.chat_model import REQUEST_SECONDS, Source
+from tritonsmith.nodes.chat_connect import Models
+from tritonsmith.nodes.chat_model import Source
 from tritonsmith.nodes.chat_tape import TapeEvaluator
 from tritonsmith.prompts.author import Author
 from tritonsmith.prompts.library import VERSION, digest
@@ -249,42 +250,6 @@ class Run:
 def active_runs() -> tuple[Run, ...]:
     """The runs of this process that are under way."""
     return tuple(_ACTIVE)
-
-
-def make_context(
-    *,
-    model: str | Source = "offline",
-    analyst_model: str | Source | None = None,
-    repair_model: str | Source | None = None,
-    base_url: str | None = None,
-    key_env: str = KEY,
-    model_timeout: float = REQUEST_SECONDS,
-    prices: str | Path | None = None,
-    target: str = "auto",
-    policy: str | Policy = "default",
-    seeds: int = 2,
-    budget: Budget | None = None,
-    out: str | Path | None = None,
-    author: Author | None = None,
-    evaluator: Evaluator | None = None,
-    sandbox: str = "auto",
-    allow: str | Allow = Allow.HYBRID,
-) -> Context:
-    """A context for scripts that invoke the compiled graph themselves; use it in a `with` block, which ends the evaluator's processes.
-
-    A model is a name as on the command line, a LangChain chat model, or a function that makes one. Without `out` the kernels lie
-    in a temporary folder that goes with the context. Raises UsageError.
-    """
-    if allow not in list(Allow):
-        raise UsageError(f"--allow {allow}: choose one of {', '.join(Allow)}")
-    models = Models(model, analyst_model, repair_model, base_url, key_env, model_timeout, prices)
-    players = open_players(models, author=author, budget=budget)
-    chosen = load_policy(policy) if isinstance(policy, str) else policy
-    store = Store(Path(out) if out is not None else None)
-    kept = store.root / TAPE if players.may_wait else None
-    judge = players.evaluator(kept, target, lambda: evaluator or open_evaluator(target, store.root / "raw", sandbox=sandbox))
-    limits, may_win = budget or Budget(), Allow(allow)
-    return Context(author=players.author, evaluator=judge, policy=chosen, store=store, budget=limits, seeds=seeds, allow=may_win)
 
 
 async def optimize_async(

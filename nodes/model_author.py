@@ -2,6 +2,8 @@
 analyses as JSON."""
 
 import asyncio
+from collections.abc import Callable
+from copy import copy
 
 from tritonsmith.nodes.asking import current_request, record_call
 from tritonsmith.nodes.chat import ROLE_OF, Chat, Message, Reply, Request, Role, Wants
@@ -36,6 +38,12 @@ class ModelAuthor:
         self.name = ", ".join([author.name, *others])
         self.unpriced = tuple(dict.fromkeys(chat.name for chat in self._chats.values() if getattr(chat, "price", "") is None))
         """Models without a known price; a budget of money cannot hold them."""
+
+    def wrapped(self, wrap: Callable[[Chat], Chat]) -> "ModelAuthor":
+        """The same author, asking through what `wrap` puts around each of its chats."""
+        twin, seen = copy(self), {id(chat): wrap(chat) for chat in self._chats.values()}
+        twin._chats = {role: seen[id(chat)] for role, chat in self._chats.items()}
+        return twin
 
     async def seed(self, brief: Brief) -> Draft:
         """A first kernel. Raises AuthorError when the model does not write one."""

@@ -37,6 +37,7 @@ from tritonsmith.graph.run import Run
 from tritonsmith.graph.version import graph_version
 from tritonsmith.nodes import chat_tape
 from tritonsmith.nodes.chat_connect import Models
+from tritonsmith.nodes.model_author import ModelAuthor
 from tritonsmith.nodes.scripted import scripted_verdict
 
 chat = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("chat_server.py"))))
@@ -107,7 +108,9 @@ class RuledEvaluator:
 async def work(folder: Path, task: Path, fresh: bool, checkpoints: str = os.environ.get("CHECKPOINTS", "sqlite")) -> None:
     """One process's part of a run."""
     book = Book(folder.with_suffix(".book"))
-    players = {"evaluator": RuledEvaluator(book), "models": Models(author=RuledModel(book=book))}
+    model = RuledModel(book=book)
+    asks = {"author": ModelAuthor(model)} if os.environ.get("AUTHOR") else {"models": Models(author=model)}
+    players = {"evaluator": RuledEvaluator(book), **asks}
     config = RunConfig(task=str(task), out=str(folder), seeds=3, policy="rescue-all", checkpoints=checkpoints)
     run = Run(config, **players) if fresh else Run.of(folder, **players)
     async for _ in run.stream():

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tritonsmith.benchmarks import kill_resume
 from tritonsmith.cli.main import run as command
 from tritonsmith.evaluator.errors import RunStopped, UsageError
 from tritonsmith.graph.config import RunConfig
@@ -42,8 +43,9 @@ def players():
     return {"author": author, "evaluator": ScriptedEvaluator(verdicts)}
 
 
-def driven(tmp_path, *arguments, inside=()):
-    done = subprocess.run([*inside, sys.executable, str(DRIVER), *arguments], capture_output=True, text=True)
+def driven(tmp_path, *arguments, inside=(), **environment):
+    line = [*inside, sys.executable, str(DRIVER), *arguments]
+    done = subprocess.run(line, capture_output=True, text=True, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["status"] == 0 and told["whole"]["decisions"] > 10 and told["whole"]["lines"] > 20
@@ -68,6 +70,19 @@ def test_what_was_finished_before_the_kill_but_after_the_checkpoint_is_not_done_
     all_the_same(told["cases"])
     assert [case["kills"] for case in told["cases"]] == [[[4, 9]], [[11, 9]], [[22, 9]]]
     assert [case["known"] for case in told["cases"]] == [1, 8, 19], "hardware and facts are lines too"
+
+
+@pytest.mark.slow
+def test_the_replies_to_an_author_that_was_passed_in_are_kept_too(tmp_path):
+    all_the_same(driven(tmp_path, "lines", str(tmp_path), "4,10,16,20", AUTHOR="1")["cases"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_benchmark_that_kills_real_runs(tmp_path):
+    assert kill_resume.main(["--kills", "1", "--out", str(tmp_path / "figures.json")]) == 0
+    told = json.loads((tmp_path / "figures.json").read_text())
+    assert (told["same"], told["of"], told["repeated_evaluations"]) == (1, 1, 0) and told["whole"]["evaluations"] > 3
 
 
 @pytest.mark.slow

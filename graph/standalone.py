@@ -1,0 +1,53 @@
+"""A context for scripts that invoke the compiled graph themselves, without a run's folder."""
+
+from pathlib import Path
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.local import open_evaluator
+from tritonsmith.evaluator.schema import Allow, Evaluator
+from tritonsmith.graph.context import Context
+from tritonsmith.graph.folder import TAPE
+from tritonsmith.graph.players import open_players
+from tritonsmith.graph.policies import load_policy
+from tritonsmith.graph.state import Budget
+from tritonsmith.graph.store import Store
+from tritonsmith.graph.view import Policy
+from tritonsmith.nodes.chat_connect import KEY, Models
+from tritonsmith.nodes.chat_model import REQUEST_SECONDS, Source
+from tritonsmith.prompts.author import Author
+
+
+def make_context(
+    *,
+    model: str | Source = "offline",
+    analyst_model: str | Source | None = None,
+    repair_model: str | Source | None = None,
+    base_url: str | None = None,
+    key_env: str = KEY,
+    model_timeout: float = REQUEST_SECONDS,
+    prices: str | Path | None = None,
+    target: str = "auto",
+    policy: str | Policy = "default",
+    seeds: int = 2,
+    budget: Budget | None = None,
+    out: str | Path | None = None,
+    author: Author | None = None,
+    evaluator: Evaluator | None = None,
+    sandbox: str = "auto",
+    allow: str | Allow = Allow.HYBRID,
+) -> Context:
+    """A context for scripts that invoke the compiled graph themselves; use it in a `with` block, which ends the evaluator's processes.
+
+    A model is a name as on the command line, a LangChain chat model, or a function that makes one. Without `out` the kernels lie
+    in a temporary folder that goes with the context. Raises UsageError.
+    """
+    if allow not in list(Allow):
+        raise UsageError(f"--allow {allow}: choose one of {', '.join(Allow)}")
+    models = Models(model, analyst_model, repair_model, base_url, key_env, model_timeout, prices)
+    players = open_players(models, author=author, budget=budget)
+    chosen = load_policy(policy) if isinstance(policy, str) else policy
+    store = Store(Path(out) if out is not None else None)
+    kept = store.root / TAPE if players.may_wait else None
+    judge = players.evaluator(kept, target, lambda: evaluator or open_evaluator(target, store.root / "raw", sandbox=sandbox))
+    limits, may_win = budget or Budget(), Allow(allow)
+    return Context(author=players.author, evaluator=judge, policy=chosen, store=store, budget=limits, seeds=seeds, allow=may_win)
