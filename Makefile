@@ -5,13 +5,16 @@ READY := $(VENV)/.ready
 PACKAGES := benchmarks cli evaluator graph nodes prompts
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-all test-gpu bench timing hacks clean moved
+.PHONY: help demo studio test check test-all test-gpu bench timing hacks clean moved
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 demo: $(READY) ## optimize a 6-layer GRU and show the path and the table (GPU if there is one, else CPU with estimates)
 	@$(BIN)/tritonsmith optimize benchmarks/tasks/39_gru.py --model offline --out "runs/demo-$$(date +%Y%m%d-%H%M%S)"
+
+studio: $(READY) ## serve the graph for LangGraph Studio and langgraph-sdk, on this machine alone
+	@$(BIN)/langgraph dev --no-browser
 
 test: $(READY) ## the tests that need neither a GPU nor patience
 	@$(BIN)/python -m pytest -q -m "not gpu and not slow"

@@ -13,7 +13,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -260,6 +260,19 @@ def test_watch_of_a_finished_run_gives_its_answer(tmp_path: Path, capfd: pytest.
     shown = capfd.readouterr()
     assert json.loads(shown.out)["winner"]["id"] == "seed0-01"
     assert "ended: winner seed0-01" in shown.err and "1.50x measured" in shown.err
+
+
+def test_ctrl_c_ends_the_watching_and_not_the_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(folder: Path) -> Iterator[dict[str, Any]]:
+        yield begun()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tritonsmith.cli.watch.follow", interrupted)
+    (tmp_path / "events.jsonl").touch()
+    assert command(["watch", str(tmp_path)]) == 0
+    assert capfd.readouterr().err.endswith("No longer watching; the run itself goes on.\n")
 
 
 def test_watch_of_something_else_is_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
