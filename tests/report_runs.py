@@ -162,7 +162,7 @@ def large(root: Path, whole: Path) -> Path:
     row = told["candidates"][-1]
     for number in range(60):
         sha = f"{number:016x}"
-        lines = [f"    x{number}_{line} = tl.load(p + {rng.randrange(10**6)})  # {'word ' * 4}" for line in range(250)]
+        lines = [f"    x{number}_{line} = tl.load(p + {rng.randrange(10**6)}, p < 9)  # <&>é {'word ' * 4}" for line in range(250)]
         (folder / "kernels" / f"{sha}.py").write_text("\n".join(lines))
         told["candidates"].append({**row, "id": f"seed0-{number + 10}", "parent": "seed0-01", "sha": sha})
     (folder / "summary.json").write_text(json.dumps(told))

@@ -99,8 +99,12 @@ def _points(files: RunFiles) -> tuple[Point, ...]:
 
 
 def _times(files: RunFiles) -> dict[str, float]:
-    told = zip(files.events, files.seconds, strict=True)
-    return {str(event.get("id")): round(seconds, 3) for event, seconds in told if event.get("event") == "decision"}
+    """When each decision was taken first; a run that waited takes its steps once more."""
+    times: dict[str, float] = {}
+    for event, seconds in zip(files.events, files.seconds, strict=True):
+        if event.get("event") == "decision":
+            times.setdefault(str(event.get("id")), round(seconds, 3))
+    return times
 
 
 def _changes(files: RunFiles, summary: Summary) -> dict[str, Change]:

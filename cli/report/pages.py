@@ -14,7 +14,7 @@ from tritonsmith.cli.report.drawn import DRAWING_RULES, draw_panels
 from tritonsmith.cli.report.reading import RunFiles, read_run
 from tritonsmith.cli.report.records import Report, RunState
 from tritonsmith.cli.report.run_charts import score_chart
-from tritonsmith.cli.report.texts import Room, conversations
+from tritonsmith.cli.report.texts import MOST_OF_ALL, Room, conversations
 from tritonsmith.cli.report.views import (
     answer_facts,
     candidate_tree,
@@ -45,12 +45,14 @@ def render_run(folder: Path) -> str:
 
 def run_page(files: RunFiles, report: Report) -> str:
     """The page of a report."""
-    room = Room()
+    room = Room(MOST_OF_ALL // 2)
+    nodes = candidate_tree(files, report, room)
+    room.left += MOST_OF_ALL // 2  # so that kernels leave room for what was said
     winner = report.summary.winner
     timing = winner.verdict.timing if winner else None
     turns = turnings(report)
     parts: dict[str, Any] = {
-        "nodes": candidate_tree(files, report, room),
+        "nodes": nodes,
         "talks": conversations(files.calls, room),
         "turns": turns,
         "gates": gates(turns),
@@ -102,6 +104,7 @@ def headline_lines(report: Report) -> list[str]:
     winner = report.summary.winner
     if report.state is RunState.UNFINISHED:
         lines.append("The run is not over: this page shows what its folder holds so far.")
+        lines.append("If no process works on it, `tritonsmith resume` goes on.")
     if report.state is RunState.WAITING:
         lines.append(f"The run waits for {len(report.summary.waits_for)} files; `tritonsmith resume` goes on when they are there.")
     if winner is None or winner.verdict.timing is None:

@@ -175,7 +175,7 @@ def _so_far(files: RunFiles) -> Summary:
         state,
         policy=str(begun.get("policy") or config.get("policy") or next((one.policy for one in state["decisions"].values()), "")),
         model=str(begun.get("model") or config.get("model") or ""),
-        target=str(hardware.get("card") or hardware.get("target") or config.get("target") or ""),
+        target=str(begun.get("target") or hardware.get("card") or hardware.get("target") or config.get("target") or ""),
         seconds=files.seconds[-1] if files.seconds else 0.0,
         out=str(files.folder),
     )

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import DiffLexer, PythonLexer
 
 from tritonsmith.evaluator.schema import text_sha
 
-MOST_OF_ALL = 700_000
-"""Characters of kernels and conversations on one page; the rest stays in the folder."""
+MOST_OF_ALL = 1_100_000
+"""Bytes that kernels and conversations take on one page, markup and all; the rest stays in the folder."""
 MOST_OF_ONE = 60_000
 _SHORTEST_REPEATED = 200
 """A shorter section is shown again; a reference would not be shorter."""
@@ -28,15 +28,30 @@ _HEADING = re.compile(r"^(?=#{1,3} )", re.MULTILINE)
 
 @dataclass
 class Room:
-    """How many characters may still be shown."""
+    """How many bytes may still be shown."""
 
-    left: int = MOST_OF_ALL
+    left: int
 
     def take(self, text: str, most: int = MOST_OF_ONE) -> tuple[str, int]:
-        """What is shown of a text, and how many characters are not."""
+        """What is shown of a text, and how many characters are not. The room that it takes is that of its escaped form."""
         shown = text[: max(0, min(most, self.left))]
-        self.left -= len(shown)
+        while (size := _size(shown)) > max(0, self.left):
+            shown = shown[: len(shown) * self.left // size]
+        self.left -= size
         return shown, len(text) - len(shown)
+
+    def coloured(self, text: str, lexer: Any) -> Markup:
+        """A text that was taken, in colours while there is room for them; Pygments escapes it, and only its own tags are left."""
+        found = Markup(_QUIET.sub(r"\1", highlight(text, lexer, HtmlFormatter(nowrap=True))))
+        tags = len(found.encode()) - _size(text)
+        if tags > self.left:
+            return escape(text)
+        self.left -= tags
+        return found
+
+
+def _size(text: str) -> int:
+    return len(str(escape(text)).encode())
 
 
 @dataclass(frozen=True)
@@ -75,14 +90,14 @@ class Conversation:
     fault: str = ""
 
 
-def python_html(source: str) -> Markup:
+def python_html(source: str, room: Room) -> Markup:
     """A kernel in colours."""
-    return _coloured(source, PythonLexer(stripnl=False))
+    return room.coloured(source, PythonLexer(stripnl=False))
 
 
-def diff_html(lines: Sequence[str]) -> Markup:
+def diff_html(lines: Sequence[str], room: Room) -> Markup:
     """A unified diff in colours."""
-    return _coloured("\n".join(lines), DiffLexer(stripnl=False))
+    return room.coloured("\n".join(lines), DiffLexer(stripnl=False))
 
 
 def conversations(calls: Sequence[dict[str, Any]], room: Room) -> tuple[Conversation, ...]:
@@ -128,9 +143,3 @@ def _turn(message: Any, label: str, seen: dict[str, str], room: Room) -> Turn:
 def _piece(text: str, room: Room) -> Piece:
     shown, cut = room.take(text)
     return Piece(shown, cut, length=len(text))
-
-
-def _coloured(text: str, lexer: Any) -> Markup:
-    """Pygments escapes the text; only its own tags are left."""
-    found = _QUIET.sub(r"\1", highlight(text, lexer, HtmlFormatter(nowrap=True)))
-    return Markup(found)

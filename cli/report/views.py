@@ -108,10 +108,10 @@ def _node(files: RunFiles, report: Report, row: CandidateRow, shas: Mapping[str,
     text, title, cut = Markup(""), "", 0
     if new is not None and old is not None:
         shown, cut = room.take("\n".join(unified(old, new)))
-        text, title = diff_html(shown.splitlines()), f"Difference from {row.parent}"
+        text, title = diff_html(shown.splitlines(), room), f"Difference from {row.parent}"
     elif new is not None:
         shown, cut = room.take(new, MOST_OF_ONE)
-        text, title = python_html(shown), "Text of the kernel"
+        text, title = python_html(shown, room), "Text of the kernel"
     change = report.changes.get(row.id)
     return Node(
         row=row,
