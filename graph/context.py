@@ -61,6 +61,12 @@ class Context:
         if self.seeds < 1:
             raise UsageError(f"--seeds {self.seeds}: a run needs at least one seed")
 
+    @property
+    def branches(self) -> int:
+        """Number of seed branches: the policy's wish, else the setting; never more than candidates."""
+        wanted = self.policy.seeds or self.seeds
+        return min(wanted, self.budget.candidates or wanted)
+
     def session(self, run: str) -> Session:
         """Ledger and memo of a run."""
         return self.sessions.of(run, max(1, int(getattr(self.evaluator, "parallel", 1))))

@@ -52,17 +52,6 @@ class Session:
         """Count a new candidate at once, so that parallel branches see it."""
         self._candidates.add(candidate_id)
 
-    def claim(self, candidate_id: str, budget: Budget) -> bool:
-        """Take one of the candidates that are left before it is written, so that parallel branches do not both take the last one."""
-        if candidate_id not in self._candidates and self.room(budget) == 0:
-            return False
-        self._candidates.add(candidate_id)
-        return True
-
-    def release(self, candidate_id: str) -> None:
-        """Give a claimed candidate back: its author wrote nothing."""
-        self._candidates.discard(candidate_id)
-
     def note_usage(self, request: str, usage: Usage) -> None:
         """Count a request to the author at once."""
         self._usage[request] = usage
@@ -110,12 +99,12 @@ class Session:
         """Candidates that may still be written; None without a limit."""
         return None if budget.candidates is None else max(0, budget.candidates - len(self._candidates))
 
-    def spent(self, budget: Budget) -> str | None:
-        """Why the run has to stop now, as a sentence; None while it may go on."""
+    def spent(self, budget: Budget, *, candidates: bool = True) -> str | None:
+        """Why the run has to stop now, as a sentence; None while it may go on. Seed branches count `candidates` by themselves."""
         used = self.used
         if self.halted:
             return self.halted
-        if budget.candidates is not None and len(self._candidates) >= budget.candidates:
+        if candidates and budget.candidates is not None and len(self._candidates) >= budget.candidates:
             return f"budget: {len(self._candidates)} of {budget.candidates} candidates are written"
         if budget.seconds is not None and self.elapsed >= budget.seconds:
             return f"budget: {self.elapsed:.0f} of {budget.seconds:.0f} seconds are gone"

@@ -115,7 +115,7 @@ class Budget(Record):
     """Limits of a run; None is no limit. A spent budget ends the run with the best so far."""
 
     candidates: int | None = Field(default=60, ge=1)
-    """Kernels written in the whole run."""
+    """Kernels written in the whole run. Seed branches may write equal parts; what they leave over is for what follows them."""
     repairs: int = Field(default=5, ge=0)
     """Repairs in a row of one failing candidate."""
     rounds: int = Field(default=2, ge=0)

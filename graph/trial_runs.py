@@ -36,7 +36,7 @@ class Trial:
     author: dict[str, Any] = field(default_factory=dict)
     """More tables of the scripted author."""
     twice: bool = False
-    """Whether it is run twice and must go the same way; not where parallel branches race for what the budget has left."""
+    """Whether it is run twice and must go the same way."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def _library() -> Trial:
 
 def _few_candidates() -> Trial:
     trial = _rescue()
-    return Trial("three candidates and no more", trial.verdicts, trial.seeds, Budget(candidates=3), author=trial.author)
+    return Trial("three candidates and no more", trial.verdicts, trial.seeds, Budget(candidates=3), author=trial.author, twice=True)
 
 
 def _no_allowance() -> Trial:

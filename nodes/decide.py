@@ -1,6 +1,7 @@
 """decide: the gate in front of every fork. Checks the budget, asks the policy, records the answer with its evidence."""
 
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.graph.context import Context
 from tritonsmith.graph.session import Session
 from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import BranchState, Decision, State, Update
@@ -12,12 +13,15 @@ async def decide(gate: str, state: State | BranchState, runtime: Runner) -> Upda
     """Answer one gate. Raises UsageError when the policy answers something that the site does not offer."""
     context, session, site = context_of(runtime), session_of(state, runtime), SITES[gate]
     view = view_of(gate, state, context.budget)
-    spent = session.spent(context.budget) if site.budgeted else None
+    part = _part(state, context)
+    spent = session.spent(context.budget, candidates=part is None) if site.budgeted else None
     stuck = _stuck(state, session) if site.budgeted else ""
+    used_up = part is not None and len(state.get("candidates", {})) >= part
     if stuck:
         answers = [("author", "stop", stuck), (site.asks, site.exit, "not asked: the author has no answer")]
-    elif spent is not None:
-        answers = [("budget", "stop", spent), (site.asks, site.exit, f"not asked: {spent}")]
+    elif spent is not None or used_up:
+        why = spent or f"budget: the {part} candidates that this branch may write are written"
+        answers = [("budget", "stop", why), (site.asks, site.exit, f"not asked: {why}")]
     else:
         choice, reason = ask_policy(context.policy, gate, view)
         answers = [(site.asks, choice, reason)]
@@ -35,6 +39,15 @@ async def decide(gate: str, state: State | BranchState, runtime: Runner) -> Upda
     if site.spends.get(update["choice"]) == "improvements":
         update["improvements"] = view.improvements + 1
     return update
+
+
+def _part(state: State | BranchState, context: Context) -> int | None:
+    """How many candidates a seed branch may write: an equal part, so that its way does not depend on how fast the others are."""
+    index, limit = state.get("index"), context.budget.candidates
+    if not isinstance(index, int) or limit is None:
+        return None
+    each, over = divmod(limit, context.branches)
+    return each + (index < over)
 
 
 def _stuck(state: State | BranchState, session: Session) -> str:

@@ -23,8 +23,7 @@ async def describe(state: State, runtime: Runner) -> Update:
         facts = await context.evaluator.describe(task)
     except InfrastructureError:
         facts = await context.evaluator.describe(task)
-    wanted = context.policy.seeds or context.seeds
-    seeds = min(wanted, context.budget.candidates or wanted)
+    seeds = context.branches
     again = "candidates" in state and bool(state["candidates"] or state.get("stopped_because"))
     run = uuid4().hex if again else state.get("run") or uuid4().hex
     begun = {"task": task, "facts": facts, "run": run, "seeds": seeds, "allow": context.allow}

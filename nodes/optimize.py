@@ -3,7 +3,7 @@
 from tritonsmith.evaluator.schema import Stage
 from tritonsmith.graph.state import BranchState, Update
 from tritonsmith.nodes.asking import ask, brief_for
-from tritonsmith.nodes.common import Runner, context_of, emit, make_candidate, next_id, session_of
+from tritonsmith.nodes.common import Runner, context_of, emit, make_candidate, next_id
 
 
 async def optimize(state: BranchState, runtime: Runner) -> Update:
@@ -11,16 +11,12 @@ async def optimize(state: BranchState, runtime: Runner) -> Update:
     base = state["candidates"][str(state["current"])]
     emit(runtime, "stage", "optimize", state, base.id)
     cid = next_id(state["candidates"], state["branch"])
-    session = session_of(state, runtime)
-    if not session.claim(cid, context_of(runtime).budget):
-        return {"exhausted": True, "optimized": False}  # another branch has just taken the last one; the next gate says so
     brief = await brief_for(
         state, runtime, current=base, analysis=state["analyses"][state["analysis"]], stage=Stage.OPTIMIZE,
         others=tuple(state["candidates"].values()),
     )  # fmt: skip
     draft, usage = await ask(f"{cid}-optimize", context_of(runtime).author.optimize(brief), state, runtime)
     if draft is None:
-        session.release(cid)
         return {"exhausted": True, "usage": usage, "optimized": False}
     candidate = await make_candidate(draft, Stage.OPTIMIZE, cid, base.id, state, runtime)
     return {"candidates": {cid: candidate}, "current": cid, "usage": usage, "repairs": 0, "optimized": True, "exhausted": False}

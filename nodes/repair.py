@@ -3,7 +3,7 @@
 from tritonsmith.evaluator.schema import Stage
 from tritonsmith.graph.state import BranchState, Update
 from tritonsmith.nodes.asking import ask, brief_for
-from tritonsmith.nodes.common import Runner, context_of, emit, make_candidate, next_id, session_of
+from tritonsmith.nodes.common import Runner, context_of, emit, make_candidate, next_id
 
 
 async def repair(state: BranchState, runtime: Runner) -> Update:
@@ -11,15 +11,11 @@ async def repair(state: BranchState, runtime: Runner) -> Update:
     failing = state["candidates"][str(state["current"])]
     emit(runtime, "stage", "repair", state, failing.id)
     cid = next_id(state["candidates"], state["branch"])
-    session = session_of(state, runtime)
-    if not session.claim(cid, context_of(runtime).budget):
-        return {"exhausted": True}  # another branch has just taken the last one; the next gate says so
     analysis = state.get("analyses", {}).get(state.get("analysis", ""))
     brief = await brief_for(state, runtime, current=failing, analysis=analysis, stage=Stage.REPAIR)
     draft, usage = await ask(f"{cid}-repair", context_of(runtime).author.repair(brief), state, runtime)
     repairs = state.get("repairs", 0) + 1
     if draft is None:
-        session.release(cid)
         return {"exhausted": True, "usage": usage, "repairs": repairs}
     candidate = await make_candidate(draft, Stage.REPAIR, cid, failing.id, state, runtime)
     return {"candidates": {cid: candidate}, "current": cid, "usage": usage, "repairs": repairs}

@@ -3,19 +3,16 @@
 from tritonsmith.evaluator.schema import Stage
 from tritonsmith.graph.state import BranchState, Update
 from tritonsmith.nodes.asking import ask, brief_for
-from tritonsmith.nodes.common import Runner, context_of, emit, make_candidate, next_id, session_of
+from tritonsmith.nodes.common import Runner, context_of, emit, make_candidate, next_id
 
 
 async def seed(state: BranchState, runtime: Runner) -> Update:
     """Ask the author for this branch's first kernel; a branch without one ends at its next gate."""
     emit(runtime, "stage", "seed", state)
     cid = next_id(state.get("candidates", {}), state["branch"])
-    session = session_of(state, runtime)
-    session.claim(cid, context_of(runtime).budget)  # there are never more branches than candidates
     brief = await brief_for(state, runtime)
     draft, usage = await ask(f"{cid}-seed", context_of(runtime).author.seed(brief), state, runtime)
     if draft is None:
-        session.release(cid)
         return {"current": None, "usage": usage, "repairs": 0, "optimized": False, "exhausted": True}
     candidate = await make_candidate(draft, Stage.SEED, cid, None, state, runtime)
     return {"candidates": {cid: candidate}, "current": cid, "usage": usage, "repairs": 0, "optimized": False, "exhausted": False}

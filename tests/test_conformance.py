@@ -220,13 +220,23 @@ def test_what_only_whole_runs_show_is_found_too(policy, rule, says):
     assert found.rule == rule and says in str(found)
 
 
-def test_parallel_branches_do_not_share_the_last_candidate(script):
-    run = script({"a": None, "b": None}, seeds=("a", "b"), repairs={"a": "c", "b": "d"}, budget=Budget(candidates=3))
-    repair = run.author.repair
+@pytest.mark.parametrize("candidates", [3, 4, 5, 7])
+def test_a_tight_budget_is_shared_out_the_same_way_whichever_branch_is_fast(script, candidates):
+    chains = {name: [f"{name}{number}" for number in range(9)] for name in "ab"}
+    repairs = {text: after for chain in chains.values() for text, after in zip(chain, chain[1:], strict=False)}
+    ways = []
+    for slow in "ab":
+        texts = dict.fromkeys([*chains["a"], *chains["b"]])
+        run = script(texts, seeds=("a0", "b0"), repairs=repairs, budget=Budget(candidates=candidates))
+        repair = run.author.repair
 
-    async def slowly(brief):
-        await asyncio.sleep(0.05)  # both branches have passed their gates by then
-        return await repair(brief)
+        async def slowly(brief, repair=repair, slow=slow):
+            await asyncio.sleep(0.02 if brief.current.source.startswith(slow) else 0)
+            return await repair(brief)
 
-    run.author.repair = slowly
-    assert len(run.run()["candidates"]) == 3
+        run.author.repair = slowly
+        result = run.run()
+        assert len(result["candidates"]) == candidates and result["stopped_because"].startswith(f"budget: {candidates} of {candidates}")
+        ways.append((sorted(result["candidates"]), run.path("seed0"), run.path("seed1"), run.path("main")))
+    assert ways[0] == ways[1]
+    assert run.path("seed0")[-2:] == [("budget", "stop"), ("after_evaluate", "give_up")]
