@@ -3,8 +3,11 @@
 Screenshots lie in build/screenshots afterwards.
 """
 
+import os
 import re
 import runpy
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -170,3 +173,36 @@ def test_it_prints(open_page: Open, tmp_path: Path) -> None:
     page.emulate_media(media="print")
     assert not page.get_by_role("navigation").is_visible() and page.evaluate(browsers.OVERFLOW) <= 0
     shoot(page, "measured-print")
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """A folder for PATH with the tools of a bare machine, and beside it an environment without anything in it."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "uname", "rm", "mkdir", "pwd"):
+        (tools / name).symlink_to(shutil.which(name) or f"/bin/{name}")
+    for name, line in (("npm", "exit 1"), ("id", "echo 1000"), ("python", "exit 1")):
+        (tools / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tools / name).chmod(0o755)
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    (tmp_path / "venv" / "bin" / "python").symlink_to(tools / "python")
+    return tools
+
+
+def bring(tools: Path) -> subprocess.CompletedProcess[str]:
+    line = [str(HERE.parent / ".ci" / "browser"), str(tools.parent / "venv")]
+    return subprocess.run(line, env={**os.environ, "PATH": str(tools)}, capture_output=True, text=True, timeout=60)
+
+
+def test_set_up_takes_the_browser_that_is_there(bare: Path) -> None:
+    (bare / "chromium").write_text("#!/bin/sh\n")
+    (bare / "chromium").chmod(0o755)
+    done = bring(bare)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_set_up_without_any_browser_says_what_to_do(bare: Path) -> None:
+    done = bring(bare)
+    assert done.returncode == 0 and "TRITONSMITH_BROWSER=/path" in done.stderr and "will fail" in done.stderr
+    assert not (bare.parent / "venv" / "browser").exists()

@@ -41,7 +41,7 @@ def score_chart(points: Sequence[Point], winner: str | None, baseline: str, kind
         axes.grid(axis="y")
         axes.set_xlabel(f"{unit} of the run")
         axes.set_ylabel(f"score, {kind}")
-        axes.axhline(1.0, color=COLOURS["muted"], linestyle=(0, (4, 3)), linewidth=1, label=f"baseline {baseline}")
+        axes.axhline(1.0, color=COLOURS["muted"], linestyle=(0, (4, 3)), linewidth=1, label=f"baseline {baseline[:24]}")
         steps = [(point.seconds / seconds, point.best) for point in points if point.best is not None]
         if steps:
             steps.append((points[-1].seconds / seconds, steps[-1][1]))
