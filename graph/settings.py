@@ -68,9 +68,9 @@ class Settings(BaseModel):
     out: str = Field(default="runs/server", description="Folder on the server; each run of a thread gets one inside it.")
 
     def __init__(self, **given: Any) -> None:
-        """Check the settings. Raises ServedError with one sentence instead of pydantic's list."""
+        """Check the settings; an empty field of a form is one that was not filled. Raises ServedError with one sentence."""
         try:
-            super().__init__(**given)
+            super().__init__(**{name: value for name, value in given.items() if value != ""})
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(map(str, first["loc"]))

@@ -153,6 +153,13 @@ def test_a_size_of_the_last_task_is_not_kept_for_the_next_one(tmp_path: Path) ->
     asyncio.run(both())
 
 
+def test_an_empty_field_is_one_that_was_not_filled() -> None:
+    fields = Settings.model_fields
+    texts = [name for name, field in fields.items() if "str" in str(field.annotation)]
+    assert {"policy_file", "analyst_model", "base_url", "prices", "replay", "out"} <= set(texts)
+    assert Settings(**dict.fromkeys(texts, "")) == Settings()
+
+
 def test_a_setting_that_does_not_exist_is_named() -> None:
     with pytest.raises(UsageError, match="setting sedes: there is no such setting; the settings are policy, policy_file, "):
         Settings(sedes=1)
