@@ -25,6 +25,7 @@ OnEvent = Callable[[Event], None]
 EVENTS, TAPE, LOCK = "events.jsonl", "tape.jsonl", "run.lock"
 _START = {TAPE, LOCK, "kernels", "parent.json"}
 """What may lie in a folder before a run begins there: replies and verdicts of another one."""
+_ROOM = 256 * 1024
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -64,6 +65,8 @@ def held(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             other = os.read(descriptor, 80).decode(errors="replace").strip() or "unknown"
             raise RunBusy(f"{folder}: another process works on this run (pid {other}); wait for it, or stop it first") from None
+        except OSError as error:  # some network file systems
+            raise UsageError(f"{folder}: the file system cannot lock {LOCK} ({error.strerror}); put the run on another one") from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()} on {os.uname().nodename}\n".encode(), 0)
         yield
@@ -80,13 +83,20 @@ def faults_told(folder: Path) -> Iterator[None]:
         again = f"then go on with: tritonsmith resume {folder}"
         if not folder.is_dir():
             raise UsageError(f"{folder}: the folder of the run was removed or renamed while it went on; start it again") from error
-        if getattr(error, "errno", None) in _DISK_FULL or "disk is full" in str(error):
+        of_database = isinstance(error, sqlite3.Error)
+        if getattr(error, "errno", None) in _DISK_FULL or "disk is full" in str(error) or (of_database and _full(folder)):
             raise RunError(f"{folder}: no space is left on the disk; what was finished is kept; make space, {again}") from error
         about = str(getattr(error, "filename", None) or "")
-        if isinstance(error, sqlite3.Error) or about.startswith(str(folder)):
+        if of_database or about.startswith(str(folder)):
             what = f"{about}: {getattr(error, 'strerror', None) or error}" if about else f"checkpoints: {error}"
             raise UsageError(f"{folder}: the run's files cannot be written or read ({what}); mend that, {again}") from error
         raise
+
+
+def _full(folder: Path) -> bool:
+    """Whether there is no room for a step; SQLite tells of some full disks as of broken ones."""
+    space = os.statvfs(folder)
+    return space.f_bavail * space.f_frsize < _ROOM
 
 
 def drop_if_fruitless(folder: Path) -> None:
@@ -116,11 +126,11 @@ def seconds_in(path: Path) -> tuple[float, int]:
     """The wall seconds of all processes that have written to an `events.jsonl`, and how many there were. Raises UsageError."""
     drop_cut_line(path)
     spans: list[tuple[datetime, datetime]] = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines() if path.is_file() else (), start=1):
         try:
             event = json.loads(line)
             time = datetime.fromisoformat(event["time"])
         except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{path}: a line is not an event ({error}); remove that line") from error
+            raise UsageError(f"{path}: line {number} is not an event ({error}); remove that line, and resume again") from error
         spans[-1:] = [(spans[-1][0], time)] if spans and event.get("event") != "run" else [*spans[-1:], (time, time)]
-    return sum((last - first).total_seconds() for first, last in spans), len(spans)
+    return sum(max(0.0, (last - first).total_seconds()) for first, last in spans), len(spans)

@@ -129,7 +129,7 @@ class Run:
             make_folder(self.folder)
         _ACTIVE.append(self)
         try:
-            with held(self.folder), faults_told(self.folder):
+            with faults_told(self.folder), held(self.folder):
                 async with aclosing(self._work(manifest, players, policy, sketch)) as events:
                     async for event in events:
                         yield event

@@ -151,7 +151,7 @@ class Recorder:
     def __init__(self, path: Path, *, model: str = "", more: bool = False, option: str = "--record") -> None:
         """Begin the file; `more` goes on with one that is there, and writes no line that it has.
 
-        Raises UsageError for a file that holds something already.
+        Raises UsageError for a file that holds something already, OSError for one of a run's folder that cannot be written.
         """
         self.path = path
         self._lock = threading.Lock()
@@ -167,6 +167,8 @@ class Recorder:
             if not path.stat().st_size:
                 self.write({"kind": "tape", "format": FORMAT, "model": model})
         except OSError as error:
+            if option == "--out":
+                raise  # whoever has the run's folder knows what to say
             raise UsageError(f"{option} {path}: cannot write there ({error.strerror}); name another file") from error
 
     def write(self, line: Line) -> None:

@@ -326,6 +326,12 @@ def test_files_that_were_damaged_are_named(task, players, tmp_path):
     tape.write_text(whole.replace('"kind": "facts"', '"kind": ', 1))
     with pytest.raises(UsageError, match="tape.jsonl: line 3 is not a line of a recording"):
         resume(out, **players)
+    tape.write_text(whole)
+    events = (out / "events.jsonl").read_text()
+    (out / "events.jsonl").write_text(f"not an event\n{events}")
+    with pytest.raises(UsageError, match="events.jsonl: line 1 is not an event .*; remove that line, and resume again"):
+        resume(out, **players)
+    (out / "events.jsonl").write_text(f'{events}{{"time": "cut by a ki')
     tape.write_text(whole + '{"kind": "verdict", "task": "cut by a ki')
     assert resume(out, **players).winner.id == "block-01", "a last line that a kill has cut is dropped"
     assert all(json.loads(line) for line in tape.read_text().splitlines())
