@@ -14,11 +14,12 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import TaskFacts
 from tritonsmith.graph.fork import fork, fork_run
 from tritonsmith.graph.forked import ForkedPolicy, Parent, before
-from tritonsmith.graph.policies import load_policy
+from tritonsmith.graph.policies import PRESETS, load_policy
 from tritonsmith.graph.run import optimize, resume
 from tritonsmith.graph.sites import QUESTIONS, SITES
 from tritonsmith.graph.situations import situations
 from tritonsmith.graph.state import Decision
+from tritonsmith.graph.trial_runs import trials
 from tritonsmith.nodes.chat_connect import Models
 from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category
@@ -68,6 +69,26 @@ def test_the_same_policy_gives_the_same_run_and_judges_nothing_again(parent, at)
     assert given["evaluator"].calls == [], "what the parent has judged was judged again"
     assert json.loads((parent.folder / "fork" / "run.json").read_text())["parent"] == {"run": "parent", "at": at}
     assert summary.parent == {"run": "parent", "at": at}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRESETS)
+def test_whatever_the_policy_and_the_site_the_same_rules_give_the_same_run(tmp_path, name):
+    trial = next(one for one in trials() if one.name == "a rescue that pays")
+    (tmp_path / "1_relu.py").write_text(chat.TASK)
+
+    def given():
+        author = ScriptedAuthor(seeds=(*trial.seeds, "slow"), **trial.author)
+        return {"author": author, "evaluator": ScriptedEvaluator(trial.verdicts, facts=TaskFacts(returns="a tensor"))}
+
+    seeds = load_policy(name).seeds or 2
+    whole = optimize(tmp_path / "1_relu.py", out=str(tmp_path / "parent"), seeds=seeds, policy=name, **given())
+    reached = [gate for gate in SITES if before(gate, whole.decisions)[1]]
+    assert len(reached) >= 4
+    for at in reached:
+        players = given()
+        summary = fork(tmp_path / "parent", at=at, policy=name, **players)
+        assert summary.decisions == whole.decisions and players["evaluator"].calls == [], at
 
 
 def test_another_policy_differs_only_after_the_site(parent):
