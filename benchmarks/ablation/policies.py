@@ -55,7 +55,7 @@ def plan_policies(given: Sequence[str], seeds: int) -> tuple[PlannedPolicy, ...]
     """
     names = [name.strip() for name in given if name.strip()]
     if not names:
-        raise UsageError("--policies: name at least one, such as default,no-analysis (`tritonsmith graph --help` lists them)")
+        raise UsageError("--policies: name at least one, such as default,no-analysis (`tritonsmith policies` lists them)")
     loaded = {name: _loaded(name) for name in names}
     keys = {name: policy.name for name, policy in loaded.items()}
     twice = sorted({key for key in keys.values() if [*keys.values()].count(key) > 1} | {name for name in names if names.count(name) > 1})
