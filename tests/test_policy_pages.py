@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.cli.main import run
-from tritonsmith.graph.policies import PRESETS, Default, about, load_policy
+from tritonsmith.graph.policies import PRESETS, about, load_policy
 from tritonsmith.graph.sites import QUESTIONS, SITES
 from tritonsmith.graph.situations import differing_sites
 
-PAGE = (Path(__file__).parents[1] / "docs" / "policies.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
 
 
 def part(begin, end):
@@ -47,6 +48,7 @@ def example(tmp_path, monkeypatch):
     """The example's file, written as the page says; returns its commands."""
     text, commands = re.findall(r"```\w+\n(.*?)```", part("example", "example"), re.DOTALL)
     (tmp_path / "thrifty.py").write_text(text, encoding="utf-8")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     return [line.removeprefix("tritonsmith ").split() for line in commands.splitlines()]
 
@@ -57,14 +59,16 @@ def test_the_example_runs_as_it_stands(tmp_path, monkeypatch, capsys):
     assert re.fullmatch(r"Policy thrifty conforms: asked in 3\d\d situations, driven through 12 runs\.\n", capsys.readouterr().out)
     assert run([*show, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["summary"] == "`default` with two repairs instead of five, and no tuning above 1.5."
+    assert told["summary"] == "`default` with two repairs instead of five, and no tuning from 1.1 on."
     assert set(told["differs_from_default_at"]) == {"after_evaluate", "after_detect"}
     assert {"site": "after_detect", "gate": "after_detect", "situation": "no label at 3", "choice": "skip"}.items() <= next(
         one for one in told["answers"] if one["situation"] == "no label at 3"
     ).items()
-    assert optimize[0] == "optimize" and optimize[2:] == ["--policy", "thrifty.py:Thrifty"]
-    policy = load_policy(optimize[3])
-    assert policy.name == "thrifty" and isinstance(policy, Default)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert run([*optimize, "--out", "out", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    (skipped,) = [one for one in answer["decisions"] if one["site"] == "after_detect"]
+    assert skipped["choice"] == "skip" and f"`after_detect -> skip: {skipped['reason']}`" in PAGE and skipped["policy"] == "thrifty"
 
 
 def test_the_list_for_a_reader_and_for_a_program(capsys):
