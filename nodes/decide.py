@@ -62,7 +62,8 @@ def ask_policy(policy: Policy, gate: str, view: View) -> Answer:
     try:
         answer = getattr(policy, site.asks)(view)
     except Exception as error:
-        raise UsageError(f"policy {policy.name}: {site.asks} raised {type(error).__name__}: {error}; mend the policy") from error
+        told = f"{site.asks} raised {type(error).__name__}: {error}"
+        raise UsageError(f"policy {policy.name}: {told}; mend the policy, then resume the run") from error
     if not (isinstance(answer, tuple) and len(answer) == 2 and all(isinstance(part, str) for part in answer)):
         raise UsageError(f"policy {policy.name}: {site.asks} must answer (choice, reason), two strings, not {answer!r}")
     if answer[0] not in site.choices:

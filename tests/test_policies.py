@@ -8,9 +8,10 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, Candidate, Comparison, Label, Stage, Status
 from tritonsmith.graph.policies import PRESETS, Default, load_policy
 from tritonsmith.graph.pool import refusal, working
+from tritonsmith.graph.run import optimize, resume
 from tritonsmith.graph.state import Budget, PromiseCheck
 from tritonsmith.graph.view import View
-from tritonsmith.nodes.scripted import scripted_verdict
+from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category
 
 KERNEL = Candidate(id="seed0-01", sha="0", stage=Stage.SEED)
@@ -215,5 +216,24 @@ def test_a_policy_that_raises_is_named(script):
         def after_select(self, view):
             raise KeyError("x")
 
-    with pytest.raises(UsageError, match="policy mine: after_select raised KeyError: 'x'; mend the policy"):
+    with pytest.raises(UsageError, match="policy mine: after_select raised KeyError: 'x'; mend the policy, then"):
         script({"a": 1.5}, seeds=("a",), policy=Broken()).run()
+
+
+def test_a_run_goes_on_with_a_policy_that_was_mended(tmp_path):
+    task, path, out = tmp_path / "1_relu.py", tmp_path / "mine.py", tmp_path / "run"
+    lines = ("import torch", "class Model(torch.nn.Module):", "    pass", "def get_inputs(): return []", "def get_init_inputs(): return []")
+    task.write_text("\n".join(lines))
+    text = "from tritonsmith.graph.policies import Default\nclass Mine(Default):\n    def after_select(self, view):\n        "
+    path.write_text(text + "return view.best.speed\n")
+
+    def players():
+        return {"author": ScriptedAuthor(seeds=("good",)), "evaluator": ScriptedEvaluator({"good": scripted_verdict(1.5)})}
+
+    with pytest.raises(UsageError, match="policy Mine: after_select raised AttributeError: .*; mend the policy, then resume the run"):
+        optimize(task, seeds=1, policy=f"{path}:Mine", size="full", out=str(out), **players())
+    path.write_text(text + "return 'detect', 'mended'\n")
+    given = players()
+    summary = resume(out, **given)
+    assert [one.reason for one in summary.decisions if one.site == "after_select"] == ["mended"]
+    assert summary.winner.confirmed and ("good", "quick") not in given["evaluator"].calls
