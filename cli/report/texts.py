@@ -110,19 +110,19 @@ def conversations(calls: Sequence[dict[str, Any]], room: Room) -> tuple[Conversa
 def _conversation(call: dict[str, Any], reply: Piece, seen: dict[str, str], room: Room) -> Conversation:
     label = str(call.get("file", ""))
     usage = call.get("usage") if isinstance(call.get("usage"), dict) else {}
-    told = [f"{usage[key]:,} {word}" for key, word in (("input_tokens", "read"), ("output_tokens", "written")) if usage and usage.get(key)]
+    counts = [(usage.get(key), word) for key, word in (("input_tokens", "read"), ("output_tokens", "written"))] if usage else []
     reasoning = str(call.get("reasoning") or "")
-    messages = call.get("messages") if isinstance(call.get("messages"), list) else []
+    messages, broken = ([*told] if isinstance(told := call.get(key), list) else [] for key in ("messages", "broken"))
     return Conversation(
         label=label,
         stage=str(call.get("stage", "")),
         role=str(call.get("role", "")),
         model=str(call.get("model") or ""),
-        tokens=", ".join(told),
+        tokens=", ".join(f"{count:,} {word}" for count, word in counts if isinstance(count, int) and count),
         reply=reply,
-        turns=tuple(_turn(message, label, seen, room) for message in messages or ()),
+        turns=tuple(_turn(message, label, seen, room) for message in messages),
         reasoning=_piece(reasoning, room) if reasoning else None,
-        broken=tuple(_piece(str(text), room) for text in call.get("broken") or ()),
+        broken=tuple(_piece(str(text), room) for text in broken),
         fault=str(call.get("error") or call.get("fault") or ""),
     )
 

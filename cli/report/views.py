@@ -1,5 +1,6 @@
 """What the templates show, computed from a report: short words, ordered rows, and no markup."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,6 +73,8 @@ def score_text(score: float | None, kind: str | None, comparison: str | None = N
 
 def seconds_text(seconds: float) -> str:
     """`0.2 s`, `41 s`, `3 min 20 s` or `2 h 5 min`."""
+    if not math.isfinite(seconds):
+        return "unknown"
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
