@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Error, Page, sync_playwright
 
 from tritonsmith.cli.report.forms import Form
 from tritonsmith.cli.report.write import write_report
@@ -76,7 +76,15 @@ def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Open]:
 
 
 def shoot(page: Page, name: str, whole: bool = True) -> None:
-    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=whole)
+    """A picture to look at; no claim hangs on it, and on a busy machine Chromium may fail to take one at first."""
+    for last in (False, False, True):
+        try:
+            page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=whole)
+        except Error:
+            if last:
+                raise
+        else:
+            return
 
 
 LOOKS = [("phone", PHONE, "dark"), ("desk", DESK, "light"), ("phone", PHONE, "light"), ("desk", DESK, "dark")]
