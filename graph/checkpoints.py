@@ -1,14 +1,18 @@
 """Where states are kept while a run goes on, and how they are read back as the records they were."""
 
+import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, TypeVar
 
 import aiosqlite
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, Checkpoint, CheckpointMetadata
+from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
@@ -21,6 +25,8 @@ from tritonsmith.prompts import analysis
 
 CHECKPOINTS = "checkpoints.sqlite"
 _POSTGRES = "postgres:"
+
+Result = TypeVar("Result")
 
 RECORDS: tuple[type, ...] = tuple(
     value
@@ -49,6 +55,32 @@ def check_checkpoints(spec: str) -> None:
         raise UsageError(f"--checkpoints {spec}: this needs the extra `postgres`; pip install 'tritonsmith[postgres]'")
 
 
+class _WholeSaver(AsyncSqliteSaver):
+    """Writes a step to its end even when the run that asked for it is given up: a half one would keep the file locked."""
+
+    def __init__(self, connection: aiosqlite.Connection, *, serde: SerializerProtocol) -> None:
+        super().__init__(connection, serde=serde)
+        self._writing: set[asyncio.Task[Any]] = set()
+
+    async def aput(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
+    ) -> RunnableConfig:
+        return await self._whole(super().aput(config, checkpoint, metadata, new_versions))
+
+    async def aput_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
+        await self._whole(super().aput_writes(config, writes, task_id, task_path))
+
+    async def settle(self) -> None:
+        """Wait for what is written just now."""
+        await asyncio.gather(*self._writing, return_exceptions=True)
+
+    async def _whole(self, work: Coroutine[Any, Any, Result]) -> Result:
+        task = asyncio.ensure_future(work)
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+        return await asyncio.shield(task)
+
+
 @asynccontextmanager
 async def open_checkpoints(spec: str, folder: Path, thread: str) -> AsyncIterator[BaseCheckpointSaver[str] | None]:
     """The checkpointer of a run, open until the block ends; None for `none`. Raises UsageError."""
@@ -70,10 +102,11 @@ async def open_checkpoints(spec: str, folder: Path, thread: str) -> AsyncIterato
 async def _open_sqlite(folder: Path) -> AsyncIterator[AsyncSqliteSaver]:
     path = folder / CHECKPOINTS
     async with aiosqlite.connect(path) as connection:
-        saver = AsyncSqliteSaver(connection, serde=serializer())
+        saver = _WholeSaver(connection, serde=serializer())
         try:
             await keep_latest(saver)
-            await connection.execute("PRAGMA synchronous=NORMAL")  # a killed process loses nothing by it
+            async with connection.execute("PRAGMA synchronous=NORMAL"):  # a killed process loses nothing by it
+                pass
         except sqlite3.DatabaseError as error:
             if "not a database" in str(error) or "malformed" in str(error):
                 raise UsageError(f"{path}: cannot be read ({error}); remove it, and the run goes on from what its tape has") from error
@@ -81,4 +114,5 @@ async def _open_sqlite(folder: Path) -> AsyncIterator[AsyncSqliteSaver]:
         try:
             yield saver
         finally:
-            await connection.rollback()  # a step that was given up in the middle must not keep the file locked
+            await saver.settle()
+            await connection.rollback()  # what could not be written must not keep the file locked
