@@ -5,7 +5,7 @@ import random
 import shutil
 from pathlib import Path
 
-from tritonsmith.benchmarks.ablation.schema import CellRow, CellState, Plan, PlannedPolicy, PlannedTask
+from tritonsmith.benchmarks.ablation.schema import CellRow, CellState, Plan, PlannedPolicy, PlannedTask, TuningRow
 from tritonsmith.benchmarks.ablation.tables import tabulate, write_tables
 from tritonsmith.evaluator.schema import Comparison, Label, Measurement, Stage, Status, Verdict
 from tritonsmith.graph.run import optimize
@@ -187,7 +187,9 @@ def ablation(root: Path) -> Path:
     )  # fmt: skip
     cells = [(task, policy, repeat) for task in scores for policy in parts for repeat in (1, 2, 3)]
     rows = [_cell(*cell, scores[cell[0]] * parts[cell[1]] * rng.uniform(0.95, 1.05), rng) for cell in cells]
-    write_tables(tabulate(plan, rows), folder)
+    counts = {"variants": 6, "not_working": 1, "better": 1, "worse": 4, "lowest": 0.4, "median": 0.93, "highest": 1.3}
+    tuned = tuple(TuningRow(task=task, persistent=task == "39_gru", **counts) for task in ("all", *scores))
+    write_tables(tabulate(plan, rows).model_copy(update={"tuning": tuned}), folder)
     (folder / "plan.json").write_text(plan.model_dump_json())
     page = folder / rows[0].folder / "report.html"
     page.parent.mkdir(parents=True)

@@ -264,12 +264,13 @@ def test_an_ablation_is_told_with_its_intervals(root: Path) -> None:
     folder = runs.ablation(root)
     page = Page(render_ablation(folder))
     assert "default is ahead of every other policy: 2.15x on average" in page.text and "1 of 27 runs could not be made" in page.text
-    for told in ("Paired differences", "What each part gives", "First kernels", "Cost per solved run", "p = 1.5", "the card went away"):
+    sections = ("Paired differences", "What each part gives", "What tuning did", "First kernels", "Cost per solved run")
+    for told in (*sections, "p = 1.5", "the card went away"):
         assert told in page.text
     assert [attributes.get("href") for tag, attributes in page.elements if (attributes.get("href") or "").endswith(".html")] == [
         "cells/39_gru/default/1/report.html"
     ]
-    assert sum(tag == "svg" for tag, _ in page.elements) == 12  # six charts, each in a wide and a narrow form
+    assert sum(tag == "svg" for tag, _ in page.elements) == 14  # seven charts, each in a wide and a narrow form
     assert run(["report", str(folder)]) == 0
     rows = list(csv.DictReader((folder / "policies.csv").open(encoding="utf-8", newline="")))
     assert [row["policy"] for row in rows] == ["default", "no-analysis", "single-seed"]

@@ -40,7 +40,7 @@ def reproduce(files: RunFiles) -> tuple[str, str]:
     for name, value in _table(config, "budget").items():
         if value is not None and value != getattr(limits, name, None):
             words += [f"--budget-{name}", _plain(value)]
-    return shlex.join(words), _sampling(files.summary)
+    return shlex.join(words), "" if config.get("replay") else _sampling(files.summary)
 
 
 def _from_summary(summary: Summary) -> str:
