@@ -2,7 +2,10 @@
 
 import csv
 import json
+import os
 import runpy
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
@@ -301,3 +304,10 @@ def test_the_svg_marks_the_way_of_a_run(recorded: Path, tmp_path: Path) -> None:
     }
     assert {"seed", "evaluate", "repair", "analyze", "optimize", "check", "select", "detect", "confirm", "finish"} <= taken
     assert taken.isdisjoint({"tune grid", "tune block", "tune memory", "improve"})
+
+
+def test_a_home_that_cannot_be_written_is_no_matter(recorded: Path, tmp_path: Path) -> None:
+    line = [sys.executable, "-c", "from tritonsmith.cli.main import main; main()", "report", str(recorded), "--out", str(tmp_path)]
+    quiet = {name: value for name, value in os.environ.items() if name not in ("MPLCONFIGDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")}
+    done = subprocess.run(line, env={**quiet, "HOME": "/proc/nothing"}, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
