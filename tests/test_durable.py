@@ -85,6 +85,7 @@ def test_the_benchmark_that_kills_real_runs(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_run_that_is_killed_at_many_moments_and_at_every_line_of_its_tape(tmp_path):
     all_the_same(driven(tmp_path, "kills", str(tmp_path), "40", "11")["cases"])
     (tmp_path / "lines").mkdir()
