@@ -1,7 +1,7 @@
 """What the tests of experiments play with: an author and an evaluator that answer from tables.
 
-As a script (`ablation_driver.py SUITE OUT LOG SECONDS DIE_AT READY`) it is one process of an experiment: it kills itself in the middle
-of evaluation DIE_AT (0: never), and begins only when as many processes are ready as READY says. It prints the cells that it finished.
+As a script (`ablation_driver.py SUITE OUT LOG SECONDS DIE_AT READY PARALLEL`) it is one process of an experiment: it kills itself in
+the middle of evaluation DIE_AT (0: never), and begins when as many processes are ready as READY says. It prints the cells that it ran.
 """
 
 import asyncio
@@ -76,11 +76,13 @@ def author_of(cell):
     return ScriptedAuthor(seeds=seeds, variants={("tune_block", seeds[0]): (better,)})
 
 
-def plan_of(suite, policies=("default", "no-tune"), repeats=2, **options):
-    return make_plan(str(suite), policies, repeats=repeats, size="small", **options)
+def plan_of(suite, policies=("default", "no-tune"), repeats=2, checkpoints="none", **options):
+    """Without checkpoints, which take most of a scripted run's time, where nothing is killed."""
+    settings = {"checkpoints": checkpoints, **options.pop("settings", {})}
+    return make_plan(str(suite), policies, repeats=repeats, size="small", settings=settings, **options)
 
 
-def main(suite, out, log, seconds, die_at, ready):
+def main(suite, out, log, seconds, die_at, ready, parallel):
     root = Path(log).parent
     (root / f"ready-{os.getpid()}").touch()
     while len(list(root.glob("ready-*"))) < int(ready):
@@ -90,7 +92,7 @@ def main(suite, out, log, seconds, die_at, ready):
     def tell(row, *_):
         sys.stdout.write(f"{row.folder}\n")
 
-    ablate(plan_of(Path(suite)), out, evaluator=judge, author=author_of, parallel=2, on_row=tell)
+    ablate(plan_of(Path(suite), checkpoints="sqlite"), out, evaluator=judge, author=author_of, parallel=int(parallel), on_row=tell)
 
 
 if __name__ == "__main__":

@@ -116,8 +116,8 @@ def test_a_cell_that_fails_is_a_row_and_is_tried_by_the_next_command(suite, tmp_
     assert all(row.state is CellState.DONE for row in again.cells)
 
 
-def process(suite, tmp_path, seconds=0.0, die_at=0, ready=1):
-    words = [suite, tmp_path / "out", tmp_path / "log", seconds, die_at, ready]
+def process(suite, tmp_path, seconds=0.0, die_at=0, ready=1, parallel=2):
+    words = [suite, tmp_path / "out", tmp_path / "log", seconds, die_at, ready, parallel]
     return subprocess.Popen([sys.executable, str(DRIVER), *map(str, words)], stdout=subprocess.PIPE, text=True)
 
 
@@ -132,7 +132,7 @@ def test_kill_9_in_the_middle_repeats_no_cell_and_no_evaluation(suite, tmp_path)
     assert process(suite, tmp_path, die_at=13).wait(timeout=120) == -9
     finished = {path.parent: path.stat().st_mtime_ns for path in out.glob("cells/*/*/*/summary.json")}
     assert 0 < len(finished) < 12
-    tables = ablate(plan_of(suite), out, evaluator=Judge(tmp_path / "log"), author=author_of)
+    tables = ablate(plan_of(suite, checkpoints="sqlite"), out, evaluator=Judge(tmp_path / "log"), author=author_of)
 
     asked = (tmp_path / "log").read_text().splitlines()
     assert len(asked) == len(set(asked)) == tables.shared.evaluations_paid, "what was judged before a kill is not judged again"
@@ -141,7 +141,7 @@ def test_kill_9_in_the_middle_repeats_no_cell_and_no_evaluation(suite, tmp_path)
     assert all(row.state is CellState.DONE for row in tables.cells)
     assert [False, True] in went_on and all(one[0] is False and all(one[1:]) for one in went_on), "what was begun is gone on with"
 
-    whole = ablate(plan_of(suite), tmp_path / "whole", evaluator=Judge(tmp_path / "whole_log"), author=author_of)
+    whole = ablate(plan_of(suite, checkpoints="sqlite"), tmp_path / "whole", evaluator=Judge(tmp_path / "whole_log"), author=author_of)
     same = ("task", "policy", "repeat", "score", "winner", "winner_sha", "candidates", "evaluations", "shared_evaluations", "seed_scores")
     assert [row.model_dump(include={*same}) for row in tables.cells] == [row.model_dump(include={*same}) for row in whole.cells]
 
@@ -164,7 +164,7 @@ def test_kill_9_at_random_moments_until_the_experiment_is_done(suite, tmp_path):
         kills += one.wait(timeout=60) == -9
     assert one.returncode == 0 and kills > 0
     tables = Ablation.model_validate_json((out / "ablation.json").read_text())
-    whole = ablate(plan_of(suite), tmp_path / "whole", evaluator=Judge(tmp_path / "whole_log"), author=author_of)
+    whole = ablate(plan_of(suite, checkpoints="sqlite"), tmp_path / "whole", evaluator=Judge(tmp_path / "whole_log"), author=author_of)
     same = {"task", "policy", "repeat", "state", "reason", "score", "winner", "candidates", "evaluations", "shared_evaluations"}
     assert [row.model_dump(include=same) for row in tables.cells] == [row.model_dump(include=same) for row in whole.cells]
     asked = (tmp_path / "log").read_text().splitlines()
@@ -196,15 +196,15 @@ def test_an_experiment_that_is_asked_to_stop_begins_nothing_more_and_goes_on_lat
             return await super().evaluate(task, source, profile)
 
     with pytest.raises(RunStopped, match="a signal; give the same command again"):
-        ablate(plan_of(suite), out, evaluator=Impatient(tmp_path / "log"), author=author_of, parallel=2)
+        ablate(plan_of(suite, checkpoints="sqlite"), out, evaluator=Impatient(tmp_path / "log"), author=author_of, parallel=2)
     assert len([*out.glob("cells/*/*/*/run.json")]) < 12
-    tables = ablate(plan_of(suite), out, evaluator=Judge(tmp_path / "log"), author=author_of)
+    tables = ablate(plan_of(suite, checkpoints="sqlite"), out, evaluator=Judge(tmp_path / "log"), author=author_of)
     asked = (tmp_path / "log").read_text().splitlines()
     assert all(row.state is CellState.DONE for row in tables.cells) and len(asked) == len(set(asked))
 
 
 def test_two_processes_work_on_one_experiment(suite, tmp_path):
-    both = [process(suite / "fast.py", tmp_path, seconds=0.1, ready=2) for _ in range(2)]
+    both = [process(suite / "fast.py", tmp_path, seconds=0.3, ready=2, parallel=1) for _ in range(2)]
     shares = [one.communicate(timeout=120)[0].split() for one in both]
     assert [one.returncode for one in both] == [0, 0]
     assert sorted(shares[0] + shares[1]) == sorted({*shares[0], *shares[1]}) and len(shares[0] + shares[1]) == 4
