@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tritonsmith.evaluator.kernel_source import Function, KernelSource, read_kernel_source
 from tritonsmith.evaluator.schema import PrecisionClass
+from tritonsmith.evaluator.syntax import parse
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Text:
 
 def read_text(source: str, precision: PrecisionClass) -> Text:
     """Index a candidate. Raises SyntaxError, ValueError, RecursionError or MemoryError where Python cannot parse it."""
-    ast.parse(source)  # its error has the line
+    parse(source)  # its error has the line
     index = read_kernel_source(source, "candidate")
     text = Text(index, precision, everything=list(ast.walk(index.tree)))
     text.kernels = {name: list(ast.walk(function)) for name, function in index.jit.items()}

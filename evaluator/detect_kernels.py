@@ -10,6 +10,7 @@ from tritonsmith.evaluator.detect_records import LabelHit, LabelName
 from tritonsmith.evaluator.kernel_source import KernelSource
 from tritonsmith.evaluator.kernel_values import KernelWalk, Loop, Product
 from tritonsmith.evaluator.schema import KernelFacts
+from tritonsmith.evaluator.syntax import parse_expression
 
 _SHORT_TRIPS = 11
 """A loop of at most so many iterations may run over the taps of a filter; hidden units are more."""
@@ -178,7 +179,7 @@ def winograd(index: KernelSource) -> LabelHit | None:
     for name, node in index.jit.items():
         if "winograd" in name.lower():
             return LabelHit(name=LabelName.HIGH_COMPLEXITY, line=node.lineno, evidence=f"{name}: a Winograd convolution by its name")
-    matrices = {ast.dump(_absolute(ast.parse(one, mode="eval").body)) for one in _WINOGRAD_MATRICES}
+    matrices = {ast.dump(_absolute(parse_expression(one))) for one in _WINOGRAD_MATRICES}
     for literal in ast.walk(index.tree):
         if isinstance(literal, ast.List | ast.Tuple) and literal.elts and ast.dump(_absolute(literal)) in matrices:
             text = f"line {literal.lineno}: a transform matrix of Winograd F(2x2, 3x3)"
@@ -193,7 +194,7 @@ def _absolute(node: ast.expr) -> ast.expr:
         values = [[float(value) for value in row] for row in rows]
     except (ValueError, TypeError):
         return node
-    return ast.parse(repr(values), mode="eval").body
+    return parse_expression(repr(values))
 
 
 def extents_of(facts: KernelFacts | None) -> tuple[int | None, int | None, int | None]:

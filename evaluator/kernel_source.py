@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tritonsmith.evaluator.errors import KernelFileError
+from tritonsmith.evaluator.syntax import parse
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 HostLoop: TypeAlias = ast.For | ast.While | ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
@@ -112,7 +113,7 @@ class KernelSource:
 def read_kernel_source(source: str, path: str) -> KernelSource:
     """Parse and index a kernel file. Raises KernelFileError with the line."""
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except SyntaxError as error:
         raise KernelFileError(f"{path}, line {error.lineno}: Python cannot read it ({error.msg}); mend the syntax") from None
     except ValueError:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from tritonsmith.evaluator.errors import TaskError, UsageError
 from tritonsmith.evaluator.schema import PrecisionClass, Task
+from tritonsmith.evaluator.syntax import parse, parse_expression
 
 Value: TypeAlias = int | float | bool | str
 Span: TypeAlias = tuple[int, int]
@@ -80,7 +81,7 @@ def parse_overrides(settings: Iterable[str]) -> dict[str, Value]:
         if not equals or not name.isidentifier() or not text:
             raise UsageError(f"--set {setting}: write NAME=VALUE, such as --set seq_len=16")
         try:
-            value = ast.literal_eval(text)
+            value = ast.literal_eval(parse_expression(text))
         except (ValueError, SyntaxError):
             value = {"true": True, "false": False}.get(text.lower(), text)
         if not isinstance(value, int | float | bool | str):
@@ -127,7 +128,7 @@ def _read(path: Path) -> str:
 
 def _parse(path: Path, source: str) -> ast.Module:
     try:
-        return ast.parse(source)
+        return parse(source)
     except SyntaxError as error:
         raise TaskError(f"{path}, line {error.lineno}: Python cannot read it ({error.msg}); mend the syntax") from None
     except ValueError:

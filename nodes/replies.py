@@ -5,6 +5,8 @@ import re
 import textwrap
 from dataclasses import dataclass
 
+from tritonsmith.evaluator.syntax import parse
+
 _THINKING = re.compile(r"<(think|thinking|thought)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END = re.compile(r"\A.*</(?:think|thinking|thought)>", re.DOTALL | re.IGNORECASE)
 """Some servers send the end of the thoughts without their beginning."""
@@ -106,6 +108,6 @@ def _dedented(lines: list[str]) -> str:
 
 def _defines_model(block: str) -> bool:
     try:
-        return any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in ast.parse(block).body)
+        return any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in parse(block).body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False

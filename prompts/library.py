@@ -1,6 +1,5 @@
 """The prompts: templates of one version, filled with what a stage needs and no more. A missing variable is an error, not an empty place."""
 
-import ast
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tritonsmith.evaluator.detect import Detection, detect
 from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import Record, TensorSpec
+from tritonsmith.evaluator.syntax import parse
 from tritonsmith.evaluator.tasks import assigned_names
 from tritonsmith.prompts.author import Brief, Example
 from tritonsmith.prompts.error_text import ErrorText, trimmed
@@ -186,7 +186,7 @@ def _detected(brief: Brief) -> Detection:
 def _declared(source: str) -> dict[str, tuple[int, int]]:
     """First and last line of the statement that sets each name at the top level of a task file."""
     try:
-        statements = ast.parse(source).body
+        statements = parse(source).body
     except (SyntaxError, ValueError):
         return {}
     return {name: (one.lineno, one.end_lineno or one.lineno) for one in statements for name in assigned_names(one)}

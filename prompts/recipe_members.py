@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from tritonsmith.evaluator.schema import OpNode, TaskFacts
+from tritonsmith.evaluator.syntax import parse
 
 
 def attribute(path: str) -> str:
@@ -45,7 +46,7 @@ def gru_maker(source: str, node: OpNode) -> tuple[str, str]:
     fields = ("input_size", "hidden_size", "num_layers", "bias", "batch_first")
     fixed = ", ".join(f"{key}={node.attributes[key]!r}" for key in fields if key in node.attributes)
     try:
-        found = _written_call(ast.parse(source), node.target)
+        found = _written_call(parse(source), node.target)
     except SyntaxError:
         found = None
     return (f"GRUWeights({found[0]})", found[1]) if found else (f"GRUWeights({fixed})", "*init_inputs")
