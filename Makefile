@@ -2,6 +2,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Files go to as many workers as there are processors, four at most; a worker's evaluator holds half a gigabyte.
+SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 PACKAGES := benchmarks cli evaluator graph nodes prompts
 
 .DEFAULT_GOAL := help
@@ -17,7 +19,7 @@ studio: $(READY) ## serve the graph for LangGraph Studio and langgraph-sdk, on t
 	@$(BIN)/langgraph dev --no-browser
 
 test: $(READY) ## the tests that need neither a GPU nor patience
-	@$(BIN)/python -m pytest -q -m "not gpu and not slow"
+	@$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) -m "not gpu and not slow"
 
 check: $(READY) ## ruff, strict mypy, import floors, packaging
 	@echo "ruff"; $(BIN)/ruff check .
@@ -26,7 +28,7 @@ check: $(READY) ## ruff, strict mypy, import floors, packaging
 	@echo "packaging"; $(BIN)/python -m pytest -q tests/test_packaging.py
 
 test-all: $(READY) ## every test that needs no GPU, the slow ones too
-	@$(BIN)/python -m pytest -q -m "not gpu"
+	@$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) -m "not gpu"
 
 test-gpu: $(READY) ## the tests that need a CUDA card
 	@$(BIN)/python -m pytest -q -m gpu
