@@ -101,8 +101,8 @@ def judged(evaluator: LocalEvaluator, task: Task, text: str) -> Verdict:
 
 
 def _case(source: str, name: str, precision: PrecisionClass) -> Any:
-    """The demo judges the slow first seed, and TF32 takes the same kernels with another setting: those wait for `make test-all`."""
-    slow = name == "gru_per_step" or precision is not PrecisionClass.IEEE
+    """The demo judges both seeds, and TF32 takes the same kernels with another setting: those wait for `make test-all`."""
+    slow = name in ("gru_per_step", "gru_persistent_batch") or precision is not PrecisionClass.IEEE
     return pytest.param(source, name, precision, id=f"{name}-{precision.value}", marks=pytest.mark.slow if slow else ())
 
 
