@@ -25,6 +25,7 @@ from tritonsmith.cli.common import (
     SizeChoice,
     SizeOption,
     TargetOption,
+    budget_of,
     err,
     out,
     print_json,
@@ -48,7 +49,6 @@ from tritonsmith.cli.report.forms import Form
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, PrecisionClass
 from tritonsmith.evaluator.tasks import parse_overrides
-from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.authors import make_author
 from tritonsmith.nodes.chat_connect import KEY, Models
 from tritonsmith.nodes.chat_model import REQUEST_SECONDS
@@ -108,14 +108,11 @@ def ablate(
     as_json: JsonOption = False,
 ) -> None:
     """Compare policies on SUITE; any number of processes may work on one folder. Exit code 1 when a run could not be made."""
-    limits = {
-        "candidates": budget_candidates, "repairs": budget_repairs, "rounds": budget_rounds,
-        "seconds": budget_seconds, "tokens": budget_tokens, "money": budget_money,
-    }  # fmt: skip
+    budget = budget_of(budget_candidates, budget_repairs, budget_rounds, budget_seconds, budget_tokens, budget_money)
     settings = {
         "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
         "model_timeout": model_timeout, "prices": prices, "target": target, "sandbox": sandbox.value, "allow": allow,
-        "budget": Budget.model_validate({name: value for name, value in limits.items() if value is not None}),
+        "budget": budget,
     }  # fmt: skip
     plan = make_plan(
         suite, None if policies is None else policies.split(","), experiment=experiment, repeats=repeats, seeds=seeds,

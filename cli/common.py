@@ -11,6 +11,7 @@ from rich.console import Console
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import KernelFileError, UsageError
 from tritonsmith.evaluator.schema import Allow, Record
+from tritonsmith.graph.state import Budget
 
 out = Console(highlight=False, soft_wrap=True)
 """Answers for a reader; unused when `--json` is given."""
@@ -106,3 +107,11 @@ def write_text(path: str, text: str, option: str = "--out") -> None:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{option} {path}: cannot write there ({error.strerror}); name another file.") from None
+
+
+def budget_of(
+    candidates: int | None, repairs: int | None, rounds: int | None, seconds: float | None, tokens: int | None, money: float | None
+) -> Budget:
+    """The limits that were given; the others as they are by default, which is not always none."""
+    given = {"candidates": candidates, "repairs": repairs, "rounds": rounds, "seconds": seconds, "tokens": tokens, "money": money}
+    return Budget.model_validate({name: value for name, value in given.items() if value is not None})

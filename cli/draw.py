@@ -1,16 +1,16 @@
 """`tritonsmith graph`: the drawing, with the way a run took."""
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 
 from tritonsmith.cli.common import JsonOption, PolicyOption, err, print_json, write_text
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.drawing import graph_mermaid
+from tritonsmith.graph.folder import EVENTS
+from tritonsmith.graph.forked import decisions_in, events_in
 from tritonsmith.graph.policies import load_policy
 from tritonsmith.graph.state import Decision
 
@@ -42,7 +42,7 @@ def graph(
             "take --format svg, which every browser shows, or --format mermaid."
         )
     load_policy(policy)
-    decisions = read_decisions(run) if run else ()
+    decisions = decisions_in(events_in(Path(run) / EVENTS)) if run else ()
     text = _svg(decisions) if format_ is FormatChoice.SVG else graph_mermaid(decisions=decisions)
     if out_file:
         write_text(out_file, text)
@@ -58,15 +58,3 @@ def _svg(decisions: tuple[Decision, ...]) -> str:
     from tritonsmith.cli.report.drawn import draw_file  # noqa: PLC0415  (its layout library would slow every other command)
 
     return draw_file(decisions)
-
-
-def read_decisions(run: str) -> tuple[Decision, ...]:
-    """The decisions of a run so far, from its event log. Raises UsageError when the folder is not a run's."""
-    path = Path(run) / "events.jsonl"
-    try:
-        events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        return tuple(Decision.model_validate(event) for event in events if event["event"] == "decision")
-    except OSError as error:
-        raise UsageError(f"--run {run}: {path} cannot be read ({error.strerror}); name the folder that a run wrote.") from None
-    except (ValueError, ValidationError, KeyError, TypeError):
-        raise UsageError(f"--run {run}: {path} is not the event log of a run; name the folder that a run wrote.") from None

@@ -22,6 +22,7 @@ from tritonsmith.cli.common import (
     SizeOption,
     TargetOption,
     TaskArgument,
+    budget_of,
     err,
     out,
     print_json,
@@ -33,7 +34,6 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow
 from tritonsmith.evaluator.tasks import parse_overrides
 from tritonsmith.graph.run import optimize as run_optimize
-from tritonsmith.graph.state import Budget
 from tritonsmith.graph.summary import Summary
 from tritonsmith.nodes.chat_connect import KEY
 from tritonsmith.nodes.chat_handoff import REPLY
@@ -112,10 +112,7 @@ def optimize(
     as_json: JsonOption = False,
 ) -> None:
     """Search for a faster kernel of TASK; exit code 1 when no candidate was accepted."""
-    limits = {
-        "candidates": budget_candidates, "repairs": budget_repairs, "rounds": budget_rounds,
-        "seconds": budget_seconds, "tokens": budget_tokens, "money": budget_money,
-    }  # fmt: skip
+    budget = budget_of(budget_candidates, budget_repairs, budget_rounds, budget_seconds, budget_tokens, budget_money)
     overrides = parse_overrides(set_ or [])
     with open_progress(err) as progress:
         summary = run_optimize(
@@ -124,7 +121,7 @@ def optimize(
             memory=memory, checkpoints=checkpoints, policy=policy, seeds=seeds, target=target,
             size=None if size is SizeChoice.AUTO else size.value,
             overrides=overrides, precision=precision.value, sandbox=sandbox.value, allow=allow, out=out_folder,
-            budget=Budget.model_validate({name: value for name, value in limits.items() if value is not None}),
+            budget=budget,
         )  # fmt: skip
     answer(summary, as_json)
 

@@ -119,7 +119,7 @@ class LocalEvaluator:
 
     def _examined(self, task: Task, path: Path, profile: str) -> Verdict:
         """Compiled beside the card, judged, and audited where that is due; a suspicious kernel must pass the strict profile at once."""
-        if self._compilers is not None:
+        if self._compilers is not None and task.sha not in self._probes:
             threading.Thread(target=self._probe_beside, args=(task,), daemon=True).start()  # while the oracle prepares the task
         compiling = self._start_compiling(task, path)
         try:

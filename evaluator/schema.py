@@ -248,7 +248,8 @@ class Timing(Record):
     device_ms: float | None = None
     """Median by the card's clock (events around a call, in the runner)."""
     wall_ms: float | None = None
-    """Median by the oracle's clock, less what the same calls cost without forward; where it is the longer, `median_ms` follows it."""
+    """The card's median, and what the oracle's clock reads beyond it on a quiet host (tenth percentile over the calls, less what such
+    a call costs without forward); where that is more than goes unseen, `median_ms` follows it."""
     floor_ms: float | None = None
     """No kernel of this card can be faster: bytes over measured bandwidth, operations over measured rate, with a margin."""
 

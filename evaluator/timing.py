@@ -45,10 +45,6 @@ class Paired:
     def _ratios(self) -> Samples:
         return np.divide(np.asarray(self.baseline, dtype=np.float64), np.asarray(self.candidate, dtype=np.float64))
 
-    def __add__(self, other: Paired) -> Paired:
-        """Samples of two rounds, in order."""
-        return Paired(self.candidate + other.candidate, self.baseline + other.baseline)
-
     def longer(self, candidate: float) -> Paired:
         """The same samples with so many milliseconds added to each of the candidate's."""
         return Paired(tuple(one + candidate for one in self.candidate), self.baseline)

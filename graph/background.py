@@ -19,6 +19,15 @@ def _loop() -> asyncio.AbstractEventLoop:
 _starting = threading.Lock()
 
 
+def finished(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine to its end for a caller that is not asynchronous, be it in a notebook, whose own loop is busy calling us."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    return run_blocking(work)
+
+
 def run_blocking(work: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine on the background loop and wait for it; context variables of the caller are seen by it."""
     with _starting:  # functools.cache may call twice when two threads race

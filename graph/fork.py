@@ -6,20 +6,19 @@ asked nor judged again; it takes the parent's decisions until the site is reache
 
 import asyncio
 import re
-from contextlib import aclosing
 from pathlib import Path
 
-from tritonsmith.evaluator.errors import RunStopped, UsageError
+from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.graph.background import run_blocking
+from tritonsmith.graph.background import finished
 from tritonsmith.graph.config import kept_settings, models_of
 from tritonsmith.graph.files import put_text
 from tritonsmith.graph.folder import EVENTS, TAPE, OnEvent, held, make_folder
 from tritonsmith.graph.forked import PARENT, Parent, before, check_site, decisions_in, events_in
 from tritonsmith.graph.manifest import MANIFEST, Manifest, read_manifest
 from tritonsmith.graph.policies import load_policy
-from tritonsmith.graph.run import Run
+from tritonsmith.graph.run import Run, to_the_end
 from tritonsmith.graph.summary import Summary, read_summary
 from tritonsmith.nodes.chat_connect import Models
 from tritonsmith.prompts.author import Author
@@ -37,12 +36,9 @@ def fork(
     on_event: OnEvent | None = None,
 ) -> Summary:
     """`fork_async` for callers that are not asynchronous."""
-    work = fork_async(folder, at=at, policy=policy, out=out, evaluator=evaluator, author=author, models=models, on_event=on_event)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    return run_blocking(work)
+    return finished(
+        fork_async(folder, at=at, policy=policy, out=out, evaluator=evaluator, author=author, models=models, on_event=on_event)
+    )
 
 
 async def fork_async(
@@ -62,10 +58,7 @@ async def fork_async(
     """
     run = await asyncio.to_thread(fork_run, folder, at=at, policy=policy, out=out, evaluator=evaluator, author=author, models=models)
     try:
-        async with aclosing(run.stream()) as events:
-            async for event in events:
-                if on_event is not None:
-                    on_event(event)
+        return await to_the_end(run, on_event)
     except UsageError as error:
         if run.config.replay is None or not str(error).startswith("--replay"):
             raise
@@ -74,9 +67,6 @@ async def fork_async(
             f"{folder}: the run was played from a recording, and --policy {policy} goes a way that the recording does not know ({why}); "
             "fork a run that was not played, or take another site"
         ) from error
-    if run.summary is None:
-        raise RunStopped(f"Stopped at a safe point ({run.stopped}). Go on with: tritonsmith resume {run.folder}")
-    return run.summary
 
 
 def fork_run(

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
+from tritonsmith.graph.folder import EVENTS
 from tritonsmith.graph.sites import QUESTIONS, SITES
 from tritonsmith.graph.state import Decision
 from tritonsmith.graph.view import Answer, Policy, View
@@ -101,8 +102,11 @@ def events_in(path: Path) -> list[dict[str, Any]]:
 
 
 def decisions_in(events: Iterable[Mapping[str, Any]]) -> tuple[Decision, ...]:
-    """The decisions among the events; of one that was made again after a stop, the latest."""
-    return tuple({event["id"]: Decision.model_validate(event) for event in events if event["event"] == "decision"}.values())
+    """The decisions among the events; of one that was made again after a stop, the latest. Raises UsageError for one without its fields."""
+    try:
+        return tuple({event["id"]: Decision.model_validate(event) for event in events if event["event"] == "decision"}.values())
+    except (KeyError, ValidationError) as error:
+        raise UsageError(f"a decision in {EVENTS} lacks what it must have ({type(error).__name__}); name the folder of a run") from error
 
 
 def before(at: str, decisions: Iterable[Decision]) -> tuple[dict[str, Decision], bool]:

@@ -14,7 +14,7 @@ from tritonsmith.evaluator.errors import RunError, RunStopped, UsageError
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Evaluator, Task
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.graph.background import run_blocking
+from tritonsmith.graph.background import finished
 from tritonsmith.graph.checkpoints import CHECKPOINTS, check_checkpoints, open_checkpoints
 from tritonsmith.graph.config import ROLES, RunConfig, kept_settings, models_of
 from tritonsmith.graph.context import Context, Sessions
@@ -265,7 +265,7 @@ async def optimize_async(
     `models` stands for the settings of `config` where models are objects. An evaluator that is passed in stays open. Raises what
     `Run.stream` raises, and RunStopped when somebody stopped the run.
     """
-    return await _to_the_end(Run(config, evaluator=evaluator, author=author, models=models), on_event)
+    return await to_the_end(Run(config, evaluator=evaluator, author=author, models=models), on_event)
 
 
 def optimize(
@@ -292,7 +292,7 @@ def optimize(
         raise UsageError(f"option {'.'.join(map(str, first['loc']))}: {first['msg']} (got {first['input']!r})") from error
     if objects:
         models = models_of(config, objects)
-    return _blocking(Run(config, evaluator=evaluator, author=author, models=models), on_event)
+    return finished(to_the_end(Run(config, evaluator=evaluator, author=author, models=models), on_event))
 
 
 def resume(
@@ -314,19 +314,11 @@ def resume(
     objects = {name: value for name, value in given.items() if value is not None}
     if objects and models is None:
         models = models_of(read_manifest(Path(folder)).config(Path(folder)), objects)
-    return _blocking(Run.of(folder, evaluator=evaluator, author=author, models=models), on_event)
+    return finished(to_the_end(Run.of(folder, evaluator=evaluator, author=author, models=models), on_event))
 
 
-def _blocking(run: Run, on_event: OnEvent | None) -> Summary:
-    work = _to_the_end(run, on_event)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    return run_blocking(work)  # a notebook: its own loop is busy calling us
-
-
-async def _to_the_end(run: Run, on_event: OnEvent | None) -> Summary:
+async def to_the_end(run: Run, on_event: OnEvent | None) -> Summary:
+    """The summary of a run that is taken to its end. Raises RunStopped when somebody stopped it, and what `Run.stream` raises."""
     async with aclosing(run.stream()) as events:
         async for event in events:
             if on_event is not None:

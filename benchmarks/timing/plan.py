@@ -32,7 +32,7 @@ class Site:
     file: str
     sizes: dict[str, int] = field(default_factory=dict)
     scalable: bool = False
-    """Long enough that 3 % of its work are more than 2.5 % of a call, whose fixed cost of some 30 us is in the oracle's time."""
+    """Long enough that 3 % of its work are more than 2.5 % of its time on the card."""
 
     @property
     def path(self) -> Path:
