@@ -154,10 +154,11 @@ class Report:
     Args:
         path: the file, or None for none.
         about: what else stands in it.
+        names: the cases that are to be judged; those without an outcome are listed, so that a run that was cut short says so.
     """
 
-    def __init__(self, path: Path | None, about: dict[str, Any]) -> None:
-        self._path, self._about = path, about
+    def __init__(self, path: Path | None, about: dict[str, Any], names: Sequence[str] = ()) -> None:
+        self._path, self._about, self._names = path, about, names
         self.outcomes: list[Outcome] = []
 
     def add(self, outcome: Outcome) -> None:
@@ -170,7 +171,9 @@ class Report:
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             part = self._path.with_name(f"{self._path.name}.part")
-            part.write_text(json.dumps(self._about | {"outcomes": [asdict(one) for one in self.outcomes]}, indent=1) + "\n")
+            judged = {one.name for one in self.outcomes}
+            told = {"not_judged": [name for name in self._names if name not in judged], "outcomes": [asdict(one) for one in self.outcomes]}
+            part.write_text(json.dumps(self._about | told, indent=1) + "\n")
             part.replace(self._path)
 
 
@@ -207,7 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cases, elsewhere = chosen_cases(kinds, options.only, card=judge.card, card_only=options.card_only)
         if not cases:
             parser.error("no case matches" + (f" that could run without a card ({len(elsewhere)} need one)" if elsewhere else ""))
-        report = Report(options.json, _about(judge, arguments, elsewhere))
+        report = Report(options.json, _about(judge, arguments, elsewhere), [case.name for case in cases])
         known = {(one.kind, one.name): one for one in earlier(options.json if options.resume else None)}
         report.outcomes = [known[case.kind, case.name] for case in cases if (case.kind, case.name) in known]
         cases = [case for case in cases if (case.kind, case.name) not in known]
