@@ -42,7 +42,7 @@ def graph(
             "take --format svg, which every browser shows, or --format mermaid."
         )
     load_policy(policy)
-    decisions = decisions_in(events_in(Path(run) / EVENTS)) if run else ()
+    decisions = _decisions_of(Path(run)) if run else ()
     text = _svg(decisions) if format_ is FormatChoice.SVG else graph_mermaid(decisions=decisions)
     if out_file:
         write_text(out_file, text)
@@ -52,6 +52,13 @@ def graph(
         typer.echo(text, nl=False)
     if not run:
         err.print("The drawing is the same for every policy: a policy only chooses the way through it (--run DIR shows one).")
+
+
+def _decisions_of(run: Path) -> tuple[Decision, ...]:
+    try:
+        return decisions_in(events_in(run / EVENTS))
+    except UsageError as error:
+        raise UsageError(f"--run {error}") from None
 
 
 def _svg(decisions: tuple[Decision, ...]) -> str:
