@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from tritonsmith.benchmarks.ablation.cells import cells_of
-from tritonsmith.benchmarks.ablation.plan import make_plan
+from tritonsmith.benchmarks.ablation.plan import make_plan, plan_there
 from tritonsmith.benchmarks.ablation.policies import EXPERIMENTS
 from tritonsmith.benchmarks.ablation.runner import ablate as run_ablation
 from tritonsmith.benchmarks.ablation.schema import Ablation, CellRow, CellState
@@ -60,10 +60,10 @@ PoliciesOption = Annotated[str | None, typer.Option("--policies", metavar="A,B,.
 ExperimentOption = Annotated[
     str | None, typer.Option("--experiment", help=f"A comparison of the notes: {', '.join(EXPERIMENTS)}; brings its policies along.")
 ]
-RepeatsOption = Annotated[int | None, typer.Option("--repeats", min=1, help="Runs of each policy on each task; default 3.")]
-SeedsOption = Annotated[int | None, typer.Option("--seeds", min=1, help="Seeds of policies that insist on no number; default 2.")]
+RepeatsOption = Annotated[int | None, typer.Option("--repeats", min=1, max=10_000, help="Runs of each policy on each task; default 3.")]
+SeedsOption = Annotated[int | None, typer.Option("--seeds", min=1, max=1000, help="Seeds of policies that insist on no number; default 2.")]
 OutOption = Annotated[str | None, typer.Option("--out", help="The experiment's folder, new or to go on with; default: runs/ablate-<time>.")]
-ParallelOption = Annotated[int | None, typer.Option("--parallel", min=1, help="Runs that go on at a time; default 4, offline 2.")]
+ParallelOption = Annotated[int | None, typer.Option("--parallel", min=1, max=1000, help="Runs that go on at a time; default 4, offline 2.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be run, and run nothing.")]
 _FILE_WIDTH = 180
 """Columns of tables that go to a file or a pipe."""
@@ -120,6 +120,8 @@ def ablate(
         precision=PrecisionClass(precision.value), settings=settings,
     )  # fmt: skip
     root = Path(out_folder or Path("runs") / f"ablate-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}")
+    plan_there(plan, root)
+    make_author(Models(model, analyst_model, repair_model, base_url, key_env, model_timeout, prices))  # a missing key is said before
     cells = cells_of(plan)
     page = err if as_json else out
     for line in plan_lines(plan, sum(cell.state(root) is CellState.DONE for cell in cells), len(cells)):
@@ -128,7 +130,6 @@ def ablate(
         if as_json:
             print_json(plan)
         raise typer.Exit(0)
-    make_author(Models(model, analyst_model, repair_model, base_url, key_env, model_timeout, prices))  # a missing key is said before
     err.print(f"Killed or stopped, it goes on with the same command and --out {root}", markup=False)
     tables = run_ablation(plan, root, parallel=parallel or (2 if model == "offline" else 4), on_row=_tell)
     _write_page(root)

@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 the answer is no (or the machinery failed), 2 wrong usage or input, 130 or 143 interrupted (SIGINT, SIGTERM).
 """
 
+import errno
 import sys
 from collections.abc import Sequence
 
@@ -37,6 +38,8 @@ for command in (optimize, resume, fork, watch, ablate, worker, evaluate, detect,
 # Typer vendors click since 0.26 and uses the installed one before; the base of its usage errors is found by name to work with both.
 _ClickError: type[Exception] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 _INTERRUPTED = 130
+_NO_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
+"""What writing an answer to a full or closed place raises."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -47,6 +50,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str], stopper: Stopper) -> int:
     try:
+        _refuse_empty(arguments)
         code = app(args=list(arguments) or ["--help"], prog_name="tritonsmith", standalone_mode=False)
         if code == _INTERRUPTED:  # what newer versions of Typer make of Ctrl-C
             raise KeyboardInterrupt
@@ -54,25 +58,43 @@ def _run(arguments: Sequence[str], stopper: Stopper) -> int:
             return 2
         return code if isinstance(code, int) else 0
     except UsageError as error:
-        typer.echo(f"error: {error}", err=True)
-        return 2
+        return _told(f"error: {error}", 2)
     except _ClickError as error:
         sentence = error.format_message() if hasattr(error, "format_message") else str(error)
-        typer.echo(f"error: {' '.join(sentence.split())} (see `tritonsmith {_named(arguments)}--help`)", err=True)
-        return 2
+        return _told(f"error: {' '.join(sentence.split())} (see `tritonsmith {_named(arguments)}--help`)", 2)
     except InfrastructureError as error:
-        typer.echo(f"error: the evaluator failed, not the kernel: {error}", err=True)
-        return 1
+        return _told(f"error: the evaluator failed, not the kernel: {error}", 1)
     except RunStopped as stopped:
-        typer.echo(str(stopped), err=True)
-        return stopper.code
+        return _told(str(stopped), stopper.code)
     except RunError as error:
-        typer.echo(f"error: {error}", err=True)
-        return 1
+        return _told(f"error: {error}", 1)
+    except OSError as error:
+        if error.filename is not None:
+            return _told(f"error: {error.filename}: {error.strerror}; name another place, or mend this one", 2)
+        if error.errno in _NO_OUTPUT:
+            return _told(f"error: the answer cannot be written ({error.strerror}); send it elsewhere", 1)
+        raise
     except (typer.Abort, KeyboardInterrupt):
         ways = " or ".join(f"tritonsmith resume {folder}" for folder in stopper.resumable)
-        typer.echo(f"Interrupted; what was finished is kept{f'. Go on with: {ways}' if ways else ''}", err=True)
-        return stopper.code
+        return _told(f"Interrupted; what was finished is kept{f'. Go on with: {ways}' if ways else ''}", stopper.code)
+
+
+def _told(sentence: str, code: int) -> int:
+    """Print one sentence on stderr, in one line whatever it quotes, and return the exit code."""
+    typer.echo(" ".join(sentence.splitlines()), err=True)
+    return code
+
+
+def _refuse_empty(arguments: Sequence[str]) -> None:
+    """Raise UsageError for what an unset variable of the shell leaves: an empty name would be read as none, or as this folder."""
+    for number, argument in enumerate(arguments):
+        option, equals, value = argument.partition("=")
+        if option.startswith("--") and equals and not value:
+            raise UsageError(f"{option} is empty; give it a value, or leave it out")
+        before = arguments[number - 1] if number else ""
+        if not argument:
+            place = f"{before} is empty" if before.startswith("-") else f"argument {number + 1} is empty"
+            raise UsageError(f"{place}; give it a value, or leave it out")
 
 
 def main() -> None:

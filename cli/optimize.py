@@ -39,6 +39,10 @@ from tritonsmith.nodes.chat_connect import KEY
 from tritonsmith.nodes.chat_handoff import REPLY
 from tritonsmith.nodes.chat_model import REQUEST_SECONDS
 
+_DAY = 86_400
+_MOST = 100_000
+"""Of anything that is counted: far more than a run can do, and no infinity, which files cannot keep."""
+
 ModelOption = Annotated[
     str,
     typer.Option(
@@ -48,7 +52,7 @@ ModelOption = Annotated[
 AnalystOption = Annotated[str | None, typer.Option("--analyst-model", help="Who says why a kernel is slow; default: --model.")]
 RepairOption = Annotated[str | None, typer.Option("--repair-model", help="Who mends failing kernels; default: --model.")]
 KeyOption = Annotated[str, typer.Option("--key-env", metavar="NAME", help="The environment variable with the server's key.")]
-TimeoutOption = Annotated[float, typer.Option("--model-timeout", min=1, help="Seconds that one request to a model may take.")]
+TimeoutOption = Annotated[float, typer.Option("--model-timeout", min=1, max=_DAY, help="Seconds that one request to a model may take.")]
 PricesOption = Annotated[
     str | None, typer.Option("--prices", metavar="FILE", help="Prices of models (TOML or JSON); they go before the built-in ones.")
 ]
@@ -57,14 +61,20 @@ ReplayOption = Annotated[
     str | None, typer.Option("--replay", metavar="FILE", help="Play the run from a recording: no key, no network, no evaluator.")
 ]
 BaseUrlOption = Annotated[str | None, typer.Option("--base-url", help="Address of that server; default: OpenAI's own, or OPENAI_BASE_URL.")]
-SeedsOption = Annotated[int, typer.Option(min=1, help="First kernels, each followed in a branch of its own.")]
+SeedsOption = Annotated[int, typer.Option(min=1, max=1000, help="First kernels, each followed in a branch of its own.")]
 OutOption = Annotated[str | None, typer.Option("--out", help="A new or empty folder for the results; default: runs/<task>-<time>.")]
-CandidatesOption = Annotated[int | None, typer.Option("--budget-candidates", min=1, help="Kernels written in the whole run; default 60.")]
-RepairsOption = Annotated[int | None, typer.Option("--budget-repairs", min=0, help="Repairs in a row of one failing kernel; default 5.")]
-RoundsOption = Annotated[int | None, typer.Option("--budget-rounds", min=0, help="Analyses per branch; default 2.")]
-SecondsOption = Annotated[float | None, typer.Option("--budget-seconds", min=1, help="Wall time of the run.")]
-TokensOption = Annotated[int | None, typer.Option("--budget-tokens", min=1, help="Tokens read and written by the model.")]
-MoneyOption = Annotated[float | None, typer.Option("--budget-money", min=0.0001, help="US dollars, where the model's prices are known.")]
+CandidatesOption = Annotated[
+    int | None, typer.Option("--budget-candidates", min=1, max=_MOST, help="Kernels written in the whole run; default 60.")
+]
+RepairsOption = Annotated[
+    int | None, typer.Option("--budget-repairs", min=0, max=_MOST, help="Repairs in a row of one failing kernel; default 5.")
+]
+RoundsOption = Annotated[int | None, typer.Option("--budget-rounds", min=0, max=_MOST, help="Analyses per branch; default 2.")]
+SecondsOption = Annotated[float | None, typer.Option("--budget-seconds", min=1, max=1000 * _DAY, help="Wall time of the run.")]
+TokensOption = Annotated[int | None, typer.Option("--budget-tokens", min=1, max=10**12, help="Tokens read and written by the model.")]
+MoneyOption = Annotated[
+    float | None, typer.Option("--budget-money", min=0.0001, max=10**9, help="US dollars, where the model's prices are known.")
+]
 EvaluatorOption = Annotated[
     str, typer.Option("--evaluator", help="local, or spool:DIR: jobs are files there, which `tritonsmith worker DIR` judges elsewhere.")
 ]

@@ -1,6 +1,5 @@
 """A run as its events tell of it: candidates, what each branch does now, decisions, and what is used of the budget."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.evaluator.schema import Comparison, Status
+from tritonsmith.graph.files import lines_of, parse_object
 from tritonsmith.graph.folder import Event
 from tritonsmith.graph.state import Budget
 from tritonsmith.graph.summary import CandidateRow
@@ -154,19 +154,19 @@ class RunPicture:
 
 def read_events(path: Path) -> Iterator[Event]:
     """The events in a file; a line that was cut when its process was killed is passed over. Raises OSError."""
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in lines_of(path.read_bytes()):
         event = parse_event(line)
         if event is not None:
             yield event
 
 
-def parse_event(line: str | bytes) -> Event | None:
+def parse_event(line: bytes) -> Event | None:
     """One line of `events.jsonl`; None where it is not whole."""
     try:
-        event = json.loads(line)
+        event = parse_object(line)
     except ValueError:
         return None
-    return event if isinstance(event, dict) and "event" in event else None
+    return event if "event" in event else None
 
 
 def _time_of(event: Event) -> datetime:

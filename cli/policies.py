@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tritonsmith.cli.common import JsonOption, out, print_json
@@ -14,6 +15,7 @@ from tritonsmith.graph.conformance import Report, check_named
 from tritonsmith.graph.policies import PRESETS, about, load_policy
 from tritonsmith.graph.situations import differing_sites, situations
 from tritonsmith.graph.view import Policy
+from tritonsmith.nodes.decide import ask_policy
 
 ShowOption = Annotated[str | None, typer.Option("--show", metavar="POLICY", help="What one policy answers: a preset or file.py:ClassName.")]
 CheckOption = Annotated[
@@ -31,9 +33,9 @@ def policies(show: ShowOption = None, check: CheckOption = None, markdown: Markd
     if sum((show is not None, check is not None, markdown)) > 1:
         raise UsageError("--show, --check and --markdown: choose one of them")
     if check is not None:
-        _tell_check(check_named(check), as_json)
+        _tell_check(check_named(check, "--check"), as_json)
     elif show is not None:
-        _tell_one(load_policy(show), as_json)
+        _tell_one(load_policy(show, "--show"), as_json)
     elif markdown:
         typer.echo(preset_pages(), nl=False)
     elif as_json:
@@ -93,10 +95,7 @@ def _answers(policy: Policy) -> list[dict[str, str]]:
     """Its answer in every situation. Raises UsageError where it has none."""
     answers = []
     for one in situations():
-        try:
-            choice, reason = getattr(policy, one.site)(one.view)
-        except Exception as error:  # a user's class may raise anything
-            raise UsageError(f"policy {policy.name}: {one.site} raised {type(error).__name__}: {error}; mend the policy") from error
+        choice, reason = ask_policy(policy, one.gate, one.view, way_out="mend the policy")
         answers.append({"site": one.site, "gate": one.gate, "situation": one.name, "choice": choice, "reason": reason})
     return answers
 
@@ -107,7 +106,7 @@ def _tell_one(policy: Policy, as_json: bool) -> None:
     if as_json:
         print_json({**told, "answers": answers})
         return
-    out.print(f"[bold]{policy.name}[/]: {told['summary'] or 'its class has no docstring'}", markup=True)
+    out.print(f"[bold]{escape(policy.name)}[/]: {escape(told['summary'] or 'its class has no docstring')}")
     if told["notes"]:
         out.print(told["notes"], markup=False)
     if policy.seeds:
@@ -120,7 +119,7 @@ def _tell_one(policy: Policy, as_json: bool) -> None:
     counts = Counter((one["site"], one["choice"]) for one in answers)
     for site, choice in counts:
         first = next(one for one in answers if (one["site"], one["choice"]) == (site, choice))
-        table.add_row(site, choice, str(counts[site, choice]), first["situation"], first["reason"][:_SHOWN])
+        table.add_row(site, choice, str(counts[site, choice]), first["situation"], escape(first["reason"][:_SHOWN]))
     page.print(table)
 
 

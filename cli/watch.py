@@ -19,6 +19,8 @@ from tritonsmith.graph.summary import read_summary
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The folder of the run.")]
 
 _LOOK_SECONDS = 0.2
+_WRITTEN_SECONDS = 2.0
+"""How long a lock without a readable process id may stay one that is just being written."""
 _LAST = ("end", "stopped")
 
 
@@ -78,10 +80,10 @@ def is_worked_on(folder: Path) -> bool:
         if host and host != os.uname().nodename:
             return True
         os.kill(int(pid), 0)
-    except (FileNotFoundError, ProcessLookupError):
-        return False
     except PermissionError:  # somebody else's process
         return True
-    except ValueError:  # the file is just being written
-        return True
+    except OSError:  # no such file, or no such process
+        return False
+    except (ValueError, OverflowError):  # the file is just being written, unless that was long ago
+        return time.time() - (folder / LOCK).stat().st_mtime < _WRITTEN_SECONDS
     return True

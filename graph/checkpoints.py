@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sqlite3
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
@@ -20,10 +19,10 @@ from tritonsmith.evaluator import schema
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph import state
 from tritonsmith.graph.encoded import EncodedOnce
+from tritonsmith.graph.folder import CHECKPOINTS
 from tritonsmith.graph.latest import keep_latest
 from tritonsmith.prompts import analysis
 
-CHECKPOINTS = "checkpoints.sqlite"
 _POSTGRES = "postgres:"
 
 Result = TypeVar("Result")
@@ -100,17 +99,11 @@ async def open_checkpoints(spec: str, folder: Path, thread: str) -> AsyncIterato
 
 @asynccontextmanager
 async def _open_sqlite(folder: Path) -> AsyncIterator[AsyncSqliteSaver]:
-    path = folder / CHECKPOINTS
-    async with aiosqlite.connect(path) as connection:
+    async with aiosqlite.connect(folder / CHECKPOINTS) as connection:
         saver = _WholeSaver(connection, serde=serializer())
-        try:
-            await keep_latest(saver)
-            async with connection.execute("PRAGMA synchronous=NORMAL"):  # a killed process loses nothing by it
-                pass
-        except sqlite3.DatabaseError as error:
-            if "not a database" in str(error) or "malformed" in str(error):
-                raise UsageError(f"{path}: cannot be read ({error}); remove it, and the run goes on from what its tape has") from error
-            raise
+        await keep_latest(saver)
+        async with connection.execute("PRAGMA synchronous=NORMAL"):  # a killed process loses nothing by it
+            pass
         try:
             yield saver
         finally:

@@ -52,10 +52,10 @@ class Report:
     runs: int
 
 
-def check_named(name: str) -> Report:
-    """Load a policy as `--policy` does, and check it. Raises UsageError for one that cannot be loaded."""
+def check_named(name: str, option: str = "--policy") -> Report:
+    """Load a policy as `--policy` does, and check it. Raises UsageError, which names the option, for one that cannot be loaded."""
     drawing = _drawing(build_graph())  # before its file is imported
-    policy = load_policy(name)
+    policy = load_policy(name, option)
     return Report(policy, check_policy(policy, drawing=drawing), len(situations()), len(trials()))
 
 
@@ -97,7 +97,7 @@ def _answers(policy: Policy) -> list[Violation]:
             before = repr(one.view)
             try:
                 answer = getattr(policy, one.site)(one.view)
-            except Exception as error:  # noqa: BLE001 - whatever a foreign class raises is the finding
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a foreign class raises is the finding
                 answer = error
                 message = f"it raises {type(error).__name__}: {error}"
                 found.append(Violation(rule="raises", site=one.site, where=one.name, message=message))

@@ -1,8 +1,12 @@
-"""Files that a kill leaves whole: lines appended in one write, and files that are put in place at once."""
+"""Files that a kill leaves whole: lines appended in one write, files that are put in place at once, and how both are read back."""
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
+
+from pydantic import ValidationError
 
 
 def append_text(path: Path, text: str) -> None:
@@ -43,3 +47,32 @@ def put_text(path: Path, text: str) -> None:
     except OSError:
         partial.unlink(missing_ok=True)
         raise
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    """The lines of JSON lines. Only a newline ends one: JSON leaves other line ends, such as U+2028, in its texts as they are."""
+    return data.removesuffix(b"\n").split(b"\n") if data else []
+
+
+def parse_object(text: str | bytes) -> dict[str, Any]:
+    """One JSON object. Raises ValueError that says why it is none."""
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError("it is no JSON object")
+    return found
+
+
+def fault_of(error: Exception) -> str:
+    """What a reader found wrong with a file, in one line: for records the first field that does not fit."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        return f"{where}: {first['msg']}" if where else first["msg"]
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is not UTF-8 text, byte {error.start}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).partition("\n")[0] or type(error).__name__

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.evaluator.errors import RunError, UsageError
-from tritonsmith.graph.files import append_text, drop_cut_line
+from tritonsmith.graph.files import append_text, drop_cut_line, fault_of, lines_of, parse_object
 
 Event = dict[str, Any]
 """One line of `events.jsonl`. `event` is run, stage, candidate, evaluating, verdict, usage, analysis, findings, decision, pause, fault,
@@ -22,7 +22,7 @@ waiting, stop, stopped or end; `time`, `node`, `branch` and `candidate` are alwa
 
 OnEvent = Callable[[Event], None]
 
-EVENTS, TAPE, LOCK = "events.jsonl", "tape.jsonl", "run.lock"
+EVENTS, TAPE, LOCK, CHECKPOINTS = "events.jsonl", "tape.jsonl", "run.lock", "checkpoints.sqlite"
 _START = {TAPE, LOCK, "kernels", "parent.json"}
 """What may lie in a folder before a run begins there: replies and verdicts of another one."""
 _ROOM = 256 * 1024
@@ -86,6 +86,9 @@ def faults_told(folder: Path) -> Iterator[None]:
         of_database = isinstance(error, sqlite3.Error)
         if getattr(error, "errno", None) in _DISK_FULL or "disk is full" in str(error) or (of_database and _full(folder)):
             raise RunError(f"{folder}: no space is left on the disk; what was finished is kept; make space, {again}") from error
+        if of_database and re.search("malformed|not a database", str(error)):
+            path = folder / CHECKPOINTS
+            raise UsageError(f"{path}: cannot be read ({error}); remove it, and the run goes on from what its tape has") from error
         about = str(getattr(error, "filename", None) or "")
         if of_database or about.startswith(str(folder)):
             what = f"{about}: {getattr(error, 'strerror', None) or error}" if about else f"checkpoints: {error}"
@@ -126,11 +129,11 @@ def seconds_in(path: Path) -> tuple[float, int]:
     """The wall seconds of all processes that have written to an `events.jsonl`, and how many there were. Raises UsageError."""
     drop_cut_line(path)
     spans: list[tuple[datetime, datetime]] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines() if path.is_file() else (), start=1):
+    for number, line in enumerate(lines_of(path.read_bytes()) if path.is_file() else (), start=1):
         try:
-            event = json.loads(line)
+            event = parse_object(line)
             time = datetime.fromisoformat(event["time"])
         except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{path}: line {number} is not an event ({error}); remove that line, and resume again") from error
+            raise UsageError(f"{path}: line {number} is not an event ({fault_of(error)}); remove that line, and resume again") from error
         spans[-1:] = [(spans[-1][0], time)] if spans and event.get("event") != "run" else [*spans[-1:], (time, time)]
     return sum(max(0.0, (last - first).total_seconds()) for first, last in spans), len(spans)

@@ -142,8 +142,8 @@ def _prepare(folder: Path, target: Path, parent: Parent) -> None:
     make_folder(target)
     try:
         with held(target):
-            lines = (folder / TAPE).read_text(encoding="utf-8").splitlines(keepends=True)
-            put_text(target / TAPE, "".join(line for line in lines if line.endswith("\n")))  # the last may be under way
+            whole, end, _ = (folder / TAPE).read_bytes().rpartition(b"\n")  # the last line may be under way
+            put_text(target / TAPE, (whole + end).decode())
             (target / "kernels").mkdir(exist_ok=True)
             for kernel in (folder / "kernels").glob("*.py"):
                 put_text(target / "kernels" / kernel.name, kernel.read_text(encoding="utf-8"))

@@ -4,7 +4,6 @@ Every branch of a run is a line of its own, so the site cuts each of them where 
 selection, tuning, ...) is the other policy's as soon as one branch before it was cut.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +12,7 @@ from pydantic import Field, ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
+from tritonsmith.graph.files import fault_of, lines_of, parse_object
 from tritonsmith.graph.folder import EVENTS
 from tritonsmith.graph.sites import QUESTIONS, SITES
 from tritonsmith.graph.state import Decision
@@ -79,7 +79,7 @@ def policy_in(folder: Path, policy: Policy) -> Policy:
     try:
         parent = Parent.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValidationError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read ({type(error).__name__}); fork the run again into a new folder") from error
+        raise UsageError(f"{path}: cannot be read ({fault_of(error)}); fork the run again into a new folder") from error
     return cast(Policy, ForkedPolicy(parent, policy))  # its methods are made on demand
 
 
@@ -92,13 +92,16 @@ def check_site(at: str) -> None:
 def events_in(path: Path) -> list[dict[str, Any]]:
     """Every event of an `events.jsonl`. Raises UsageError."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        found = [json.loads(line) for line in lines if line.endswith("\n")]  # a kill may have cut the last one
-        return [{"event": "", "branch": "", **event} for event in found]
+        whole, _, _ = path.read_bytes().rpartition(b"\n")  # a kill may have cut the last line
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}); name the folder of a run") from error
-    except (ValueError, TypeError) as error:
-        raise UsageError(f"{path}: this is not the event log of a run ({type(error).__name__}); name the folder of a run") from error
+        raise UsageError(f"{path}: cannot be read ({fault_of(error)}); name the folder of a run") from error
+    found = []
+    for number, line in enumerate(lines_of(whole), start=1):
+        try:
+            found.append({"event": "", "branch": "", **parse_object(line)})
+        except ValueError as error:
+            raise UsageError(f"{path}: line {number} is not an event ({fault_of(error)}); remove that line, or name another run") from error
+    return found
 
 
 def decisions_in(events: Iterable[Mapping[str, Any]]) -> tuple[Decision, ...]:

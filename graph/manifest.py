@@ -1,6 +1,5 @@
 """`run.json`: what a run was started with, so that another process can go on with it and refuses where that cannot be."""
 
-import json
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -13,7 +12,7 @@ from pydantic import Field, ValidationError
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record, text_sha
 from tritonsmith.graph.config import RunConfig, kept_settings, whole_address
-from tritonsmith.graph.files import put_text
+from tritonsmith.graph.files import fault_of, parse_object, put_text
 from tritonsmith.graph.version import graph_version
 from tritonsmith.prompts.library import VERSION, digest
 
@@ -60,9 +59,9 @@ class Manifest(Record):
         try:
             config = RunConfig.model_validate({**self.settings, "out": str(folder)})
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise UsageError(f"{folder / MANIFEST}: the settings of this run cannot be read ({where}: {first['msg']})") from error
+            raise UsageError(
+                f"{folder / MANIFEST}: the settings of this run cannot be read ({fault_of(error)}); begin a new run"
+            ) from error
         return config if config.base_url is None else config.model_copy(update={"base_url": whole_address(config.base_url)})
 
     def refuse_what_changed(self, folder: Path, task_source: str, objects: tuple[str, ...]) -> None:
@@ -94,14 +93,12 @@ def read_manifest(folder: Path) -> Manifest:
     except FileNotFoundError:
         raise UsageError(f"{folder}: no run lies there (it has no {MANIFEST}); name the folder of a run") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{folder / MANIFEST}: cannot be read ({error})") from error
+        raise UsageError(f"{folder / MANIFEST}: cannot be read ({fault_of(error)}); name the folder of another run") from error
     try:
         found = Manifest.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
         raise UsageError(
-            f"{folder / MANIFEST}: this is not what a run of this version writes ({where}: {first['msg']}); begin a new run"
+            f"{folder / MANIFEST}: this is not what a run of this version writes ({fault_of(error)}); begin a new run"
         ) from error
     if found.format != FORMAT:
         raise UsageError(f"{folder / MANIFEST}: format {found.format} is not {FORMAT}; resume the run with the version that began it")
@@ -114,10 +111,10 @@ def read_parent(folder: Path) -> dict[str, str] | None:
     if not path.is_file():
         return None
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = parse_object(path.read_text(encoding="utf-8"))
         return {"run": str(told["run"]), "at": str(told["at"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path}: cannot be read ({error}); fork the run again") from error
+        raise UsageError(f"{path}: cannot be read ({fault_of(error)}); fork the run again into a new folder") from error
 
 
 def _versions() -> dict[str, str]:

@@ -15,11 +15,12 @@ from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Evaluator, Task
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.background import finished
-from tritonsmith.graph.checkpoints import CHECKPOINTS, check_checkpoints, open_checkpoints
+from tritonsmith.graph.checkpoints import check_checkpoints, open_checkpoints
 from tritonsmith.graph.config import ROLES, RunConfig, kept_settings, models_of
 from tritonsmith.graph.context import Context, Sessions
 from tritonsmith.graph.drive import Drive
 from tritonsmith.graph.folder import (
+    CHECKPOINTS,
     EVENTS,
     TAPE,
     Event,

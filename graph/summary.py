@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record, Verdict
-from tritonsmith.graph.files import put_text
+from tritonsmith.graph.files import fault_of, put_text
 from tritonsmith.graph.outcome import compared, kind_of_win, search_said
 from tritonsmith.graph.pool import refusal
 from tritonsmith.graph.state import Decision, State, Usage, allow_of, spent_by, total
@@ -222,6 +222,5 @@ def read_summary(folder: Path) -> Summary | None:
     try:
         found = Summary.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ValidationError) as error:
-        first = str(error).partition("\n")[0]
-        raise UsageError(f"{path}: cannot be read ({first}); remove it, and resume the run") from error
+        raise UsageError(f"{path}: cannot be read ({fault_of(error)}); remove it, and resume the run") from error
     return None if found.waits_for else found

@@ -6,6 +6,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.nodes.chat import Chat, Role
 from tritonsmith.nodes.chat_connect import Models, open_chat
 from tritonsmith.nodes.chat_tape import ReplayedChat, Tape
+from tritonsmith.nodes.ledger import load_prices
 from tritonsmith.nodes.model_author import ModelAuthor
 from tritonsmith.prompts.author import Author
 from tritonsmith.prompts.recipe_author import RecipeAuthor
@@ -18,6 +19,8 @@ def make_author(models: Models | str = "offline", base_url: str | None = None, *
     if isinstance(models, str):
         models = Models(author=models, base_url=base_url)
     given = {"author": models.author, "analyst": models.analyst, "repair": models.repair}
+    if models.prices is not None:
+        load_prices(models.prices)  # a wrong name is said, whoever is asked
     if models.author == "offline":
         for role, option in _OPTIONS.items():
             if role != "author" and given[role] is not None:

@@ -17,11 +17,13 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Evaluator, Hardware, Task, TaskFacts, Verdict, text_sha
-from tritonsmith.graph.files import append_text, drop_cut_line
+from tritonsmith.graph.files import append_text, drop_cut_line, fault_of, lines_of, parse_object
 from tritonsmith.nodes.chat import Chat, Reply, Request
 from tritonsmith.nodes.chat_faults import Fault, ModelFault
 
 FORMAT = 1
+_OWN = ""
+"""Stands for the option where the tape is the run's own, which no option names."""
 _SHOWN = 160
 """Characters of a line that a message quotes."""
 
@@ -100,17 +102,20 @@ class Tape:
 
 
 def read_lines(path: Path, option: str) -> list[Line]:
-    """The lines of a recording. Raises UsageError that names the line that cannot be read."""
+    """The lines of a recording, which an option names, or of a run's own tape. Raises UsageError that names the line that is broken."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{option} {path}: cannot be read ({error}); name a file that --record wrote") from error
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{_named(path, option)}: cannot be read ({fault_of(error)}); {_way_out(option)}") from error
     lines: list[Line] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(lines_of(data), start=1):
         try:
-            lines.append(_checked(json.loads(line)))
+            lines.append(_checked(parse_object(line)))
         except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{option} {path}: line {number} is not a line of a recording ({error})") from error
+            raise UsageError(
+                f"{_named(path, option)}: line {number} is not a line of a recording ({fault_of(error)}); remove that line, or "
+                f"{_way_out(option)}"
+            ) from error
     return lines
 
 
@@ -119,10 +124,20 @@ def load_tape(path: str | Path, option: str = "--replay") -> Tape:
     file = Path(path)
     lines = read_lines(file, option)
     if not lines or lines[0].get("kind") != "tape":
-        raise UsageError(f"{option} {path}: this is not a recording; name a file that --record wrote")
+        raise UsageError(f"{_named(file, option)}: this is not a recording; {_way_out(option)}")
     if lines[0].get("format") != FORMAT:
-        raise UsageError(f"{option} {path}: format {lines[0].get('format')} is not {FORMAT}; use the version that recorded it")
+        raise UsageError(f"{_named(file, option)}: format {lines[0].get('format')} is not {FORMAT}; use the version that recorded it")
     return Tape(lines, file)
+
+
+def _named(path: Path, option: str) -> str:
+    return f"{option} {path}" if option else str(path)
+
+
+def _way_out(option: str) -> str:
+    if option:
+        return "name a file that --record wrote"
+    return "remove the file and go on with the run: what only it held is asked and judged again"
 
 
 _NEEDED = {
@@ -136,9 +151,7 @@ _IDENTITY = ("kind", "key", "name", "call", "task", "kernel", "profile", "branch
 """What makes two lines the same one."""
 
 
-def _checked(line: Any) -> Line:
-    if not isinstance(line, dict):
-        raise ValueError("no JSON object")
+def _checked(line: Line) -> Line:
     missing = [key for key in _NEEDED.get(str(line.get("kind")), ()) if key not in line]
     if missing:
         raise ValueError(f"no {', '.join(missing)}")
@@ -167,7 +180,7 @@ class Recorder:
             if not path.stat().st_size:
                 self.write({"kind": "tape", "format": FORMAT, "model": model})
         except OSError as error:
-            if option == "--out":
+            if not option:
                 raise  # whoever has the run's folder knows what to say
             raise UsageError(f"{option} {path}: cannot write there ({error.strerror}); name another file") from error
 
@@ -220,8 +233,8 @@ class Kept:
         A last line that a kill has cut is dropped: what it told was not finished.
         """
         drop_cut_line(path)
-        self.tape = load_tape(path, "--out") if path.is_file() and path.stat().st_size else Tape([], path)
-        self.recorder = Recorder(path, model=model, more=True, option="--out")
+        self.tape = load_tape(path, _OWN) if path.is_file() and path.stat().st_size else Tape([], path)
+        self.recorder = Recorder(path, model=model, more=True, option=_OWN)
         return self.tape, self.recorder
 
 

@@ -56,18 +56,18 @@ def _stuck(state: State | BranchState, session: Session) -> str:
     return session.waits(branch) or ("" if branch == "main" or state.get("current") else session.fault(branch))
 
 
-def ask_policy(policy: Policy, gate: str, view: View) -> Answer:
+def ask_policy(policy: Policy, gate: str, view: View, *, way_out: str = "mend the policy, then resume the run") -> Answer:
     """The policy's choice and reason, checked against what the site offers. Raises UsageError, also where the policy itself raises."""
     site = SITES[gate]
     try:
         answer = getattr(policy, site.asks)(view)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         told = f"{site.asks} raised {type(error).__name__}: {error}"
-        raise UsageError(f"policy {policy.name}: {told}; mend the policy, then resume the run") from error
+        raise UsageError(f"policy {policy.name}: {told}; {way_out}") from error
     if not (isinstance(answer, tuple) and len(answer) == 2 and all(isinstance(part, str) for part in answer)):
-        raise UsageError(f"policy {policy.name}: {site.asks} must answer (choice, reason), two strings, not {answer!r}")
+        raise UsageError(f"policy {policy.name}: {site.asks} must answer (choice, reason), two strings, not {answer!r}; {way_out}")
     if answer[0] not in site.choices:
-        raise UsageError(f"policy {policy.name}: {site.asks} answered {answer[0]!r}; it may answer {', '.join(site.choices)}")
+        raise UsageError(f"policy {policy.name}: {site.asks} answered {answer[0]!r}; it may answer {', '.join(site.choices)}; {way_out}")
     return answer
 
 

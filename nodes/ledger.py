@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
-from tritonsmith.graph.files import append_text
+from tritonsmith.graph.files import append_text, fault_of
 from tritonsmith.graph.state import Usage
 from tritonsmith.nodes.chat import Row
 
@@ -62,17 +62,15 @@ def load_prices(path: str | Path | None = None) -> Prices:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--prices {path}: cannot be read ({error}); name a TOML or JSON file with prices") from error
+        raise UsageError(f"--prices {path}: cannot be read ({fault_of(error)}); name a TOML or JSON file with prices") from error
     try:
         table = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
         own = Prices.model_validate(table)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"--prices {path}: not readable as {'JSON' if file.suffix == '.json' else 'TOML'} ({error})") from error
     except ValidationError as error:
-        fault = error.errors()[0]
-        where = ".".join(map(str, fault["loc"]))
         raise UsageError(
-            f"--prices {path}: {where}: {fault['msg']}; write "
+            f"--prices {path}: {fault_of(error)}; write "
             '[models."NAME"] with input and output (and cached), in dollars per million tokens'
         ) from error
     return Prices(as_of=own.as_of or built_in.as_of, models={**built_in.models, **own.models})

@@ -20,6 +20,7 @@ from pydantic import Field, ValidationError
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.schema import Evaluator, Hardware, Record, Task, TaskFacts, Verdict, text_sha
+from tritonsmith.graph.files import fault_of
 from tritonsmith.nodes.chat import Waiting
 
 HEARTBEAT_SECONDS = 2.0
@@ -113,8 +114,7 @@ def read_record(kind: type[Kind], path: Path) -> Kind:
     try:
         return kind.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ValidationError) as error:
-        first = str(error).partition("\n")[0]
-        raise UsageError(f"{path}: cannot be read ({first}); remove it, and let the other side write it again") from error
+        raise UsageError(f"{path}: cannot be read ({fault_of(error)}); remove it, and let the other side write it again") from error
 
 
 class SpoolEvaluator:

@@ -2,17 +2,17 @@
 
 import fcntl
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from pydantic import ValidationError
+from typing import Any
 
 from tritonsmith.benchmarks.ablation.schema import CellRow, CellState, Plan, PlannedPolicy, PlannedTask
 from tritonsmith.benchmarks.ablation.sharing import Judged, Memo
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Stage, Status
+from tritonsmith.graph.files import fault_of, lines_of, parse_object
 from tritonsmith.graph.folder import TAPE
 from tritonsmith.graph.outcome import is_win
 from tritonsmith.graph.summary import CandidateRow, Summary, Winner
@@ -99,8 +99,8 @@ def row_of(cell: Cell, root: Path, plan: Plan, known: dict[tuple[str, str], Judg
         return row
     try:
         summary = Summary.model_validate_json((cell.folder(root) / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValidationError) as error:
-        return row.model_copy(update={"state": CellState.FAILED, "reason": f"summary.json cannot be read ({type(error).__name__})"})
+    except (OSError, ValueError) as error:
+        return row.model_copy(update={"state": CellState.FAILED, "reason": f"summary.json cannot be read ({fault_of(error)})"})
     judged = cell.memo(root).all() if known is None else known
     row = row.model_copy(
         update={"reason": summary.stopped_because, "size": summary.size, "seconds": summary.seconds, **_forked(cell, root)}
@@ -166,10 +166,23 @@ def _shared_calls(cell: Cell, root: Path) -> int:
     base = cell.base_folder(root)
     if base is None:
         return 0
-    told = [json.loads(line) for line in (base / TAPE).read_text(encoding="utf-8").splitlines()] if (base / TAPE).is_file() else []
-    known = [(line["name"], line["call"], line["messages"]) for line in told if line.get("kind") == "reply" and "reply" in line]
-    asked = [json.loads(path.read_text(encoding="utf-8")) for path in (cell.folder(root) / "llm").glob("*.json")]
-    return sum((one["name"], one["call"], one["messages"]) in known for one in asked if one["reply"] is not None)
+    tape = lines_of((base / TAPE).read_bytes()) if (base / TAPE).is_file() else []
+    known = [_request(line) for line in _readable(tape) if line.get("kind") == "reply" and "reply" in line]
+    asked = _readable(path.read_bytes() for path in (cell.folder(root) / "llm").glob("*.json"))
+    return sum(_request(one) in known for one in asked if one.get("reply") is not None)
+
+
+def _request(line: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(line.get(name) for name in ("name", "call", "messages"))
+
+
+def _readable(texts: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """What can be read: a run that is whole nevertheless must not cost the tables of all others."""
+    for text in texts:
+        try:
+            yield parse_object(text)
+        except ValueError:
+            continue
 
 
 def _forked(cell: Cell, root: Path) -> dict[str, object]:

@@ -15,6 +15,7 @@ from tritonsmith.benchmarks.ablation.schema import FORMAT, Plan
 from tritonsmith.benchmarks.ablation.suite import Overrides, load_suite
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass
+from tritonsmith.graph.files import fault_of
 from tritonsmith.graph.run import RunConfig
 
 PLAN = "plan.json"
@@ -68,20 +69,35 @@ def begin(plan: Plan, root: Path) -> Plan:
 
     Raises UsageError when another experiment, or something else, lies there.
     """
-    if root.is_dir() and any(root.iterdir()) and not (root / PLAN).is_file() and not (root / "locks").is_dir():
-        raise UsageError(f"--out {root}: the folder is not empty and holds no experiment; name a new one")
+    plan_there(plan, root)  # what is refused must not leave a lock behind
     with _held(root):
-        kept = read_plan(root) if (root / PLAN).is_file() else None
+        kept = plan_there(plan, root)
         if kept is None:
             _write(plan, root)
             return plan
-        other = [name for name in _FIXED if _fixed(kept, name) != _fixed(plan, name)]
-        if other:
-            raise UsageError(f"--out {root}: another experiment lies there (it differs in {', '.join(other)}); name a new folder")
         if plan.repeats > kept.repeats:
             kept = kept.model_copy(update={"repeats": plan.repeats})
             _write(kept, root)
         return kept.model_copy(update={"tasks": plan.tasks, "policies": plan.policies})  # with paths as seen from here
+
+
+def plan_there(plan: Plan, root: Path) -> Plan | None:
+    """The same experiment's plan where the folder has one; None where a new one can begin there. Nothing is written.
+
+    Raises UsageError when another experiment, or something else, lies there.
+    """
+    nearest = next((place for place in (root, *root.parents) if place.exists()), root)
+    if nearest.exists() and not nearest.is_dir():
+        raise UsageError(f"--out {root}: {nearest} is a file; name a new folder")
+    if (root / PLAN).is_file():
+        kept = read_plan(root)
+        other = [name for name in _FIXED if _fixed(kept, name) != _fixed(plan, name)]
+        if other:
+            raise UsageError(f"--out {root}: another experiment lies there (it differs in {', '.join(other)}); name a new folder")
+        return kept
+    if root.is_dir() and any(root.iterdir()) and not (root / "locks").is_dir():
+        raise UsageError(f"--out {root}: the folder is not empty and holds no experiment; name a new one")
+    return None
 
 
 def settle(plan: Plan, root: Path, hardware: Hardware) -> Plan:
@@ -107,8 +123,8 @@ def read_plan(root: Path) -> Plan:
         plan = Plan.model_validate_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageError(f"{root}: no experiment lies there; name the folder that `tritonsmith ablate --out` wrote") from None
-    except (OSError, ValidationError) as error:
-        raise UsageError(f"{path}: cannot be read as the plan of an experiment ({type(error).__name__})") from error
+    except (OSError, UnicodeDecodeError, ValidationError) as error:
+        raise UsageError(f"{path}: cannot be read as the plan of an experiment ({fault_of(error)}); name another folder") from error
     if plan.format != FORMAT:
         raise UsageError(f"{path}: format {plan.format} is not {FORMAT}; use the version that wrote it")
     return plan

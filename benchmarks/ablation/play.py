@@ -12,7 +12,7 @@ from tritonsmith.benchmarks.ablation.cells import Cell
 from tritonsmith.benchmarks.ablation.schema import CellState, Plan
 from tritonsmith.benchmarks.ablation.sharing import CellEvaluator
 from tritonsmith.evaluator.errors import InfrastructureError, RunStopped
-from tritonsmith.graph.files import put_text
+from tritonsmith.graph.files import lines_of, parse_object, put_text
 from tritonsmith.graph.folder import TAPE
 from tritonsmith.graph.fork import fork_run
 from tritonsmith.graph.forked import before
@@ -107,14 +107,12 @@ def _tape(folder: Path) -> list[Line]:
     """The lines of a run's tape; none where there is no tape, and without a last line that a kill has cut."""
     found = []
     try:
-        text = (folder / TAPE).read_text(encoding="utf-8")
+        data = (folder / TAPE).read_bytes()
     except OSError:
         return []
-    for line in text.splitlines():
+    for line in lines_of(data):
         try:
-            told = json.loads(line)
+            found.append(parse_object(line))
         except ValueError:
             continue
-        if isinstance(told, dict):
-            found.append(told)
     return found

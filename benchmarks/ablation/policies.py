@@ -56,7 +56,7 @@ def plan_policies(given: Sequence[str], seeds: int) -> tuple[PlannedPolicy, ...]
     names = [name.strip() for name in given if name.strip()]
     if not names:
         raise UsageError("--policies: name at least one, such as default,no-analysis (`tritonsmith policies` lists them)")
-    loaded = {name: _loaded(name) for name in names}
+    loaded = {name: load_policy(name, "--policies") for name in names}
     keys = {name: policy.name for name, policy in loaded.items()}
     twice = sorted({key for key in keys.values() if [*keys.values()].count(key) > 1} | {name for name in names if names.count(name) > 1})
     if twice:
@@ -80,13 +80,6 @@ def _placed(one: PlannedPolicy, base: PlannedPolicy, first: PlannedPolicy, polic
     if one is base:
         return one.model_copy(update={"base": first.key, "shares": True})
     return one.model_copy(update={"base": base.key, "at": first_difference(policies[base.key], policies[one.key])})
-
-
-def _loaded(name: str) -> Policy:
-    try:
-        return load_policy(name)
-    except UsageError as error:
-        raise UsageError(str(error).replace("--policy ", "--policies ", 1)) from error
 
 
 def _folder(name: str) -> str:

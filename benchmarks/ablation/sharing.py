@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
-from pydantic import ValidationError
-
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.schema import Evaluator, Hardware, Record, Task, TaskFacts, Verdict, text_sha
 from tritonsmith.prompts.analysis import Analysis
@@ -40,7 +38,7 @@ class Memo:
         """What is known of a kernel; None where nothing is."""
         try:
             return Judged.model_validate_json(self._path(kernel, profile).read_text(encoding="utf-8"))
-        except (OSError, ValidationError):
+        except (OSError, ValueError):
             return None
 
     def put(self, kernel: str, profile: str, judged: Judged) -> Judged:

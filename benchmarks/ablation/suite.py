@@ -12,6 +12,7 @@ from tritonsmith.benchmarks.ablation.schema import PlannedTask
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import PrecisionClass, text_sha
 from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.graph.files import fault_of
 
 SHIPPED = Path(__file__).resolve().parent.parent / "tasks"
 """The tasks that come along, named as KernelBench numbers them."""
@@ -70,11 +71,11 @@ def _read(path: Path) -> list[_Entry]:
         text = path.read_text(encoding="utf-8")
         told: Any = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except FileNotFoundError:
-        raise UsageError(f"SUITE {path}: there is no such file") from None
+        raise UsageError(f"SUITE {path}: there is no such file; name a folder, task numbers such as 39,40,26, or another file") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"SUITE {path}: cannot be read ({error})") from error
-    except ValueError as error:
-        raise UsageError(f"SUITE {path}: is not {path.suffix[1:].upper()} ({error})") from error
+        raise UsageError(f"SUITE {path}: cannot be read ({fault_of(error)}); name another file") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"SUITE {path}: is not {path.suffix[1:].upper()} ({fault_of(error)}); mend the file") from error
     if isinstance(told, list):
         told = {"tasks": told}
     try:

@@ -13,6 +13,7 @@ from tritonsmith.cli.report.pages import render
 from tritonsmith.cli.report.tables import csv_text
 from tritonsmith.cli.report.views import score_text
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.graph.files import fault_of
 
 _TABLES = "ablation.json"
 
@@ -30,8 +31,7 @@ def read_ablation(folder: Path) -> Ablation:
     try:
         return Ablation.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ValidationError) as error:
-        reason = str(error).splitlines()[0]
-        raise UsageError(f"{path}: cannot be read ({reason}); remove it, and run tritonsmith report {folder} again") from error
+        raise UsageError(f"{path}: cannot be read ({fault_of(error)}); remove it, and run tritonsmith report {folder} again") from error
 
 
 def render_ablation(folder: Path) -> str:

@@ -1,6 +1,5 @@
 """The folder of a run, as far as it is there: unfinished runs and old ones lack files, and a killed run may end in half a line."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,6 +11,7 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, Candidate, PrecisionClass, Stage, Task, Verdict
+from tritonsmith.graph.files import fault_of, lines_of, parse_object
 from tritonsmith.graph.folder import Event
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import Decision, State, Usage
@@ -94,7 +94,7 @@ def read_run(folder: Path) -> RunFiles:
     told = _record(folder / "summary.json", Summary.model_validate_json, problems)
     if told is None and not events:
         raise UsageError(f"{folder}: neither summary.json nor events.jsonl of a run lies there; name the folder that a run wrote")
-    settings, usage = _record(folder / "run.json", _object, problems) or {}, folder / "usage.csv"
+    settings, usage = _record(folder / "run.json", parse_object, problems) or {}, folder / "usage.csv"
     return RunFiles(
         folder=folder, settings=settings, events=events, told=told,
         quick=_verdicts(folder, "", problems), strict=_verdicts(folder, ".strict", problems),
@@ -123,22 +123,15 @@ def _record(path: Path, parse: Callable[[str], Read], problems: list[str]) -> Re
     try:
         return parse(text)
     except (ValueError, KeyError, TypeError) as error:
-        problems.append(f"{path.name} cannot be read ({_first_line(error)})")
+        problems.append(f"{path.name} cannot be read ({fault_of(error)})")
         return None
 
 
-def _object(text: str) -> dict[str, Any]:
-    found = json.loads(text)
-    if not isinstance(found, dict):
-        raise ValueError("no JSON object")
-    return found
-
-
 def _events(path: Path, problems: list[str]) -> tuple[Event, ...]:
-    lines, events, broken = (_text(path) or "").splitlines(), [], 0
+    lines, events, broken = lines_of((_text(path) or "").encode()), [], 0
     for line in lines:
         try:
-            events.append(_object(line))
+            events.append(parse_object(line))
         except ValueError:
             broken += bool(line.strip())
     if broken:
@@ -160,7 +153,7 @@ def _verdicts(folder: Path, suffix: str, problems: list[str]) -> dict[str, Verdi
 
 def _calls(folder: Path, problems: list[str]) -> tuple[dict[str, Any], ...]:
     paths = sorted((folder / "llm").glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
-    found = ((path.stem, _record(path, _object, problems)) for path in paths)
+    found = ((path.stem, _record(path, parse_object, problems)) for path in paths)
     return tuple({"file": name, **call} for name, call in found if call is not None)
 
 
@@ -244,7 +237,3 @@ def _time(event: Event) -> datetime | None:
         return datetime.fromisoformat(str(event["time"]))
     except (KeyError, ValueError):
         return None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
