@@ -69,9 +69,9 @@ class Baselines:
             self._mode, self._forward = mode, self._forwards[mode]
         return flatten(self._forward(*arguments))
 
-    def facts(self, arguments: list[Any]) -> dict[str, Any]:
+    def facts(self, arguments: list[Any]) -> tuple[dict[str, Any], Any]:
         """The reference's launches are counted from its operator trace, not here."""
-        return {}
+        return {}, None
 
     def _eager(self) -> Forward:
         return self._model

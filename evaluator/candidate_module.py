@@ -41,8 +41,8 @@ class Subject(Protocol):
         """Copy the state_dict in the file into the model in place."""
         ...
 
-    def facts(self, arguments: list[Any]) -> dict[str, Any]:
-        """What one forward launches."""
+    def facts(self, arguments: list[Any]) -> tuple[dict[str, Any], Any]:
+        """What one forward launches, and what it returned where it was run for that."""
         ...
 
 
@@ -95,11 +95,11 @@ class CardCandidate(_Candidate):
         """One forward, taken apart within the call; `mode` has no meaning on the card."""
         return flatten(self.model(*arguments))
 
-    def facts(self, arguments: list[Any]) -> dict[str, Any]:
+    def facts(self, arguments: list[Any]) -> tuple[dict[str, Any], Any]:
         """Launches, resources and device time of one forward, as the profiler and Triton report them."""
         from tritonsmith.evaluator.launches import profile_forward  # noqa: PLC0415 - imports Triton, which must see the interpreter switch
 
-        return profile_forward(lambda: self.model(*arguments), self._hardware)
+        return profile_forward(lambda: flatten(self.model(*arguments)), self._hardware)
 
 
 class InterpretedCandidate(_Candidate):
@@ -138,7 +138,7 @@ class InterpretedCandidate(_Candidate):
         with self._fake():
             super().load_weights(path)
 
-    def facts(self, arguments: list[Any]) -> dict[str, Any]:
+    def facts(self, arguments: list[Any]) -> tuple[dict[str, Any], Any]:
         """Counts of the last call."""
         races = sorted({race for launch in self._counted for race in launch.races})
         library = self._torch
@@ -148,7 +148,7 @@ class InterpretedCandidate(_Candidate):
             "unreplayable": self._recorder.problem if self._recorder else "",
             "launches": fold_launches(self._counted), "races": races[:5], "torch_ops": dict(library.ops.most_common(100)),
             "torch_launches": library.launches, "torch_flops": library.flops, "torch_bytes": library.bytes,
-        }  # fmt: skip
+        }, None  # fmt: skip
 
 
 def fold_launches(launches: list[Any]) -> list[dict[str, Any]]:

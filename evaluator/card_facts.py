@@ -45,5 +45,6 @@ def launch_facts(report: dict[str, Any], source: str, order_dependent: bool) -> 
             kernel.model_copy(update={"device_ms": mine[kernel.name][1]}) if kernel.name in single and kernel.name in mine else kernel
             for kernel in kernels
         ),
-        own_time_share=sum(ms for _, ms in mine.values()) / total if total else None, order_dependent=order_dependent,
+        own_time_share=sum(ms for _, ms in mine.values()) / total if total else None, device_ms=total or None,
+        order_dependent=order_dependent,
     )  # fmt: skip

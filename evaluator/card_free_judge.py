@@ -18,7 +18,7 @@ from tritonsmith.evaluator.correctness import accepted, reached_class
 from tritonsmith.evaluator.distributions import stress_kinds
 from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace
 from tritonsmith.evaluator.replay_client import Replayer, Traces, trace_of
-from tritonsmith.evaluator.runner_client import IMPORT_SECONDS, Runner, RunnerFault
+from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import LaunchFacts, Status, Timing, TimingKind, Verdict, text_sha
 from tritonsmith.evaluator.session import TaskSession, fresh_seed
 from tritonsmith.evaluator.trace_records import OperatorCost
@@ -77,7 +77,7 @@ class CardFreeJudge:
             with Compilation() as compilation:
                 compilation.begin(source.read_text(), self.session.compile_request.read_bytes(), self.session.hardware.key)
                 with self.session.runner(source, _INTERPRETER) as runner:
-                    runner.wait_ready(IMPORT_SECONDS)
+                    runner.wait_ready()
                     compiled = _compiled(compilation, call_seconds)
                     order_dependent, report = self._check(log, runner, profile, source)
             _require_compiled(compiled)

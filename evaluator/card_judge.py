@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,6 +31,7 @@ from tritonsmith.evaluator.timing import compare, spread
 from tritonsmith.evaluator.trace_records import OperatorCost
 from tritonsmith.evaluator.trials import TrialLog, checked_call, repeat_bitwise, require_settled
 from tritonsmith.evaluator.wire import Command, spec_bytes
+from tritonsmith.evaluator.witness import Witness, has_room
 
 _FIRST_TRIALS = {"quick": ("own", "own"), "strict": ("own", "own", "own")}
 _LAST_TRIALS = {"quick": ("signed",), "strict": ("signed", "signed")}  # on inputs of the last one the repetitions run
@@ -38,9 +40,13 @@ _SESSIONS = {"quick": 1, "strict": 3}
 _KERNEL_SHARE, _LIBRARY_SHARE = 0.9, 0.05
 _CLOCK_PART, _CLOCK_MS = 0.1, 0.05
 """How far the two clocks may be apart: a share of the call, or this many milliseconds."""
+_OVERLAPPING = 2.0
+"""Kernels on several streams take longer one after the other than the call that overlaps them: by up to this factor."""
 _INCREDIBLE = 10.0
 """Times the strongest baseline: possible, but to be audited before it is believed."""
 _PROBED_PARTS = 16
+_WAITING = 2
+"""Processes of each role that wait for the next candidates."""
 
 
 class CardJudge:
@@ -54,6 +60,7 @@ class CardJudge:
         self.session = session
         self.bench = Bench(session)
         self.bench.begin()
+        self._roomy = has_room(session)
         self._flops = 0.0
         self._limit = 0.0
         self._floor: float | None = None
@@ -75,11 +82,14 @@ class CardJudge:
         sha = text_sha(source.read_text())
         self.bench.begin()
         try:
-            with self._step("start"):
-                opened = self._runner(source)
-            with opened as runner:
-                with self._step("check"):
-                    order_dependent = self._check(log, runner, source, profile)
+            with contextlib.ExitStack() as stack:
+                with self._witness() as witness:
+                    with self._step("start"):
+                        runner = stack.enter_context(self._runner(source, witness))
+                    with self._step("check"):
+                        order_dependent = self._check(log, runner, source, profile)
+                    with self._step("facts"):
+                        report = witness.report(call_seconds) if witness else None
                 with self._step("baselines"):
                     self.bench.open_baselines()
                 if not self.bench.modes:
@@ -88,20 +98,22 @@ class CardJudge:
                 with self._step("time"):
                     first = Session(self.bench, runner, profile, call_seconds, tuple(self.bench.modes))
                 clocks = first.clocks
-                with self._step("facts"):
-                    facts = self._facts(runner, source, order_dependent)
+                facts = _facts(report, source, order_dependent) if report else None
+                if facts is None or _another_forward(facts, clocks):  # no profiler runs in a process before it is timed
+                    with self._step("facts of the runner"):
+                        facts = _facts(runner.facts(call_seconds), source, order_dependent)
             with self._step("further sessions"):
                 sessions = [first, *self._further_sessions(source, profile, first)]
             write_raw(raw, {"started": started, "profile": profile}, sessions)
             timing = self._timing(sessions, clocks, raw)
             self._require_possible(timing)
-            if profile == "strict" and _apart(clocks):
-                raise RunnerFault(Status.CHEATING, _apart(clocks))
+            if profile == "strict" and (said := contradiction(clocks, facts)):
+                raise RunnerFault(Status.CHEATING, said)
         except RunnerFault as fault:
             return Verdict(status=fault.status, sha=sha, message=str(fault), correctness=log.correctness, profile=profile)
         return Verdict(
             status=Status.OK, sha=sha, label=label_of(facts), correctness=log.correctness, timing=timing, facts=facts, profile=profile,
-            message=_summary(timing), quarantine=suspicion(timing, clocks), environment={"seconds_by_step": self._steps},
+            message=_summary(timing), quarantine=suspicion(timing, clocks, facts), environment={"seconds_by_step": self._steps},
         )  # fmt: skip
 
     @contextlib.contextmanager
@@ -111,16 +123,31 @@ class CardJudge:
         yield
         self._steps[name] = round(time.monotonic() - started, 3)
 
-    def _runner(self, source: Path) -> Runner:
+    @contextlib.contextmanager
+    def _witness(self) -> Iterator[Witness | None]:
+        """The process whose launches are profiled, where the card has room for it; ended before anything is timed."""
+        if not self._roomy:
+            yield None
+            return
+        with contextlib.closing(Witness(self.session)) as witness:
+            yield witness
+
+    def _runner(self, source: Path, witness: Witness | None = None) -> Runner:
         """The candidate's runner, ready; the next ones start to import meanwhile. Raises RunnerFault."""
         runner = self.session.runner(source)
         try:
-            self.session.prewarm()
+            if witness is not None:
+                witness.begin(source)
+            self._prewarm()
             runner.wait_ready()
         except BaseException:
             runner.close()
             raise
         return runner
+
+    def _prewarm(self) -> None:
+        if self.session.pool is not None:
+            self.session.pool.fill(candidate=_WAITING, witness=_WAITING if self._roomy else 0)
 
     def _check(self, log: TrialLog, runner: Runner, source: Path, profile: str) -> bool:
         """Accuracy, settled outputs, bitwise repetition. Returns whether bits vary (allowed with atomic adds only)."""
@@ -138,12 +165,6 @@ class CardJudge:
                 Status.RACY, f"{differing} of {_REPEATS[profile]} calls on the same inputs gave other bits, and no atomic add explains it"
             )
         return bool(differing)
-
-    def _facts(self, runner: Runner, source: Path, order_dependent: bool) -> LaunchFacts:
-        try:
-            return launch_facts(runner.facts(self._limit), source.read_text(), order_dependent)
-        except ValueError as error:
-            raise RunnerFault(Status.CHEATING, f"the report of what forward launches was tampered with: {error}") from error
 
     def _further_sessions(self, source: Path, profile: str, first: Session) -> list[Session]:
         """The same measurement against the strongest baseline with fresh processes, weights and inputs. Raises RunnerFault."""
@@ -237,11 +258,24 @@ def _apart(clocks: Clocks) -> str:
     return f"the two clocks disagree: {wall:.4g} ms by the oracle's, {card:.4g} ms by the card's events in the candidate's process"
 
 
-def suspicion(timing: Timing, clocks: Clocks) -> str:
+def _another_forward(facts: LaunchFacts, clocks: Clocks) -> str:
+    """Whether what was profiled cannot be what was timed, and so does not tell whose work that is; empty when it can."""
+    profiled, card = facts.device_ms or 0.0, clocks[1]
+    if profiled <= _OVERLAPPING * card + _CLOCK_MS:
+        return ""
+    return f"the kernels of the profiled forward take {profiled:.4g} ms, the timed calls {card:.4g} ms: another forward was profiled"
+
+
+def contradiction(clocks: Clocks, facts: LaunchFacts) -> str:
+    """What two ways to look at the same forward disagree about; empty when they agree."""
+    return _apart(clocks) or _another_forward(facts, clocks)
+
+
+def suspicion(timing: Timing, clocks: Clocks, facts: LaunchFacts) -> str:
     """Why a verdict is to be audited; empty when nothing is odd."""
     if timing.score > _INCREDIBLE:
         return f"{timing.score:.3g}x the strongest baseline is hard to believe"
-    return _apart(clocks)
+    return contradiction(clocks, facts)
 
 
 def _adds_atomically(source: str) -> bool:
@@ -259,6 +293,13 @@ def label_of(facts: LaunchFacts) -> Label:
     if not facts.triton_launches or share <= _LIBRARY_SHARE:
         return Label.LIBRARY
     return Label.KERNEL if share >= _KERNEL_SHARE else Label.HYBRID
+
+
+def _facts(report: dict[str, Any], source: Path, order_dependent: bool) -> LaunchFacts:
+    try:
+        return launch_facts(report, source.read_text(), order_dependent)
+    except ValueError as error:
+        raise RunnerFault(Status.CHEATING, f"the report of what forward launches was tampered with: {error}") from error
 
 
 def _summary(timing: Timing) -> str:

@@ -174,7 +174,7 @@ class Bench:
     def begin(self, names: tuple[str, ...] = NAMES) -> None:
         """Start the baselines' process, which builds these baselines while something else goes on; `open_baselines` waits for it."""
         if self._baselines is None:
-            self._baselines = Runner(self.session.setup, "reference")
+            self._baselines = self.session.new_runner("reference", self.session.setup)
             modes = [mode for name in names for mode in self._settings(name)]
             weights = self.session.copied_weights()  # the candidate's may be drawn again while this process starts
             self._baselines.begin(task=self.session.task.model_dump(mode="json"), build=modes, weights=str(weights))

@@ -1,6 +1,6 @@
 """What one forward launches on the card: Triton kernels with grid and resources, library kernels, and the share of device time.
 
-Imports torch and triton; runs inside the runner, after correctness and timing are done.
+Imports torch and triton; runs inside the witness (`witness`), or in the runner after correctness and timing are done.
 """
 
 from __future__ import annotations
@@ -70,8 +70,11 @@ def _kernel_facts(kernel: Any, grid: tuple[int, int, int], count: int, hardware:
     }
 
 
-def profile_forward(forward: Callable[[], Any], hardware: Hardware) -> dict[str, Any]:
-    """What one forward launches: `kernels` through Triton's JIT, and `device`, {kernel's name: (count, milliseconds)} by the profiler."""
+def profile_forward(forward: Callable[[], Any], hardware: Hardware) -> tuple[dict[str, Any], Any]:
+    """What one forward launches: `kernels` through Triton's JIT, and `device`, {kernel's name: (count, milliseconds)} by the profiler.
+
+    Comes with what the profiled forward returned.
+    """
     with recorded_launches() as launches:
         forward()
         torch.cuda.synchronize()
@@ -83,9 +86,9 @@ def profile_forward(forward: Callable[[], Any], hardware: Hardware) -> dict[str,
         kernels[key] = launch["kernel"]
     facts = [_kernel_facts(kernels[key], key[1], count, hardware) for key, count in counts.most_common(_MOST_KERNELS)]
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        forward()
+        result = forward()
         torch.cuda.synchronize()
     seen = [event for event in profiler.key_averages() if event.device_type.name == "CUDA"]
     seen.sort(key=lambda event: -event.self_device_time_total)
     device = {event.key[:_LONGEST_NAME]: (event.count, event.self_device_time_total / 1e3) for event in seen[:_MOST_NAMES]}
-    return {"kernels": facts, "device": device}
+    return {"kernels": facts, "device": device}, result

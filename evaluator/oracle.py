@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -29,6 +30,7 @@ from tritonsmith.evaluator.card_judge import CardJudge
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.environment import describe_environment, present_card
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
+from tritonsmith.evaluator.runner_process import RunnerPool
 from tritonsmith.evaluator.sandbox import guard_self
 from tritonsmith.evaluator.sandbox_check import establish
 from tritonsmith.evaluator.sanitize import sanitized
@@ -48,17 +50,18 @@ class Oracle:
     def __init__(self) -> None:
         self._hardware: Hardware | None = None
         self._judges: dict[str, CardJudge | CardFreeJudge] = {}
+        self._pool: RunnerPool | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer to one request. Raises TaskError or InfrastructureError."""
         if request["op"] == "hello":
             hardware = self.hardware(request["target"], request["use_card"])
             establish(request.get("sandbox", "auto"), cuda=hardware.present)
+            if hardware.present and self._pool is None:
+                self._pool = self._new_pool()
             return {"hardware": hardware.model_dump(mode="json")}
         if request["op"] == "prepare":
-            session = self._judge(Task.model_validate(request["task"])).session
-            session.prewarm()
-            return {"request": str(session.compile_request)}
+            return {"request": str(self._judge(Task.model_validate(request["task"])).session.compile_request)}
         if request["op"] == "sanitize":
             found, text = sanitized(Path(request["source"]), Path(request["request"]), request["seconds"])
             self._require_healthy_card()
@@ -74,13 +77,21 @@ class Oracle:
             self._hardware = card if card and card.key == target.lower() else named_card(target)
         return self._hardware
 
+    def _new_pool(self) -> RunnerPool:
+        """What the first verdict needs starts before its task is known."""
+        sessions = Path(tempfile.mkdtemp(prefix="tritonsmith-sessions-"))  # goes with the folder that this process was given
+        sessions.chmod(0o755)
+        pool = RunnerPool(sessions)
+        pool.fill(reference=1, candidate=1, witness=1)
+        return pool
+
     def _evaluate(self, request: dict[str, Any]) -> Verdict:
         started = time.monotonic()
         task = Task.model_validate(request["task"])
         source, profile, limit = Path(request["source"]), request["profile"], request["call_seconds"]
         assert self._hardware is not None
         if profile == CORRECTNESS_ONLY:
-            verdict = judge_correctness(task, self._hardware, source, limit)
+            verdict = judge_correctness(task, self._hardware, source, limit, self._pool)
         else:
             judge = self._judge(task)
             judge.take_trace([OperatorCost(**one) for one in request["trace"]])
@@ -98,7 +109,7 @@ class Oracle:
                 old.close()
             self._judges.clear()
             if self._hardware.present:
-                self._judges[task.sha] = CardJudge(TaskSession(task, self._hardware, "cuda"))
+                self._judges[task.sha] = CardJudge(TaskSession(task, self._hardware, "cuda", self._pool))
             else:
                 self._judges[task.sha] = CardFreeJudge(TaskSession(task, self._hardware, "cpu"))
         return self._judges[task.sha]
@@ -117,6 +128,8 @@ class Oracle:
         for judge in self._judges.values():
             judge.close()
         self._judges.clear()
+        if self._pool is not None:
+            self._pool.close()
 
 
 def main() -> None:

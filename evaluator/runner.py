@@ -1,7 +1,8 @@
 """The disposable process that runs one candidate (or, as `reference`, the baselines): `python -P -m tritonsmith.evaluator.runner`.
 
-Says `warm` once its imports are done, then reads one JSON line of configuration, so that it can wait for its candidate; answers on the
-original stdout and serves the doorbell until it is told to exit or killed.
+Says `warm` once its imports are done (and, by the words of its command line, more: `card`, `profiler`), then reads one JSON line of
+configuration, so that it can wait for its candidate; answers on the original stdout and serves the doorbell until it is told to exit or
+killed.
 Nothing it says is believed without a check by the oracle: results are bytes in poisoned slots, times are taken by the oracle's clock.
 """
 
@@ -155,7 +156,7 @@ class Runner:
             self._sync()
         elif command is Command.FACTS:
             with torch.no_grad():
-                facts = self._facts(self.subject, self.arguments)
+                facts, self._result = self._facts(self.subject, self.arguments)
             self.report({"event": "facts", "nonce": nonce, "facts": facts})
 
 
@@ -166,6 +167,10 @@ def main() -> None:
     os.dup2(2, 1)  # whatever candidate code prints goes to the log, not to the control pipe
     import triton  # noqa: F401, PLC0415 - after the switch to the interpreter was read; part of being warm
 
+    if sys.argv[1:]:
+        from tritonsmith.evaluator import runner_warm  # noqa: PLC0415 - as above
+
+        runner_warm.ready(sys.argv[1:])
     wire.send_line(control, {"event": "warm"})
     config = json.loads(sys.stdin.readline())
     try:

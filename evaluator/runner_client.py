@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
-import signal
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.replay_format import TRACE_BYTES
-from tritonsmith.evaluator.sandbox import SandboxedProcess
+from tritonsmith.evaluator.runner_process import IMPORT_SECONDS, LAST_BREATH_SECONDS, RunnerProcess
 from tritonsmith.evaluator.schema import Hardware, Status
-from tritonsmith.evaluator.wire import Command, Doorbell, Layout, LineReader, SharedBlock, send_line
+from tritonsmith.evaluator.wire import Command, Layout, SharedBlock, send_line
 
 _POLL_SECONDS = 0.02
-_LAST_BREATH_SECONDS = 0.5  # between the end of its output and the end of the process
-IMPORT_SECONDS = 90.0
-"""Import of torch, Triton and the candidate, and the building of its model."""
 
 
 class RunnerFault(Exception):
@@ -53,71 +46,54 @@ class Runner:
 
     Args:
         setup: the session's part.
-        role: `candidate` or `reference`.
+        role: `candidate`, `witness` or `reference` (`runner_process`).
         environment: additions to the scrubbed environment.
+        process: one that has waited, on a card; its role is this one.
     """
 
-    def __init__(self, setup: RunnerSetup, role: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, setup: RunnerSetup, role: str, environment: dict[str, str] | None = None, process: RunnerProcess | None = None
+    ) -> None:
         self.setup = setup
         self._role = role
-        self._doorbell = Doorbell()
         self._nonce = 0
-        self._warm = self._ready = False
+        self._ready = False
         self._own_threads = 0
-        self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-inbox-", ignore_cleanup_errors=True)
-        inbox = Path(self._folder.name)
-        inbox.chmod(0o755)
-        self._source = inbox / "candidate.py"
         self.block = SharedBlock(setup.layout.output_bytes, setup.device)
         self.outputs = setup.layout.views(self.block.tensor, setup.layout.outputs)
         # without a card, what forward did is written here to be done again by another process
         self.trace = SharedBlock(TRACE_BYTES, "cpu") if setup.device == "cpu" and role == "candidate" else None
-        blocks = [setup.inputs, self.block, *([self.trace] if self.trace else [])]
-        fds = [self._doorbell.fd, self._doorbell.wake, *(block.fd for block in blocks if block.fd >= 0)]
-        files = [setup.init, setup.arguments, setup.weights, inbox]
-        if role == "candidate" and setup.device == "cuda":  # a pool of threads for work on the host would look like hidden workers
-            environment = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | (environment or {})
-        self._sandbox = SandboxedProcess(
-            "tritonsmith.evaluator.runner", pass_fds=fds, environment=environment, confined=role == "candidate", read=files
-        )
-        process = self._sandbox.process
-        assert process.stdin is not None and process.stdout is not None
-        self._lines = LineReader(process.stdout.fileno())
+        if process is None:
+            blocks = [setup.inputs, self.block, *([self.trace] if self.trace else [])]
+            files = [setup.init, setup.arguments, setup.weights]
+            fds = [block.fd for block in blocks if block.fd >= 0]
+            process = RunnerProcess(role, cuda=setup.device == "cuda", fds=fds, read=files, environment=environment)
+        self.process = process
+        self._doorbell, self._sandbox, self._lines = process.doorbell, process.sandbox, process.lines
 
     def begin(self, source: str = "", **config: Any) -> None:
         """Tell the process what to run: the candidate's text, or additions to the configuration line (`task`)."""
-        setup, process = self.setup, self._sandbox.process
-        self._source.write_text(source)
-        self._source.chmod(0o444)
+        setup, process, bell = self.setup, self.process, self._doorbell
+        process.source.write_text(source)
+        process.source.chmod(0o444)
         layout = pickle.dumps({"inputs": setup.layout.inputs, "outputs": setup.layout.outputs}).hex()
         message = {
-            "role": self._role, "device": setup.device, "doorbell": (self._doorbell.fd, self._doorbell.wake), "layout": layout,
-            "init": str(setup.init), "arguments": str(setup.arguments), "weights": str(setup.weights), "source": str(self._source),
+            "role": self._role, "device": setup.device, "doorbell": (bell.fd, bell.wake), "layout": layout,
+            "init": str(setup.init), "arguments": str(setup.arguments), "weights": str(setup.weights), "source": str(process.source),
             "inputs": setup.inputs.handle(), "outputs": self.block.handle(), "hardware": setup.hardware.model_dump(mode="json"),
             "tf32": setup.tf32, "l2_bytes": setup.hardware.l2_bytes, "trace": self.trace.handle() if self.trace else None,
         } | config  # fmt: skip
-        assert process.stdin is not None
         with contextlib.suppress(OSError):  # it died at once; wait_ready says so
-            send_line(process.stdin.fileno(), message)
-
-    def wait_warm(self, timeout: float = IMPORT_SECONDS) -> None:
-        """Until the process has done its own imports. Raises InfrastructureError: no candidate code runs before that."""
-        if not self._warm:
-            message = self._lines.read(timeout)
-            if message is None or message.get("event") != "warm":
-                self._sandbox.alive_after(_LAST_BREATH_SECONDS)
-                self._sandbox.require_launched()
-                raise InfrastructureError(f"a runner did not start within {timeout:.0f} s: {self._sandbox.stderr_tail().strip()[-300:]}")
-            self._warm = True
+            send_line(process.stdin, message)
 
     def wait_ready(self, timeout: float = IMPORT_SECONDS) -> None:
         """Until the candidate is imported and built; at once where that was so before. Raises RunnerFault."""
         if self._ready:
             return
-        self.wait_warm(timeout)
+        self.process.wait_warm(timeout)
         message = self._lines.read(timeout)
         if message is not None and message.get("event") == "open":
-            self._own_threads = self._thread_count()
+            self._own_threads = self.process.thread_count()
             message = self._lines.read(timeout)
         if message is None:
             self._died("while it was imported", timeout)
@@ -126,7 +102,7 @@ class Runner:
         self._ready = True
 
     def _died(self, when: str, timeout: float) -> None:
-        if self._sandbox.alive_after(_LAST_BREATH_SECONDS):
+        if self._sandbox.alive_after(LAST_BREATH_SECONDS):
             raise RunnerFault(Status.TIMEOUT, f"no answer {when} within {timeout:.0f} s")
         self._sandbox.require_launched()
         code = self._sandbox.process.returncode
@@ -148,11 +124,23 @@ class Runner:
 
         With `stopped`, the runner is paused and goes on when the bell rings: waking it counts.
         """
-        answered, alive = self._doorbell.answered, self._sandbox
         start = time.perf_counter()
-        nonce = self._doorbell.ring(command, argument)
+        self.post(command, argument)
         if stopped:
             self.resume()
+        return self._echo(start, timeout)
+
+    def post(self, command: Command, argument: int = 0) -> None:
+        """Ring without waiting; a process that is still being readied answers when it is ready."""
+        self._nonce = self._doorbell.ring(command, argument)
+
+    def collect(self, timeout: float) -> None:
+        """Wait for the answer to what was posted. Raises RunnerFault."""
+        self.wait_ready()
+        self._echo(time.perf_counter(), timeout)
+
+    def _echo(self, start: float, timeout: float) -> float:
+        answered, alive, nonce = self._doorbell.answered, self._sandbox, self._nonce
         patience = start + _POLL_SECONDS
         while not answered(nonce):
             now = time.perf_counter()
@@ -165,7 +153,6 @@ class Runner:
                 if now - start > 1.0:
                     time.sleep(0.001)
         elapsed = (time.perf_counter() - start) * 1e3
-        self._nonce = nonce
         if self._doorbell.failed:
             raise self._fault(self._answer(5.0) or {"message": "the call failed without a report"})
         return elapsed
@@ -177,29 +164,19 @@ class Runner:
 
     def has_more_threads(self) -> bool:
         """Whether the run has more threads than before candidate code was imported, counted from outside."""
-        return self._thread_count() > self._own_threads
-
-    def _thread_count(self) -> int:
-        count = 0
-        for pid in self._sandbox.inside():
-            with contextlib.suppress(OSError):
-                count += len(os.listdir(f"/proc/{pid}/task"))
-        return count
+        return self.process.thread_count() > self._own_threads
 
     def run_on(self, processors: set[int]) -> None:
         """Let every thread of the run have these processors only; where that is not allowed it stays as it is."""
-        for pid in self._sandbox.inside():
-            with contextlib.suppress(OSError):
-                for thread in os.listdir(f"/proc/{pid}/task"):
-                    os.sched_setaffinity(int(thread), processors)
+        self.process.run_on(processors)
 
     def pause(self) -> None:
         """Stop every process of the runner: nothing of the candidate runs until `resume`."""
-        self._sandbox.signal_inside(signal.SIGSTOP)
+        self.process.pause()
 
     def resume(self) -> None:
         """Let them run again."""
-        self._sandbox.signal_inside(signal.SIGCONT)
+        self.process.resume()
 
     def _answer(self, timeout: float) -> dict[str, Any] | None:
         """The report that carries the nonce of the last command; lines written in advance do not and are dropped."""
@@ -224,12 +201,11 @@ class Runner:
 
     def close(self) -> None:
         """Kill the process and give its slots back."""
-        self._sandbox.kill()
+        self.process.close()
         self.outputs = []
         self.block.close()
         if self.trace:
             self.trace.close()
-        self._folder.cleanup()
 
     def __enter__(self) -> Runner:
         return self

@@ -20,12 +20,10 @@ from tritonsmith.evaluator.correctness import ErrorStats, error_stats
 from tritonsmith.evaluator.distributions import distinct, redraw
 from tritonsmith.evaluator.reference import flatten, load_reference
 from tritonsmith.evaluator.runner_client import Runner, RunnerSetup
+from tritonsmith.evaluator.runner_process import RunnerPool
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task
 from tritonsmith.evaluator.wire import Layout, SharedBlock, fill_slots, input_spec, spec_of
 
-_SPARES = 2
-"""Runners that warm up ahead of their candidates."""
-_LARGE_OUTPUTS = 50
 _TF32_ROUND, _TF32_MASK = 0x1000, -0x2000
 
 
@@ -53,16 +51,18 @@ class TaskSession:
         task: what to judge against.
         hardware: the card, present or named.
         device: `cuda` or `cpu`.
+        pool: where runners on a card come from; without one each starts when it is needed.
     Raises:
         TaskError: the task file cannot be used.
     """
 
-    def __init__(self, task: Task, hardware: Hardware, device: str) -> None:
+    def __init__(self, task: Task, hardware: Hardware, device: str, pool: RunnerPool | None = None) -> None:
         self.task = task
         self.hardware = hardware
         self.device = device
         self.reference = load_reference(task)
-        self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-oracle-")
+        self.pool = pool
+        self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-oracle-", dir=pool.sessions if pool else None)
         folder = Path(self._folder.name)
         folder.chmod(0o755)
         arguments = self.reference.draw_inputs(fresh_seed(), device)
@@ -82,8 +82,9 @@ class TaskSession:
         init_path.write_bytes(pickle.dumps(self.reference.init_inputs()))
         arguments_path.write_bytes(pickle.dumps(list(zip(self.plain, self.is_tensor, strict=True))))
         tf32 = task.precision is not PrecisionClass.IEEE
+        for path in (init_path, arguments_path, self.weights_path):
+            path.chmod(0o644)  # runners of the pool, which are another user, find them in the folder
         self.setup = RunnerSetup(device, self.layout, init_path, arguments_path, self.weights_path, hardware, self.block, tf32)
-        self._spares: list[Runner] = []
         self.mark: Path | None = None
         """A file that exists while something is measured."""
         self.compile_request = folder / "compile.pkl"
@@ -159,36 +160,31 @@ class TaskSession:
 
     def runner(self, source: Path, environment: dict[str, str] | None = None) -> Runner:
         """A runner for this candidate: the one that has waited longest, where one does."""
-        runner = self._spares.pop(0) if self._spares else Runner(self.setup, "candidate", environment)
+        runner = self.new_runner("candidate", self.setup, environment)
         runner.begin(source.read_text())
         return runner
 
-    def prewarm(self) -> None:
-        """Start the next candidates' runners; they import what every runner needs and wait, without touching the card."""
-        affordable = self.layout.output_bytes * _LARGE_OUTPUTS < self.hardware.memory_bytes  # each holds output slots on the card
-        while affordable and len(self._spares) < _SPARES:
-            self._spares.append(Runner(self.setup, "candidate"))
+    def new_runner(self, role: str, setup: RunnerSetup, environment: dict[str, str] | None = None) -> Runner:
+        """A runner that has not been told what to run."""
+        return Runner(setup, role, environment, self.pool.take(role) if self.pool else None)
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
         """While it is open nothing of ours uses the processor: waiting runners stand still, and compilers see the mark and do so too."""
         if self.mark is not None:
             self.mark.touch()
-        for spare in self._spares:
-            spare.pause()
+        if self.pool is not None:
+            self.pool.pause()
         try:
             yield
         finally:
-            for spare in self._spares:
-                spare.resume()
+            if self.pool is not None:
+                self.pool.resume()
             if self.mark is not None:
                 self.mark.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Give slots and files back."""
-        for spare in self._spares:
-            spare.close()
-        self._spares.clear()
         self.slots = []
         self.block.close()
         self._folder.cleanup()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tritonsmith.evaluator.distributions import stress_kinds
-from tritonsmith.evaluator.runner_client import IMPORT_SECONDS, Runner, RunnerFault
+from tritonsmith.evaluator.runner_client import Runner, RunnerFault
+from tritonsmith.evaluator.runner_process import RunnerPool
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Task, Verdict, text_sha
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.trials import TrialLog, checked_call
@@ -13,14 +14,14 @@ from tritonsmith.evaluator.trials import TrialLog, checked_call
 _INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
-def judge_correctness(task: Task, hardware: Hardware, source: Path, call_seconds: float) -> Verdict:
+def judge_correctness(task: Task, hardware: Hardware, source: Path, call_seconds: float, pool: RunnerPool | None = None) -> Verdict:
     """Whether the candidate is right at this size, on the card where there is one and in the interpreter otherwise. Raises TaskError."""
-    session = TaskSession(task, hardware, "cuda" if hardware.present else "cpu")
+    session = TaskSession(task, hardware, "cuda" if hardware.present else "cpu", pool)
     log = TrialLog(session)
     sha = text_sha(source.read_text())
     try:
         with session.runner(source, None if hardware.present else _INTERPRETER) as runner:
-            runner.wait_ready(IMPORT_SECONDS)
+            runner.wait_ready()
             _check(log, runner, call_seconds)
     except RunnerFault as fault:
         return Verdict(status=fault.status, sha=sha, message=str(fault), correctness=log.correctness, profile=CORRECTNESS_ONLY)

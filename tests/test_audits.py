@@ -173,8 +173,14 @@ def timing(score: float) -> Timing:
 
 
 def test_clocks_that_disagree_and_scores_beyond_belief_are_suspicious() -> None:
+    agreeing, facts = (1.0, 0.98), LaunchFacts(device_ms=0.97)
+    assert suspicion(timing(3.0), agreeing, facts) == ""
+    assert "hard to believe" in suspicion(timing(12.0), agreeing, facts)
+    assert "two clocks disagree" in suspicion(timing(3.0), (1.0, 0.2), facts)
+    assert suspicion(timing(3.0), (0.05, 0.02), LaunchFacts()) == ""  # a disturbed host; what the oracle's clock reads beyond is added
+
+
+def test_a_profiled_forward_that_takes_longer_than_the_timed_one_is_another() -> None:
     agreeing = (1.0, 0.98)
-    assert suspicion(timing(3.0), agreeing) == ""
-    assert "hard to believe" in suspicion(timing(12.0), agreeing)
-    assert "two clocks disagree" in suspicion(timing(3.0), (1.0, 0.2))
-    assert suspicion(timing(3.0), (0.05, 0.02)) == ""  # a disturbed host; what the oracle's clock reads beyond is added
+    assert suspicion(timing(3.0), agreeing, LaunchFacts(device_ms=1.9)) == ""  # two streams, each busy all the time
+    assert "another forward was profiled" in suspicion(timing(3.0), agreeing, LaunchFacts(device_ms=2.2))

@@ -1,0 +1,148 @@
+"""Runner processes before they have a candidate: in the sandbox, importing, waiting; and a pool of them. Imports torch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.sandbox import SandboxedProcess
+from tritonsmith.evaluator.wire import Doorbell, LineReader
+
+IMPORT_SECONDS = 90.0
+"""Import of torch, Triton and the candidate, and the building of its model."""
+LAST_BREATH_SECONDS = 0.5  # between the end of its output and the end of the process
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_READIED = {"candidate": ("card",), "witness": ("card", "profiler"), "reference": ("card",)}
+"""What a process of each role does on the card before it is told what to run (`runner_warm`)."""
+
+
+class RunnerProcess:
+    """One process that will run a candidate (or the baselines), and its doorbell.
+
+    Args:
+        role: `candidate`, `witness` (a candidate whose launches are profiled) or `reference`, which runs no candidate code.
+        cuda: whether it works on a card.
+        fds: descriptors of shared memory that it inherits.
+        read: files and folders of ours that it must see.
+        environment: additions to the scrubbed environment.
+    """
+
+    def __init__(
+        self, role: str, *, cuda: bool, fds: Sequence[int] = (), read: Sequence[Path] = (), environment: dict[str, str] | None = None
+    ) -> None:
+        self.doorbell = Doorbell()
+        self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-inbox-", ignore_cleanup_errors=True)
+        inbox = Path(self._folder.name)
+        inbox.chmod(0o755)
+        self.source = inbox / "candidate.py"
+        self._warm = False
+        confined = role != "reference"
+        if confined and cuda:  # a pool of threads for work on the host would look like hidden workers
+            environment = _ONE_THREAD | (environment or {})
+        self.sandbox = SandboxedProcess(
+            "tritonsmith.evaluator.runner", _READIED[role] if cuda else (), pass_fds=[self.doorbell.fd, self.doorbell.wake, *fds],
+            environment=environment, confined=confined, read=[*read, inbox],
+        )  # fmt: skip
+        process = self.sandbox.process
+        assert process.stdin is not None and process.stdout is not None
+        self.stdin = process.stdin.fileno()
+        self.lines = LineReader(process.stdout.fileno())
+
+    def wait_warm(self, timeout: float = IMPORT_SECONDS) -> None:
+        """Until the process has done its own imports. Raises InfrastructureError: no candidate code runs before that."""
+        if self._warm:
+            return
+        message = self.lines.read(timeout)
+        if message is None or message.get("event") != "warm":
+            self.sandbox.alive_after(LAST_BREATH_SECONDS)
+            self.sandbox.require_launched()
+            raise InfrastructureError(f"a runner did not start within {timeout:.0f} s: {self.sandbox.stderr_tail().strip()[-300:]}")
+        self._warm = True
+
+    def thread_count(self) -> int:
+        """Threads of every process of the run, counted from outside."""
+        count = 0
+        for pid in self.sandbox.inside():
+            with contextlib.suppress(OSError):
+                count += len(os.listdir(f"/proc/{pid}/task"))
+        return count
+
+    def run_on(self, processors: set[int]) -> None:
+        """Let every thread of the run have these processors only; where that is not allowed it stays as it is."""
+        for pid in self.sandbox.inside():
+            with contextlib.suppress(OSError):
+                for thread in os.listdir(f"/proc/{pid}/task"):
+                    os.sched_setaffinity(int(thread), processors)
+
+    def pause(self) -> None:
+        """Stop every process of the run: nothing of it happens until `resume`."""
+        self.sandbox.signal_inside(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let them run again."""
+        self.sandbox.signal_inside(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Kill the process and give its doorbell and its folder back."""
+        self.sandbox.kill()
+        self.doorbell.close()
+        self._folder.cleanup()
+
+
+class RunnerPool:
+    """Processes that wait on the card for a candidate of any task, so that no verdict waits for imports.
+
+    Args:
+        sessions: folder below which every task keeps the files that its runners read.
+    """
+
+    def __init__(self, sessions: Path) -> None:
+        self.sessions = sessions
+        self._waiting: dict[str, list[RunnerProcess]] = {}
+
+    def take(self, role: str) -> RunnerProcess:
+        """The one that has waited longest and still lives, otherwise a new one."""
+        waiting = self._waiting.get(role, [])
+        while waiting:
+            process = waiting.pop(0)
+            if process.sandbox.alive:
+                return process
+            process.close()
+        return self._start(role)
+
+    def fill(self, **counts: int) -> None:
+        """Start processes until so many of each role wait."""
+        for role, count in counts.items():
+            waiting = self._waiting.setdefault(role, [])
+            while len(waiting) < count:
+                waiting.append(self._start(role))
+
+    def _start(self, role: str) -> RunnerProcess:
+        return RunnerProcess(role, cuda=True, read=[self.sessions])
+
+    def pause(self) -> None:
+        """Let those that wait stand still."""
+        for process in self._all():
+            process.pause()
+
+    def resume(self) -> None:
+        """Let them go on."""
+        for process in self._all():
+            process.resume()
+
+    def _all(self) -> list[RunnerProcess]:
+        return [process for waiting in self._waiting.values() for process in waiting]
+
+    def close(self) -> None:
+        """End them, all at the same time: giving a context on the card back takes a moment."""
+        for process in self._all():
+            with contextlib.suppress(OSError):
+                process.sandbox.process.terminate()
+        for process in self._all():
+            process.close()
+        self._waiting.clear()

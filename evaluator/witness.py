@@ -1,0 +1,78 @@
+"""A second process of a candidate that tells what one forward launches. Its profiler was started while it waited. Imports torch.
+
+The start of CUPTI takes 3 to 5 s in a process (H200, torch 2.11, 2026-11-21), more than all the rest of a verdict. So it happens in a
+process of the pool before the candidate is known, and never in the one that is timed. The witness compiles beside the checks, on inputs of
+its own; it is asked when they are done, its result is judged like that of every other call, and it is gone before anything is timed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tritonsmith.evaluator.correctness import accepted, reached_class
+from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.runner_client import RunnerFault
+from tritonsmith.evaluator.schema import Status
+from tritonsmith.evaluator.session import TaskSession
+from tritonsmith.evaluator.trials import judged, snapshot
+from tritonsmith.evaluator.wire import Command, SharedBlock, fill_slots
+
+_ROOM = 24
+"""Inputs, outputs and weights fit so often into the card's memory, else a second process might leave too little for the first one."""
+
+
+def has_room(session: TaskSession) -> bool:
+    """Whether the card holds a second process of any candidate beside the first."""
+    weights = sum(tensor.numel() * tensor.element_size() for tensor in session.model.parameters())
+    return _ROOM * (session.layout.input_bytes + session.layout.output_bytes + weights) < session.hardware.memory_bytes
+
+
+class Witness:
+    """The process, with its inputs.
+
+    Args:
+        session: the task on the card.
+    """
+
+    def __init__(self, session: TaskSession) -> None:
+        self._session = session
+        self._inputs = SharedBlock(session.layout.input_bytes, session.device)
+        self._inputs.tensor.fill_(0xFF)
+        self._tensors = session.draw("own")
+        slots = session.layout.views(self._inputs.tensor, session.layout.inputs)
+        fill_slots(slots, self._tensors)
+        session.sync()
+        self._runner = session.new_runner("witness", replace(session.setup, inputs=self._inputs))
+
+    def begin(self, source: Path) -> None:
+        """Let it import the candidate and do a first call, in which kernels are compiled; does not wait."""
+        self._runner.begin(source.read_text())
+        self._runner.post(Command.CALL)
+
+    def report(self, limit: float) -> dict[str, Any] | None:
+        """What a forward launches; None where this process failed, whatever the reason: then the candidate's own runner is to be asked.
+
+        Raises RunnerFault(cheating) where the forward that was profiled gave a wrong result.
+        """
+        runner = self._runner
+        try:
+            runner.collect(limit)
+            runner.command(Command.WEIGHTS, timeout=limit)  # they may have been drawn again since it started
+            runner.poison()
+            self._session.sync()
+            report = runner.facts(limit)
+            runner.command(Command.DELIVER, timeout=limit)
+        except (RunnerFault, InfrastructureError):
+            return None
+        if not self._session.changes_inputs:  # else its inputs are what several forwards made of them
+            trial = judged(self._session, self._tensors, snapshot(runner))
+            if not accepted(reached_class([trial]), self._session.task.precision):
+                raise RunnerFault(Status.CHEATING, "the forward that was profiled gave a wrong result, the checked calls did not")
+        return report
+
+    def close(self) -> None:
+        """End the process and give its memory back."""
+        self._runner.close()
+        self._inputs.close()

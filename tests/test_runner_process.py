@@ -1,0 +1,122 @@
+"""Runner processes that wait for a candidate: taken once, replaced when they died, ended with all that they held."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tritonsmith.evaluator import runner_process
+from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.runner_process import RunnerPool, RunnerProcess
+from tritonsmith.evaluator.sandbox import settle
+from tritonsmith.evaluator.sandbox_check import establish
+from tritonsmith.evaluator.session import TaskSession
+from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.trials import run_and_deliver, snapshot
+from tritonsmith.evaluator.wire import Command
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+TASK = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + x
+
+
+def get_inputs():
+    return [torch.randn(4, 33)]
+
+
+def get_init_inputs():
+    return []
+"""
+CANDIDATE = """
+import time
+import torch
+from torch import nn
+
+time.sleep(0.3)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + x
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def established() -> Iterator[None]:
+    establish("auto", cuda=False)
+    yield
+    settle(None, {"mode": "off", "layers": {}, "actions": {}})
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def stands_still(process: RunnerProcess, wanted: bool) -> bool:
+    """Whether it comes to that within a few seconds: a signal takes its time."""
+    for _ in range(100):
+        states = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] for pid in process.sandbox.inside()]
+        if states and (set(states) == {"T"}) is wanted:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_pool_gives_each_process_once_and_none_that_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_process, "_READIED", {"candidate": (), "witness": ()})  # what they ready needs a card
+    before = descriptors()
+    pool = RunnerPool(tmp_path)
+    pool.fill(candidate=2, witness=0)
+    first = pool.take("candidate")
+    first.wait_warm()
+    pool.fill(candidate=2)
+    dead, alive = pool._waiting["candidate"]
+    alive.wait_warm()
+    pool.pause()
+    assert stands_still(alive, True) and stands_still(first, False)
+    pool.resume()
+    assert stands_still(alive, False)
+    os.kill(dead.sandbox.process.pid, signal.SIGKILL)
+    dead.sandbox.process.wait(10)
+    assert pool.take("candidate") is alive
+    new = pool.take("witness")
+    new.wait_warm()
+    for process in (first, alive, new):
+        process.close()
+    pool.fill(candidate=1)
+    (last,) = pool._waiting["candidate"]
+    pool.close()
+    assert not last.sandbox.alive and not last.source.parent.exists()
+    del first, dead, alive, new, process, last
+    assert descriptors() == before
+
+
+def test_a_call_rung_before_the_candidate_is_there_is_answered_when_it_is(tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text(TASK)
+    (tmp_path / "candidate.py").write_text(CANDIDATE)
+    session = TaskSession(load_task(tmp_path / "task.py"), named_card("h200"), "cpu")
+    before = descriptors()
+    tensors = session.draw("own")
+    session.place(tensors)
+    with session.runner(tmp_path / "candidate.py", {"TRITON_INTERPRET": "1"}) as runner:
+        runner.poison()
+        runner.post(Command.CALL)
+        runner.collect(30.0)
+        runner.command(Command.DELIVER, timeout=30.0)
+        (early,) = snapshot(runner)
+        assert early.allclose(session.oracle(tensors)[0].float())
+        run_and_deliver(runner, 0, 30.0)
+        assert snapshot(runner)[0].equal(early)
+    del runner
+    assert descriptors() == before  # a run judges hundreds of candidates in one process
+    session.close()
