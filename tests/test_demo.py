@@ -18,9 +18,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Path, list[
     summary = optimize(
         str(ROOT / "benchmarks/tasks/39_gru.py"),
         size="small",
-        overrides={"num_layers": 3, "seq_len": 8},
+        overrides={"num_layers": 2, "seq_len": 8},
         target="h200",
-        seeds=2,
+        seeds=1,
         out=str(out),
     )
     events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
@@ -30,7 +30,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Path, list[
 def test_the_first_seed_goes_from_many_launches_to_one(demo) -> None:  # type: ignore[no-untyped-def]
     summary, _, _ = demo
     rows = {row.id: row for row in summary.candidates}
-    assert rows["seed0-01"].launches_per_forward >= 24  # 3 layers x 8 steps
+    assert rows["seed0-01"].launches_per_forward >= 16  # 2 layers x 8 steps
     winner = summary.winner
     assert winner is not None and winner.stage == "optimize" and winner.verdict.status is Status.OK
     (kernel,) = winner.verdict.facts.kernels
