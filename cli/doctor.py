@@ -9,15 +9,16 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 import pynvml
 import typer
 from rich.markup import escape
 
 from tritonsmith.cli.common import JsonOption, err, out, print_json
+from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.redact import Redactor
 from tritonsmith.graph.trace_target import look, target_of
+from tritonsmith.nodes.chat_connect import web_address
 
 _PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langchain-openai", "langsmith", "pydantic", "numpy", "greenlet")
 
@@ -171,7 +172,11 @@ def _sandbox(report: dict[str, Any]) -> list[Check]:
 
 def _model() -> Check:
     key, base = bool(os.environ.get("OPENAI_API_KEY")), os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or ""
-    host = urlsplit(base).hostname or "OpenAI's own" if base else "OpenAI's own"
+    example = "http://localhost:8000/v1"
+    try:
+        host = web_address(base, "OPENAI_BASE_URL", example).hostname if base else "OpenAI's own"
+    except UsageError:  # its sentence has the address, and that may have a password
+        return Check("model endpoint", False, "OPENAI_BASE_URL is no web address", f"write the whole one, such as {example}")
     if key:
         return Check("model endpoint", True, f"OPENAI_API_KEY is set (not tried), endpoint: {host}")
     todo = "--model offline needs none; else set it (and --base-url for another server)"

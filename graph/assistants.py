@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
 import httpx
@@ -15,6 +14,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
 from tritonsmith.graph.policies import PRESETS
 from tritonsmith.graph.settings import Settings
+from tritonsmith.nodes.chat_connect import web_address
 
 GRAPH = "tritonsmith"
 """The graph's name in `langgraph.json`."""
@@ -42,15 +42,15 @@ def make_assistants(
 
     Raises UsageError for a wrong setting, an unknown preset, and a server that does not answer or lacks the graph.
     """
+    if not policies:
+        raise UsageError(f"--policies: name at least one of {', '.join(PRESETS)}")
     unknown = [name for name in policies if name not in PRESETS]
     if unknown:
         raise UsageError(f"--policies {','.join(unknown)}: no such preset; choose among {', '.join(PRESETS)}")
     contexts = {name: {**(settings or {}), "policy": name} for name in policies}
     for context in contexts.values():
         Settings(**context)
-    place = urlsplit(url)
-    if place.scheme not in ("http", "https") or not place.hostname:
-        raise UsageError(f"--url {url}: write the whole address, such as {DEV_SERVER}")
+    place = web_address(url, "--url", DEV_SERVER)
     try:
         httpx.get(f"{url.rstrip('/')}/ok", timeout=_PATIENCE_SECONDS)  # the client would try for long before it says that nobody is there
         # a key in the environment is for a server behind https, never for whoever listens on a plain address

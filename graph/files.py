@@ -58,8 +58,8 @@ def parse_object(text: str | bytes) -> dict[str, Any]:
     """One JSON object. Raises ValueError that says why it is none."""
     try:
         found = json.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+    except RecursionError as error:
+        raise ValueError(fault_of(error)) from None
     if not isinstance(found, dict):
         raise ValueError("it is no JSON object")
     return found
@@ -71,6 +71,8 @@ def fault_of(error: Exception) -> str:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         return f"{where}: {first['msg']}" if where else first["msg"]
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
     if isinstance(error, UnicodeDecodeError):
         return f"it is not UTF-8 text, byte {error.start}"
     if isinstance(error, OSError) and error.strerror:

@@ -30,6 +30,14 @@ troubled: set[str] = set()
 """Addresses that gave trouble in this process and did not answer since: later runs wait for them no more, and say nothing again."""
 
 
+def _host(address: str) -> str:
+    """Where an address leads to; itself where it is none, which the first request tells."""
+    try:
+        return urlsplit(address).hostname or address
+    except ValueError:
+        return address
+
+
 class Link(requests.Session):
     """Sends for one run to one server."""
 
@@ -40,7 +48,7 @@ class Link(requests.Session):
         """Whether nothing is sent any more."""
         self.said: dict[str, Any] | None = None
         """What the server told of itself when it was first asked; None before it answered."""
-        self.name = f"{name} at {urlsplit(address).hostname or address}"
+        self.name = f"{name} at {_host(address)}"
         self._address, self._todo = address, todo
         self._deadline: float | None = None
         self._failing = False

@@ -31,9 +31,10 @@ def asked(inputs: Any) -> Any:
 
 def decided(update: Any) -> Any:
     """A gate's update: the choice with its reason and what it rests on come first."""
-    if not isinstance(update, Mapping) or not update.get("decisions"):
+    decisions = update.get("decisions") if isinstance(update, Mapping) else None
+    if not isinstance(decisions, Mapping) or not decisions:  # none, or told already
         return shown(update)
-    answers = [_record(one) for one in update["decisions"].values()]
+    answers = [_record(one) for one in decisions.values()]
     last = answers[-1] if isinstance(answers[-1], dict) else {}
     told = {"choice": update.get("choice"), "reason": last.get("reason"), "evidence": last.get("evidence")}
     return {**told, "decisions": answers} if len(answers) > 1 else {**told, "site": last.get("site"), "policy": last.get("policy")}

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from langchain_core.language_models import BaseChatModel
 from langchain_openai import ChatOpenAI
@@ -60,11 +60,20 @@ def open_chat(given: str | Source, models: Models, option: str = "--model") -> C
     raise UsageError(f"{option} {given}: no such author; use offline or openai:NAME (--base-url names other servers), or handoff:DIR")
 
 
+def web_address(address: str, option: str, example: str) -> SplitResult:
+    """The parts of a web address. Raises UsageError, which names the option, where it is none."""
+    try:
+        parts = urlsplit(address)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:  # asking for a port reads it
+            return parts
+    except ValueError:  # a bracket that is left open, a port that is no number
+        pass
+    raise UsageError(f"{option} {address}: write the whole address, such as {example}")
+
+
 def _connect(name: str, models: Models, option: str, prices: Prices) -> ModelChat:
     place = models.base_url or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or OPENAI
-    address = urlsplit(place)
-    if address.scheme not in ("http", "https") or not address.hostname:
-        raise UsageError(f"--base-url {place}: write the whole address, such as http://localhost:8000/v1")
+    address = web_address(place, "--base-url", "http://localhost:8000/v1")
     key = os.environ.get(models.key_env, "").strip()
     if not key and place == OPENAI:
         raise UsageError(f"{option} openai:{name}: set {models.key_env} to your key, name a server with --base-url, or use --model offline")

@@ -149,12 +149,16 @@ _NEEDED = {
 }
 _IDENTITY = ("kind", "key", "name", "call", "task", "kernel", "profile", "branch", "fault", "fatal")
 """What makes two lines the same one."""
+_TEXTS = ("kind", "key", "name", "task", "kernel", "profile", "branch")
 
 
 def _checked(line: Line) -> Line:
     missing = [key for key in _NEEDED.get(str(line.get("kind")), ()) if key not in line]
     if missing:
         raise ValueError(f"no {', '.join(missing)}")
+    wrong = [name for name in _TEXTS if not isinstance(line.get(name, ""), str)]
+    if wrong:
+        raise ValueError(f"{', '.join(wrong)} must be text")
     return line
 
 

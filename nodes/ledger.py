@@ -26,10 +26,10 @@ _WRITING = threading.Lock()
 class Price(Record):
     """US dollars for a million tokens."""
 
-    input: float = Field(ge=0)
-    output: float = Field(ge=0)
+    input: float = Field(ge=0, allow_inf_nan=False)
+    output: float = Field(ge=0, allow_inf_nan=False)
     """Reasoning tokens are output tokens."""
-    cached: float | None = Field(default=None, ge=0)
+    cached: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Input that the server had in its cache; None: as other input."""
 
 
@@ -67,7 +67,7 @@ def load_prices(path: str | Path | None = None) -> Prices:
         table = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
         own = Prices.model_validate(table)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"--prices {path}: not readable as {'JSON' if file.suffix == '.json' else 'TOML'} ({error})") from error
+        raise UsageError(f"--prices {path}: not readable as {'JSON' if file.suffix == '.json' else 'TOML'} ({fault_of(error)})") from error
     except ValidationError as error:
         raise UsageError(
             f"--prices {path}: {fault_of(error)}; write "

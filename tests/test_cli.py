@@ -1,5 +1,6 @@
 """The command line as a user meets it: answers, exit codes, and one sentence for every bad input."""
 
+import errno
 import json
 import os
 import signal
@@ -74,15 +75,24 @@ def files(tmp_path: Path) -> dict[str, str]:
         "syntax.py": "class Model(:\n",
         "no_inputs.py": "class Model: pass\ndef get_init_inputs(): return []\n",
         "policy.py": "class Mine: pass\n",
+        "exits.py": "raise SystemExit(3)\n",
+        "woe.py": "raise RuntimeError('two\\nlines')\n",
+        "breaks.py": "class Mine:\n    def __init__(self):\n        raise ValueError('no way')\n",
+        "encodes.py": "from tritonsmith.graph.policies import Default\nclass Mine(Default):\n    encodes = 7\n",
+        "inf.toml": '[models."x"]\ninput = inf\noutput = 1\n',
+        "deep.json": "[" * 100_000,
+        "odd.jsonl": '{"kind": "tape", "format": 1}\n{"kind": "verdict", "task": [1], "kernel": "k", "profile": "quick"}\n',
+        "broken/events.jsonl": '{"event": "run"}\n[1]\n',
     }
+    (tmp_path / "broken").mkdir()
     for name, text in contents.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "binary.py").write_bytes(b"\x7fELF\x00\xff\xfe\x80")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "old.txt").write_text("earlier result")
-    names = [*contents, "binary.py", "full"]
-    paths = {name.removesuffix(".py"): str(tmp_path / name) for name in [*names, "missing.py"]}
-    return paths | {"folder": str(tmp_path)}
+    names = [*contents, "binary.py", "full", "broken"]
+    paths = {name.partition(".")[0]: str(tmp_path / name) for name in [*names, "missing.py"]}
+    return paths | {"folder": str(tmp_path), "long": str(tmp_path / ("x" * 300))}
 
 
 BAD_INPUTS = [
@@ -121,6 +131,40 @@ BAD_INPUTS = [
     ("graph --format png", "mermaid"),
     ("graph --run {folder}", "--run"),
     ("graph --out {folder}", "--out"),
+    ("graph --run=", "--run is empty"),
+    ("graph --run {broken}", "events.jsonl: line 2 is not an event"),
+    ("graph --policy {breaks}:Mine", "Mine() raises ValueError: no way"),
+    ("graph --policy {encodes}:Mine", "Mine.encodes"),
+    ("resume {long}", "too long"),
+    ("report {long}", "too long"),
+    ("watch {long}", "too long"),
+    ("policies --check {exits}:Mine", "--check"),
+    ("policies --show {exits}:Mine", "SystemExit"),
+    ("policies --check {woe}:Mine", "RuntimeError: two lines"),
+    ("policies --check {policy}:", "no such policy"),
+    ("optimize {task} --out=", "--out is empty"),
+    ("optimize {task} --seeds 99999999999", "--seeds"),
+    ("optimize {task} --budget-seconds inf", "--budget-seconds"),
+    ("optimize {task} --budget-money nan", "--budget-money"),
+    ("optimize {task} --model-timeout inf", "--model-timeout"),
+    ("optimize {task} --prices {missing}", "--prices"),
+    ("optimize {task} --prices {inf}", "models.x.input"),
+    ("optimize {task} --prices {deep}", "nested too deeply"),
+    ("optimize {task} --replay {odd}", "line 2 is not a line of a recording (task must be text)"),
+    ("optimize {task} --replay {binary}", "line 1"),
+    ("optimize {task} --model openai:x --base-url http://[::1", "--base-url"),
+    ("optimize {task} --model openai:x --base-url http://h:999999", "--base-url"),
+    ("ablate {deep} --policies default", "nested too deeply"),
+    ("ablate {task} --policies default --out {full}", "holds no experiment"),
+    ("ablate {task} --policies default --out {full} --json", "holds no experiment"),
+    ("ablate {task} --policies default --out {full} --dry-run", "holds no experiment"),
+    ("ablate {task} --policies default --out {good}/below", "good.py is a file"),
+    ("ablate {task} --policies default --model openai:x --key-env NO_KEY_HERE", "NO_KEY_HERE"),
+    ("ablate {task} --policies default --prices {missing}", "--prices"),
+    ("ablate {task} --policies default --repeats 99999999999", "--repeats"),
+    ("ablate {task} --policies {exits}:Mine", "--policies"),
+    ("assistants --url http://[::1", "--url"),
+    ("assistants --policies ,", "--policies"),
     ("optimise {task}", "optimise"),
     ("doctor --quickly", "--quickly"),
 ]
@@ -138,6 +182,32 @@ def test_bad_input_gets_one_sentence(
     assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
     assert named in printed.err and "Traceback" not in printed.err
     assert not (tmp_path / "runs").exists()
+
+
+def test_an_empty_argument_is_not_this_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    """What `$RUN` leaves where it is not set."""
+    assert run(["report", ""]) == 2 and run(["optimize", "task.py", "--out", ""]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: argument 2 is empty; give it a value, or leave it out",
+        "error: --out is empty; give it a value, or leave it out",
+    ]
+
+
+def test_an_answer_that_cannot_be_written(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(answer: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("tritonsmith.cli.policies.print_json", full)
+    assert run(["policies", "--json"]) == 1
+    assert capsys.readouterr().err == "error: the answer cannot be written (No space left on device); send it elsewhere\n"
+
+
+def test_a_line_end_within_a_text_ends_no_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    decision = {"event": "decision", "id": "main/01", "site": "after_select", "choice": "finish", "reason": "one\u2028two"}
+    rest = {"gate": "after_select", "policy": "default", "branch": "main", "candidate": None, "evidence": {}}
+    (tmp_path / "events.jsonl").write_text(json.dumps(decision | rest, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert run(["graph", "--run", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["decisions"][0]["reason"] == "one\u2028two"
 
 
 def test_without_arguments_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -140,6 +140,21 @@ def test_a_policy_that_raises_is_shown_as_one_sentence(tmp_path, capsys):
     assert "policy Mine: after_select raised KeyError: 'x'; mend the policy" in capsys.readouterr().err
 
 
+def test_a_policy_is_shown_as_it_is_named(tmp_path, capsys):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "print('printed by the file')\n"
+        "from tritonsmith.graph.policies import Default\n"
+        "class Mine(Default):\n"
+        "    'Keeps [/red] as it is.'\n"
+        "    name = '[/red]'\n"
+    )
+    assert run(["policies", "--show", f"{path}:Mine"]) == 0
+    printed = capsys.readouterr()
+    assert "[/red]: Keeps [/red] as it is." in printed.out and "printed by the file" not in printed.out
+    assert "printed by the file" in printed.err
+
+
 def test_where_two_policies_differ():
     assert differing_sites(load_policy("default"), load_policy("default")) == {}
     assert list(differing_sites(load_policy("default"), load_policy("rescue-best"))) == ["after_evaluate", "after_select"]

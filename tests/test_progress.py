@@ -347,3 +347,12 @@ def test_events_of_a_file_are_read_but_for_the_one_that_was_cut(tmp_path: Path) 
     log = tmp_path / "events.jsonl"
     log.write_text(json.dumps(begun()) + '\n[1]\n{"time": "20', encoding="utf-8")
     assert [one["event"] for one in read_events(log)] == ["run"]
+
+
+def test_a_lock_that_names_no_process_is_not_waited_for(tmp_path):
+    (tmp_path / "events.jsonl").write_text('{"event": "run", "time": "2026-01-01T00:00:00+00:00"}\n')
+    for left in ("", "not a number", f"{10**30} on {os.uname().nodename}"):
+        lock = tmp_path / "run.lock"
+        lock.write_text(left)
+        os.utime(lock, (0, 0))  # the process that wrote it has not just begun
+        assert [event["event"] for event in follow(tmp_path)] == ["run"]

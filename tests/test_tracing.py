@@ -24,6 +24,7 @@ from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.fork import fork
 from tritonsmith.graph.redact import Redactor
 from tritonsmith.graph.run import Run, RunConfig, make_context, optimize
+from tritonsmith.graph.state import Budget
 from tritonsmith.graph.tracing import tracing
 from tritonsmith.nodes.chat import Reply
 from tritonsmith.nodes.chat_connect import Models
@@ -128,6 +129,23 @@ def test_every_seed_is_a_branch_with_its_steps_below_it(whole):
         assert name in steps, name
     assert not [name for name in steps if name.startswith(("choice_", "_", "RunnableLambda"))] or steps.count("__start__") == 1
     assert all(run.get("end_time") for run in got.runs.values())
+
+
+def test_a_gate_that_the_budget_answers_is_told_whole(tmp_path, settings, caplog):
+    with capture.CaptureServer() as got:
+        settings(got)
+        optimize(task_in(tmp_path), out=str(tmp_path / "out"), size="small", seeds=1, budget=Budget(candidates=1), **players())
+    gates = [run for run in got.runs.values() if run["name"].startswith("decide_")]
+    assert gates and all(run.get("end_time") and run["outputs"] for run in gates)
+    assert any(len(run["outputs"].get("decisions", ())) == 2 for run in gates), "the stop, and what was not asked"
+    assert "callback" not in caplog.text
+
+
+def test_an_address_that_is_none_does_not_end_a_run(tmp_path, settings, caplog):
+    settings(SimpleNamespace(url="http://[::1"))
+    summary = optimize(task_in(tmp_path), out=str(tmp_path / "out"), size="small", seeds=1, **players())
+    assert summary.winner is not None
+    assert "LangSmith at http://[::1 cannot be used" in caplog.text
 
 
 def test_decisions_are_outputs_with_choice_reason_and_evidence(whole):
