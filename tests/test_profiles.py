@@ -363,6 +363,7 @@ class ModelNew(nn.Module):
 """
 
 
+@pytest.mark.slow  # W14_hard_coded_shape of the corpus is its like
 def test_a_kernel_for_one_size_fails_where_its_task_allows_others(evaluator: LocalEvaluator, tmp_path: Path) -> None:
     path = tmp_path / "scaled.py"
     path.write_text(SCALED)
