@@ -7,13 +7,14 @@ asked nor judged again; it takes the parent's decisions until the site is reache
 import asyncio
 import re
 from pathlib import Path
+from typing import Any
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.background import finished
 from tritonsmith.graph.config import kept_settings, models_of
-from tritonsmith.graph.files import put_text
+from tritonsmith.graph.files import fault_of, lines_of, parse_object, put_text
 from tritonsmith.graph.folder import EVENTS, TAPE, OnEvent, held, make_folder
 from tritonsmith.graph.forked import PARENT, Parent, before, check_site, decisions_in, events_in
 from tritonsmith.graph.manifest import MANIFEST, Manifest, read_manifest
@@ -135,15 +136,30 @@ def _refuse_another_fork(target: Path, parent: Parent, policy: str) -> None:
         raise UsageError(f"--out {target}: a fork of {there.run} at {there.at} with policy {other} lies there; name a new folder")
 
 
+def _tape_of(folder: Path) -> str:
+    """The whole lines of a run's tape; the last one may be under way. Raises UsageError where they cannot be used again."""
+    whole, _, _ = (folder / TAPE).read_bytes().rpartition(b"\n")
+    kinds: list[Any] = []
+    for number, line in enumerate(lines_of(whole), start=1):
+        try:
+            kinds.append(parse_object(line).get("kind"))
+        except ValueError as error:
+            why = f"line {number} cannot be read ({fault_of(error)}); remove that line, or fork another run"
+            raise UsageError(f"{folder / TAPE}: {why}") from error
+    if kinds[:1] != ["tape"]:
+        raise UsageError(f"{folder / TAPE}: this is not the tape of a run, so nothing of it can be used again; fork another run")
+    return f"{whole.decode()}\n"
+
+
 def _prepare(folder: Path, target: Path, parent: Parent) -> None:
     """Copy what the parent has asked, heard and judged; `parent.json` last, so that a copy that was cut is made again."""
     if not (folder / TAPE).is_file():
         raise UsageError(f"{folder}: the run has no {TAPE}, so its replies and verdicts cannot be used again; run it again")
+    tape = _tape_of(folder)
     make_folder(target)
     try:
         with held(target):
-            whole, end, _ = (folder / TAPE).read_bytes().rpartition(b"\n")  # the last line may be under way
-            put_text(target / TAPE, (whole + end).decode())
+            put_text(target / TAPE, tape)
             (target / "kernels").mkdir(exist_ok=True)
             for kernel in (folder / "kernels").glob("*.py"):
                 put_text(target / "kernels" / kernel.name, kernel.read_text(encoding="utf-8"))

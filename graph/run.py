@@ -19,6 +19,7 @@ from tritonsmith.graph.checkpoints import check_checkpoints, open_checkpoints
 from tritonsmith.graph.config import ROLES, RunConfig, kept_settings, models_of
 from tritonsmith.graph.context import Context, Sessions
 from tritonsmith.graph.drive import Drive
+from tritonsmith.graph.files import fault_of
 from tritonsmith.graph.folder import (
     CHECKPOINTS,
     EVENTS,
@@ -176,7 +177,12 @@ class Run:
         try:
             async with self._trace(sketch, context, manifest) as trace, checkpoints as saver:
                 drive = Drive(context, manifest.thread, saver, self._control, trace.config)
-                found = await drive.find(players.kept.tape.faults if players.kept.tape else [])
+                try:
+                    found = await drive.find(players.kept.tape.faults if players.kept.tape else [])
+                except (TypeError, KeyError, ValueError) as error:  # what damaged bytes are read as
+                    path = self.folder / CHECKPOINTS
+                    why = f"cannot be read ({fault_of(error)}); remove it, and the run goes on from what its tape has"
+                    raise UsageError(f"{path}: {why}") from error
                 task = drive.state["task"] if found else _sized(self.config, sketch, context.evaluator)
                 yield log(self._begin(task, context, resumed=parts > 0))
                 async with aclosing(drive.events(task)) as events:

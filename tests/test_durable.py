@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import runpy
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -317,12 +318,21 @@ def test_files_that_were_damaged_are_named(task, players, tmp_path):
     out = tmp_path / "out"
     begin(task, players, out)
     tape, whole = out / "tape.jsonl", (out / "tape.jsonl").read_text()
+    with sqlite3.connect(out / "checkpoints.sqlite") as database:
+        kept = "\n".join(database.iterdump())
     for path in out.glob("checkpoints.sqlite*"):
         path.unlink()
     (out / "checkpoints.sqlite").write_text("this is not a database, whatever it is called; " * 100)
     with pytest.raises(UsageError, match=r"checkpoints.sqlite: cannot be read \(.*remove it, and the run goes on from what its tape has"):
         resume(out, **players)
     (out / "checkpoints.sqlite").unlink()
+    with sqlite3.connect(out / "checkpoints.sqlite") as database:
+        database.executescript(kept)
+        database.execute("UPDATE checkpoints SET checkpoint = x'0102030405'")
+    with pytest.raises(UsageError, match=r"checkpoints.sqlite: cannot be read \(.*remove it, and the run goes on from what its tape has"):
+        resume(out, **players)
+    for path in out.glob("checkpoints.sqlite*"):
+        path.unlink()
     tape.write_text(whole.replace('"kind": "facts"', '"kind": ', 1))
     with pytest.raises(UsageError, match="tape.jsonl: line 3 is not a line of a recording"):
         resume(out, **players)

@@ -198,6 +198,22 @@ def test_what_cannot_be_forked_is_said(parent, tmp_path, monkeypatch, change, sa
     assert not (tmp_path / "parent-after_detect-no-tune").exists()
 
 
+@pytest.mark.parametrize(
+    ("tape", "says"),
+    [
+        (b"", "this is not the tape of a run"),
+        (b"{}\n", "this is not the tape of a run"),
+        (b'{"kind": "tape", "format": 1}\n\x7fELF\xff\n', "line 2 cannot be read"),
+        (b"[1]\n", "line 1 cannot be read .it is no JSON object"),
+    ],
+)
+def test_a_damaged_tape_is_refused_before_a_folder_is_made(parent, tape, says):
+    (parent.folder / "tape.jsonl").write_bytes(tape)
+    with pytest.raises(UsageError, match=f"tape.jsonl: {says}.*fork another run"):
+        fork(parent.folder, at="after_detect", policy="no-tune", out=parent.folder / "fork", **players())
+    assert not (parent.folder / "fork").exists()
+
+
 def test_a_changed_task_or_a_lost_tape_is_refused(parent):
     (parent.folder / "tape.jsonl").rename(parent.folder / "kept.jsonl")
     with pytest.raises(UsageError, match="has no tape.jsonl"):

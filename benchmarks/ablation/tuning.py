@@ -6,6 +6,7 @@ from statistics import median
 
 from tritonsmith.benchmarks.ablation.cells import Cell
 from tritonsmith.benchmarks.ablation.schema import CellState, TuningRow
+from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record, Stage
 from tritonsmith.graph.summary import CandidateRow, read_summary
 
@@ -50,7 +51,10 @@ def tuning_rows(tasks: Sequence[str], variants: Sequence[Variant]) -> tuple[Tuni
 
 
 def _of_run(cell: Cell, root: Path) -> Iterable[Variant]:
-    summary = read_summary(cell.folder(root))
+    try:
+        summary = read_summary(cell.folder(root))
+    except UsageError:  # its row says so, and the tables of the others do without it
+        return
     if summary is None:
         return
     rows = {row.id: row for row in summary.candidates}
