@@ -30,6 +30,8 @@ from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
 
 HERE = Path(__file__).resolve().parent
 PARTS = ("equal", "gain", "repeat", "cost")
+REST_SECONDS = 10.0
+"""Before a warm verdict: processes are readied meanwhile, as they are while a model writes the next kernel."""
 _TRUTH_SECONDS = 240.0
 _ENVIRONMENT = ("card", "nvml", "versions", "clocks", "sandbox")
 """What of a verdict's environment a result file keeps."""
@@ -63,10 +65,14 @@ class Study:
         seconds: no verdict is asked for later than this after the start.
         profile: of the verdicts of `repeat`.
         command: as it was typed, for the result files.
+        rest: seconds before each candidate of `cost` but the first, in which the pool fills as it does while a model writes.
     """
 
-    def __init__(self, opener: Callable[[], StudyEvaluator], out: Path, seconds: float, profile: str, command: str) -> None:
+    def __init__(
+        self, opener: Callable[[], StudyEvaluator], out: Path, seconds: float, profile: str, command: str, rest: float = REST_SECONDS
+    ) -> None:
         self._open, self._out, self._profile, self.command = opener, out, profile, command
+        self._rest = rest
         self._started, self._limit = time.monotonic(), seconds
         self._environment: dict[str, Any] = {}
 
@@ -130,7 +136,7 @@ class Study:
                 evaluator.close()
 
     def cost(self, groups: Sequence[Sequence[Repeated]] = COST) -> None:
-        """Per task a new evaluator: its start and first verdict, then further candidates. Raises TaskError."""
+        """Per task a new evaluator: its start and first verdict, then further candidates with a rest in between. Raises TaskError."""
         rows: list[Row] = []
         for group in groups:
             started = time.monotonic()
@@ -141,6 +147,8 @@ class Study:
                         break
                     task = one.task()
                     text = _text(one, task, evaluator)
+                    if number:
+                        time.sleep(self._rest)
                     answer, seconds = self._ask(evaluator, task, text)
                     seconds = seconds if number else time.monotonic() - started
                     kind = "warm" if number else "cold"
@@ -218,6 +226,7 @@ def main(
     parser.add_argument("--kernels", type=int, default=len(REPEATED), help="kernels of `repeat`")
     parser.add_argument("--profile", default="strict", choices=("quick", "strict"), help="profile of `repeat`")
     parser.add_argument("--seconds", type=float, default=1e9, help="ask for no further verdict after so many seconds")
+    parser.add_argument("--rest", type=float, default=REST_SECONDS, help="seconds before each warm verdict of `cost`")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "timing_study")
     parser.add_argument("--report", action="store_true", help="only print the summary of the results that are there")
     options = parser.parse_args(arguments)
@@ -252,7 +261,7 @@ def _measure(
     truth: Callable[[], dict[str, float]],
 ) -> None:  # fmt: skip
     command = shlex.join(["python", "-m", "tritonsmith.benchmarks.timing_study", *arguments])
-    study = Study(opener, options.out, options.seconds, options.profile, command)
+    study = Study(opener, options.out, options.seconds, options.profile, command, options.rest)
     if "equal" in parts or "gain" in parts:
         gains = "gain" in parts
         counts = {"equal": options.equal if "equal" in parts else 0, "gain": options.gain * gains, "loss": options.loss * gains}

@@ -107,7 +107,7 @@ def study(tmp_path: Path, *options: str, bias: float = 1.0, truth: float = 1.03)
         return made[-1]
 
     out = tmp_path / "out"
-    code = timing_study.main(["--out", str(out), *options], opener, lambda: {"chain": truth})
+    code = timing_study.main(["--out", str(out), "--rest", "0", *options], opener, lambda: {"chain": truth})
     summary = json.loads((out / "summary.json").read_text()) if (out / "summary.json").exists() else []
     return code, {one["name"]: Figure(**one) for one in summary}, made
 
