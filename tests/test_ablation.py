@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from tritonsmith.benchmarks.ablation.keep import keep
-from tritonsmith.benchmarks.ablation.runner import ablate
+from tritonsmith.benchmarks.ablation.runner import ablate, retabulate
 from tritonsmith.benchmarks.ablation.schema import Ablation, CellState, Rule
 from tritonsmith.evaluator.errors import RunStopped, UsageError
 from tritonsmith.graph.run import active_runs
@@ -258,6 +258,18 @@ def test_forks_and_smaller_runs_do_not_ask_a_model_again(suite, tmp_path):
         assert plain.input_tokens == 100 * plain.calls, "costs are told as if the run had been alone"
     cost = next(one for one in tables.costs if one.policy == "no-tune")
     assert cost.tokens == 110 * sum(rows[task, "no-tune"].calls for task in ("fast", "slow", "other"))
+
+
+def test_a_damaged_run_costs_its_own_row_alone(suite, tmp_path):
+    out = tmp_path / "out"
+    ablate(plan_of(suite, repeats=1), out, evaluator=Judge(tmp_path / "log"), author=author_of)
+    (out / "cells" / "slow" / "default" / "1" / "summary.json").write_bytes(b"\x7fELF\xff")
+    (out / "cells" / "fast" / "default" / "1" / "run.json").write_text("[1]")
+    next((out / "shared" / "other" / "1").glob("*.json")).write_bytes(b"\x7fELF\xff")
+    rows = {(row.task, row.policy): row for row in retabulate(out).cells}
+    damaged = rows.pop(("slow", "default"))
+    assert damaged.state is CellState.FAILED and damaged.reason == "summary.json cannot be read (it is not UTF-8 text, byte 4)"
+    assert len(rows) == 5 and all(row.state is CellState.DONE and row.solved for row in rows.values())
 
 
 def test_what_is_kept_of_an_experiment_names_no_path_of_this_machine(suite, tmp_path):
