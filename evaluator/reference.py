@@ -83,18 +83,22 @@ class Reference:
             return self.module.get_inputs()
 
     def forward(self, model: nn.Module, inputs: list[Any]) -> Any:
-        """What the model returns, checked to hold a tensor. Raises TaskError."""
+        """What the model returns, checked to hold a tensor with an element. Raises TaskError."""
         return self.checked(lambda: model(*inputs))
 
     def checked(self, call: Callable[[], Any]) -> Any:
-        """What a call of forward returns, checked to hold a tensor; its faults are the task's. Raises TaskError."""
+        """What a call of forward returns, checked to hold a tensor with an element; its faults are the task's. Raises TaskError."""
         with torch.no_grad(), _blamed_on_task(self.task, "forward", "make Model.forward accept what get_inputs returns"):
             output = call()
-        if not flatten(output):
-            line = _line_of_method(self.task.source, "forward")
-            where = f"{self.task.path}, line {line}" if line else self.task.path
-            raise TaskError(f"{where}: forward returns {type(output).__name__}, which holds no tensor; return a tensor or several")
-        return output
+        tensors = flatten(output)
+        if not tensors:
+            said = f"returns {type(output).__name__}, which holds no tensor; return a tensor or several"
+        elif not any(tensor.numel() for tensor in tensors):
+            said = f"returns tensors without an element ({list(tensors[0].shape)}), for which every kernel is right; choose another size"
+        else:
+            return output
+        line = _line_of_method(self.task.source, "forward")
+        raise TaskError(f"{self.task.path}, line {line}: forward {said}" if line else f"{self.task.path}: forward {said}")
 
     def _as_list(self, function: str, values: Any) -> list[Any]:
         if isinstance(values, list | tuple):

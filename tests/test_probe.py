@@ -162,6 +162,11 @@ def test_faults_reach_the_caller_as_sentences(tmp_path: Path, change: tuple[str,
     assert "\n" not in str(caught.value)
 
 
+def test_a_size_that_leaves_nothing_to_judge_is_refused() -> None:
+    with pytest.raises(TaskError, match=r"26_gelu_scale_bias\.py, line \d+: forward returns tensors without an element \(\[0, 8192\]\)"):
+        probe(load_task(TASKS / "26_gelu_scale_bias.py", overrides={"batch_size": 0}))
+
+
 def test_faults_cross_the_process_and_endless_tasks_end(tmp_path: Path) -> None:
     path = tmp_path / "values.py"
     path.write_text(NEEDS_VALUES.replace("return [N]", "raise ValueError('no width')"))
