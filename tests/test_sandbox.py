@@ -6,6 +6,7 @@ import select
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,30 @@ def test_with_its_layers_the_self_test_stops_every_attack(report: dict[str, Any]
         pytest.skip("this kernel lacks Landlock or seccomp")
     assert set(report["actions"].values()) == {"blocked"}
     assert report["missing"] == []
+
+
+@pytest.mark.parametrize("around", [0o755, 0o700])
+def test_what_comes_into_a_folder_later_can_be_read_too(confined: Any, tmp_path: Path, around: int) -> None:
+    """Runners wait before their task has a folder; on a card that folder lies below one that was named at their start."""
+    sessions = tmp_path / "around" / "sessions"
+    sessions.mkdir(parents=True)
+    sessions.chmod(0o755)
+    sessions.parent.chmod(around)
+    code = "import json, sys\nwith open(sys.stdin.readline().strip()) as file:\n    print(json.dumps(file.read()), flush=True)\n"
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "hostile.py").write_text(code)
+    environment = {"PYTHONPATH": str(folder)}
+    process = SandboxedProcess("runpy", ["hostile"], confined=True, read=[folder, folder / "hostile.py", sessions], environment=environment)
+    time.sleep(1.0)  # its layers are applied meanwhile
+    task = sessions / "task"
+    task.mkdir(mode=0o755)
+    (task / "weights").write_text("drawn later")
+    (task / "weights").chmod(0o644)
+    assert process.process.stdin is not None
+    process.process.stdin.write(f"{task / 'weights'}\n".encode())
+    process.process.stdin.flush()
+    assert said(process) == "drawn later"
 
 
 def test_without_layers_the_self_test_says_what_it_could_do() -> None:

@@ -1,0 +1,125 @@
+"""What the witness tells about a forward, and when it is not believed. Its process needs a card; here stands what answers like one."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+
+from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.runner_client import RunnerFault
+from tritonsmith.evaluator.schema import Status
+from tritonsmith.evaluator.session import TaskSession
+from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.wire import Command
+from tritonsmith.evaluator.witness import Witness, has_room
+
+TASK = """
+import torch
+from torch import nn
+
+rows = 6
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(8) + 0.5)
+
+    def forward(self, x):
+        return x * self.scale
+
+
+def get_inputs():
+    return [torch.randn(rows, 8)]
+
+
+def get_init_inputs():
+    return []
+"""
+REPORT = {"kernels": [], "device": {"scaled": (1, 0.01)}}
+
+
+class Process:
+    """Answers as the witness's process does; `fault` is raised when the first call is collected."""
+
+    def __init__(self, session: TaskSession, setup: Any, factor: float, fault: Exception | None) -> None:
+        self.session, self.inputs, self.factor, self.fault = session, setup.inputs, factor, fault
+        self.outputs = [torch.empty(6, 8)]
+        self.done: list[str] = []
+
+    def begin(self, source: str) -> None:
+        self.done.append("begin")
+
+    def post(self, command: Command) -> None:
+        self.done.append(command.name)
+
+    def collect(self, timeout: float) -> None:
+        if self.fault:
+            raise self.fault
+
+    def command(self, command: Command, *, timeout: float) -> None:
+        self.done.append(command.name)
+        if command is Command.DELIVER:
+            (x,) = self.session.layout.views(self.inputs.tensor, self.session.layout.inputs)
+            self.outputs[0].copy_(x * self.session.model.get_parameter("scale").detach() * self.factor)
+
+    def poison(self) -> None:
+        self.outputs[0].fill_(float("nan"))
+        self.done.append("poison")
+
+    def facts(self, timeout: float) -> dict[str, Any]:
+        self.done.append("FACTS")
+        return REPORT
+
+    def close(self) -> None:
+        self.done.append("close")
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> TaskSession:
+    (tmp_path / "task.py").write_text(TASK)
+    return TaskSession(load_task(tmp_path / "task.py"), named_card("h200"), "cpu")
+
+
+def witness(session: TaskSession, *, factor: float = 1.0, fault: Exception | None = None) -> tuple[Witness, Process]:
+    made: list[Process] = []
+
+    def new_runner(role: str, setup: Any) -> Any:
+        assert role == "witness" and setup.inputs is not session.setup.inputs  # what it changes is not what the runner reads
+        made.append(Process(session, setup, factor, fault))
+        return made[0]
+
+    cast(Any, session).new_runner = new_runner
+    return Witness(session), made[0]
+
+
+def test_a_right_forward_is_believed(session: TaskSession, tmp_path: Path) -> None:
+    asked, process = witness(session)
+    asked.begin(tmp_path / "task.py")
+    session.new_weights()  # strict draws them again while it starts
+    assert asked.report(1.0) == REPORT
+    asked.close()
+    assert process.done == ["begin", "CALL", "WEIGHTS", "poison", "FACTS", "DELIVER", "close"]
+
+
+def test_a_wrong_forward_where_the_checked_calls_were_right_is_cheating(session: TaskSession, tmp_path: Path) -> None:
+    asked, _ = witness(session, factor=1.01)
+    asked.begin(tmp_path / "task.py")
+    with pytest.raises(RunnerFault, match="the forward that was profiled gave a wrong result") as refused:
+        asked.report(1.0)
+    assert refused.value.status is Status.CHEATING
+
+
+@pytest.mark.parametrize("fault", [RunnerFault(Status.CRASHED, "out of memory"), InfrastructureError("the profiler does not start here")])
+def test_a_process_that_fails_says_nothing_and_the_runner_is_asked(session: TaskSession, tmp_path: Path, fault: Exception) -> None:
+    asked, _ = witness(session, fault=fault)
+    asked.begin(tmp_path / "task.py")
+    assert asked.report(1.0) is None
+
+
+def test_a_small_card_has_no_room_for_a_second_process_of_a_large_task(session: TaskSession) -> None:
+    assert has_room(session)
+    session.hardware = session.hardware.model_copy(update={"memory_bytes": 1 << 12})
+    assert not has_room(session)
