@@ -80,7 +80,7 @@ def _hook_store(stock: Callable[..., Any]) -> Callable[..., Any]:
 
             for access in launch.locate(lanes, "store", line):
                 if launch.races:
-                    launch.races.write(launch.number, access, line, same)
+                    launch.races.write(launch.number, access, line, same, single=pointers.data.size == 1)
         result = stock(self, pointers, value, mask, cache_modifier, eviction_policy)
         if lanes.addresses.size:
             launch.programs.changed(lanes.range)
@@ -102,8 +102,9 @@ def _after_atomic(
     for access in accesses:
         if launch.races:
             launch.races.atomic(
-                launch.number, access, line, acquire="ACQUIRE" in name, release=name in ("RELEASE", "ACQUIRE_RELEASE"), changed=changed
-            )
+                launch.number, access, line, acquire="ACQUIRE" in name, release=name in ("RELEASE", "ACQUIRE_RELEASE"), changed=changed,
+                single=pointers.data.size == 1,
+            )  # fmt: skip
     if changed:
         launch.programs.changed(lanes.range)
         launch.programs.switch()

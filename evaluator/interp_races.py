@@ -2,7 +2,9 @@
 
 Two accesses to one element race when one of them writes, at least one is not atomic, and no chain of release and acquire orders
 them. A release is made by one thread of a program: it covers the stores of the others only up to the last tl.debug_barrier (Triton 3.6
-puts no barrier in front of it). Numpy only.
+puts no barrier in front of it). Stores and atomics of a single element are made by the program's first thread, which makes the release of
+a single word as well: that release covers them without a barrier. So a program has two clocks' worth of components, all its threads and
+its first. Numpy only.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ Same = Callable[[NDArray[Any] | slice], NDArray[np.bool_]]
 
 @dataclass
 class _Epochs:
-    """Last plain access per element of one region: number of the program plus one (0: none) and that program's clock."""
+    """Last plain access per element of one region: a component's number plus one (0: none) and its program's clock.
+
+    Component p is program p as a whole; component programs + p is its first thread alone, for writers only.
+    """
 
     writer: NDArray[np.int32]
     written: NDArray[np.int32]
@@ -41,7 +46,7 @@ class _Epochs:
     read_line: NDArray[np.int32]
     readers: set[int] = field(default_factory=set)
     atomic: NDArray[np.int32] | None = None
-    """Last program that changed the element atomically."""
+    """Last component that changed the element atomically."""
     atomic_clock: NDArray[np.int32] | None = None
 
 
@@ -80,8 +85,8 @@ class RaceDetector:
         state.read_line[index] = line
         state.readers.add(program)
 
-    def write(self, program: int, access: Access, line: int, same: Same) -> None:
-        """A plain store; called before the memory changes."""
+    def write(self, program: int, access: Access, line: int, same: Same, *, single: bool = False) -> None:
+        """A plain store, `single` of one element without a block around it; called before the memory changes."""
         if self._off:
             return
         state, index = self._state(access.region), access.index
@@ -89,10 +94,15 @@ class RaceDetector:
         if state.atomic is not None and state.atomic_clock is not None:
             self._check(program, access, state.atomic[index], state.atomic_clock[index], None, "store", "atomic", line, same)
         self._check_readers(program, access, state, "store", line, same)
-        state.writer[index], state.written[index], state.write_line[index] = program + 1, self._clock[program], line
+        # after other threads of the program wrote there as well, the first one's release says nothing about the element
+        mixed = single and bool(((state.writer[index] == program + 1) & (state.written[index] > self._fenced[program])).any())
+        state.writer[index] = self._component(program, single=single and not mixed) + 1
+        state.written[index], state.write_line[index] = self._clock[program], line
 
-    def atomic(self, program: int, access: Access, line: int, *, acquire: bool, release: bool, changed: bool) -> None:
-        """An atomic operation, or an acquire load (changed=False); called after the memory changed."""
+    def atomic(
+        self, program: int, access: Access, line: int, *, acquire: bool, release: bool, changed: bool, single: bool = False
+    ) -> None:  # fmt: skip
+        """An atomic operation, or an acquire load (changed=False); `single` as for `write`; called after the memory changed."""
         if self._off:
             return
         state, index = self._state(access.region), access.index
@@ -102,22 +112,25 @@ class RaceDetector:
             if state.atomic is None or state.atomic_clock is None:
                 state.atomic = np.zeros(access.region.elements, np.int32)
                 state.atomic_clock = np.zeros(access.region.elements, np.int32)
-            state.atomic[index], state.atomic_clock[index] = program + 1, self._clock[program]
+            state.atomic[index], state.atomic_clock[index] = self._component(program, single=single) + 1, self._clock[program]
         if acquire or release:
-            self._synchronise(program, access, acquire=acquire, release=release)
+            self._synchronise(program, access, acquire=acquire, release=release, single=single)
 
     def fence(self, program: int) -> None:
         """tl.debug_barrier: what the program did so far is covered by its next release."""
         self._fenced[program] = self._clock[program]
         self._clock[program] += 1
 
-    def _synchronise(self, program: int, access: Access, *, acquire: bool, release: bool) -> None:
+    def _component(self, program: int, *, single: bool) -> int:
+        return program + len(self._programs) * single
+
+    def _synchronise(self, program: int, access: Access, *, acquire: bool, release: bool, single: bool) -> None:
         if self._seen is None:
             count = len(self._programs)
             if count > _MOST_SYNCHRONISED:
                 self._off = True
                 return
-            self._seen = np.zeros((count, count), np.int32)
+            self._seen = np.zeros((count, 2 * count), np.int32)
         known = self._seen[program]
         for element in set(access.index.tolist()):
             key = (access.region.number, element)
@@ -126,7 +139,9 @@ class RaceDetector:
                 np.maximum(known, earlier, out=known)
             if release:
                 published = known.copy()
-                published[program] = self._fenced[program]
+                published[program] = published[program + len(self._programs)] = self._fenced[program]
+                if single:
+                    published[program + len(self._programs)] = self._clock[program]
                 # an atomic continues the release sequence of the ones before it
                 self._released[key] = published if earlier is None else np.maximum(earlier, published)
         if release:
@@ -157,7 +172,7 @@ class RaceDetector:
         self, program: int, access: Access, other: NDArray[np.int32], clock: NDArray[np.int32], lines: NDArray[np.int32] | None,
         kind: str, earlier: str, line: int, same: Same | None = None,
     ) -> None:  # fmt: skip
-        foreign = (other > 0) & (other != program + 1)
+        foreign = (other > 0) & ((other - 1) % len(self._programs) != program)
         if not foreign.any():
             return
         bad = foreign & (clock > self._known(program, other))
@@ -165,7 +180,8 @@ class RaceDetector:
             where = int(np.argmax(bad))
             element = int(access.index[where])
             other_line = int(lines[element]) if lines is not None else 0
-            self._report(program, access.region, element, int(other[where]) - 1, kind, earlier, line, other_line)
+            author = (int(other[where]) - 1) % len(self._programs)
+            self._report(program, access.region, element, author, kind, earlier, line, other_line)
 
     def _check_readers(self, program: int, access: Access, state: _Epochs, kind: str, line: int, same: Same | None) -> None:
         others = state.readers - {program}

@@ -109,6 +109,49 @@ def last_block(x, part, out, count, P, WAIT: tl.constexpr):
 
 
 @triton.jit
+def last_program(x, part, out, count, P, W: tl.constexpr):
+    """Parts of W elements, published by a ticket without a barrier: one thread stores a single element and takes the ticket."""
+    p = tl.program_id(0)
+    i = tl.arange(0, W)
+    row = tl.load(x + p * 8 + tl.arange(0, 8))
+    if W == 1:
+        tl.store(part + p, tl.sum(row, 0))
+    else:
+        tl.store(part + p * W + i, tl.sum(row, 0) + i.to(tl.float32))
+    if tl.atomic_add(count, 1, sem="acq_rel") == P - 1:
+        total = 0.0
+        for other in range(P):
+            total += tl.sum(tl.load(part + other * W + i), 0)
+        tl.store(out, total)
+
+
+@triton.jit
+def overwritten(part, out, flag):
+    """A whole block and then its first element, both before a release without a barrier: other threads may be late with the block."""
+    i = tl.arange(0, 4)
+    if tl.program_id(0) == 0:
+        tl.store(part + i, i.to(tl.float32) + 1.0)
+        tl.store(part, 5.0)
+        tl.atomic_xchg(flag, 1, sem="release")
+    else:
+        while tl.atomic_add(flag, 0, sem="acquire") == 0:
+            pass
+        tl.store(out, tl.load(part))
+
+
+@triton.jit
+def late_part(part, out, flag):
+    """What is stored after the release belongs to no earlier one."""
+    if tl.program_id(0) == 0:
+        tl.atomic_xchg(flag, 1, sem="release")
+        tl.store(part, 5.0)
+    else:
+        while tl.atomic_add(flag, 0, sem="acquire") == 0:
+            pass
+        tl.store(out, tl.load(part))
+
+
+@triton.jit
 def overlap(out, SAME: tl.constexpr):
     i = tl.arange(0, 16)
     tl.store(out + tl.program_id(0) * 8 + i, i * 0.0 + (1.0 if SAME else tl.program_id(0) * 1.0))
@@ -240,6 +283,10 @@ def _litmus() -> dict[str, Any]:
         "spin_lock_without_fence": _both(_launch(spin_lock, 4, out, x, out, flag, False)),
         "last_block": _both(_launch(last_block, 4, out, x, part, out, flag, 4, True)),
         "every_block_reads_parts": _both(_launch(last_block, 4, out, x, part, out, flag, 4, False)),
+        "last_program": _both(_launch(last_program, 4, out, x, part, out, flag, 4, 1)),
+        "last_program_of_blocks": _both(_launch(last_program, 4, out, x, _floats(8), out, flag, 4, 2)),
+        "element_over_block": _both(_launch(overwritten, 2, (block := _floats(4)), block, out, flag)),
+        "element_after_release": _both(_launch(late_part, 2, (late := _floats(4)), late, out, flag)),
         "overlap_equal": _both(_launch(overlap, 4, _floats(40), _floats(40), True)),
         "overlap_unequal": _both(_launch(overlap, 4, _floats(40), _floats(40), False)),
         "shift_in_place": _both(_launch(shift_in_place, 4, x.clone(), x.clone(), 32)),
