@@ -101,6 +101,27 @@ class ErrorStats:
         )
         return replace(self, rms=max(self.rms, share * self.oracle_rms), max_abs=max(self.max_abs, share * self.oracle_max), parts=parts)
 
+    def on_level(self, share: float) -> ErrorStats:
+        """At least this share of the whole output's scale for the error of its edges, whose own results may be small by chance."""
+        parts, rms, largest = [], 0.0, 0.0
+        for one in self.parts:
+            if one.whole:
+                rms, largest = share * one.oracle_rms, share * one.oracle_max
+                parts.append(one)
+            else:
+                parts.append(replace(one, rms=max(one.rms, rms), max_abs=max(one.max_abs, largest)))
+        return replace(self, parts=tuple(parts))
+
+    @property
+    def relative_rms(self) -> float:
+        """Root mean square error as a share of the oracle's root mean square."""
+        return _share(self.rms, self.oracle_rms)
+
+    def scaled(self, factor: float) -> ErrorStats:
+        """The same with every error multiplied."""
+        parts = tuple(replace(one, rms=one.rms * factor, max_abs=one.max_abs * factor) for one in self.parts)
+        return replace(self, rms=self.rms * factor, max_abs=self.max_abs * factor, parts=parts)
+
     def widened(self, other: ErrorStats) -> ErrorStats:
         """The larger of two errors, place by place: for the reference's side of the rule."""
         parts = tuple(

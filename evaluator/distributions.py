@@ -11,6 +11,9 @@
 | `sided` | standard normal, lowered by six in half of the slices along the first axis, raised in the others: padding in a maximum shows |
 | `below`, `above` | standard normal, forty lower or higher everywhere: the same for any axis and for padding far from zero |
 | `constant` | one value in each row: zero variance, ties |
+| `holes` | standard normal over 256; a quarter of the elements, an eighth of the slices along each axis zero: another epsilon shows |
+| `ends` | standard normal, the first and last position of the last axis 64-fold: one lost element shows, in a maximum too |
+| `edges` | the same along one of the other axes, which one by chance |
 
 Each kind keeps the memory layout of the task's own tensors.
 Other inputs (indices, masks) are the task's own in every kind, since nothing is known about what they may be.
@@ -25,16 +28,20 @@ import torch
 
 NATURAL = ("own", "signed")
 """Kinds on which the acceptance rule stands as it is; the others may be ill-conditioned for a task."""
-STRUCTURAL = ("sided", "below", "above")
-"""Kinds that look for values which do not belong into a result: how well a kernel rounds far from zero is no question there."""
-HIDDEN = ("shifted", "large", "constant", "below", "above")
+STRUCTURAL = ("sided", "below", "above", "holes")
+"""Kinds that look for values which do not belong into a result: how well a kernel rounds far from zero or near it is no question there."""
+HIDDEN = ("shifted", "large", "constant", "below", "above", "holes", "ends", "edges")
 """Kinds that stand between a candidate and promotion, and that no message names."""
-TIES = ("ints", "constant")
+TIES = ("ints", "constant", "holes")
 """Kinds with equal values: an index output may then name another place with equal right."""
 _ROTATING = ("ints", "tail")
 _TAIL_SHARE, _TAIL_FACTOR = 16, 8.0
 _LARGE = 40.0
 _FAR, _FARTHER = 6.0, 40.0
+_SMALL = 2.0**-8
+_END = 64.0
+_HOLES, _EMPTY_SLICES = 0.25, 8
+_SHORT_AXIS = 4  # the ends of such an axis are most of it: none stands out
 _HIGHEST_INT = 2
 
 
@@ -56,6 +63,18 @@ def redraw(kind: str, tensors: Sequence[torch.Tensor], seed: int) -> list[torch.
         return list(tensors)
     generator = torch.Generator(device=tensors[0].device).manual_seed(seed)
     return [with_values(tensor, _values(kind, distinct(tensor), generator)) if tensor.is_floating_point() else tensor for tensor in tensors]
+
+
+def squeezed(tensors: Sequence[torch.Tensor], own: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The same where the task's own values may leave the range from 0 to 1; elsewhere brought into it, the ends included."""
+    return [
+        with_values(mine, torch.sigmoid(distinct(tensor).float()).to(tensor.dtype).contiguous()) if _is_share(mine) else tensor
+        for tensor, mine in zip(tensors, own, strict=True)
+    ]
+
+
+def _is_share(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.numel() > 0 and bool(((tensor >= 0) & (tensor <= 1)).all())
 
 
 def distinct(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
@@ -95,6 +114,10 @@ def _values(kind: str, like: torch.Tensor, generator: torch.Generator) -> torch.
         values = values * _LARGE
     elif kind == "sided":
         values = values + _FAR * _sides(values, generator)
+    elif kind == "holes":
+        values = values * _SMALL * _kept(values, generator)
+    elif kind in ("ends", "edges"):
+        values = values * _ends(values, kind, generator)
     elif kind in ("below", "above"):
         values = values + (_FARTHER if kind == "above" else -_FARTHER)
     return values.to(like.dtype)
@@ -108,6 +131,30 @@ def _sides(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return signs.view(-1, *(1,) * (values.ndim - 1)) if values.ndim else signs[0]
 
 
+def _kept(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """0 where there are holes, 1 elsewhere; along each axis of more than one position at least one slice is empty."""
+    kept = torch.rand(values.shape, generator=generator, device=values.device) >= _HOLES
+    for axis, extent in enumerate(values.shape):
+        if extent > 1:
+            empty = torch.randperm(extent, generator=generator, device=values.device)[: max(1, extent // _EMPTY_SLICES)]
+            kept.index_fill_(axis, empty, False)
+    return kept.to(values.dtype)
+
+
+def _ends(values: torch.Tensor, kind: str, generator: torch.Generator) -> torch.Tensor:
+    """A factor for each element: large at the two ends of one axis, so that other results stay free of large terms."""
+    factors = torch.ones_like(values)
+    axes = [axis for axis, extent in enumerate(values.shape) if extent > _SHORT_AXIS] or [*range(values.ndim)]
+    if not axes:
+        return factors
+    inner = values.ndim - 1
+    others = [axis for axis in axes if axis != inner] or [inner]
+    axis = inner if kind == "ends" else others[int(torch.randint(len(others), (1,), generator=generator, device=values.device))]
+    for place in {0, values.shape[axis] - 1}:
+        factors.narrow(axis, place, 1).fill_(_END)
+    return factors
+
+
 def nudged(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Floating tensors in float64, every value moved by up to one unit of float32's last place: what rounding of the inputs may do."""
     moved = []
@@ -115,6 +162,7 @@ def nudged(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         if tensor.is_floating_point():
             step = min(torch.finfo(torch.float32).eps, torch.finfo(tensor.dtype).eps)
             tensor = tensor.double()
-            tensor = tensor * (1.0 + step * (2.0 * torch.rand_like(tensor) - 1.0))
+            moved_by = 1.0 + step * (2.0 * torch.rand_like(tensor) - 1.0)
+            tensor = (tensor * moved_by).clamp(tensor.min(), tensor.max()) if tensor.numel() else tensor  # a share stays one
         moved.append(tensor)
     return moved

@@ -60,7 +60,10 @@ def _generic_scan(self: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _rounded_sum(self: Any, tensor: Any, stock: Callable[..., Any]) -> Any:
-    """bfloat16 sums round after every addition, as the hardware's tree does."""
+    """bfloat16 sums round after every addition, as the hardware's tree does; sums of whole numbers wrap around in their own type."""
+    if tensor.dtype.is_int():
+        data = np.sum(tensor.handle.data, axis=self.axis, keepdims=self.keep_dims, dtype=tensor.handle.data.dtype)
+        return self.to_tensor(data if data.ndim else data.item(), tensor.dtype)
     if tensor.dtype != tl.bfloat16:
         return stock(self, tensor)
     values, axis = widen(tensor.handle.data), self.axis
@@ -73,6 +76,20 @@ def _rounded_sum(self: Any, tensor: Any, stock: Callable[..., Any]) -> Any:
     if self.keep_dims:
         data = data.reshape((1,) * len(tensor.shape)) if self.axis is None else np.expand_dims(data, self.axis)
     return self.to_tensor(data if data.ndim else data.item(), tl.bfloat16)
+
+
+def _running(operation: np.ufunc) -> Callable[..., list[Any]]:
+    """A running sum or product in the type of its operands, by doubling the distance: rounded and wrapped as the hardware's tree does."""
+
+    def scan(self: Any, tensor: Any) -> list[Any]:
+        data = np.moveaxis(tensor.handle.data, self.axis, -1).copy()
+        distance = 1
+        while distance < data.shape[-1]:
+            data[..., distance:] = operation(data[..., :-distance], data[..., distance:])
+            distance *= 2
+        return [self.to_tensor(np.ascontiguousarray(np.moveaxis(data, -1, self.axis)), tensor.dtype)]
+
+    return scan
 
 
 def _through_float32(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,5 +118,6 @@ def install_reductions() -> None:
     reduce.generic_reduce, scan.generic_scan = _generic_reduce, _generic_scan
     stock_sum = reduce.sum
     reduce.sum = lambda self, tensor: _rounded_sum(self, tensor, stock_sum)
+    scan.cumsum, scan.cumprod = _running(np.add), _running(np.multiply)
     for owner, name in ((reduce, "min_max"), (scan, "cumsum"), (scan, "cumprod")):
         setattr(owner, name, _through_float32(getattr(owner, name)))

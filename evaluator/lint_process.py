@@ -170,7 +170,7 @@ class TaskLinter:
         if idle:
             self.notes.append(f"forward never reads {', '.join(idle)}; a candidate must own them all the same")
         before = copy.deepcopy(self.session.model64.state_dict())
-        self.session.new_weights()
+        self.session.new_weights(moved=False)
         fresh = dict(self.session.model64.named_parameters())
         drawn = {name: value.detach().clone() for name, value in fresh.items()}
         others = self.session.oracle(self.inputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import pickle
+import re
 import secrets
 import shutil
 import tempfile
@@ -17,14 +18,20 @@ from torch import nn
 
 from tritonsmith.evaluator.baselines import set_tf32
 from tritonsmith.evaluator.correctness import ErrorStats, error_stats
-from tritonsmith.evaluator.distributions import distinct, redraw
+from tritonsmith.evaluator.distributions import distinct, redraw, squeezed
 from tritonsmith.evaluator.reference import flatten, load_reference
 from tritonsmith.evaluator.runner_client import Runner, RunnerSetup
 from tritonsmith.evaluator.runner_process import RunnerPool
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task
 from tritonsmith.evaluator.wire import Layout, SharedBlock, fill_slots, input_spec, spec_of
 
+UNDEFINED = (RuntimeError, ValueError, ArithmeticError, LookupError, AssertionError)
+"""What a reference raises on inputs that mean nothing to it."""
 _TF32_ROUND, _TF32_MASK = 0x1000, -0x2000
+_CHECKS_A_RANGE = re.compile(r"\bbinary_cross_entropy\b|\bBCELoss\b")
+"""Operators that stop the whole card when a value is no share: there nothing can be tried out."""
+_MOVE, _FARTHEST = 0.2, 3.0
+"""Standard deviation of what is done to constant weights, and the most of it in standard deviations."""
 
 
 def fresh_seed() -> int:
@@ -42,6 +49,23 @@ def round_to_tf32(tensor: torch.Tensor) -> torch.Tensor:
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().view(-1).view(torch.uint8)
+
+
+def move_constants(model: nn.Module, seed: int) -> None:
+    """Other values for parameters that hold one value everywhere, and for statistics of normalisation.
+
+    With a scale of 1, a shift of 0 and a variance of 1, as they are drawn, a kernel that never reads them would be right.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    norms = [one for one in model.modules() if isinstance(one, nn.modules.batchnorm._NormBase)]  # the only base that they share
+    statistics = [one for norm in norms for one in (norm.running_mean, norm.running_var) if one is not None]
+    with torch.no_grad():
+        for values in (*model.parameters(), *statistics):
+            if not values.is_floating_point() or values.numel() == 0 or not bool((values == values.reshape(-1)[0]).all()):
+                continue
+            noise = torch.randn(values.shape, generator=generator).clamp(-_FARTHEST, _FARTHEST).to(values)
+            first = float(values.reshape(-1)[0])
+            values.copy_(values * (1.0 + _MOVE * noise) if first else _MOVE * noise)  # what is positive stays so
 
 
 class TaskSession:
@@ -74,6 +98,7 @@ class TaskSession:
         before = [tensor.clone() for tensor in tensors]
         outputs = flatten(self.reference.forward(self.model, arguments))
         self.changes_inputs = any(not torch.equal(one, two) for one, two in zip(tensors, before, strict=True))
+        self._squeezed = self._refuses_other_ranges(before)
         self.layout = Layout(tuple(map(input_spec, tensors)), tuple(map(spec_of, outputs)))
         self.block = SharedBlock(self.layout.input_bytes, device)
         self.block.tensor.fill_(0xFF)  # what lies between elements and between tensors belongs to no input
@@ -95,14 +120,17 @@ class TaskSession:
         values = [next(specs) if is_tensor else plain for plain, is_tensor in zip(self.plain, self.is_tensor, strict=True)]
         return {"init": self.reference.init_inputs(), "inputs": values, "overrides": {}}
 
-    def _draw_weights(self) -> None:
-        self.model: nn.Module = self.reference.build(fresh_seed()).to(self.device)
+    def _draw_weights(self, *, moved: bool = False) -> None:
+        self.model: nn.Module = self.reference.build(fresh_seed())
+        if moved:
+            move_constants(self.model, fresh_seed())
+        self.model = self.model.to(self.device)
         self.model64: nn.Module = copy.deepcopy(self.model).double()
         torch.save({name: tensor.cpu() for name, tensor in self.model.state_dict().items()}, self.weights_path)
 
-    def new_weights(self) -> None:
-        """Draw the weights again; runners must be told to read the file."""
-        self._draw_weights()
+    def new_weights(self, *, moved: bool = True) -> None:
+        """Draw the weights again, those that every draw leaves constant apart from each other; runners must be told to read the file."""
+        self._draw_weights(moved=moved)
 
     def copied_weights(self) -> Path:
         """A file with the weights as they are now, which stays as it is."""
@@ -111,7 +139,20 @@ class TaskSession:
     def draw(self, kind: str) -> list[torch.Tensor]:
         """Fresh tensors for the slots: `own` by the task's get_inputs, other kinds as `distributions` has them in the same shapes."""
         arguments = self.reference.draw_inputs(fresh_seed(), self.device)
-        return redraw(kind, [argument for argument in arguments if isinstance(argument, torch.Tensor)], fresh_seed())
+        own = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
+        drawn = redraw(kind, own, fresh_seed())
+        return squeezed(drawn, own) if self._squeezed and kind != "own" else drawn
+
+    def _refuses_other_ranges(self, tensors: list[torch.Tensor]) -> bool:
+        """Whether the reference raises on standard normal inputs, as one of probabilities does."""
+        if self.device == "cuda":
+            return bool(_CHECKS_A_RANGE.search(self.task.source))
+        try:
+            with torch.no_grad():
+                self.model(*self._arguments([one.clone() for one in redraw("signed", tensors, fresh_seed())]))
+        except UNDEFINED:
+            return True
+        return False
 
     def place(self, tensors: list[torch.Tensor]) -> None:
         """Copy tensors into the input slots that runners see."""

@@ -1,0 +1,165 @@
+"""Wrong and right results that an outside examiner brought: judged by the rule of strict, computed with torch in place of a kernel."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.distributions import redraw, stress_kinds
+from tritonsmith.evaluator.session import TaskSession
+from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.trials import TrialLog, judged
+
+Answer = Callable[..., Any]
+TASK = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {init}
+
+    def forward(self, *given):
+        {forward}
+
+
+def get_inputs():
+    return [{inputs}]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def opened(folder: Path, forward: str, inputs: str, init: str = "pass") -> TaskSession:
+    path = folder / "task.py"
+    path.write_text(TASK.format(init=init, forward=forward, inputs=inputs))
+    return TaskSession(load_task(path), named_card("h200"), "cpu")
+
+
+def refused_on(session: TaskSession, answer: Answer) -> str:
+    """The first kind of strict on which the answer is refused; `new weights` where only those differ; empty when it is accepted."""
+    log = TrialLog(session)
+    for kind in ("signed", "own", "new weights", "signed", *sorted(stress_kinds("strict"))):
+        if kind == "new weights":
+            session.new_weights()
+            continue
+        tensors = session.draw(kind)
+        with torch.no_grad():
+            got = answer(session.model, *(one.clone() for one in tensors))
+        made = [got.to(getattr(torch, session.layout.outputs[0].dtype))]
+        log.trials.append(judged(session, tensors, made, kind, log.trials))
+        if not log.trials[-1].meets(session.task.precision):
+            return kind
+    return ""
+
+
+def rms(x: Tensor, epsilon: float) -> Tensor:
+    return x.float() * torch.rsqrt(x.float().pow(2).mean(-1, True) + epsilon)
+
+
+def partial_sums(values: Tensor) -> Tensor:
+    """As programs add their parts to one result, one after another."""
+    total = torch.zeros(())
+    for part in values.reshape(-1, 1024).sum(-1):
+        total = total + part
+    return total
+
+
+WIDE = "f = given[0].to(torch.promote_types(given[0].dtype, torch.float32)); "
+RMS = WIDE + "return (f * torch.rsqrt(f.pow(2).mean(-1, True) + 1e-5)).to(given[0].dtype)"
+SQUARES = WIDE + "return f.pow(2).sum({axis}).to(given[0].dtype)"
+ROWS = "torch.randn(12, 100)"
+PAIR = "torch.randn(128, 1024), torch.randn(128, 1024)"
+WRONG: dict[str, tuple[str, str, str, Answer]] = {
+    "scale and shift of a norm ignored": (
+        "return self.n(*given)",
+        ROWS,
+        "self.n = nn.LayerNorm(100)",
+        lambda m, x: F.layer_norm(x, (100,)),
+    ),
+    "running statistics ignored": ("return self.n(*given)", ROWS, "self.n = nn.BatchNorm1d(100)", lambda m, x: x / (1 + 1e-5) ** 0.5),
+    "a smaller epsilon in 16 bits": (RMS, "torch.randn(12, 100).bfloat16()", "pass", lambda m, x: rms(x, 1e-6)),
+    "a norm of nothing": ("return F.normalize(*given, dim=-1)", ROWS, "pass", lambda m, x: x / x.pow(2).sum(-1, True).sqrt()),
+    "a maximum without the last one": ("return given[0].amax(-1)", "torch.randn(64, 2000)", "pass", lambda m, x: x[:, :-1].amax(-1)),
+    "a maximum without the first one": ("return given[0].amax(-1)", "torch.randn(64, 2000)", "pass", lambda m, x: x[:, 1:].amax(-1)),
+    "a 16-bit sum without the first one": (
+        SQUARES.format(axis=-1),
+        "torch.randn(64, 2000).bfloat16()",
+        "pass",
+        lambda m, x: x[:, 1:].float().pow(2).sum(-1),
+    ),
+    "a 16-bit sum of columns without the last row": (
+        SQUARES.format(axis=0),
+        "torch.randn(2000, 64).bfloat16()",
+        "pass",
+        lambda m, x: x[:-1].float().pow(2).sum(0),
+    ),
+    "a mean of very many without the last one": (
+        "return F.mse_loss(*given)",
+        PAIR,
+        "pass",
+        lambda m, x, y: (x - y).pow(2).reshape(-1)[:-1].sum() / x.numel(),
+    ),
+}
+RIGHT: dict[str, tuple[str, str, str, Answer]] = {
+    "a norm that reads its weights": ("return self.n(*given)", ROWS, "self.n = nn.LayerNorm(100)", lambda m, x: m.n(x)),
+    "the same epsilon in 16 bits": (RMS, "torch.randn(12, 100).bfloat16()", "pass", lambda m, x: rms(x, 1e-5)),
+    "a mean of very many by atomic additions": (
+        "return F.mse_loss(*given)",
+        PAIR,
+        "pass",
+        lambda m, x, y: partial_sums((x - y).pow(2)) / x.numel(),
+    ),
+    "an exponential linear unit by exp(x) - 1": (
+        "return F.elu(*given)",
+        ROWS,
+        "pass",
+        lambda m, x: torch.where(x > 0, x, torch.exp(x) - 1),
+    ),
+    "a hyperbolic tangent by the sigmoid": ("return torch.tanh(*given)", ROWS, "pass", lambda m, x: 2 * torch.sigmoid(2 * x) - 1),
+    "cross entropy of probabilities": (
+        "return F.binary_cross_entropy(*given, reduction='none')",
+        "torch.rand(12, 100), torch.rand(12, 100)",
+        "pass",
+        lambda m, x, y: -(y * x.log().clamp(min=-100) + (1 - y) * (1 - x).log().clamp(min=-100)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_result_is_refused(tmp_path: Path, name: str) -> None:
+    forward, inputs, init, answer = WRONG[name]
+    assert refused_on(opened(tmp_path, forward, inputs, init), answer)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_result_is_accepted(tmp_path: Path, name: str) -> None:
+    forward, inputs, init, answer = RIGHT[name]
+    session = opened(tmp_path, forward, inputs, init)
+    assert [refused_on(session, answer) for _ in range(2)] == ["", ""]
+
+
+def test_a_reference_of_probabilities_gets_probabilities_in_every_kind(tmp_path: Path) -> None:
+    session = opened(tmp_path, "return F.binary_cross_entropy(*given)", "torch.rand(12, 100), torch.rand(12, 100)")
+    for kind in ("signed", *stress_kinds("strict")):
+        assert all(0 <= float(one.min()) and float(one.max()) <= 1 for one in session.draw(kind))
+    wide = opened(tmp_path, "return given[0] * 2", "torch.rand(12, 100)")
+    assert float(wide.draw("signed")[0].min()) < 0
+
+
+def test_the_ends_of_one_axis_and_holes_along_every_axis() -> None:
+    (ends,), (edges,), (holes,) = (redraw(kind, [torch.rand(40, 50)], 3) for kind in ("ends", "edges", "holes"))
+    assert ends[:, [0, -1]].std() > 20 > 2 > ends[:, 1:-1].std()
+    assert edges[[0, -1]].std() > 20 > 2 > edges[1:-1].std()
+    zero = holes == 0
+    assert int(zero.all(0).sum()) >= 6 and int(zero.all(1).sum()) >= 5 and holes[~zero].abs().max() < 0.05
