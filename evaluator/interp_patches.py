@@ -3,6 +3,7 @@
 Imports torch and Triton: for evaluator processes with TRITON_INTERPRET=1 only, which must be set before Triton is imported.
 """
 
+import inspect
 import types
 from typing import Any
 
@@ -28,9 +29,22 @@ def _as_int(tensor: Any) -> int:
     return int(np.asarray(tensor.handle.data).reshape(-1)[0])
 
 
+def _as_it_is(input: Any, *_hints: Any, **_named: Any) -> Any:  # noqa: A002 - the name that the language has
+    """A hint to the compiler: the value stays what it is."""
+    return input
+
+
+def _unsaid(*_values: Any, **_named: Any) -> None:
+    """What the compiler prints is of no use once per program."""
+
+
 def patch_language(_function: Any = None) -> Any:
     """Point triton.language at the interpreter; returns the scope whose restore() undoes it."""
     scope = _stock_patch_lang(_BOTH)
+    for module in (tl, tl.core):
+        for name in ("multiple_of", "max_contiguous", "max_constancy"):
+            scope.set_attr(module, name, _as_it_is)
+        scope.set_attr(module, "static_print", _unsaid)
     scope.set_attr(tl.core.tensor, "__index__", _as_int)
     scope.set_attr(tl.core.tensor, "__int__", _as_int)
     return scope
@@ -72,6 +86,21 @@ def _install_helper_calls() -> None:
     interpreter.InterpretedFunction.__call__ = call
 
 
+def _install_closures() -> None:
+    """Stock Triton rewrites a kernel as if it stood at the top of its module; what a function around it gives it is lost."""
+    stock = interpreter.FunctionRewriter._compile_and_exec
+
+    def compile_and_exec(self: Any, tree: Any) -> Any:
+        captured = inspect.getclosurevars(self.fn).nonlocals
+        if not captured:
+            return stock(self, tree)
+        names, local = {**vars(interpreter), **self.fn.__globals__, **captured}, dict(self.kwargs)
+        exec(compile(tree, self.filename, "exec"), names, local)  # noqa: S102 - as stock Triton does
+        return local[self.fn.__name__]
+
+    interpreter.FunctionRewriter._compile_and_exec = compile_and_exec
+
+
 def install(hardware: Hardware | None = None) -> None:
     """Patch the interpreter once, before candidate code is imported; safe to call twice.
 
@@ -96,3 +125,4 @@ def install(hardware: Hardware | None = None) -> None:
     install_libdevice()
     interpreter._patch_lang = patch_language
     _install_helper_calls()
+    _install_closures()

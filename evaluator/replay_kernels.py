@@ -11,13 +11,14 @@ import ast
 import copy
 import importlib
 import math
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 from tritonsmith.evaluator.replay_format import Unreplayable
-from tritonsmith.evaluator.triton_untyped import interpreter
+from tritonsmith.evaluator.triton_untyped import interpreter, tl
 
 _BUILTINS: dict[str, Any] = {
     one.__name__: one
@@ -30,10 +31,15 @@ _FORBIDDEN_NODES = (
 _FORBIDDEN_ATTRIBUTES = ("handle", "fn", "data")
 _LANGUAGE = re.compile(r"triton(\.language(\.[a-z]\w*)*)?$")
 _OF_TRITON_ITSELF = ("language", "cdiv", "next_power_of_2")
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}  # fmt: skip
+"""What module-level numbers may be computed with; nothing here grows beyond what the text is long."""
 
 
 class Kernels:
-    """The jitted functions of one text.
+    """The jitted functions of one text, and its functions on constants.
 
     Args:
         source: the candidate's text.
@@ -44,7 +50,8 @@ class Kernels:
         tree = ast.parse(source)
         self._filename = filename
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-        self._definitions = [node for node in functions if any(map(_is_jit, node.decorator_list))]
+        called = set(_jitted_by_call(tree))
+        self._definitions = [node for node in functions if _is_marked(node) or (node.name in called and not node.decorator_list)]
         self._namespace: dict[str, Any] = {"__builtins__": dict(_BUILTINS), "__name__": "kernels"}
         self._language: dict[str, Any] = {}
         self._known: set[str] = set()
@@ -82,19 +89,45 @@ class Kernels:
                 self._namespace[name] = self.function(str(original), int(line))
 
     def _assign(self, node: ast.stmt) -> None:
-        """`NAME = literal` and `name = tl.something` at the top of the module."""
+        """`NAME = number or text` and `name = tl.something` at the top of the module."""
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
         value = getattr(node, "value", None)
         if len(targets) != 1 or not isinstance(targets[0], ast.Name) or value is None:
             return
-        if isinstance(value, ast.Constant):
-            self._namespace[targets[0].id] = value.value
+        if (constant := self._constant(value)) is not None:
+            self._namespace[targets[0].id] = constant[0]
             self._known.add(targets[0].id)
         elif isinstance(value, ast.Attribute) and (found := self._resolve(value)) is not None and not isinstance(found[0], ModuleType):
             self._language.setdefault(targets[0].id, found[0])
 
+    def _constant(self, node: ast.expr) -> tuple[Any] | None:
+        """The value, in a tuple, of a literal, of arithmetic on numbers known before, or of tl.constexpr of such; else None."""
+        if isinstance(node, ast.Constant):
+            return (node.value,)
+        if isinstance(node, ast.Name):
+            return (self._namespace[node.id],) if node.id in self._known else None
+        if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
+            found = self._resolve(node.func) if isinstance(node.func, ast.Attribute | ast.Name) else None
+            inner = self._constant(node.args[0])
+            return (tl.constexpr(inner[0]),) if found == (tl.constexpr,) and inner is not None else None
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            only = self._number(node.operand)
+            return None if only is None else (-only,)
+        if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+            left, right = self._number(node.left), self._number(node.right)
+            if left is None or right is None or (not right and not isinstance(node.op, ast.Add | ast.Sub | ast.Mult)):
+                return None
+            return (_ARITHMETIC[type(node.op)](left, right),)
+        return None
+
+    def _number(self, node: ast.expr) -> Any:
+        """The int or float that an expression stands for; None for anything else."""
+        found = self._constant(node)
+        value = found[0].value if found and isinstance(found[0], tl.constexpr) else found[0] if found else None
+        return value if isinstance(value, int | float) else None
+
     def _make(self, node: ast.FunctionDef) -> Any:
-        plain = copy.deepcopy(node)
+        plain, of_constants = copy.deepcopy(node), any(map(_is_of_constants, node.decorator_list))
         plain.decorator_list, plain.returns = [], None
         for parameter in _parameters(plain):
             constant = parameter.annotation is not None and "constexpr" in ast.unparse(parameter.annotation)
@@ -102,13 +135,17 @@ class Kernels:
         self._check(plain)
         for name, value in vars(interpreter).items():  # what the rewritten text refers to
             self._namespace.setdefault(name, value)
-        tree = interpreter.FunctionRewriter.ast_transformer.visit(ast.Module([plain], []))
+        tree = ast.Module([plain], [])
+        if not of_constants:
+            tree = interpreter.FunctionRewriter.ast_transformer.visit(tree)
         local: dict[str, Any] = {}
         try:
             exec(compile(ast.fix_missing_locations(tree), self._filename, "exec", dont_inherit=True), self._namespace, local)  # noqa: S102 - checked above
         except NameError as error:
             raise Unreplayable(f"a default of kernel {node.name} cannot be computed from its text: {error}") from None
         function = local[node.name]
+        if of_constants:
+            return _on_plain_values(function)
         kernel = interpreter.InterpretedFunction(function)
         kernel.rewritten_fn[function] = function
         return kernel
@@ -169,6 +206,31 @@ def _parameters(function: ast.FunctionDef) -> list[ast.arg]:
 def _is_jit(decorator: ast.expr) -> bool:
     name = decorator.func if isinstance(decorator, ast.Call) else decorator
     return ast.unparse(name).split(".")[-1] == "jit"
+
+
+def _is_marked(node: ast.FunctionDef) -> bool:
+    return any(_is_jit(one) or _is_of_constants(one) for one in node.decorator_list)
+
+
+def _is_of_constants(decorator: ast.expr) -> bool:
+    return ast.unparse(decorator).split(".")[-1] == "constexpr_function"
+
+
+def _jitted_by_call(tree: ast.Module) -> Iterator[str]:
+    """Names of functions that the text hands to `jit` instead of decorating them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.Name) and _is_jit(node):
+            yield node.args[0].id
+
+
+def _on_plain_values(function: Any) -> Any:
+    """A function on constants as kernels call it: what it gets is no tl.constexpr, as in Triton."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        unwrap = tl.core._unwrap_if_constexpr
+        return function(*map(unwrap, arguments), **{name: unwrap(value) for name, value in named.items()})
+
+    return call
 
 
 def _is_language(value: Any) -> bool:

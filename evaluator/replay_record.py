@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from triton.runtime.jit import ConstexprFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tritonsmith.evaluator.reference import flatten
@@ -113,10 +114,9 @@ class Recorder:
         return _Writing(self)
 
     def _names(self, function: Any, scalars: dict[str, Any], functions: dict[str, Any]) -> None:
-        """Module-level numbers and helper kernels that a kernel refers to, and those that its helpers do."""
-        for name in _names_in(function.__code__):
-            value = function.__globals__.get(name)
-            if isinstance(value, interpreter.InterpretedFunction):
+        """Numbers and helpers outside it that a kernel refers to, and those that its helpers do."""
+        for name, value in _outside(function):
+            if isinstance(value, interpreter.InterpretedFunction) or _is_constant_function(value, function):
                 if name not in functions:
                     functions[name] = [value.fn.__name__, value.fn.__code__.co_firstlineno]
                     self._names(value.fn, scalars, functions)
@@ -228,6 +228,19 @@ def _leaves(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, tuple | list):
         for part in value:
             yield from _leaves(part)
+
+
+def _outside(function: Any) -> Iterator[tuple[str, Any]]:
+    """What a function refers to at the top of its module and in the functions around it."""
+    for name in _names_in(function.__code__):
+        yield name, function.__globals__.get(name)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield name, cell.cell_contents
+
+
+def _is_constant_function(value: Any, user: Any) -> bool:
+    """Whether this is a function on constants that stands in the same file, and not one of Triton's."""
+    return isinstance(value, ConstexprFunction) and value.fn.__code__.co_filename == user.__code__.co_filename
 
 
 def _names_in(code: CodeType) -> Iterator[str]:

@@ -237,7 +237,7 @@ def test_an_access_out_of_bounds_names_kernel_line_and_tensor(evaluator: LocalEv
 
 PROBE = '''
 import json, sys
-from tritonsmith.evaluator import interp_patches
+from tritonsmith.evaluator import interp_patches, interp_schedule
 interp_patches.install()
 from tritonsmith.evaluator.replay_format import Unreplayable
 from tritonsmith.evaluator.replay_kernels import Kernels
@@ -249,11 +249,26 @@ import triton.language as tl
 from triton.language.extra import libdevice as lib
 from triton.language import core
 LIMIT = 3.0
+WIDTH = -(2 * 4) + 1
+SCALE = tl.constexpr(0.5)
 sine = tl.sin
 
 @triton.jit
 def helper(x):
     return x + 1
+
+@triton.constexpr_function
+def half(n):
+    return n // 2
+
+@triton.constexpr_function
+def sly(n):
+    return os.getpid()
+
+def plain(x, by: tl.constexpr = SCALE, width: tl.constexpr = WIDTH):
+    return x * by * width
+
+called = triton.jit(plain)
 
 @triton.autotune(configs=[], key=[])
 @triton.jit
@@ -261,12 +276,17 @@ def kernel(x, BLOCK: tl.constexpr = 4, n: int = 3):
     'Does little.'
 """
 answers = {}
+HELPERS = {name: [name, HEAD[: HEAD.index("def " + name)].count("\\n") + 1] for name in ("helper", "half", "plain")}
+KERNEL = HEAD[: HEAD.index("def kernel")].count("\\n") + 1
 for body in json.loads(sys.stdin.read()):
     text = HEAD + "".join(f"    {line}\\n" for line in body.splitlines())
     kernels = Kernels(text, "candidate.py")
     try:
-        kernels.bind({"LIMIT": 3.0}, {"helper": ["helper", 11]})
-        answers[body] = "accepted" if callable(kernels.function("kernel", 16).rewrite()) else "nothing"
+        with interp_schedule.session("round_robin", 0):
+            kernels.bind({"LIMIT": 3.0}, HELPERS)
+            if "sly" in body:
+                kernels.bind({}, {"sly": ["sly", HELPERS["half"][1] + 4]})
+            answers[body] = "accepted" if callable(kernels.function("kernel", KERNEL).rewrite()) else "nothing"
     except Unreplayable as problem:
         answers[body] = str(problem)
 twice = "import triton\\nif 1:\\n    @triton.jit\\n    def f(x):\\n        pass\\nelse:\\n    @triton.jit\\n    def f(x):\\n        1\\n"
@@ -282,6 +302,8 @@ ALLOWED = (
     "while tl.atomic_add(x, 0, sem='acquire') < n:\n    pass",
     "y = tl.zeros([BLOCK, BLOCK], core.float32)\ntl.static_assert(y.shape[0] == BLOCK)\nz = tl.sum(y, 1, keep_dims=True).T",
     "a, b = sine(1.0), math.pi * float('inf')\na += triton.cdiv(n, BLOCK)",
+    "i = tl.max_contiguous(tl.multiple_of(tl.arange(0, BLOCK), BLOCK), BLOCK)\ntl.static_print('block', BLOCK)",
+    "H: tl.constexpr = half(BLOCK)\ntl.store(x + tl.arange(0, H), plain(1.0))",
 )
 REFUSED = (
     "import os",
@@ -305,14 +327,16 @@ REFUSED = (
     "getattr(x, 'han' + 'dle')",
     "def inner():\n    pass",
     "global n",
+    "tl.multiple_of.__globals__",
+    "half.fn(x)",
 )
 
 
 @pytest.fixture(scope="module")
 def probed() -> dict[str, str]:
     done = subprocess.run(
-        [sys.executable, "-P", "-c", PROBE], env=os.environ | {"TRITON_INTERPRET": "1"}, input=json.dumps([*ALLOWED, *REFUSED]),
-        capture_output=True, text=True, timeout=120, check=False,
+        [sys.executable, "-P", "-c", PROBE], input=json.dumps([*ALLOWED, *REFUSED, "n = sly(4)"]), capture_output=True, text=True,
+        env=os.environ | {"TRITON_INTERPRET": "1"}, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     answers: dict[str, str] = json.loads(done.stdout)
@@ -322,6 +346,10 @@ def probed() -> dict[str, str]:
 @pytest.mark.parametrize("body", ALLOWED)
 def test_kernels_in_the_language_are_run(probed: dict[str, str], body: str) -> None:
     assert probed[body] == "accepted"
+
+
+def test_a_function_on_constants_is_held_to_the_language_as_well(probed: dict[str, str]) -> None:
+    assert probed["n = sly(4)"] == "kernel sly, line 22: the name os is not part of Triton's language"
 
 
 @pytest.mark.parametrize("body", REFUSED)
