@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import triton.backends.nvidia
+from triton.compiler.compiler import CompiledKernel
 from triton.compiler.errors import CompilationError
 from triton.runtime import _allocation
 from triton.runtime.errors import OutOfResources, PTXASError
@@ -81,7 +82,7 @@ class LaunchRecorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Launches inside are compiled and recorded instead of made."""
+        """Launches inside are compiled and recorded instead of made, also those of a kernel that `warmup` returned."""
         stock = JITFunction.run
 
         def run(function: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
@@ -90,11 +91,16 @@ class LaunchRecorder:
                 self._record(function, compiled, _extent(function, args, grid, options))
             return compiled
 
-        JITFunction.run = run
+        def launcher(compiled: Any, grid: Any) -> Callable[..., None]:
+            x, y, z = (tuple(int(extent) for extent in grid) + (1, 1, 1))[:3]
+            return lambda *_arguments, stream=None: self._record(compiled.src.fn, compiled, (x, y, z))
+
+        outer = CompiledKernel._init_handles, CompiledKernel.__getitem__
+        JITFunction.run, CompiledKernel._init_handles, CompiledKernel.__getitem__ = run, _take_numbers, launcher
         try:
             yield
         finally:
-            JITFunction.run = stock
+            JITFunction.run, (CompiledKernel._init_handles, CompiledKernel.__getitem__) = stock, outer
 
     def _refuse(self, status: Status, message: str) -> LaunchRefused:
         refusal = LaunchRefused(status, message)
@@ -199,6 +205,13 @@ def _resource_usage(cubin: bytes) -> tuple[int, int]:
     if found is None:
         raise RuntimeError(f"cuobjdump said nothing about registers: {text[:200]!r}")
     return int(found.group(1)), int(found.group(2))
+
+
+def _take_numbers(compiled: Any) -> None:
+    """What loading a kernel on the card would tell: hosts ask it how many programs fit there."""
+    if compiled.module is None:
+        registers, stack = _resource_usage(compiled.asm["cubin"])
+        compiled.module, compiled.n_regs, compiled.n_spills, compiled.n_max_threads = True, registers, stack // 4, 1024
 
 
 def _compile_message(function: Any, error: CompilationError | PTXASError) -> str:

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from triton._C.libtriton import ir
 from triton.language.extra import cuda as cuda_extra
 from triton.language.extra import libdevice as generic_libdevice
 from triton.language.extra.cuda import libdevice as cuda_libdevice
 
-from tritonsmith.evaluator.interp_numerics import Array, Builder, TensorHandle, handle_like, torch_elementwise, values_of
+from tritonsmith.evaluator.interp_asm import one_instruction
+from tritonsmith.evaluator.interp_numerics import Array, Builder, TensorHandle, handle_like, is_bfloat16, torch_elementwise, values_of
 from tritonsmith.evaluator.triton_untyped import interpreter, tl
 
 _UNARY: dict[str, Callable[[Array], Array]] = {
@@ -39,13 +41,7 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
 _FMA = ("fma", "fma_rn")
 _PREDICATES: dict[str, Callable[[Array], Array]] = {"isnan": np.isnan, "isinf": np.isinf, "isfinited": np.isfinite, "finitef": np.isfinite}
 
-_ASM: dict[str, Callable[[Array], Array]] = {
-    "tanh.approx.f32": np.tanh, "ex2.approx.f32": np.exp2, "ex2.approx.ftz.f32": np.exp2, "lg2.approx.f32": np.log2,
-    "rcp.approx.f32": lambda x: 1 / x, "rcp.approx.ftz.f32": lambda x: 1 / x, "rsqrt.approx.f32": lambda x: 1 / np.sqrt(x),
-    "sqrt.approx.f32": np.sqrt,
-}  # fmt: skip
 _ASM_COMMENT = re.compile(r"//.*|/\*.*?\*/")
-_ASM_UNARY = re.compile(r"([\w.]+)\s+\$0\s*,\s*\$1$")
 _ACQUIRE_LOAD = re.compile(r"ld\.acquire\.(?:gpu|sys)(?:\.global)?\.[bsu]32\s+\$0\s*,\s*\[\s*\$1(?:\s*\+\s*0)?\s*\]$")
 
 
@@ -80,16 +76,27 @@ def _create_inline_asm(
         as_words = TensorHandle(pointers.data, tl.pointer_type(types[0].scalar))
         mask = TensorHandle(np.ones(pointers.data.shape, dtype=bool), tl.int1)
         return AsmResult(self.create_acquire_load(as_words, mask))
-    instructions = asm_instructions(asm)
-    found = _ASM_UNARY.match(instructions[0]) if len(instructions) == 1 and len(values) == 1 else None
-    if found is None or found.group(1) not in _ASM:
+    result = one_instruction(asm_instructions(asm), [values_of(value) for value in values], interpreter._get_np_dtype(types[0]))
+    if result is None or len(types) != 1 or any(is_bfloat16(value) for value in values):
         raise NotImplementedError(f"this inline assembly cannot be interpreted without a card: {asm.strip()!r}")
-    return AsmResult(self.unary_op(values[0], _ASM[found.group(1)]))
+    counted = self.unary_op(values[0], lambda _: result)  # as any other arithmetic
+    return AsmResult(TensorHandle(counted.data, types[0].scalar))
 
 
 def _create_acquire_load(self: Any, pointers: Any, mask: Any) -> Any:
     """A load with acquire semantics; the concurrent schedule replaces it with one that is a switch point."""
     return self.create_masked_load(pointers, mask, None, None, None, True)
+
+
+def _create_descriptor_reduce(self: Any, kind: Any, descriptor: Any, value: Any, indices: list[Any]) -> Any:
+    """An atomic operation through a tensor descriptor; it orders nothing between programs."""
+    pointers, mask = descriptor.materialize_pointers(indices)
+    name, scalar = str(kind).rsplit(".", 1)[-1], value.dtype.scalar
+    if name == "ADD" and scalar.is_floating():
+        name = "FADD"
+    elif name in ("MIN", "MAX") and not scalar.is_int_signed():
+        name = f"U{name}"
+    return self.create_atomic_rmw(getattr(ir.ATOMIC_OP, name), pointers, value, mask, ir.MEM_SEMANTIC.RELAXED, ir.MEM_SYNC_SCOPE.GPU)
 
 
 def _operands(arguments: tuple[Any, ...]) -> list[Any]:
@@ -143,5 +150,6 @@ def install_libdevice() -> None:
     """Give the interpreter libdevice, the known inline assembly and harmless stand-ins for CUDA intrinsics."""
     Builder.create_inline_asm = _create_inline_asm
     Builder.create_acquire_load = _create_acquire_load
+    Builder.create_descriptor_reduce = _create_descriptor_reduce
     _install_functions()
     _install_intrinsics()

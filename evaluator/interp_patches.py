@@ -16,6 +16,7 @@ from tritonsmith.evaluator.interp_libdevice import install_libdevice
 from tritonsmith.evaluator.interp_numerics import install_numerics
 from tritonsmith.evaluator.interp_reduce import install_reductions
 from tritonsmith.evaluator.interp_speed import install_speed
+from tritonsmith.evaluator.interp_warmup import install_warmup
 from tritonsmith.evaluator.schema import Hardware
 from tritonsmith.evaluator.triton_untyped import driver, interpreter, knobs, tl
 
@@ -126,3 +127,4 @@ def install(hardware: Hardware | None = None) -> None:
     interpreter._patch_lang = patch_language
     _install_helper_calls()
     _install_closures()
+    install_warmup()
