@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tritonsmith.evaluator.interp_launch import Lanes, Launch, running
 from tritonsmith.evaluator.interp_numerics import Array, Builder, TensorHandle, dot_kind
+from tritonsmith.evaluator.interp_threads import places_of
 from tritonsmith.evaluator.triton_untyped import interpreter
 
 
@@ -35,6 +36,7 @@ def _hook_load(stock: Callable[..., Any]) -> Callable[..., Any]:
             for access in launch.locate(lanes, "load", line):
                 if launch.races and not is_volatile:
                     launch.races.read(launch.number, access, line)
+                    launch.races.threads.load(launch.number, access, places_of(lanes.mask, access), line)
         result = stock(self, pointers, mask, other, cache_modifier, eviction_policy, is_volatile)
         if is_volatile and lanes.addresses.size:
             launch.programs.poll(lanes.range, line)
@@ -81,6 +83,7 @@ def _hook_store(stock: Callable[..., Any]) -> Callable[..., Any]:
             for access in launch.locate(lanes, "store", line):
                 if launch.races:
                     launch.races.write(launch.number, access, line, same, single=pointers.data.size == 1)
+                    launch.races.threads.store(launch.number, access, places_of(lanes.mask, access), line)
         result = stock(self, pointers, value, mask, cache_modifier, eviction_policy)
         if lanes.addresses.size:
             launch.programs.changed(lanes.range)
@@ -105,11 +108,30 @@ def _after_atomic(
                 launch.number, access, line, acquire="ACQUIRE" in name, release=name in ("RELEASE", "ACQUIRE_RELEASE"), changed=changed,
                 single=pointers.data.size == 1,
             )  # fmt: skip
+    if pointers.data.size == 1:
+        _through_shared_memory(launch)
     if changed:
         launch.programs.changed(lanes.range)
         launch.programs.switch()
     else:
         launch.programs.poll(lanes.range, line)
+
+
+def _through_shared_memory(launch: Launch) -> None:
+    """The threads of the program wait for each other, as a side effect of what it does."""
+    if launch.races:
+        launch.races.threads.barrier(launch.number)
+
+
+def _hook_exchange(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Reductions, scans and the like: their operands pass from thread to thread."""
+
+    def exchange(self: Any, *arguments: Any, **named: Any) -> Any:
+        if running.launch is not None:
+            _through_shared_memory(running.launch)
+        return stock(self, *arguments, **named)
+
+    return exchange
 
 
 def _hook_rmw(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -146,6 +168,7 @@ def _hook_barrier(stock: Callable[..., Any]) -> Callable[..., Any]:
         launch = running.launch
         if launch is not None and launch.races:
             launch.races.fence(launch.number)
+            launch.races.threads.barrier(launch.number)
         return stock(self, *arguments)
 
     return create_barrier
@@ -167,6 +190,7 @@ def _hook_dot(stock: Callable[..., Any]) -> Callable[..., Any]:
         launch = running.launch
         if launch is not None:
             launch.dots[dot_kind(left, precision)] += 2 * accumulator.data.size * left.data.shape[-1]
+            _through_shared_memory(launch)
         return stock(self, left, right, accumulator, precision, *rest)
 
     return create_dot
@@ -181,4 +205,6 @@ def install_hooks() -> None:
     }  # fmt: skip
     for name, hook in hooks.items():
         setattr(Builder, name, hook(getattr(Builder, name)))
+    for owner, name in ((Builder, "create_gather"), (Builder, "create_histogram"), (interpreter.ReduceScanOpInterface, "apply")):
+        setattr(owner, name, _hook_exchange(getattr(owner, name)))
     Builder.create_acquire_load = _create_acquire_load

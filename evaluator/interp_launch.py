@@ -88,9 +88,14 @@ class Launch:
         self.file = function.__code__.co_filename
         self.memory = AddressMap(tensors)
         self.races = RaceDetector(places) if detect_races else None
-        self.programs = Programs(places, lambda: function(**arguments), self._enter, order, seed, resident, patience)
+        self.programs = Programs(places, lambda: self._body(function, arguments), self._enter, order, seed, resident, patience)
         self.loaded = self.stored = self.atomics = self.flops = 0
         self.dots: Counter[str] = Counter()
+
+    def _body(self, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
+        function(**arguments)
+        if self.races:
+            self.races.ended(self.number)
 
     def _enter(self, program: Program) -> None:
         interpreter.interpreter_builder.grid_idx = program.place

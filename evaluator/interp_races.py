@@ -17,11 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tritonsmith.evaluator.interp_memory import Access, Region
+from tritonsmith.evaluator.interp_threads import ThreadOrder
 
 _FULL_TABLE = 1 << 26
 """Entries of a per-program read table; a region above keeps only the last reader and may miss races, never invents one."""
-_MOST_SYNCHRONISED = 4096
-"""Programs above which clocks of programs that synchronise are no longer kept, and detection stops at the first acquire."""
+_MOST_SYNCHRONISED = 1 << 15
+"""Programs above which clocks of programs that synchronise are not kept, and detection stops at the first acquire."""
+_MOST_CLOCKS = 1 << 26
+"""Entries of all clocks that are kept at once; where more would be needed, detection stops."""
 _MOST_REPORTED = 5
 
 Same = Callable[[NDArray[Any] | slice], NDArray[np.bool_]]
@@ -59,11 +62,15 @@ class RaceDetector:
 
     def __init__(self, programs: list[tuple[int, int, int]]) -> None:
         self.races: list[str] = []
+        self.threads = ThreadOrder(len(programs), self.races)
         self._programs = programs
         count = len(programs)
         self._clock = np.ones(count, np.int32)
         self._fenced = np.zeros(count, np.int32)
-        self._seen: NDArray[np.int32] | None = None
+        self._seen: dict[int, NDArray[np.int32]] = {}
+        """What a program that acquired something knows of the components, until it ends."""
+        self._made = 0
+        """Clocks made since they were last counted, and those that were kept then."""
         self._released: dict[tuple[int, int], NDArray[np.int32]] = {}
         self._epochs: dict[int, _Epochs] = {}
         self._reported: set[tuple[str, int, int]] = set()
@@ -125,27 +132,42 @@ class RaceDetector:
         return program + len(self._programs) * single
 
     def _synchronise(self, program: int, access: Access, *, acquire: bool, release: bool, single: bool) -> None:
-        if self._seen is None:
-            count = len(self._programs)
-            if count > _MOST_SYNCHRONISED:
-                self._off = True
-                return
-            self._seen = np.zeros((count, 2 * count), np.int32)
-        known = self._seen[program]
-        for element in set(access.index.tolist()):
-            key = (access.region.number, element)
-            earlier = self._released.get(key)
-            if acquire and earlier is not None:
-                np.maximum(known, earlier, out=known)
-            if release:
-                published = known.copy()
-                published[program] = published[program + len(self._programs)] = self._fenced[program]
-                if single:
-                    published[program + len(self._programs)] = self._clock[program]
-                # an atomic continues the release sequence of the ones before it
-                self._released[key] = published if earlier is None else np.maximum(earlier, published)
-        if release:
-            self._clock[program] += 1
+        count = len(self._programs)
+        if count > _MOST_SYNCHRONISED or not self._room():
+            self._off = True
+            return
+        keys = [(access.region.number, element) for element in set(access.index.tolist())]
+        before = {id(clock): clock for key in keys if (clock := self._released.get(key)) is not None}
+        known = self._seen.get(program)
+        if known is None:
+            known = self._seen[program] = np.zeros(2 * count, np.int32)
+        if acquire:
+            for clock in before.values():
+                np.maximum(known, clock, out=known)
+        if not release:
+            return
+        published = known.copy()
+        published[program] = published[program + count] = self._fenced[program]
+        if single:
+            published[program + count] = self._clock[program]
+        # an atomic continues the release sequence of the ones before it; elements with one history share its clock
+        self._made += 1 + len(before)
+        after = {number: np.maximum(clock, published) for number, clock in before.items()}
+        for key in keys:
+            self._released[key] = after.get(id(self._released.get(key)), published)
+        self._clock[program] += 1
+
+    def _room(self) -> bool:
+        """Whether further clocks may be made; those that are still kept are counted now and then."""
+        most = _MOST_CLOCKS // (2 * len(self._programs))
+        if self._made > most:
+            self._made = len({id(clock) for clock in self._released.values()}) + len(self._seen)
+            self._off = self._made > most // 2
+        return not self._off
+
+    def ended(self, program: int) -> None:
+        """The program does nothing more."""
+        self._seen.pop(program, None)
 
     def _state(self, region: Region) -> _Epochs:
         state = self._epochs.get(region.number)
@@ -166,7 +188,8 @@ class RaceDetector:
         return state
 
     def _known(self, program: int, others: NDArray[np.int32]) -> NDArray[np.int32]:
-        return np.zeros(others.shape, np.int32) if self._seen is None else self._seen[program][np.maximum(others - 1, 0)]
+        known = self._seen.get(program)
+        return np.zeros(others.shape, np.int32) if known is None else known[np.maximum(others - 1, 0)]
 
     def _check(
         self, program: int, access: Access, other: NDArray[np.int32], clock: NDArray[np.int32], lines: NDArray[np.int32] | None,

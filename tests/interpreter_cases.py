@@ -152,6 +152,35 @@ def late_part(part, out, flag):
 
 
 @triton.jit
+def turned(x, part, out, FENCE: tl.constexpr):
+    """A row stored and loaded again in the reverse order: each element by another thread of the same program."""
+    p = tl.program_id(0)
+    i = tl.arange(0, 8)
+    tl.store(part + p * 8 + i, tl.load(x + p * 8 + i))
+    if FENCE:
+        tl.debug_barrier()
+    tl.store(out + p * 8 + i, tl.load(part + p * 8 + 7 - i))
+
+
+@triton.jit
+def turned_in_place(x):
+    i = tl.program_id(0) * 8 + tl.arange(0, 8)
+    row = tl.load(x + i)
+    tl.store(x + tl.program_id(0) * 8 + 7 - tl.arange(0, 8), row)
+
+
+@triton.jit
+def halves_in_place(x):
+    """The threads pass a sum to each other, then each loads and stores its own elements, twice."""
+    i = tl.program_id(0) * 8 + tl.arange(0, 4)
+    total = tl.sum(tl.load(x + tl.program_id(0) * 8 + tl.arange(0, 8)), 0)
+    first, second = tl.load(x + i), tl.load(x + 4 + i)
+    tl.store(x + i, first + total)
+    tl.store(x + 4 + i, second - total)
+    tl.store(x + i, tl.load(x + i) * 2.0)
+
+
+@triton.jit
 def overlap(out, SAME: tl.constexpr):
     i = tl.arange(0, 16)
     tl.store(out + tl.program_id(0) * 8 + i, i * 0.0 + (1.0 if SAME else tl.program_id(0) * 1.0))
@@ -287,6 +316,10 @@ def _litmus() -> dict[str, Any]:
         "last_program_of_blocks": _both(_launch(last_program, 4, out, x, _floats(8), out, flag, 4, 2)),
         "element_over_block": _both(_launch(overwritten, 2, (block := _floats(4)), block, out, flag)),
         "element_after_release": _both(_launch(late_part, 2, (late := _floats(4)), late, out, flag)),
+        "turned": _both(_launch(turned, 4, _floats(32), x, _floats(32), (backwards := _floats(32)), True)),
+        "turned_without_barrier": _both(_launch(turned, 4, backwards, x, _floats(32), backwards, False)),
+        "turned_in_place": _both(_launch(turned_in_place, 4, x.clone(), x.clone())),
+        "halves_in_place": _both(_launch(halves_in_place, 4, x.clone(), x.clone())),
         "overlap_equal": _both(_launch(overlap, 4, _floats(40), _floats(40), True)),
         "overlap_unequal": _both(_launch(overlap, 4, _floats(40), _floats(40), False)),
         "shift_in_place": _both(_launch(shift_in_place, 4, x.clone(), x.clone(), 32)),

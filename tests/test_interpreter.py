@@ -27,7 +27,7 @@ def results() -> Any:
 @pytest.mark.parametrize(
     "case",
     ["message", "barrier_double_buffer", "slots_vector_poll", "slots_asm_poll", "split_k_atomic", "spin_lock", "last_block",
-     "last_program", "overlap_equal", "copy", "many_programs"],
+     "last_program", "overlap_equal", "copy", "many_programs", "turned", "halves_in_place"],
 )  # fmt: skip
 @pytest.mark.parametrize("order", ORDERS)
 def test_synchronised_kernels_are_clean(results: Any, case: str, order: str) -> None:
@@ -38,7 +38,7 @@ def test_synchronised_kernels_are_clean(results: Any, case: str, order: str) -> 
     "case",
     ["message_relaxed_writer", "message_relaxed_reader", "message_without_fence", "barrier_single_buffer", "split_k_plain",
      "spin_lock_without_fence", "every_block_reads_parts", "last_program_of_blocks", "element_over_block", "element_after_release",
-     "overlap_unequal", "shift_in_place", "shared_row"],
+     "overlap_unequal", "shift_in_place", "shared_row", "turned_without_barrier", "turned_in_place"],
 )  # fmt: skip
 @pytest.mark.parametrize("order", ORDERS)
 def test_unordered_accesses_are_reported(results: Any, case: str, order: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.distributions import redraw, stress_kinds
+from tritonsmith.evaluator.interp_memory import Access, Region
+from tritonsmith.evaluator.interp_races import RaceDetector
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.evaluator.trials import TrialLog, judged
@@ -163,3 +166,16 @@ def test_the_ends_of_one_axis_and_holes_along_every_axis() -> None:
     assert edges[[0, -1]].std() > 20 > 2 > edges[1:-1].std()
     zero = holes == 0
     assert int(zero.all(0).sum()) >= 6 and int(zero.all(1).sum()) >= 5 and holes[~zero].abs().max() < 0.05
+
+
+@pytest.mark.parametrize(("stride", "races"), [(1, False), (0, True)])
+def test_programs_beyond_the_first_thousands_that_count_themselves_are_still_watched(stride: int, races: bool) -> None:
+    programs = 5000
+    detector = RaceDetector([(number, 0, 0) for number in range(programs)])
+    count, out = Region(0, 4, 4, ["count"], 0), Region(64, 4 * programs, 4, ["out"], 1)
+    first = np.zeros(1, np.int64)
+    for number in range(programs):
+        detector.write(number, Access(out, first + stride * number, slice(None)), 2, lambda which: np.zeros(1, bool))
+        detector.atomic(number, Access(count, first, slice(None)), 1, acquire=True, release=True, changed=True)
+        detector.ended(number)
+    assert bool(detector.races) == races
