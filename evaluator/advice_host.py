@@ -106,7 +106,8 @@ def patches(text: Text) -> Iterator[Remark]:
         elif isinstance(node, ast.FunctionDef) and node.name in _UNSEEN:
             yield Remark(node.lineno, f"{node.name} acts when other code touches the object")
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_hook(node.func.attr):
-            yield Remark(node.lineno, f"{node.func.attr}: work belongs in forward, not in hooks")
+            loading = "load_state_dict" in node.func.attr  # where weights are packed
+            yield Remark(node.lineno, f"{node.func.attr}: work belongs in forward, not in hooks", note=loading)
 
 
 def launch_hooks(text: Text) -> Iterator[Remark]:

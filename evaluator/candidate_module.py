@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 from torch import nn
+from torch.nn.modules.module import _IncompatibleKeys
 
 from tritonsmith.evaluator.reference import flatten
 from tritonsmith.evaluator.schema import Hardware, Status
@@ -205,6 +206,14 @@ def transfer_weights(model: nn.Module, reference: dict[str, torch.Tensor]) -> No
             f"parameter {missing[0]} of the reference{more} has no counterpart in the candidate: "
             "use the reference's names or declare WEIGHT_MAP = {own name: reference name}",
         )
+    _tell_of_weights(model)
+
+
+def _tell_of_weights(model: nn.Module) -> None:
+    """What a user's load_state_dict would call: modules that pack their weights may do so there."""
+    for module in list(model.modules()):
+        for hook in list(module._load_state_dict_post_hooks.values()):
+            hook(module, _IncompatibleKeys([], []))
 
 
 _COMPILE_ERRORS = {"CompilationError", "UnsupportedLanguageConstruct", "CompileTimeAssertionFailure", "PTXASError", "SyntaxError"}
