@@ -32,6 +32,8 @@ _READING = ("_local_scalar_dense", "nonzero", "masked_select", "item", "_unique2
 """Operators after which Python knows values of the inputs."""
 _NUMBERS_PER_READ = 4
 """Numbers made from one value that was read."""
+_FREE_READING, _MOST_FREE = ("_local_scalar_dense", "item"), 12
+"""Operators that read one value and count as no work, and how many numbers may be made from all that they read."""
 _REFUSED = ("set_", "from_file", "resize_", "record_stream")
 _SHAPE_ONLY = frozenset((*_UNWRITTEN, *"lift_fresh detach alias view _unsafe_view reshape expand t transpose permute".split()))
 """Operators that read no value: what they make of a tensor of unknown origin is as unknown, and no reason to refuse."""
@@ -63,7 +65,7 @@ class Replay:
         self._trace = trace
         self._fixed = earlier.digests
         self._numbers = set(_numbers_in(earlier.events))
-        self._numbers_read = 0
+        self._numbers_read = self._numbers_free = 0
         self._counters: set[int] = set()
         # each input in memory of its own: what reads past its end shows
         self._inputs = [(start, inputs[start : start + size].clone().untyped_storage()) for start, size in layout.input_places]
@@ -109,7 +111,8 @@ class Replay:
         function = _operator(name)
         with counter:
             result = function(*arguments, **named)
-        self._numbers_read += _NUMBERS_PER_READ * (base in _READING)
+        if base in _READING:
+            self._read(base, result)
         made = list(_leaves(result))
         if len(made) != len(event["results"]):
             raise Refused(f"{name} gave {len(made)} tensors where forward saw {len(event['results'])}")
@@ -120,6 +123,16 @@ class Replay:
                 self._storages[number] = tensor.untyped_storage()
                 if base in _UNWRITTEN and tensor.dtype is not torch.bool:
                     torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(_POISON)
+
+    def _read(self, base: str, result: Any) -> None:
+        """Python knows a value now: itself, and a few numbers that may be made from it."""
+        if isinstance(result, int | float) and not isinstance(result, bool):
+            self._numbers.add(repr(result))
+        allowed = _NUMBERS_PER_READ
+        if base in _FREE_READING:
+            allowed = min(allowed, _MOST_FREE - self._numbers_free)
+            self._numbers_free += allowed
+        self._numbers_read += allowed
 
     def _launch(self, event: dict[str, Any]) -> None:
         name = str(event["name"])
