@@ -127,6 +127,13 @@ HIDDEN_WORK = {
     def forward(self, x):
         return self.launch(x, shift=1.0 + 1e-12 * float(x.numpy().sum()))
 """,
+    "as many numbers as were read": """
+    def forward(self, x):
+        read = [x[0, place].item() for place in range(8)]
+        for number in self.by_numpy(x)[0, :16].tolist():
+            self.launch(x, count=1, shift=number)
+        return self.launch(x, shift=1.0 + 0.0 * len(read))
+""",
 }
 
 
