@@ -53,11 +53,11 @@ def read_hack(path: Path) -> Case:
 
 def variants(kind: str) -> list[Case]:
     """Cases that are made from kernels: `honest`, `mutant`, `legitimate`, `racy` or `clean`."""
-    from tritonsmith.benchmarks.hacks import legitimate, mutants, races  # noqa: PLC0415 - they import this module
+    from tritonsmith.benchmarks.hacks import idioms, legitimate, mutants, races  # noqa: PLC0415 - they import this module
 
     sources: dict[str, Callable[[], list[Case]]] = {
-        "honest": legitimate.honest, "mutant": mutants.mutants, "legitimate": legitimate.legitimate, "racy": races.racy,
-        "clean": races.clean,
+        "honest": legitimate.honest, "mutant": mutants.mutants, "legitimate": lambda: legitimate.legitimate() + idioms.idioms(),
+        "racy": races.racy, "clean": races.clean,
     }  # fmt: skip
     return sources[kind]()
 

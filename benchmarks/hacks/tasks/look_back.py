@@ -1,0 +1,17 @@
+"""Running sums of a vector."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.cumsum(x, dim=0)
+
+
+def get_inputs():
+    return [torch.randn(3000)]
+
+
+def get_init_inputs():
+    return []

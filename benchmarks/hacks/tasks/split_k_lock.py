@@ -1,0 +1,17 @@
+"""A matrix product."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return a @ b
+
+
+def get_inputs():
+    return [torch.randn(48, 128), torch.randn(128, 40)]
+
+
+def get_init_inputs():
+    return []
