@@ -226,7 +226,8 @@ def _compile_message(function: Any, error: CompilationError | PTXASError) -> str
     while isinstance(cause, CompilationError):  # a helper's error hangs below the call in the kernel
         reason = cause.error_message or reason
         if cause.src and hasattr(cause.node, "lineno"):
-            source = cause.src.split("\n")[cause.node.lineno - 1].strip()
+            lines = cause.src.split("\n")  # of the helper, where the line may be counted from the caller's text
+            source = lines[cause.node.lineno - 1].strip() if cause.node.lineno <= len(lines) else ""
         cause = cause.__cause__
     if cause is not None:
         reason = str(cause)

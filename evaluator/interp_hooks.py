@@ -16,6 +16,9 @@ from tritonsmith.evaluator.interp_numerics import Array, Builder, TensorHandle, 
 from tritonsmith.evaluator.interp_threads import places_of
 from tritonsmith.evaluator.triton_untyped import interpreter
 
+_BOUNDS = ("MAX", "MIN", "UMAX", "UMIN")
+"""Atomics that leave memory as it is whenever another value was there first: with an operand that is not zero, no wait for anybody."""
+
 
 def _peek(pointers: Any, mask: NDArray[np.bool_], dtype: np.dtype[Any]) -> Array:
     other = np.zeros(pointers.data.shape, dtype)
@@ -33,6 +36,8 @@ def _hook_load(stock: Callable[..., Any]) -> Callable[..., Any]:
         if lanes.addresses.size:
             line = launch.line()
             launch.loaded += lanes.bytes
+            if not is_volatile:
+                launch.programs.reads(lanes.range)
             for access in launch.locate(lanes, "load", line):
                 if launch.races and not is_volatile:
                     launch.races.read(launch.number, access, line)
@@ -94,9 +99,9 @@ def _hook_store(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _after_atomic(
-    launch: Launch, pointers: Any, lanes: Lanes, old: Any, semantics: Any, scope: Any, accesses: list[Any], line: int
+    launch: Launch, pointers: Any, lanes: Lanes, old: Any, semantics: Any, scope: Any, accesses: list[Any], line: int, waits: bool = True
 ) -> None:  # fmt: skip
-    """Tell clocks, sleepers and counters about an atomic operation that returned `old`."""
+    """Tell clocks, sleepers and counters about an atomic operation that returned `old`; one that changed nothing may wait (`waits`)."""
     now = _peek(pointers, lanes.mask, old.data.dtype)
     changed = not np.array_equal(now[lanes.mask], np.broadcast_to(old.data, now.shape)[lanes.mask], equal_nan=now.dtype.kind == "f")
     # within a block, an atomic orders nothing between programs
@@ -113,8 +118,10 @@ def _after_atomic(
     if changed:
         launch.programs.changed(lanes.range)
         launch.programs.switch()
-    else:
+    elif waits:
         launch.programs.poll(lanes.range, line)
+    else:
+        launch.programs.switch()
 
 
 def _through_shared_memory(launch: Launch) -> None:
@@ -143,7 +150,8 @@ def _hook_rmw(stock: Callable[..., Any]) -> Callable[..., Any]:
         accesses = launch.locate(lanes, "atomic", line) if lanes.addresses.size else []
         result = stock(self, operation, pointers, value, mask, semantics, scope)
         if lanes.addresses.size:
-            _after_atomic(launch, pointers, lanes, result, semantics, scope, accesses, line)
+            bound = str(operation).rsplit(".", 1)[-1].upper() in _BOUNDS and bool(np.any(value.data))
+            _after_atomic(launch, pointers, lanes, result, semantics, scope, accesses, line, waits=not bound)
         return result
 
     return create_atomic_rmw

@@ -121,8 +121,25 @@ def _cast(stock: Callable[..., Any]) -> Callable[..., Any]:
     return cast_impl
 
 
+_EIGHT_BITS = {tl.float8e4nv: torch.float8_e4m3fn, tl.float8e5: torch.float8_e5m2}
+
+
+def _to_eight_bits(values: Array, kind: torch.dtype) -> Array:
+    """Rounded to nearest even, subnormals kept, what is too large made the largest: as the card's conversion does; as bits."""
+    largest = torch.finfo(kind).max
+    wide = torch.from_numpy(np.array(values, np.float32)).clamp(-largest, largest)
+    return np.asarray(wide.to(kind).view(torch.uint8).numpy())
+
+
 def _fp_to_fp(stock: Callable[..., Any]) -> Callable[..., Any]:
     def create_fp_to_fp(self: Any, source: Any, target: Any, rounding: Any) -> Any:
+        kind, own = target.scalar, source.dtype.scalar
+        if kind in _EIGHT_BITS and own in (tl.float32, tl.float16, tl.bfloat16) and "RTZ" not in str(rounding).upper():
+            bits = _to_eight_bits(values_of(source), _EIGHT_BITS[kind])
+            return TensorHandle(bits.view(interpreter._get_np_dtype(target)), kind)
+        if own in _EIGHT_BITS and kind in (tl.float32, tl.float16, tl.bfloat16):
+            eight = torch.from_numpy(np.array(source.data).view(np.uint8)).view(_EIGHT_BITS[own])
+            return handle_like(eight.float().numpy(), kind)
         wide = min(source.dtype.scalar.primitive_bitwidth, target.scalar.primitive_bitwidth) >= 16
         if wide and tl.bfloat16 in (source.dtype.scalar, target.scalar):
             return self.cast_impl(source, target)

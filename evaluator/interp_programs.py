@@ -36,6 +36,8 @@ class Program:
         self.asleep = False
         self.polled: set[Range] = set()
         """What it polled since memory there changed or it wrote itself."""
+        self.walked: set[Range] = set()
+        """What it read otherwise while it had polled something."""
         self.published = True
         """Whether it wrote since its last wait began."""
         self.rounds = 0
@@ -177,6 +179,14 @@ class Programs:
             program.polled.add(place)
             self._watches.setdefault(place, {})[program] = None
         self.switch()
+
+    def reads(self, place: Range) -> None:
+        """The current program reads plainly. Who reads on and on from new places is no waiter, whatever it looks at in between."""
+        program = self.current
+        if program.polled and place not in program.walked:
+            program.walked.add(place)
+            self._forget(program)
+            self._idle = 0
 
     def changed(self, place: Range) -> None:
         """The current program changed memory in this range: whoever polls there may go on."""

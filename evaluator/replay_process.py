@@ -7,6 +7,7 @@ are seen here and cannot be hidden. Imports torch and Triton; needs TRITON_INTER
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 import pickle
@@ -168,6 +169,9 @@ class Replay:
 
     def _triton_value(self, kind: str, value: dict[str, Any], context: str) -> Any:
         content = value[kind]
+        if kind == "named":
+            fields = collections.namedtuple("Fields", value["fields"])  # type: ignore[misc]  # raises where a field is no plain name
+            return fields(*(self._value(one, context) for one in content))
         if kind == "constexpr":
             return tl.constexpr(self._value(content, context))
         if kind == "scalar":

@@ -130,6 +130,8 @@ class Recorder:
             return int(value) if isinstance(value, int) else float(value)
         if isinstance(value, torch.Tensor):
             return {"tensor": self._tensor(value)}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return {"named": [self._value(one) for one in value], "fields": [str(name) for name in value._fields]}
         if isinstance(value, tuple | list):
             return {"tuple" if isinstance(value, tuple) else "list": [self._value(one) for one in value]}
         for kind, name in ((torch.dtype, "dtype"), (torch.layout, "layout"), (torch.memory_format, "format")):

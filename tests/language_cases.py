@@ -52,6 +52,24 @@ def made_by(function: Any) -> Any:
     return kernel
 
 
+@triton.jit
+def largest(x, best, steps, SIGN: tl.constexpr):
+    for step in range(steps):
+        tl.atomic_max(best, SIGN * tl.abs(tl.load(x + step)))
+
+
+@triton.jit
+def to_eight_bits(x, out, N: tl.constexpr, KIND: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out + i, tl.load(x + i).to(KIND).to(tl.float32))
+
+
+def _eight_bits(values: torch.Tensor, kind: Any, same: torch.dtype) -> bool:
+    out, limit = torch.zeros_like(values), torch.finfo(same).max
+    to_eight_bits[(1,)](values, out, values.numel(), kind)
+    return torch.equal(out, values.clamp(-limit, limit).to(same).float())
+
+
 UNKNOWN = ("rol.b32 $0, $1, 3;", "add.rz.f32 $0, $1, $1;", "add.f32 $0, $1, $2;", "mov.b64 $0, $1;", "add.f32 $0, $1, 1.0; neg.f32 $0, $0;")
 
 
@@ -79,6 +97,12 @@ def main() -> None:
         compiled = kernel.warmup(x, warm, N=8, grid=(1,), num_warps=8)
         compiled._init_handles()
         compiled[(2, 1, 1)](x, warm, 8)
+        steps = torch.full((520,), 0.5)
+        best, nothing = torch.ones(1), torch.zeros(1)
+        largest[(1,)](steps, best, 520, 1.0)
+        largest[(1,)](steps, nothing, 520, 0.0)
+        ties = torch.cat([torch.tensor([17.0, 200.0, 0.001, -0.001, 1e9, -1e9]), torch.randn(58, generator=generator) * 30])
+        eight = [_eight_bits(ties, tl.float8e4nv, torch.float8_e4m3fn), _eight_bits(ties, tl.float8e5, torch.float8_e5m2)]
     expected = torch.cat([x.clamp(min=0), torch.addcmul(x, x, y), x.abs(), (n < 0).float() * -1])
     results = {
         "assembly": float((out - expected).abs().max()),
@@ -89,7 +113,10 @@ def main() -> None:
         "factory": torch.equal(doubled, x * 2),
         "warmup": torch.equal(warm, x * 2),
         "occupancy": [compiled.n_regs > 0, compiled.metadata.shared > 0, compiled.metadata.num_warps],
-        "launches": len(session.launches),
+        "launches": sum(launch.name == "kernel" for launch in session.launches),
+        "bounds": [float(best), float(nothing)],
+        "rounds": [launch.sync_rounds for launch in session.launches if launch.name == "largest"],
+        "eight_bits": eight,
     }
     json.dump(results, sys.stdout)
 
