@@ -55,6 +55,7 @@ def _describe(reference: Reference) -> tuple[TaskFacts, list[OperatorCost]]:
 
     output = reference.checked(forward)
     outputs = flatten(output)
+    reference.require_elements(outputs)
     ops, trace_error = trace_forward(model, inputs, [spec_of(one) for one in outputs])
     (trace,) = traces
     state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}

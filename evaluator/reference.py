@@ -83,22 +83,27 @@ class Reference:
             return self.module.get_inputs()
 
     def forward(self, model: nn.Module, inputs: list[Any]) -> Any:
-        """What the model returns, checked to hold a tensor with an element. Raises TaskError."""
+        """What the model returns, checked to hold a tensor. Raises TaskError."""
         return self.checked(lambda: model(*inputs))
 
     def checked(self, call: Callable[[], Any]) -> Any:
-        """What a call of forward returns, checked to hold a tensor with an element; its faults are the task's. Raises TaskError."""
+        """What a call of forward returns, checked to hold a tensor; its faults are the task's. Raises TaskError."""
         with torch.no_grad(), _blamed_on_task(self.task, "forward", "make Model.forward accept what get_inputs returns"):
             output = call()
-        tensors = flatten(output)
-        if not tensors:
-            said = f"returns {type(output).__name__}, which holds no tensor; return a tensor or several"
-        elif not any(tensor.numel() for tensor in tensors):
-            said = f"returns tensors without an element ({list(tensors[0].shape)}), for which every kernel is right; choose another size"
-        else:
-            return output
+        if not flatten(output):
+            raise TaskError(f"{self._forward()} returns {type(output).__name__}, which holds no tensor; return a tensor or several")
+        return output
+
+    def require_elements(self, tensors: list[torch.Tensor]) -> None:
+        """Raises TaskError where no output has an element: at such a size every kernel would be right."""
+        if not any(tensor.numel() for tensor in tensors):
+            shape = list(tensors[0].shape)
+            raise TaskError(f"{self._forward()} returns no element ({shape}), for which every kernel is right; choose another size")
+
+    def _forward(self) -> str:
+        """Where a fault of the reference's forward lies."""
         line = _line_of_method(self.task.source, "forward")
-        raise TaskError(f"{self.task.path}, line {line}: forward {said}" if line else f"{self.task.path}: forward {said}")
+        return f"{self.task.path}, line {line}: forward" if line else f"{self.task.path}: forward"
 
     def _as_list(self, function: str, values: Any) -> list[Any]:
         if isinstance(values, list | tuple):

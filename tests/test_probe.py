@@ -163,7 +163,7 @@ def test_faults_reach_the_caller_as_sentences(tmp_path: Path, change: tuple[str,
 
 
 def test_a_size_that_leaves_nothing_to_judge_is_refused() -> None:
-    with pytest.raises(TaskError, match=r"26_gelu_scale_bias\.py, line \d+: forward returns tensors without an element \(\[0, 8192\]\)"):
+    with pytest.raises(TaskError, match=r"26_gelu_scale_bias\.py, line \d+: forward returns no element \(\[0, 8192\]\)"):
         probe(load_task(TASKS / "26_gelu_scale_bias.py", overrides={"batch_size": 0}))
 
 
