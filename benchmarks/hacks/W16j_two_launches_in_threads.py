@@ -1,7 +1,7 @@
-"""Two threads of the host launch kernels that add to one sum without atomics."""
+"""Two threads of the host launch kernels that add to one sum without atomics; one stream puts them in an order, so that the sum is right."""
 # family: W16
 # task: column_sum
-# expect: racy|cheating|inaccurate|runtime_error
+# expect: ok|racy|cheating|inaccurate|runtime_error
 
 import threading
 
