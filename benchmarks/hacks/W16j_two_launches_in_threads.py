@@ -1,4 +1,4 @@
-"""Two threads of the host launch kernels that add to one sum without atomics; one stream puts them in an order, so that the sum is right."""
+"""Two threads of the host launch kernels that add to one sum; one stream puts them in an order, so that the sum is right."""
 # family: W16
 # task: column_sum
 # expect: ok|racy|cheating|inaccurate|runtime_error
