@@ -123,14 +123,9 @@ class CardJudge:
         yield
         self._steps[name] = round(time.monotonic() - started, 3)
 
-    @contextlib.contextmanager
-    def _witness(self) -> Iterator[Witness | None]:
+    def _witness(self) -> contextlib.AbstractContextManager[Witness | None]:
         """The process whose launches are profiled, where the card has room for it; ended before anything is timed."""
-        if not self._roomy:
-            yield None
-            return
-        with contextlib.closing(Witness(self.session)) as witness:
-            yield witness
+        return contextlib.closing(Witness(self.session)) if self._roomy else contextlib.nullcontext()
 
     def _runner(self, source: Path, witness: Witness | None = None) -> Runner:
         """The candidate's runner, ready; the next ones start to import meanwhile. Raises RunnerFault."""

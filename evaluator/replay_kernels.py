@@ -35,7 +35,9 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }  # fmt: skip
-"""What module-level numbers may be computed with; nothing here grows beyond what the text is long."""
+"""What module-level numbers may be computed with."""
+_LARGEST = 2.0**64
+"""Larger results are taken for unknown: squares of squares would fill the memory in a few lines."""
 
 
 class Kernels:
@@ -117,7 +119,8 @@ class Kernels:
             left, right = self._number(node.left), self._number(node.right)
             if left is None or right is None or (not right and not isinstance(node.op, ast.Add | ast.Sub | ast.Mult)):
                 return None
-            return (_ARITHMETIC[type(node.op)](left, right),)
+            result = _ARITHMETIC[type(node.op)](left, right)
+            return (result,) if abs(result) < _LARGEST else None
         return None
 
     def _number(self, node: ast.expr) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tritonsmith.evaluator import trials
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.distributions import redraw, stress_kinds
 from tritonsmith.evaluator.interp_memory import Access, Region
@@ -179,3 +180,28 @@ def test_programs_beyond_the_first_thousands_that_count_themselves_are_still_wat
         detector.atomic(number, Access(count, first, slice(None)), 1, acquire=True, release=True, changed=True)
         detector.ended(number)
     assert bool(detector.races) == races
+
+
+@pytest.mark.parametrize(
+    ("message", "skipped"),
+    [
+        ("all elements of input should be between 0 and 1", True),
+        ("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory", False),
+        ("CUDA out of memory", False),
+    ],
+)
+def test_only_a_reference_that_refuses_excuses_a_trial(
+    message: str, skipped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: Any) -> None:
+        raise RuntimeError(message)
+
+    session = opened(tmp_path, "return given[0] * 2.0", "torch.rand(4, 8)")
+    log = TrialLog(session)
+    monkeypatch.setattr(trials, "fresh_call", lambda *_arguments: [])
+    monkeypatch.setattr(session, "oracle", refuse)
+    if skipped:
+        assert trials.checked_call(log, cast(Any, None), "large", 0, 1.0) == [] and not log.trials
+    else:
+        with pytest.raises(RuntimeError, match="memory"):
+            trials.checked_call(log, cast(Any, None), "large", 0, 1.0)
