@@ -1,68 +1,144 @@
-"""A kernel that keeps the whole card busy for a moment, so that what is launched behind it waits on the card and not on the host.
+"""A kernel of the oracle that keeps the card from other processes for a moment: forward starts when the oracle knows. Imports torch.
 
 A short call is mostly host work: Python, Triton's launcher, the driver. On a shared machine that part takes 40 microseconds in one
-process and 120 in the next, for whole sessions, while the card's part stays the same within 0.3 % (H200, 2026-11-21). Launches that are
-queued behind a running kernel are executed back to back, as they are in a model whose host runs ahead of its card.
+process and 120 in the next, for whole sessions. Work that a process queues while the card belongs to another one starts when the card
+changes hands, however long queueing took, and the change takes the same time within a microsecond (H200, 2026-11-21: 147 us from the end of
+the kernel to the echo of an empty call, tenth to ninetieth percentile 146.5 to 148.5).
 
-While it runs, every thread slot of the card is taken: a launch on another stream does not start early. Imports torch.
+The kernel runs in the oracle's process, so no candidate can shorten it, and nothing of a candidate runs on the card meanwhile: the card
+gives each process a time slice (2 ms or so by default) and the kernel is shorter. It looks at the clock all the time, and says so when
+it was interrupted.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
+import time
 from collections.abc import Callable
 
 import torch
 
+from tritonsmith.evaluator.cuda_memory import reset_persisting_cache
 from tritonsmith.evaluator.errors import InfrastructureError
 
 HOLD_MS = 0.5
 """Host work that a timed call may do without being noticed: some forty launches."""
+SHORT_MS = 0.15
+"""Where next to nothing is to be queued."""
 
-_THREADS = 512
-_THREADS_PER_PROCESSOR, _PROCESSORS = 39, 16  # CUdevice_attribute
+_THREADS = 32
+_PROCESSORS = 16  # CUdevice_attribute
+_MAPPED = 2  # CU_MEMHOSTALLOC_DEVICEMAP
+_STARTED, _ENDED, _INTERRUPTED = 0, 16, 32
+"""Which 4-byte word of the host's memory says so: each holds the number of the last kernel that did."""
+_START_SECONDS = 10.0
 _PTX = b"""
 .version 7.0
 .target sm_70
 .address_size 64
-.visible .entry hold(.param .u64 nanoseconds)
+.visible .entry hold(.param .u64 nanoseconds, .param .u64 words, .param .u32 number)
 {
-  .reg .pred %early;
-  .reg .u64 %start, %now, %wanted;
+  .reg .pred %early, %other, %gap, %broken;
+  .reg .u64 %start, %last, %now, %passed, %wanted, %at;
+  .reg .u32 %n, %thread;
   ld.param.u64 %wanted, [nanoseconds];
+  ld.param.u64 %at, [words];
+  ld.param.u32 %n, [number];
+  mov.u32 %thread, %tid.x;
+  setp.ne.u32 %other, %thread, 0;
+  setp.ne.u32 %broken, %thread, %thread;
   mov.u64 %start, %globaltimer;
+  mov.u64 %last, %start;
+  @%other bra again;
+  st.volatile.global.u32 [%at], %n;
 again:
   mov.u64 %now, %globaltimer;
-  sub.u64 %now, %now, %start;
-  setp.lt.u64 %early, %now, %wanted;
+  sub.u64 %passed, %now, %last;
+  setp.gt.u64 %gap, %passed, 20000;
+  or.pred %broken, %broken, %gap;
+  mov.u64 %last, %now;
+  sub.u64 %passed, %now, %start;
+  setp.lt.u64 %early, %passed, %wanted;
   @%early bra again;
+  @%other bra done;
+  @%broken st.volatile.global.u32 [%at+128], %n;
+  membar.sys;
+  st.volatile.global.u32 [%at+64], %n;
+done:
   ret;
 }
 """
 
 
-def holder(milliseconds: float = HOLD_MS) -> Callable[[], object]:
-    """A call that fills the card for so long, on the default stream, and returns at once.
+class CardHold:
+    """The kernel, the memory in which it says where it is, and what overwrites the cache before it.
 
-    It goes to the driver by addresses that are taken now, past every name that later code could patch.
-    Raises InfrastructureError where the driver refuses the kernel.
+    Args:
+        cache_bytes: size of the card's L2 cache.
+    Raises:
+        InfrastructureError: the driver refuses the kernel.
     """
-    torch.cuda.init()
-    torch.cuda.current_stream().synchronize()  # makes torch's context current in this thread
-    cuda = ctypes.PyDLL("libcuda.so.1")
-    module, function, threads, processors = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
-    for code in (
-        cuda.cuModuleLoadData(ctypes.byref(module), _PTX + b"\0"),
-        cuda.cuModuleGetFunction(ctypes.byref(function), module, b"hold"),
-        cuda.cuDeviceGetAttribute(ctypes.byref(threads), _THREADS_PER_PROCESSOR, 0),
-        cuda.cuDeviceGetAttribute(ctypes.byref(processors), _PROCESSORS, 0),
-    ):
-        if code:
-            raise InfrastructureError(f"the kernel that holds the card could not be had (CUDA driver error {code})")
-    nanoseconds = ctypes.c_uint64(int(milliseconds * 1e6))
-    arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(nanoseconds), ctypes.c_void_p))
-    launch, one, zero, block = cuda.cuLaunchKernel, ctypes.c_uint(1), ctypes.c_uint(0), ctypes.c_uint(_THREADS)
-    grid = ctypes.c_uint(processors.value * (threads.value // _THREADS))
-    stream, nothing = ctypes.c_void_p(0), ctypes.c_void_p(0)
-    kept = (module, nanoseconds)  # what the launch reads lives as long as the call
-    return lambda: (kept, launch(function, grid, one, one, block, one, one, zero, stream, arguments, nothing))
+
+    def __init__(self, cache_bytes: int) -> None:
+        torch.cuda.init()
+        torch.cuda.current_stream().synchronize()  # makes torch's context current in this thread
+        self._cuda = ctypes.PyDLL("libcuda.so.1")
+        self._module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call("cuModuleLoadData", ctypes.byref(self._module), _PTX + b"\0")
+        self._call("cuModuleGetFunction", ctypes.byref(function), self._module, b"hold")
+        processors = ctypes.c_int()
+        self._call("cuDeviceGetAttribute", ctypes.byref(processors), _PROCESSORS, torch.cuda.current_device())
+        host, device = ctypes.c_void_p(), ctypes.c_uint64()
+        self._call("cuMemHostAlloc", ctypes.byref(host), ctypes.c_size_t(4096), ctypes.c_uint(_MAPPED))
+        self._call("cuMemHostGetDevicePointer_v2", ctypes.byref(device), host, ctypes.c_uint(0))
+        assert host.value is not None
+        self._words = (ctypes.c_uint32 * 64).from_address(host.value)
+        self._number = ctypes.c_uint32(0)
+        self._nanoseconds, self._device = ctypes.c_uint64(0), device  # what a launch reads lives as long as this
+        arguments = (ctypes.c_void_p * 3)(*(ctypes.addressof(one) for one in (self._nanoseconds, device, self._number)))
+        grid = ctypes.c_uint(processors.value)  # a warp on each: more of them would wait for the clock, which they share
+        one, zero, block = ctypes.c_uint(1), ctypes.c_uint(0), ctypes.c_uint(_THREADS)
+        stream, nothing = ctypes.c_void_p(0), ctypes.c_void_p(0)
+        self._launch: Callable[[], object] = lambda: self._call(
+            "cuLaunchKernel", function, grid, one, one, block, one, one, zero, stream, arguments, nothing
+        )
+        self._cache = torch.empty(2 * cache_bytes, dtype=torch.uint8, device="cuda")
+
+    def _call(self, name: str, *arguments: object) -> None:
+        if code := getattr(self._cuda, name)(*arguments):
+            raise InfrastructureError(f"the kernel that holds the card could not be had: {name} failed with CUDA driver error {code}")
+
+    def begin(self, milliseconds: float = HOLD_MS) -> None:
+        """Overwrite the L2 cache, then take the card; returns when it is taken. Raises InfrastructureError.
+
+        What a process finds in the cache is worth 5 to 10 microseconds even to an empty call, so it finds nothing, ever.
+        """
+        reset_persisting_cache()  # lines that a candidate asked the driver to keep become ordinary ones
+        self._cache.fill_(1)
+        self._nanoseconds.value = int(milliseconds * 1e6)
+        self._number.value += 1
+        self._launch()
+        self._wait(_STARTED)
+
+    def ended(self) -> float:
+        """Wait until the card is given back; `time.perf_counter()` then. Raises InfrastructureError."""
+        self._wait(_ENDED)
+        return time.perf_counter()
+
+    def _wait(self, word: int) -> None:
+        words, wanted, limit = self._words, self._number.value, time.perf_counter() + _START_SECONDS
+        while words[word] != wanted:
+            if time.perf_counter() > limit:
+                raise InfrastructureError(f"the card could not be taken within {_START_SECONDS:.0f} s: something else keeps it busy")
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody else had the card in between; to be asked some microseconds after the end."""
+        return self._words[_INTERRUPTED] == self._number.value
+
+
+@functools.cache
+def card_hold(cache_bytes: int) -> CardHold:
+    """This process's."""
+    return CardHold(cache_bytes)

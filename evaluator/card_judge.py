@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from tritonsmith.evaluator.card_facts import launch_facts
-from tritonsmith.evaluator.card_timing import Bench, Session, measurement_of, write_raw
+from tritonsmith.evaluator.card_session import Session, measurement_of, write_raw
+from tritonsmith.evaluator.card_timing import Bench
 from tritonsmith.evaluator.ceilings import measured
 from tritonsmith.evaluator.distributions import stress_kinds
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
@@ -45,8 +46,8 @@ _OVERLAPPING = 2.0
 _INCREDIBLE = 10.0
 """Times the strongest baseline: possible, but to be audited before it is believed."""
 _PROBED_PARTS = 16
-_WAITING = 2
-"""Processes of each role that wait for the next candidates."""
+_WAITING = 3
+"""Processes of each role that wait for the next candidates; one takes longer to start than a short verdict takes."""
 
 
 class CardJudge:
@@ -86,6 +87,8 @@ class CardJudge:
                 with self._witness() as witness:
                     with self._step("start"):
                         runner = stack.enter_context(self._runner(source, witness))
+                        if self.session.pool is not None:  # every further session has a baselines' process of its own
+                            self.session.pool.fill(reference=_SESSIONS[profile] - 1)
                     with self._step("check"):
                         order_dependent = self._check(log, runner, source, profile)
                     with self._step("facts"):
@@ -164,7 +167,7 @@ class CardJudge:
     def _further_sessions(self, source: Path, profile: str, first: Session) -> list[Session]:
         """The same measurement against the strongest baseline with fresh processes, weights and inputs. Raises RunnerFault."""
         sessions = []
-        chosen = (self.bench.modes, self.bench.without_forward)
+        chosen = (self.bench.modes, self.bench.empty_ms)
         for _ in range(_SESSIONS[profile] - 1):
             self.session.new_weights()
             with contextlib.closing(Bench(self.session, *chosen)) as bench:  # the first one stays for the next candidate

@@ -1,77 +1,52 @@
-"""Paired timing on a card: a candidate's runner against the baselines' process, under two clocks. Imports torch.
+"""Timed calls on a card: a candidate's runner and the baselines' process, under two clocks. Imports torch.
 
-One timed call, the same for both sides: fresh inputs go into the slots and the outputs are poisoned, by the oracle; the runner overwrites
-the L2 cache through the driver; then the oracle rings, and the runner queues forward behind a kernel that holds the card (`card_hold`),
-waits for the card and echoes. The card's events around forward give the sample. The oracle's time from ring to echo, less what such a call
-costs without forward on a quiet host, bounds it: where it reads longer, the runner moves to another processor and the session is taken
-again; where it still does, the difference is added to every sample of the candidate. So a candidate that tampers with its own process
-gains no more than what goes unseen between the clocks (`timing.UNSEEN_MS`, `UNSEEN_PART`).
+One timed call, the same for both sides: fresh inputs go into the slots and the outputs are poisoned, by the oracle; it overwrites the L2
+cache and takes the card (`card_hold`); it rings, and the runner queues forward, which starts when the oracle gives the card back. The
+oracle's time from there to the echo, less what an empty call takes, is forward's, whatever the runner says. The runner says what the
+card's events around forward read, which is finer, and which counts where the two agree (`timing.counts`). Then the oracle takes the card
+again: what forward left undone would be in its way, or would make the delivery longer, which is timed in the same manner.
 
-Between calls nothing of the candidate runs in the runner's main thread (`quiet`). A candidate with threads of its own is stopped until
-the bell rings, and waking it counts: its samples are the oracle's alone. Delivery stands outside the time; its excess over the honest
-side's is added.
+Both processes are timed on the processors where empty calls are quickest at the moment: one whose other half is busy makes a call 30
+microseconds longer, for seconds (H200, 2026-11-21). Between calls nothing of the candidate runs in the runner's main thread (`quiet`), and
+a candidate with threads of its own is stopped until the bell rings.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
+import random
 import secrets
+import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from tritonsmith.evaluator.baselines import NAMES, mode_number
-from tritonsmith.evaluator.correctness import accepted, reached_class
-from tritonsmith.evaluator.cuda_memory import reset_persisting_cache
+from tritonsmith.evaluator.card_hold import SHORT_MS, CardHold, card_hold
 from tritonsmith.evaluator.distributions import distinct
-from tritonsmith.evaluator.environment import clocks
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
-from tritonsmith.evaluator.schema import Measurement, PrecisionClass, Status
+from tritonsmith.evaluator.schema import PrecisionClass, Status
 from tritonsmith.evaluator.session import TaskSession
-from tritonsmith.evaluator.timing import Paired, abba, beyond, control_holds, pair_count, rounds_of, strongest
-from tritonsmith.evaluator.trials import judged, require_unchanged, snapshot
+from tritonsmith.evaluator.timing import Sample
 from tritonsmith.evaluator.wire import Command
 
 _BUILD_SECONDS = 300.0  # torch.compile of a large network
-_SECONDS_PER_BASELINE = {"quick": 1.0, "strict": 2.0}
-_MOST_PAIRS = {"quick": 60, "strict": 120}
-"""At the noise of the card's clock on an H200 (1 % between calls of 20 us) sixty pairs know the ratio within 0.3 %."""
-_CONTROL_PAIRS = 60
-_FEW_PAIRS = 16
-_CLOSE = 1.15
-"""Baselines within this factor of the strongest get as many pairs as it."""
-_ROUNDS = 6
+WARM_CALLS = 5
 _INPUT_SETS = 3
-_WARM_CALLS = 5
-_HELD_CALLS = 8
-"""Calls without forward, of each side and in each round."""
-_SLACK_MS = 0.05
-_TAKES = 4
-"""Takes of one pair of processes, on other processors, before what the clocks differ by stands. A candidate that makes its clock look
-wrong can have a session taken again, and so choose among as many takes, whose ratios differ by a few tenths of a percent."""
-_QUIET = 10
-"""Percentile of host time that counts: what disturbs a host makes calls longer, never shorter."""
+_EMPTY_CALLS = 8
+"""Calls without forward in each round."""
+_TRIED, _TRIED_CALLS = 8, 5
+"""Processors that are tried for a process, and calls without forward on each."""
+_FEWEST = 4
+"""Processors below which none is chosen: each process and the oracle want one, and something must be left to choose."""
+_VOID = 20
+"""Calls in a row that may be lost because somebody else had the card, or because this process slept."""
 _FRESH_PART = 256
 """One floating value in so many is exchanged for another before each timed call: no content comes twice."""
-_CHECKED_PART = 6
-"""One timed output in so many is held against an oracle of its own; which ones, nobody knows before."""
-
-
-class Sample(NamedTuple):
-    """Milliseconds of one timed call."""
-
-    wall: float
-    """By the oracle's clock, from ring to echo."""
-    card: float
-    """By the card's events around forward, as the runner tells it; of a runner that stood still, the oracle's less what else it takes."""
+_REMEMBERED = 101
 
 
 Call = Callable[[], Sample]
@@ -113,19 +88,23 @@ class Bench:
     Args:
         session: the task on the card.
         modes: settings of baselines that were chosen before.
-        besides: what a call took without forward, so far (milliseconds).
+        empty_ms: what a call took without forward, so far.
+        hold: what takes the card; this process's when None.
     """
 
-    def __init__(self, session: TaskSession, modes: dict[str, int] | None = None, besides: float = math.inf) -> None:
+    def __init__(
+        self, session: TaskSession, modes: dict[str, int] | None = None, empty_ms: float = math.inf, hold: CardHold | None = None
+    ) -> None:
         self.session = session
         self.modes = dict(modes or {})
         self.notes: list[str] = []
         self._baselines: Runner | None = None
         self._unopened: tuple[str, ...] = ()
-        self._honest: deque[float] = deque(maxlen=101)
-        """Milliseconds that delivery took the baselines' process."""
-        self._flush: torch.Tensor | None = None
-        self.without_forward = besides
+        self._retaken: deque[float] = deque(maxlen=_REMEMBERED)
+        self._delivered: deque[float] = deque(maxlen=_REMEMBERED)
+        """Milliseconds until the card could be taken again after calls of the baselines, and of their deliveries."""
+        self._hold = hold or card_hold(session.hardware.l2_bytes)
+        self.empty_ms = empty_ms
 
     def close(self) -> None:
         """End the baselines' process."""
@@ -135,39 +114,54 @@ class Bench:
 
     # ---- one timed call
 
-    def timed(self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int = 0) -> Sample:
-        """One call on a cold cache and inputs that the runner has not seen. Raises RunnerFault."""
+    def timed(self, runner: Runner, draw: Callable[[], list[torch.Tensor]], timeout: float, mode: int = 0) -> Sample:
+        """One call on a cold cache and inputs that the runner has not seen. Raises RunnerFault or InfrastructureError."""
+        for _ in range(_VOID):
+            took = self._once(runner, draw(), timeout, mode)
+            if took is not None:
+                return took
+        if runner is not self._baselines and self._alone(timeout):
+            raise RunnerFault(Status.CHEATING, "timed calls are answered, or work on the card, while the card belongs to another process")
+        raise InfrastructureError("calls cannot be timed: something else uses this card, or it gives each process too short a time slice")
+
+    def _alone(self, timeout: float) -> bool:
+        """Whether the card stays ours while we hold it, now that the baselines' process is the other one."""
+        for _ in range(_VOID):
+            self._empty(self._baselines, 1, timeout)
+            if self._hold.interrupted:
+                return False
+        return True
+
+    def _once(self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int) -> Sample | None:
         threads = runner is not self._baselines and runner.has_more_threads()
         if threads:
             runner.pause()
         self.session.place(tensors)
         runner.poison()
         self.session.sync()  # else the poison could land on what the candidate delivers
+        hold = self._hold
+        hold.begin()
+        runner.post(Command.CLOCKED, mode)
         if threads:
-            self._overwrite_cache()
-        else:
-            runner.command(Command.FLUSH, timeout=timeout)
-        wall = runner.command(Command.CLOCKED, mode, timeout=timeout, stopped=threads)
-        card = runner.device_ms
-        delivery = runner.command(Command.DELIVER, timeout=timeout)
+            runner.resume()
+        ended = hold.ended()
+        early = runner.answered  # before the card was its own: or this process slept, and does not know when it was
+        wall = runner.echo(ended, timeout)
+        void = early or hold.interrupted
+        asked = time.perf_counter()
+        hold.begin(SHORT_MS)
+        retaken = (time.perf_counter() - asked) * 1e3
+        runner.post(Command.DELIVER)
+        delivered = runner.echo(hold.ended(), timeout)
+        if void or hold.interrupted:
+            return None
         if runner is self._baselines:
-            self._honest.append(delivery)
-            return Sample(wall, card)
-        usual = sorted(self._honest)[len(self._honest) // 2] if self._honest else 0.0
-        excess = delivery - usual
-        if excess > max(_SLACK_MS, usual / 2):
-            wall += excess
-        if threads and self.without_forward < math.inf:  # the card's clock does not see the waking, which counts
-            card = wall - self.without_forward
-        return Sample(wall, card)
-
-    def _overwrite_cache(self) -> None:
-        """From this side, for a runner that stands still."""
-        if self._flush is None:
-            self._flush = torch.empty(2 * self.session.hardware.l2_bytes, dtype=torch.uint8, device="cuda")
-            reset_persisting_cache()
-        self._flush.fill_(1)
-        self.session.sync()
+            self._retaken.append(retaken)
+            self._delivered.append(delivered)
+            return Sample(wall, runner.device_ms)
+        usual = ((retaken, self._retaken), (delivered, self._delivered))
+        late = sum(max(0.0, took - median(honest)) for took, honest in usual if honest)
+        return Sample(wall, runner.device_ms, late)
 
     # ---- baselines
 
@@ -205,7 +199,7 @@ class Bench:
         for mode in self._settings(name):
             try:
                 runner.command(Command.CALL, mode, timeout=_BUILD_SECONDS)
-                took = min(self.timed(runner, inputs.next(), _BUILD_SECONDS, mode).card for _ in range(_WARM_CALLS))
+                took = min(self.timed(runner, inputs.next, _BUILD_SECONDS, mode).card for _ in range(WARM_CALLS))
             except RunnerFault as fault:
                 self.notes.append(f"baseline {name} could not be had: {str(fault)[:200]}")
                 return
@@ -220,149 +214,56 @@ class Bench:
         def once() -> Sample:
             assert self._baselines is not None
             try:
-                return self.timed(self._baselines, inputs.next(), limit, self.modes[name])
+                return self.timed(self._baselines, inputs.next, limit, self.modes[name])
             except RunnerFault as fault:
                 self.close()
                 raise InfrastructureError(f"a baseline failed while it was timed: {fault}") from fault
 
         return once
 
-    def besides(self, limit: float) -> float:
-        """Milliseconds from ring to echo that a timed call takes without forward, at the quietest so far. Raises InfrastructureError."""
-        runner = self._baselines
+    def settle(self, runner: Runner, processors: set[int], limit: float) -> None:
+        """Move both processes to quiet processors of these, each to one of its own. Raises RunnerFault or InfrastructureError."""
+        if len(processors) < _FEWEST:
+            return
+        assert self._baselines is not None
+        taken: set[int] = set()
+        for one in (self._baselines, runner):
+            tried = random.sample(sorted(processors - taken), min(_TRIED, len(processors) - len(taken)))
+            reached = {}
+            for processor in tried:
+                one.run_on({processor})
+                self._empty(self._baselines, 1, limit)  # else it would fall asleep, and look like a quiet neighbour
+                reached[processor] = median(self._empty(one, _TRIED_CALLS, limit))
+            quietest = min(tried, key=reached.__getitem__)
+            one.run_on({quietest})
+            taken.add(quietest)
+
+    def run_on(self, runner: Runner, processors: set[int]) -> None:
+        """Let both processes have all of these processors again."""
+        runner.run_on(processors)
+        if self._baselines is not None:
+            self._baselines.run_on(processors)
+
+    def _empty(self, runner: Runner | None, calls: int, limit: float) -> list[float]:
+        """Milliseconds of calls without forward. Raises RunnerFault; of the baselines' process InfrastructureError."""
         assert runner is not None
         taken = []
         try:
-            for _ in range(_HELD_CALLS):
-                runner.command(Command.FLUSH, timeout=limit)
-                taken.append(runner.command(Command.HOLD, timeout=limit))
+            for _ in range(calls):
+                self._hold.begin(SHORT_MS)
+                runner.post(Command.EMPTY)
+                taken.append(runner.echo(self._hold.ended(), limit))
         except RunnerFault as fault:
+            if runner is not self._baselines:
+                raise
             self.close()
             raise InfrastructureError(f"the baselines' process failed while it was timed: {fault}") from fault
-        self.without_forward = min(self.without_forward, float(np.percentile(taken, _QUIET)))
-        return self.without_forward
+        return taken
 
+    def measure_empty(self, limit: float) -> float:
+        """Milliseconds that a timed call takes without forward, at the quietest so far. Raises InfrastructureError.
 
-class Session:
-    """One pair of processes: the candidate's runner and the baselines' as they are now."""
-
-    def __init__(self, bench: Bench, runner: Runner, profile: str, limit: float, names: tuple[str, ...]) -> None:
-        self.bench = bench
-        self.runner = runner
-        self.limit = limit
-        self.notes: list[str] = []
-        self._calls = 0
-        self._inputs = Inputs(bench.session)
-        self._samples: dict[str, tuple[list[Sample], list[Sample]]] = {}
-        """By baseline: the candidate's calls and the baseline's, pair by pair."""
-        self.takes: list[float] = []
-        """What the clocks differ by, in milliseconds, take by take; the last one stands."""
-        self.before = clocks()
-        processors = os.sched_getaffinity(0)
-        with bench.session.measuring():
-            for _ in range(_WARM_CALLS):
-                self.candidate()
-            rough = {name: self._rough(name) for name in names}
-            best = min(rough.values())
-            most, seconds = _MOST_PAIRS[profile], _SECONDS_PER_BASELINE[profile]
-            counts = {name: pair_count(ms, seconds, most if ms <= best * _CLOSE else _FEW_PAIRS) for name, ms in rough.items()}
-            pairs = pair_count(best, seconds, _CONTROL_PAIRS)
-            while len(self.takes) < _TAKES:
-                self._take(counts, pairs)
-                if self.unseen == 0.0 and control_holds(self.control.ratio):
-                    break
-                runner.run_on({secrets.choice(sorted(processors))})
-        runner.run_on(processors)
-        if len(self.takes) > 1:
-            told = ", ".join(f"{1e3 * one:.0f}" for one in self.takes)
-            self.notes.append(f"taken {len(self.takes)} times: clocks {told} us apart, the control reads {self.control.ratio:.3f} at last")
-        self.after = clocks()
-
-    def _rough(self, name: str) -> float:
-        once = self.bench.baseline(name, self._inputs, self.limit)
-        return median(once().card for _ in range(_WARM_CALLS))
-
-    def _take(self, counts: dict[str, int], control: int) -> None:
-        """In rounds, so that a noisy second of the machine falls on every baseline and not on one."""
-        plan = {name: rounds_of(count, _ROUNDS) for name, count in counts.items()}
-        self._samples = {name: ([], []) for name in counts}
-        for turn in range(_ROUNDS):
-            self.besides = self.bench.besides(self.limit)
-            for name, parts in plan.items():
-                if turn < len(parts):
-                    self._take_pairs(name, parts[turn])
-        wall, card = self.clocks
-        self.takes.append(wall - card)
-        self.unseen = beyond(wall, card)
-        self.paired = {
-            name: Paired(tuple(one.card for one in mine), tuple(one.card for one in theirs)).longer(self.unseen)
-            for name, (mine, theirs) in self._samples.items()
-        }
-        self.strongest = strongest(self.paired)
-        once = self.bench.baseline(self.strongest, self._inputs, self.limit)
-        self.control = abba(lambda: once().card, lambda: once().card, control)
-
-    def _take_pairs(self, name: str, count: int) -> None:
-        mine, theirs = self._samples[name]
-        once = self.bench.baseline(name, self._inputs, self.limit)
-        abba(lambda: _kept(mine, self.candidate()), lambda: _kept(theirs, once()), count)
-
-    def _clocks(self, samples: list[Sample]) -> tuple[float, float]:
-        """(oracle's, card's) milliseconds of forward; by the oracle's on a quiet host."""
-        card = median(one.card for one in samples)
-        return float(np.percentile([one.wall - one.card for one in samples], _QUIET)) - self.besides + card, card
-
-    def candidate(self) -> Sample:
-        """One timed call; inputs must come back unchanged, and some outputs, nobody knows which, are judged. Raises RunnerFault."""
-        session = self.bench.session
-        tensors = self._inputs.next()
-        took = self.bench.timed(self.runner, tensors, self.limit)
-        self._calls += 1
-        require_unchanged(session, tensors)
-        if self._calls <= _WARM_CALLS or secrets.randbelow(_CHECKED_PART) == 0:
-            trial = judged(session, tensors, snapshot(self.runner))
-            if not accepted(reached_class([trial]), session.task.precision):
-                raise RunnerFault(Status.CHEATING, f"a timed call (number {self._calls}) gave a wrong result, the checked calls did not")
-        return took
-
-    @property
-    def clocks(self) -> tuple[float, float]:
-        """(oracle's, card's) milliseconds of the candidate's forward, over all its calls of the last take."""
-        return self._clocks([one for mine, _ in self._samples.values() for one in mine])
-
-    @property
-    def measurement(self) -> Measurement:
-        """The score against the strongest baseline."""
-        return measurement_of(self.paired[self.strongest])
-
-    def raw(self) -> dict[str, Any]:
-        """Every sample in milliseconds, in the order in which it was taken."""
-        samples = {
-            name: {
-                "candidate_ms": self.paired[name].candidate, "baseline_ms": self.paired[name].baseline,
-                "candidate_wall_ms": [one.wall for one in mine], "baseline_wall_ms": [one.wall for one in theirs],
-            }
-            for name, (mine, theirs) in self._samples.items()
-        }  # fmt: skip
-        control = {"one_ms": self.control.candidate, "other_ms": self.control.baseline}
-        told = {"without_forward_ms": self.besides, "clocks_differ_ms": self.takes, "added_to_candidate_ms": self.unseen}
-        return {"samples": samples, "control": control, **told, "clocks_before": self.before, "clocks_after": self.after}
-
-
-def _kept(samples: list[Sample], sample: Sample) -> float:
-    """Keep a sample; its time by the card's clock."""
-    samples.append(sample)
-    return sample.card
-
-
-def measurement_of(paired: Paired) -> Measurement:
-    """Ratio, interval and count of pairs."""
-    return Measurement(ratio=paired.ratio, interval=paired.interval(), pairs=len(paired.candidate))
-
-
-def write_raw(raw: Path, about: dict[str, Any], sessions: list[Session]) -> None:
-    """The raw samples: the first session's at the top, every session's below `sessions`."""
-    raw.parent.mkdir(parents=True, exist_ok=True)
-    first, *_ = all_raw = [session.raw() for session in sessions]
-    clock = "card events around forward, behind a kernel that holds the card; bounded by the oracle's clock (wall)"
-    raw.write_text(json.dumps(about | {"order": "ABBA", "clock": clock} | first | {"sessions": all_raw}))
+        The median of a round: now and then the card changes hands 5 or 15 microseconds sooner.
+        """
+        self.empty_ms = min(self.empty_ms, median(self._empty(self._baselines, _EMPTY_CALLS, limit)))
+        return self.empty_ms

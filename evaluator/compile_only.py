@@ -12,6 +12,7 @@ TRITON_INTERPRET unset.
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
 import sys
@@ -31,6 +32,7 @@ from tritonsmith.evaluator.triton_untyped import driver, knobs
 from tritonsmith.evaluator.wire import fill_slots, spec_bytes, tensor_at
 
 _LONGEST_MESSAGE = 4000
+_DRAWN = 1 << 20
 
 
 def _keep_ends(text: str) -> str:
@@ -43,12 +45,18 @@ def argument_like(spec: Any) -> Any:
     """A tensor for (shape, dtype name) or for a TensorSpec with its strides and offset, anything else as it is."""
     if isinstance(spec, tuple) and len(spec) == 2 and isinstance(spec[0], tuple) and isinstance(spec[1], str):
         dtype = getattr(torch, spec[1].removeprefix("torch."))
-        return torch.rand(spec[0]).to(dtype) if dtype.is_floating_point else torch.zeros(spec[0], dtype=dtype)
+        return _random(spec[0]).to(dtype) if dtype.is_floating_point else torch.zeros(spec[0], dtype=dtype)
     if isinstance(spec, TensorSpec):
         laid_out = tensor_at(torch.zeros(spec_bytes(spec), dtype=torch.uint8), spec)
         fill_slots([laid_out], [argument_like((spec.shape, spec.dtype))])
         return laid_out
     return spec
+
+
+def _random(shape: tuple[int, ...]) -> torch.Tensor:
+    """Values of [0, 1), which repeat: one thread draws a hundred million of them in a second."""
+    count = math.prod(shape)
+    return torch.rand(min(count, _DRAWN)).repeat(-(-count // _DRAWN))[:count].view(shape)
 
 
 def _describe(error: BaseException, source: str) -> str:
@@ -109,6 +117,9 @@ def main() -> None:
     os.dup2(2, 1)  # prints of the candidate and of ptxas
     if knobs.runtime.interpret:
         raise RuntimeError("the compile-only process needs TRITON_INTERPRET unset")
+    import torch._dynamo  # noqa: F401, PLC0415 - seconds, which operators under a mode cost once; here nobody waits for it
+    import triton.compiler  # noqa: F401, PLC0415 - likewise
+
     line = json.loads(sys.stdin.readline())
     request = pickle.loads(Path(line["init_pickle"]).read_bytes())  # written by the caller, not by the candidate
     result = examine(Path(line["candidate"]), line["target"], {"init": [], "inputs": [], "overrides": {}, **request})

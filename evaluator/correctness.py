@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from tritonsmith.evaluator.schema import Correctness, PrecisionClass
@@ -220,7 +221,7 @@ def _slices(number: int, error: torch.Tensor, scale: torch.Tensor) -> Iterator[t
 
 def _place(error: torch.Tensor, want: torch.Tensor, got: torch.Tensor) -> tuple[tuple[int, ...], float, float]:
     flat = int(error.argmax())
-    index = tuple(int(part) for part in torch.unravel_index(torch.tensor(flat), error.shape)) if error.ndim else ()
+    index = tuple(int(part) for part in np.unravel_index(flat, error.shape)) if error.ndim else ()  # torch's imports SymPy: seconds
     return index, float(want.reshape(-1)[flat]), float(got.reshape(-1)[flat])
 
 

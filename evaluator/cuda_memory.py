@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -72,20 +71,6 @@ def open_handle(handle: bytes, nbytes: int) -> torch.Tensor:
     raw = _IpcHandle.from_buffer_copy(handle)
     _check(cuda.cuIpcOpenMemHandle_v2(ctypes.byref(pointer), raw, ctypes.c_uint(_LAZY_ENABLE_PEER_ACCESS)), "cuIpcOpenMemHandle")
     return _as_tensor(pointer.value, nbytes)
-
-
-def cache_flusher(nbytes: int) -> Callable[[], object]:
-    """A call that overwrites `nbytes` of the card's memory and waits for it.
-
-    It goes to the driver by addresses that are taken now, past every name that later code could patch, and keeps the interpreter's
-    lock meanwhile, so that no other Python thread runs.
-    """
-    _driver()
-    cuda = ctypes.PyDLL("libcuda.so.1")
-    buffer = torch.zeros(nbytes, dtype=torch.uint8, device="cuda")
-    fill, wait = cuda.cuMemsetD8_v2, cuda.cuCtxSynchronize
-    address, value, count = ctypes.c_uint64(buffer.data_ptr()), ctypes.c_ubyte(1), ctypes.c_size_t(nbytes)
-    return lambda: (buffer, fill(address, value, count), wait())
 
 
 def reset_persisting_cache() -> None:

@@ -81,7 +81,7 @@ class Runner:
             "role": self._role, "device": setup.device, "doorbell": (bell.fd, bell.wake), "layout": layout,
             "init": str(setup.init), "arguments": str(setup.arguments), "weights": str(setup.weights), "source": str(process.source),
             "inputs": setup.inputs.handle(), "outputs": self.block.handle(), "hardware": setup.hardware.model_dump(mode="json"),
-            "tf32": setup.tf32, "l2_bytes": setup.hardware.l2_bytes, "trace": self.trace.handle() if self.trace else None,
+            "tf32": setup.tf32, "trace": self.trace.handle() if self.trace else None,
         } | config  # fmt: skip
         with contextlib.suppress(OSError):  # it died at once; wait_ready says so
             send_line(process.stdin, message)
@@ -119,16 +119,11 @@ class Runner:
             status = Status.CRASHED
         return RunnerFault(status, str(message.get("message", "")))
 
-    def command(self, command: Command, argument: int = 0, *, timeout: float, stopped: bool = False) -> float:
-        """Ring, wait for the echo, and return the milliseconds in between by this process's clock. Raises RunnerFault.
-
-        With `stopped`, the runner is paused and goes on when the bell rings: waking it counts.
-        """
+    def command(self, command: Command, argument: int = 0, *, timeout: float) -> float:
+        """Ring, wait for the echo, and return the milliseconds in between by this process's clock. Raises RunnerFault."""
         start = time.perf_counter()
         self.post(command, argument)
-        if stopped:
-            self.resume()
-        return self._echo(start, timeout)
+        return self.echo(start, timeout)
 
     def post(self, command: Command, argument: int = 0) -> None:
         """Ring without waiting; a process that is still being readied answers when it is ready."""
@@ -137,9 +132,15 @@ class Runner:
     def collect(self, timeout: float) -> None:
         """Wait for the answer to what was posted. Raises RunnerFault."""
         self.wait_ready()
-        self._echo(time.perf_counter(), timeout)
+        self.echo(time.perf_counter(), timeout)
 
-    def _echo(self, start: float, timeout: float) -> float:
+    @property
+    def answered(self) -> bool:
+        """Whether what was posted has been answered."""
+        return self._doorbell.answered(self._nonce)
+
+    def echo(self, start: float, timeout: float) -> float:
+        """Wait for the answer to what was posted; milliseconds from `start` until then. Raises RunnerFault."""
         answered, alive, nonce = self._doorbell.answered, self._sandbox, self._nonce
         patience = start + _POLL_SECONDS
         while not answered(nonce):
@@ -159,7 +160,7 @@ class Runner:
 
     @property
     def device_ms(self) -> float:
-        """What the runner says about the card's clock in the last CLOCKED call."""
+        """What the runner says about the card's clock in the last CLOCKED call whose result was delivered."""
         return self._doorbell.device_ms
 
     def has_more_threads(self) -> bool:

@@ -17,8 +17,10 @@ IMPORT_SECONDS = 90.0
 """Import of torch, Triton and the candidate, and the building of its model."""
 LAST_BREATH_SECONDS = 0.5  # between the end of its output and the end of the process
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-_READIED = {"candidate": ("card",), "witness": ("card", "profiler"), "reference": ("card",)}
-"""What a process of each role does on the card before it is told what to run (`runner_warm`)."""
+_READIED = {"candidate": ("card",), "witness": ("card", "profiler"), "reference": ("card", "compile")}
+"""What a process of each role does on the card while it waits to be told what to run (`runner_warm`)."""
+_AT_ONCE = {"candidate": ("card",), "witness": ("card", "profiler"), "reference": ("card",)}
+"""What it does when it is wanted at once."""
 
 
 class RunnerProcess:
@@ -30,11 +32,13 @@ class RunnerProcess:
         fds: descriptors of shared memory that it inherits.
         read: files and folders of ours that it must see.
         environment: additions to the scrubbed environment.
+        waits: whether it has time to do what a later task may need.
     """
 
     def __init__(
-        self, role: str, *, cuda: bool, fds: Sequence[int] = (), read: Sequence[Path] = (), environment: dict[str, str] | None = None
-    ) -> None:
+        self, role: str, *, cuda: bool, fds: Sequence[int] = (), read: Sequence[Path] = (), environment: dict[str, str] | None = None,
+        waits: bool = False,
+    ) -> None:  # fmt: skip
         self.doorbell = Doorbell()
         self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-inbox-", ignore_cleanup_errors=True)
         inbox = Path(self._folder.name)
@@ -44,8 +48,9 @@ class RunnerProcess:
         confined = role != "reference"
         if confined and cuda:  # a pool of threads for work on the host would look like hidden workers
             environment = _ONE_THREAD | (environment or {})
+        words = (_READIED if waits else _AT_ONCE)[role] if cuda else ()
         self.sandbox = SandboxedProcess(
-            "tritonsmith.evaluator.runner", _READIED[role] if cuda else (), pass_fds=[self.doorbell.fd, self.doorbell.wake, *fds],
+            "tritonsmith.evaluator.runner", words, pass_fds=[self.doorbell.fd, self.doorbell.wake, *fds],
             environment=environment, confined=confined, read=[*read, inbox],
         )  # fmt: skip
         process = self.sandbox.process
@@ -113,17 +118,17 @@ class RunnerPool:
             if process.sandbox.alive:
                 return process
             process.close()
-        return self._start(role)
+        return self._start(role, waits=False)
 
     def fill(self, **counts: int) -> None:
         """Start processes until so many of each role wait."""
         for role, count in counts.items():
             waiting = self._waiting.setdefault(role, [])
             while len(waiting) < count:
-                waiting.append(self._start(role))
+                waiting.append(self._start(role, waits=True))
 
-    def _start(self, role: str) -> RunnerProcess:
-        return RunnerProcess(role, cuda=True, read=[self.sessions])
+    def _start(self, role: str, *, waits: bool) -> RunnerProcess:
+        return RunnerProcess(role, cuda=True, read=[self.sessions], waits=waits)
 
     def pause(self) -> None:
         """Let those that wait stand still."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +17,22 @@ _RESAMPLES = 2000
 _HOST_MS = 0.002
 UNSEEN_MS, UNSEEN_PART = 0.006, 0.01
 """What the oracle's clock may read beyond the card's before it is the oracle's that counts: an honest runner's host makes for so much."""
+ENOUGH = 0.25
+"""Share of the calls for which the card's clock must stand; on a quiet host it stands for two thirds or more."""
+_FEWEST = 4
 Samples = npt.NDArray[np.float64]
 _MIN_PAIRS = 12
+
+
+class Sample(NamedTuple):
+    """Milliseconds of one timed call."""
+
+    wall: float
+    """By the oracle's clock, from the moment at which the runner could have the card to its echo."""
+    card: float
+    """By the card's events around forward, as the runner tells it."""
+    late: float = 0.0
+    """By the oracle's clock, what came after the echo beyond what comes there for a baseline: work that was put off."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +59,6 @@ class Paired:
 
     def _ratios(self) -> Samples:
         return np.divide(np.asarray(self.baseline, dtype=np.float64), np.asarray(self.candidate, dtype=np.float64))
-
-    def longer(self, candidate: float) -> Paired:
-        """The same samples with so many milliseconds added to each of the candidate's."""
-        return Paired(tuple(one + candidate for one in self.candidate), self.baseline)
 
     def interval(self) -> tuple[float, float]:
         """95 % bootstrap interval of the ratio (percentile method, Efron 1979)."""
@@ -108,10 +119,30 @@ def compare(intervals: Sequence[tuple[float, float]], candidate_ms: float, contr
     return Comparison.SAME if alike else Comparison.AMBIGUOUS
 
 
-def beyond(wall_ms: float, card_ms: float) -> float:
-    """Milliseconds to add to the card's clock: what the oracle's reads beyond it, once that is more than goes unseen."""
-    excess = wall_ms - card_ms
-    return excess if excess > max(UNSEEN_MS, UNSEEN_PART * card_ms) else 0.0
+def excess(sample: Sample, empty_ms: float) -> float:
+    """Milliseconds that the oracle saw beyond what the card's clock says; `empty_ms` is what a call takes without forward."""
+    return sample.wall - empty_ms - sample.card + sample.late
+
+
+def counts(sample: Sample, empty_ms: float) -> bool:
+    """Whether the card's clock stands for a call: the oracle's reads no more than goes unseen."""
+    return excess(sample, empty_ms) <= max(UNSEEN_MS, UNSEEN_PART * sample.card)
+
+
+def weigh(mine: Sequence[Sample], theirs: Sequence[Sample], empty_ms: float) -> tuple[Paired, float]:
+    """The pairs that a score is made of, and the share of the candidate's calls for which the card's clock stands.
+
+    Those pairs alone where the share is large enough: a candidate that makes its clock look wrong now and then leaves the calls in which
+    it did not, and one that always shifts it a little has few left, since an honest host takes up most of what goes unseen.
+    Otherwise all of them, with what the oracle saw in place of the card's clock where the two disagree.
+    """
+    standing = [counts(one, empty_ms) for one in mine]
+    share = sum(standing) / max(1, len(standing))
+    if share >= ENOUGH and sum(standing) >= _FEWEST:
+        kept = [pair for pair, stands in zip(zip(mine, theirs, strict=True), standing, strict=True) if stands]
+        return Paired(tuple(one.card for one, _ in kept), tuple(two.card for _, two in kept)), share
+    seen = [one.card if stands else one.card + excess(one, empty_ms) for one, stands in zip(mine, standing, strict=True)]
+    return Paired(tuple(seen), tuple(two.card for two in theirs)), share
 
 
 def strongest(baselines: dict[str, Paired]) -> str:

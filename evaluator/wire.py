@@ -45,12 +45,10 @@ class Command(IntEnum):
     CALL = 1
     """Run forward on the input slots and wait for the card; the argument is a mode or a schedule seed."""
     DELIVER = 6
-    """Copy every tensor that the last call returned into the output slots."""
-    FLUSH = 2
-    """Overwrite the L2 cache; takes up the runner's waking and the card's switch from the oracle's context as well."""
+    """Copy every tensor that the last call returned into the output slots; after CLOCKED, note the card's time first."""
     CLOCKED = 7
-    """As CALL, behind a kernel that holds the card and between two events; the time between them goes to the doorbell page."""
-    HOLD = 8
+    """As CALL, between two events of the card; the time between them is told with DELIVER."""
+    EMPTY = 8
     """What CLOCKED does beside forward, and nothing else."""
     FACTS = 3
     """Run forward once and report launches on the control pipe."""

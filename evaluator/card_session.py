@@ -1,0 +1,179 @@
+"""One session of timing on a card: takes of a candidate's calls in turn with the baselines', until the clocks agree. Imports torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from tritonsmith.evaluator.card_timing import WARM_CALLS, Bench, Inputs
+from tritonsmith.evaluator.correctness import accepted, reached_class
+from tritonsmith.evaluator.environment import clocks
+from tritonsmith.evaluator.runner_client import Runner, RunnerFault
+from tritonsmith.evaluator.schema import Measurement, Status
+from tritonsmith.evaluator.timing import (
+    ENOUGH,
+    Paired,
+    Sample,
+    abba,
+    control_holds,
+    counts,
+    excess,
+    pair_count,
+    rounds_of,
+    strongest,
+    weigh,
+)
+from tritonsmith.evaluator.trials import judged, require_unchanged, snapshot
+
+_SECONDS_PER_BASELINE = {"quick": 1.0, "strict": 2.0}
+_MOST_PAIRS = {"quick": 80, "strict": 120}
+"""At the noise of the card's clock on an H200 (1 % between calls of 20 us) half of them know the ratio within 0.3 %."""
+_CONTROL_PAIRS = 60
+_FEW_PAIRS = 16
+_CLOSE = 1.15
+"""Baselines within this factor of the strongest get as many pairs as it."""
+_ROUNDS = 6
+_TAKES = 6
+"""Takes of one pair of processes, on other processors, before what the oracle saw stands. A candidate that makes its clock look
+wrong can have a session taken again, and so choose among as many takes, whose ratios differ by a few tenths of a percent."""
+_QUIET = 10
+"""Percentile of host time that counts: what disturbs a host makes calls longer, never shorter."""
+_CHECKED_PART = 6
+"""One timed output in so many is held against an oracle of its own; which ones, nobody knows before."""
+
+
+class Session:
+    """One pair of processes: the candidate's runner and the baselines' as they are now."""
+
+    def __init__(self, bench: Bench, runner: Runner, profile: str, limit: float, names: tuple[str, ...]) -> None:
+        self.bench = bench
+        self.runner = runner
+        self.limit = limit
+        self.notes: list[str] = []
+        self._calls = 0
+        self._inputs = Inputs(bench.session)
+        self._samples: dict[str, tuple[list[Sample], list[Sample]]] = {}
+        """By baseline: the candidate's calls and the baseline's, pair by pair."""
+        self.takes: list[float] = []
+        """Share of the candidate's calls for which the card's clock stands, take by take; the last take is the result."""
+        self.before = clocks()
+        processors = os.sched_getaffinity(0)
+        with bench.session.measuring():
+            for _ in range(WARM_CALLS):
+                self.candidate()
+            rough = {name: self._rough(name) for name in names}
+            best = min(rough.values())
+            most, seconds = _MOST_PAIRS[profile], _SECONDS_PER_BASELINE[profile]
+            pairs = {name: pair_count(ms, seconds, most if ms <= best * _CLOSE else _FEW_PAIRS) for name, ms in rough.items()}
+            control = pair_count(best, seconds, _CONTROL_PAIRS)
+            while len(self.takes) < _TAKES:
+                bench.settle(runner, processors, limit)
+                self._take(pairs, control)
+                if self.takes[-1] >= ENOUGH and control_holds(self.control.ratio):
+                    break
+        bench.run_on(runner, processors)
+        if len(self.takes) > 1:
+            told = ", ".join(f"{one:.0%}" for one in self.takes)
+            self.notes.append(f"taken {len(self.takes)} times: both clocks agree for {told} of the calls, control {self.control.ratio:.3f}")
+        self.after = clocks()
+
+    def _rough(self, name: str) -> float:
+        once = self.bench.baseline(name, self._inputs, self.limit)
+        return median(once().card for _ in range(WARM_CALLS))
+
+    def _take(self, pairs: dict[str, int], control: int) -> None:
+        """In rounds, so that a noisy second of the machine falls on every baseline and not on one."""
+        plan = {name: rounds_of(count, _ROUNDS) for name, count in pairs.items()}
+        self._samples = {name: ([], []) for name in pairs}
+        for turn in range(_ROUNDS):
+            self.bench.measure_empty(self.limit)
+            for name, parts in plan.items():
+                if turn < len(parts):
+                    self._take_pairs(name, parts[turn])
+        empty = self.bench.empty_ms
+        weighed = {name: weigh(mine, theirs, empty) for name, (mine, theirs) in self._samples.items()}
+        self.paired = {name: paired for name, (paired, _) in weighed.items()}
+        self.strongest = strongest(self.paired)
+        self.takes.append(weighed[self.strongest][1])
+        once = self.bench.baseline(self.strongest, self._inputs, self.limit)
+        self.control = abba(lambda: once().card, lambda: once().card, control)
+
+    def _take_pairs(self, name: str, count: int) -> None:
+        mine, theirs = self._samples[name]
+        once = self.bench.baseline(name, self._inputs, self.limit)
+        abba(lambda: _kept(mine, self.candidate()), lambda: _kept(theirs, once()), count)
+
+    def candidate(self) -> Sample:
+        """One timed call; inputs must come back unchanged, and some outputs, nobody knows which, are judged. Raises RunnerFault."""
+        session = self.bench.session
+        tensors: list[torch.Tensor] = []
+
+        def draw() -> list[torch.Tensor]:
+            tensors[:] = self._inputs.next()
+            return tensors
+
+        took = self.bench.timed(self.runner, draw, self.limit)
+        self._calls += 1
+        require_unchanged(session, tensors)
+        if self._calls <= WARM_CALLS or secrets.randbelow(_CHECKED_PART) == 0:
+            trial = judged(session, tensors, snapshot(self.runner))
+            if not accepted(reached_class([trial]), session.task.precision):
+                raise RunnerFault(Status.CHEATING, f"a timed call (number {self._calls}) gave a wrong result, the checked calls did not")
+        return took
+
+    @property
+    def clocks(self) -> tuple[float, float]:
+        """(oracle's, card's) milliseconds of the candidate's forward, over all its calls of the last take; the oracle's on a quiet host."""
+        empty = self.bench.empty_ms
+        taken = [one for mine, _ in self._samples.values() for one in mine]
+        standing = [one for one in taken if counts(one, empty)]
+        card = median(one.card for one in (standing if len(standing) >= ENOUGH * len(taken) else taken))
+        return card + float(np.percentile([excess(one, empty) for one in taken], _QUIET)), card
+
+    @property
+    def measurement(self) -> Measurement:
+        """The score against the strongest baseline."""
+        return measurement_of(self.paired[self.strongest])
+
+    def raw(self) -> dict[str, Any]:
+        """Every sample in milliseconds, in the order in which it was taken."""
+        samples = {
+            name: {
+                "candidate_ms": self.paired[name].candidate, "baseline_ms": self.paired[name].baseline,
+                "all": {
+                    "candidate_card_ms": [one.card for one in mine], "candidate_wall_ms": [one.wall for one in mine],
+                    "candidate_late_ms": [one.late for one in mine], "baseline_card_ms": [one.card for one in theirs],
+                    "baseline_wall_ms": [one.wall for one in theirs],
+                },
+            }
+            for name, (mine, theirs) in self._samples.items()
+        }  # fmt: skip
+        control = {"one_ms": self.control.candidate, "other_ms": self.control.baseline}
+        told = {"empty_ms": self.bench.empty_ms, "clocks_agree": self.takes}
+        return {"samples": samples, "control": control, **told, "clocks_before": self.before, "clocks_after": self.after}
+
+
+def _kept(samples: list[Sample], sample: Sample) -> float:
+    """Keep a sample; its time by the card's clock."""
+    samples.append(sample)
+    return sample.card
+
+
+def measurement_of(paired: Paired) -> Measurement:
+    """Ratio, interval and count of pairs."""
+    return Measurement(ratio=paired.ratio, interval=paired.interval(), pairs=len(paired.candidate))
+
+
+def write_raw(raw: Path, about: dict[str, Any], sessions: list[Session]) -> None:
+    """The raw samples: the first session's at the top, every session's below `sessions`."""
+    raw.parent.mkdir(parents=True, exist_ok=True)
+    first, *_ = all_raw = [session.raw() for session in sessions]
+    clock = "card events around forward, which starts when the oracle gives the card back; bounded by the oracle's clock (wall)"
+    raw.write_text(json.dumps(about | {"order": "ABBA", "clock": clock} | first | {"sessions": all_raw}))
