@@ -30,6 +30,8 @@ NATURAL = ("own", "signed")
 """Kinds on which the acceptance rule stands as it is; the others may be ill-conditioned for a task."""
 STRUCTURAL = ("sided", "below", "above", "holes")
 """Kinds that look for values which do not belong into a result: how well a kernel rounds far from zero or near it is no question there."""
+UNEVEN = ("ends", "edges")
+"""Kinds in which one term stands far above the others of its sum: they look for lost terms, not for the last bits of an operand."""
 HIDDEN = ("shifted", "large", "constant", "below", "above", "holes", "ends", "edges")
 """Kinds that stand between a candidate and promotion, and that no message names."""
 TIES = ("ints", "constant", "holes")

@@ -246,10 +246,10 @@ class Timing(Record):
     sessions: tuple[Measurement, ...] = ()
     """Score in each session; every session has fresh processes, seeds and inputs. `quick` has one."""
     device_ms: float | None = None
-    """Median by the card's clock (events around a call, in the runner)."""
+    """Median by the card's clock (events around a call, in the runner), of the calls for which it stands."""
     wall_ms: float | None = None
-    """The card's median, and what the oracle's clock reads beyond it on a quiet host (tenth percentile over the calls, less what such
-    a call costs without forward); where that is more than goes unseen, `median_ms` follows it."""
+    """The card's median, and what the oracle's clock reads beyond it on a quiet host (tenth percentile over all calls, less what a
+    call costs without forward)."""
     floor_ms: float | None = None
     """No kernel of this card can be faster: bytes over measured bandwidth, operations over measured rate, with a margin."""
 
