@@ -122,7 +122,10 @@ class Bench:
                 return took
         if runner is not self._baselines and self._alone(timeout):
             raise RunnerFault(Status.CHEATING, "timed calls are answered, or work on the card, while the card belongs to another process")
-        raise InfrastructureError("calls cannot be timed: something else uses this card, or it gives each process too short a time slice")
+        raise InfrastructureError(
+            "calls cannot be timed: something else uses this card, or processes do not take turns on it "
+            "(CUDA MPS, or a time slice below 0.5 ms; `nvidia-smi compute-policy -l` tells); use another card or switch that off"
+        )
 
     def _alone(self, timeout: float) -> bool:
         """Whether the card stays ours while we hold it, now that the baselines' process is the other one."""

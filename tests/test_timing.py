@@ -189,7 +189,7 @@ EMPTY = 0.147
 
 def honest(rng: random.Random, card: float = 0.07) -> Sample:
     """A call as a quiet host answers it (H200, 2026-11-21)."""
-    return Sample(EMPTY + card + rng.expovariate(1 / 0.004), card * rng.gauss(1.0, 0.01))
+    return Sample(EMPTY + card + rng.gauss(-0.001, 0.001) + rng.expovariate(1 / 0.002), card * rng.gauss(1.0, 0.01))
 
 
 def score(mine: list[Sample], card: float = 0.07) -> tuple[float, float]:
