@@ -158,13 +158,16 @@ class Bench:
         delivered = runner.echo(hold.ended(), timeout)
         if void or hold.interrupted:
             return None
+        card = runner.device_ms
+        if not math.isfinite(card):  # bytes of the runner's; whatever is computed from them would be no number either
+            raise RunnerFault(Status.CHEATING, "what the runner says of the card's clock is no number")
         if runner is self._baselines:
             self._retaken.append(retaken)
             self._delivered.append(delivered)
-            return Sample(wall, runner.device_ms)
+            return Sample(wall, card)
         usual = ((retaken, self._retaken), (delivered, self._delivered))
         late = sum(max(0.0, took - median(honest)) for took, honest in usual if honest)
-        return Sample(wall, runner.device_ms, late)
+        return Sample(wall, card, late)
 
     # ---- baselines
 

@@ -17,10 +17,10 @@ IMPORT_SECONDS = 90.0
 """Import of torch, Triton and the candidate, and the building of its model."""
 LAST_BREATH_SECONDS = 0.5  # between the end of its output and the end of the process
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-_READIED = {"candidate": ("card",), "witness": ("card", "profiler"), "reference": ("card", "compile")}
-"""What a process of each role does on the card while it waits to be told what to run (`runner_warm`)."""
-_AT_ONCE = {"candidate": ("card",), "witness": ("card", "profiler"), "reference": ("card",)}
-"""What it does when it is wanted at once."""
+_READIED = {"candidate": ("card",), "witness": ("card", "profiler"), "reference": ("card",)}
+"""What a process of each role does on the card before it is told what to run (`runner_warm`)."""
+_READIED_BESIDES = {"reference": ("compile",)}
+"""What it does besides where it has time."""
 
 
 class RunnerProcess:
@@ -48,7 +48,7 @@ class RunnerProcess:
         confined = role != "reference"
         if confined and cuda:  # a pool of threads for work on the host would look like hidden workers
             environment = _ONE_THREAD | (environment or {})
-        words = (_READIED if waits else _AT_ONCE)[role] if cuda else ()
+        words = (*_READIED[role], *(_READIED_BESIDES.get(role, ()) if waits else ())) if cuda else ()
         self.sandbox = SandboxedProcess(
             "tritonsmith.evaluator.runner", words, pass_fds=[self.doorbell.fd, self.doorbell.wake, *fds],
             environment=environment, confined=confined, read=[*read, inbox],

@@ -73,8 +73,7 @@ def stands_still(process: RunnerProcess, wanted: bool) -> bool:
 
 
 def test_a_pool_gives_each_process_once_and_none_that_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for words in ("_READIED", "_AT_ONCE"):  # what they ready needs a card
-        monkeypatch.setattr(runner_process, words, {"candidate": (), "witness": ()})
+    monkeypatch.setattr(runner_process, "_READIED", {"candidate": (), "witness": ()})  # what they ready needs a card
     before = descriptors()
     pool = RunnerPool(tmp_path)
     pool.fill(candidate=2, witness=0)

@@ -184,6 +184,14 @@ def test_answers_before_the_card_was_given_back_are_cheating_and_a_shared_card_i
         made.timed(runner, list, 1.0)
 
 
+@pytest.mark.parametrize("card", [float("nan"), float("inf"), float("-inf")])
+def test_a_clock_that_reads_no_number_is_cheating(card: float) -> None:
+    made, runner, _ = bench(clocked=1.5, card=card, deliver=0.2)
+    with pytest.raises(RunnerFault, match="is no number") as caught:
+        made.timed(runner, list, 1.0)
+    assert caught.value.status is Status.CHEATING
+
+
 EMPTY = 0.147
 
 
