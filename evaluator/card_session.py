@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from tritonsmith.evaluator.card_timing import WARM_CALLS, Bench, Inputs
+from tritonsmith.evaluator.card_screen import Screen, distance
+from tritonsmith.evaluator.card_timing import WARM_CALLS, Bench, Draw, Inputs
 from tritonsmith.evaluator.correctness import accepted, reached_class
 from tritonsmith.evaluator.environment import clocks
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
@@ -45,8 +46,8 @@ _TAKES = 6
 wrong can have a session taken again, and so choose among as many takes, whose ratios differ by a few tenths of a percent."""
 _QUIET = 10
 """Percentile of host time that counts: what disturbs a host makes calls longer, never shorter."""
-_CHECKED_PART = 6
-"""One timed output in so many is held against an oracle of its own; which ones, nobody knows before."""
+_JUDGED_PART = 6
+"""One timed output in so many is held against an oracle of its own; which ones, nobody knows before. The others: `card_screen`."""
 
 
 class Session:
@@ -59,6 +60,7 @@ class Session:
         self.notes: list[str] = []
         self._calls = 0
         self._inputs = Inputs(bench.session)
+        self._screens = {name: Screen() for name in names}
         self._samples: dict[str, tuple[list[Sample], list[Sample]]] = {}
         """By baseline: the candidate's calls and the baseline's, pair by pair."""
         self.takes: list[float] = []
@@ -67,7 +69,7 @@ class Session:
         processors = os.sched_getaffinity(0)
         with bench.session.measuring():
             for _ in range(WARM_CALLS):
-                self.candidate()
+                self._judge(*self._call(self._inputs.next))
             rough = {name: self._rough(name) for name in names}
             best = min(rough.values())
             most, seconds = _MOST_PAIRS[profile], _SECONDS_PER_BASELINE[profile]
@@ -85,7 +87,7 @@ class Session:
         self.after = clocks()
 
     def _rough(self, name: str) -> float:
-        once = self.bench.baseline(name, self._inputs, self.limit)
+        once = self.bench.baseline(name, self._inputs.next, self.limit)
         return median(once().card for _ in range(WARM_CALLS))
 
     def _take(self, pairs: dict[str, int], control: int) -> None:
@@ -99,34 +101,37 @@ class Session:
                     self._take_pairs(name, parts[turn])
         empty = self.bench.empty_ms
         weighed = {name: weigh(mine, theirs, empty) for name, (mine, theirs) in self._samples.items()}
-        self.paired = {name: paired for name, (paired, _) in weighed.items()}
+        self.paired = {name: one.paired for name, one in weighed.items()}
         self.strongest = strongest(self.paired)
-        self.takes.append(weighed[self.strongest][1])
-        once = self.bench.baseline(self.strongest, self._inputs, self.limit)
+        self.takes.append(weighed[self.strongest].share)
+        self._added = {name: one.added for name, one in weighed.items()}
+        once = self.bench.baseline(self.strongest, self._inputs.next, self.limit)
         self.control = abba(lambda: once().card, lambda: once().card, control)
 
     def _take_pairs(self, name: str, count: int) -> None:
+        pairs = _Pairs(self, name)
         mine, theirs = self._samples[name]
-        once = self.bench.baseline(name, self._inputs, self.limit)
-        abba(lambda: _kept(mine, self.candidate()), lambda: _kept(theirs, once()), count)
+        abba(lambda: _kept(mine, pairs.candidate()), lambda: _kept(theirs, pairs.baseline()), count)
 
-    def candidate(self) -> Sample:
-        """One timed call; inputs must come back unchanged, and some outputs, nobody knows which, are judged. Raises RunnerFault."""
-        session = self.bench.session
+    def _call(self, draw: Draw) -> tuple[Sample, list[torch.Tensor], list[torch.Tensor]]:
+        """One timed call: its time, its inputs, which must come back unchanged, and its outputs. Raises RunnerFault."""
         tensors: list[torch.Tensor] = []
 
-        def draw() -> list[torch.Tensor]:
-            tensors[:] = self._inputs.next()
+        def drawn() -> list[torch.Tensor]:
+            tensors[:] = draw()
             return tensors
 
-        took = self.bench.timed(self.runner, draw, self.limit)
+        took = self.bench.timed(self.runner, drawn, self.limit)
         self._calls += 1
-        require_unchanged(session, tensors)
-        if self._calls <= WARM_CALLS or secrets.randbelow(_CHECKED_PART) == 0:
-            trial = judged(session, tensors, snapshot(self.runner))
-            if not accepted(reached_class([trial]), session.task.precision):
-                raise RunnerFault(Status.CHEATING, f"a timed call (number {self._calls}) gave a wrong result, the checked calls did not")
-        return took
+        got = snapshot(self.runner)  # now: what is written later comes too late
+        require_unchanged(self.bench.session, tensors)
+        return took, tensors, got
+
+    def _judge(self, took: Sample, tensors: list[torch.Tensor], got: list[torch.Tensor]) -> None:
+        """Hold one timed call's outputs against the oracle. Raises RunnerFault."""
+        session = self.bench.session
+        if not accepted(reached_class([judged(session, tensors, got)]), session.task.precision):
+            raise RunnerFault(Status.CHEATING, f"a timed call (number {self._calls}) gave a wrong result, the checked calls did not")
 
     @property
     def clocks(self) -> tuple[float, float]:
@@ -146,7 +151,7 @@ class Session:
         """Every sample in milliseconds, in the order in which it was taken."""
         samples = {
             name: {
-                "candidate_ms": self.paired[name].candidate, "baseline_ms": self.paired[name].baseline,
+                "candidate_ms": self.paired[name].candidate, "baseline_ms": self.paired[name].baseline, "added_ms": self._added[name],
                 "all": {
                     "candidate_card_ms": [one.card for one in mine], "candidate_wall_ms": [one.wall for one in mine],
                     "candidate_late_ms": [one.late for one in mine], "baseline_card_ms": [one.card for one in theirs],
@@ -158,6 +163,58 @@ class Session:
         control = {"one_ms": self.control.candidate, "other_ms": self.control.baseline}
         told = {"empty_ms": self.bench.empty_ms, "clocks_agree": self.takes}
         return {"samples": samples, "control": control, **told, "clocks_before": self.before, "clocks_after": self.after}
+
+
+class _Pairs:
+    """Pairs of timed calls on the same inputs, whose results are compared: `candidate` and `baseline` in turn, in either order."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self._session = session
+        self._screen = session._screens[name]
+        self._theirs = session.bench.baseline(name, lambda: self._inputs, session.limit)
+        self._inputs: list[torch.Tensor] = []
+        self._mine: tuple[Sample, list[torch.Tensor], list[torch.Tensor]] | None = None
+        self._waiting = False
+        """Whether one of the pair's calls has been taken and the other has not."""
+
+    def candidate(self) -> Sample:
+        """The candidate's call; one that must be taken again has inputs of its own, since it saw these. Raises RunnerFault."""
+        draws = 0
+
+        def draw() -> list[torch.Tensor]:
+            nonlocal draws
+            draws += 1
+            if draws > 1 or not self._waiting:
+                return self._session._inputs.next()
+            return self._inputs
+
+        self._mine = self._session._call(draw)
+        alone = self._waiting and draws > 1
+        if not self._waiting:
+            self._inputs = self._mine[1]
+        elif not alone:
+            self._compare()
+        if alone:
+            self._session._judge(*self._mine)
+        self._waiting = not self._waiting
+        return self._mine[0]
+
+    def baseline(self) -> Sample:
+        """The baseline's call. Raises RunnerFault where the candidate's outputs, now that they can be compared, turn out wrong."""
+        if not self._waiting:
+            self._inputs = self._session._inputs.next()
+        took = self._theirs()
+        if self._waiting:
+            self._compare()
+        self._waiting = not self._waiting
+        return took
+
+    def _compare(self) -> None:
+        assert self._mine is not None
+        found = distance(self._mine[2], self._session.bench.baseline_outputs)
+        if not self._screen.usual(found) or secrets.randbelow(_JUDGED_PART) == 0:
+            self._session._judge(*self._mine)
+            self._screen.accept(found)
 
 
 def _kept(samples: list[Sample], sample: Sample) -> float:

@@ -50,6 +50,8 @@ _REMEMBERED = 101
 
 
 Call = Callable[[], Sample]
+Draw = Callable[[], list[torch.Tensor]]
+"""Gives the inputs of a call; asked again when a call must be taken again."""
 
 
 class Inputs:
@@ -114,7 +116,7 @@ class Bench:
 
     # ---- one timed call
 
-    def timed(self, runner: Runner, draw: Callable[[], list[torch.Tensor]], timeout: float, mode: int = 0) -> Sample:
+    def timed(self, runner: Runner, draw: Draw, timeout: float, mode: int = 0) -> Sample:
         """One call on a cold cache and inputs that the runner has not seen. Raises RunnerFault or InfrastructureError."""
         for _ in range(_VOID):
             took = self._once(runner, draw(), timeout, mode)
@@ -214,18 +216,24 @@ class Bench:
         if best:
             self.modes[name] = best[1]
 
-    def baseline(self, name: str, inputs: Inputs, limit: float) -> Call:
+    def baseline(self, name: str, draw: Draw, limit: float) -> Call:
         """Timed calls of one baseline; what goes wrong there is never the candidate's fault."""
 
         def once() -> Sample:
             assert self._baselines is not None
             try:
-                return self.timed(self._baselines, inputs.next, limit, self.modes[name])
+                return self.timed(self._baselines, draw, limit, self.modes[name])
             except RunnerFault as fault:
                 self.close()
                 raise InfrastructureError(f"a baseline failed while it was timed: {fault}") from fault
 
         return once
+
+    @property
+    def baseline_outputs(self) -> list[torch.Tensor]:
+        """The results of the last call of a baseline, until its next one."""
+        assert self._baselines is not None
+        return self._baselines.outputs
 
     def settle(self, runner: Runner, processors: set[int], limit: float) -> None:
         """Move both processes to quiet processors of these, each to one of its own. Raises RunnerFault or InfrastructureError."""

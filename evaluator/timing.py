@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -130,20 +131,35 @@ def counts(sample: Sample, empty_ms: float) -> bool:
     return excess(sample, empty_ms) <= max(UNSEEN_MS, UNSEEN_PART * sample.card)
 
 
-def weigh(mine: Sequence[Sample], theirs: Sequence[Sample], empty_ms: float) -> tuple[Paired, float]:
-    """The pairs that a score is made of, and the share of the candidate's calls for which the card's clock stands.
+class Weighed(NamedTuple):
+    """What the calls of one take say."""
 
-    Those pairs alone where the share is large enough: a candidate that makes its clock look wrong now and then leaves the calls in which
-    it did not, and one that always shifts it a little has few left, since an honest host takes up most of what goes unseen.
+    paired: Paired
+    """The pairs that a score is made of."""
+    share: float
+    """Part of the candidate's calls for which the card's clock stands."""
+    added: float
+    """Milliseconds added to each of them, for what the oracle saw beyond the card's clock and did not see with the baseline."""
+
+
+def weigh(mine: Sequence[Sample], theirs: Sequence[Sample], empty_ms: float) -> Weighed:
+    """Make a score's pairs of all the calls.
+
+    Those pairs alone for which the card's clock stands, where there are enough: a candidate that makes its clock look wrong now and then
+    leaves the calls in which it did not. One that always shifts it a little has few left, since an honest host takes up most of what goes
+    unseen; and by as much as the calls that stand are longer to the oracle, on average, than the baseline's are, each of them counts as
+    longer. (Honest calls of 0.33 to 0.93 ms gained 0.6 microseconds by that, a lie of 4 microseconds kept 0.7 of them; H200, 2026-11-21.)
     Otherwise all of them, with what the oracle saw in place of the card's clock where the two disagree.
     """
     standing = [counts(one, empty_ms) for one in mine]
     share = sum(standing) / max(1, len(standing))
     if share >= ENOUGH and sum(standing) >= _FEWEST:
         kept = [pair for pair, stands in zip(zip(mine, theirs, strict=True), standing, strict=True) if stands]
-        return Paired(tuple(one.card for one, _ in kept), tuple(two.card for _, two in kept)), share
+        usual = [excess(two, empty_ms) for two in theirs if counts(two, empty_ms)]
+        added = max(0.0, fmean(excess(one, empty_ms) for one, _ in kept) - fmean(usual)) if usual else 0.0
+        return Weighed(Paired(tuple(one.card + added for one, _ in kept), tuple(two.card for _, two in kept)), share, added)
     seen = [one.card if stands else one.card + excess(one, empty_ms) for one, stands in zip(mine, standing, strict=True)]
-    return Paired(tuple(seen), tuple(two.card for two in theirs)), share
+    return Weighed(Paired(tuple(seen), tuple(two.card for two in theirs)), share, 0.0)
 
 
 def strongest(baselines: dict[str, Paired]) -> str:

@@ -1,0 +1,125 @@
+"""Every timed output is compared: with the baseline's on the same inputs, and by the oracle where that is unusual."""
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import pytest
+import torch
+
+from tritonsmith.evaluator import card_session
+from tritonsmith.evaluator.card_screen import Distance, Screen, distance
+from tritonsmith.evaluator.card_session import Session, _Pairs
+from tritonsmith.evaluator.runner_client import RunnerFault
+from tritonsmith.evaluator.schema import Status
+from tritonsmith.evaluator.timing import Sample, abba
+
+INF = float("inf")
+
+
+def test_distance_is_a_share_of_the_baselines_root_mean_square() -> None:
+    theirs = [torch.full((100,), 2.0)]
+    mine = [theirs[0].clone()]
+    mine[0][7] += 0.5
+    found = distance(mine, theirs)
+    assert abs(found.worst - 0.25) < 1e-6 and abs(found.mean - 0.025) < 1e-6
+    assert distance(theirs, theirs) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("value", [float("nan"), INF, -INF])
+def test_values_that_are_not_finite_must_be_the_same(value: float) -> None:
+    theirs, mine = [torch.ones(4)], [torch.ones(4)]
+    mine[0][1] = value
+    assert distance(mine, theirs) == (INF, INF) and distance(theirs, mine) == (INF, INF)
+    theirs[0][1] = value
+    assert distance(mine, theirs) == (0.0, 0.0)
+    theirs[0][1] = -INF if value == INF else INF
+    assert distance(mine, theirs) == (INF, INF)
+
+
+def test_whole_numbers_must_be_equal_and_an_empty_output_is() -> None:
+    assert distance([torch.tensor([1, 2])], [torch.tensor([1, 3])]) == (INF, INF)
+    assert distance([torch.tensor([True]), torch.empty(0)], [torch.tensor([True]), torch.empty(0)]) == (0.0, 0.0)
+
+
+def test_nothing_is_usual_before_the_oracle_accepted_a_call() -> None:
+    screen = Screen()
+    assert not screen.usual(Distance(0.0, 0.0))
+    screen.accept(Distance(1e-6, 1e-7))
+    assert screen.usual(Distance(1.4e-6, 1.4e-7))
+    assert not screen.usual(Distance(2e-6, 1e-7)) and not screen.usual(Distance(1e-6, 2e-7))
+    screen.accept(Distance(1e-7, 3e-7))
+    assert screen.usual(Distance(1.4e-6, 4e-7))
+
+
+class Bench:
+    """A candidate and a baseline that double their inputs; `wrong` says in which of its calls the candidate does not."""
+
+    def __init__(self, wrong: Iterable[int], void: Iterable[int]) -> None:
+        self.wrong, self.void = set(wrong), set(void)
+        self.baseline_outputs: list[torch.Tensor] = []
+        self.outputs: list[torch.Tensor] = []
+        self.calls = 0
+        self.seen: list[float] = []
+        self.session = cast(Any, None)
+
+    def timed(self, runner: Any, draw: Any, limit: float) -> Sample:
+        self.calls += 1
+        for _ in range(2 if self.calls in self.void else 1):
+            tensors = draw()
+            self.seen.append(float(tensors[0][0]))
+        self.outputs = [tensors[0] * (1.999 if self.calls in self.wrong else 2.0)]
+        return Sample(1.0, 1.0)
+
+    def baseline(self, name: str, draw: Any, limit: float) -> Any:
+        def once() -> Sample:
+            self.baseline_outputs = [draw()[0] * 2.0 + 1e-6]
+            return Sample(1.0, 1.0)
+
+        return once
+
+
+def session(monkeypatch: pytest.MonkeyPatch, wrong: Iterable[int] = (), void: Iterable[int] = ()) -> tuple[Session, Bench, list[int]]:
+    """A session whose oracle refuses wrong calls; the numbers of those that it was asked about."""
+    made, bench = object.__new__(Session), Bench(wrong, void)
+    made.bench, made.runner, made.limit, made._calls = cast(Any, bench), cast(Any, bench), 1.0, 0
+    made._screens = {"eager": Screen()}
+    made._inputs = cast(Any, type("Inputs", (), {"next": staticmethod(lambda: [torch.randn(64)])}))
+    asked: list[int] = []
+
+    def judge(took: Sample, tensors: list[torch.Tensor], got: list[torch.Tensor]) -> None:
+        asked.append(made._calls)
+        if not torch.allclose(got[0], tensors[0] * 2, rtol=1e-5):
+            raise RunnerFault(Status.CHEATING, "wrong")
+
+    monkeypatch.setattr(made, "_judge", judge)
+    monkeypatch.setattr(card_session, "require_unchanged", lambda session, tensors: None)
+    monkeypatch.setattr(card_session.secrets, "randbelow", lambda part: 1)  # nobody is asked by chance
+    return made, bench, asked
+
+
+def take(made: Session, pairs: int) -> None:
+    both = _Pairs(made, "eager")
+    abba(lambda: both.candidate().card, lambda: both.baseline().card, pairs)
+
+
+def test_right_calls_need_the_oracle_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, bench, asked = session(monkeypatch)
+    take(made, 20)
+    assert asked[:1] == [1] and len(asked) < 4 and len(set(bench.seen)) == len(bench.seen) == 20
+
+
+@pytest.mark.parametrize("number", [2, 3, 8, 19, 20])
+def test_one_wrong_call_in_twenty_is_refused_in_either_order(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    made, _, asked = session(monkeypatch, wrong={number})
+    with pytest.raises(RunnerFault, match="wrong"):
+        take(made, 20)
+    assert asked[-1] == number
+
+
+def test_a_call_that_is_taken_again_has_inputs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, bench, asked = session(monkeypatch, void={5, 6})
+    take(made, 20)
+    assert len(set(bench.seen)) == 22 and 6 in asked  # the sixth follows the baseline's call, whose inputs were lost
+    made, _, _ = session(monkeypatch, wrong={6}, void={6})
+    with pytest.raises(RunnerFault, match="wrong"):
+        take(made, 20)
