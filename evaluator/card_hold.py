@@ -24,6 +24,8 @@ from tritonsmith.evaluator.errors import InfrastructureError
 
 HOLD_MS = 0.5
 """Host work that a timed call may do without being noticed: some forty launches."""
+WAKING_MS = 1.0
+"""For a process that stood still until then: its threads wake up meanwhile, on one processor."""
 SHORT_MS = 0.15
 """Where next to nothing is to be queued."""
 

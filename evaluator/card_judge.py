@@ -110,13 +110,16 @@ class CardJudge:
             write_raw(raw, {"started": started, "profile": profile}, sessions)
             timing = self._timing(sessions, clocks, raw)
             self._require_possible(timing)
-            if profile == "strict" and (said := contradiction(clocks, facts)):
+            if said := unlaunched(clocks[1], timing, facts, measured().launch_floor_ms):
+                raise RunnerFault(Status.CHEATING, said)
+            if profile == "strict" and (said := contradiction(clocks, facts, first.woken)):
                 raise RunnerFault(Status.CHEATING, said)
         except RunnerFault as fault:
             return Verdict(status=fault.status, sha=sha, message=str(fault), correctness=log.correctness, profile=profile)
         return Verdict(
             status=Status.OK, sha=sha, label=label_of(facts), correctness=log.correctness, timing=timing, facts=facts, profile=profile,
-            message=_summary(timing), quarantine=suspicion(timing, clocks, facts), environment={"seconds_by_step": self._steps},
+            message=_summary(timing), quarantine=suspicion(timing, clocks, facts, first.woken),
+            environment={"seconds_by_step": self._steps},
         )  # fmt: skip
 
     @contextlib.contextmanager
@@ -256,6 +259,19 @@ def _apart(clocks: Clocks) -> str:
     return f"the two clocks disagree: {wall:.4g} ms by the oracle's, {card:.4g} ms by the card's events in the candidate's process"
 
 
+def unlaunched(card_ms: float, timing: Timing, facts: LaunchFacts, floor_ms: float) -> str:
+    """Whether what forward launches cannot be between the card's events, as when another stream has it; empty when it can.
+
+    Microseconds only: work that takes longer is seen by the oracle's clock. A reference that launches nothing has no such floor.
+    """
+    if not (facts.device_ms or facts.triton_launches) or card_ms >= floor_ms or timing.baselines_ms[timing.baseline] < floor_ms:
+        return ""
+    return (
+        f"the card's events around forward are {card_ms * 1e3:.3g} us apart, less than one launch takes ({floor_ms * 1e3:.3g} us), "
+        "and it launches something: its work is not where it is timed; queue it on the current stream"
+    )
+
+
 def _another_forward(facts: LaunchFacts, clocks: Clocks) -> str:
     """Whether what was profiled cannot be what was timed, and so does not tell whose work that is; empty when it can."""
     profiled, card = facts.device_ms or 0.0, clocks[1]
@@ -264,16 +280,19 @@ def _another_forward(facts: LaunchFacts, clocks: Clocks) -> str:
     return f"the kernels of the profiled forward take {profiled:.4g} ms, the timed calls {card:.4g} ms: another forward was profiled"
 
 
-def contradiction(clocks: Clocks, facts: LaunchFacts) -> str:
-    """What two ways to look at the same forward disagree about; empty when they agree."""
-    return _apart(clocks) or _another_forward(facts, clocks)
+def contradiction(clocks: Clocks, facts: LaunchFacts, woken: bool = False) -> str:
+    """What two ways to look at the same forward disagree about; empty when they agree.
+
+    Of a candidate that was woken for each call the oracle sees more: that is what counts, and it is no reason for distrust.
+    """
+    return ("" if woken else _apart(clocks)) or _another_forward(facts, clocks)
 
 
-def suspicion(timing: Timing, clocks: Clocks, facts: LaunchFacts) -> str:
+def suspicion(timing: Timing, clocks: Clocks, facts: LaunchFacts, woken: bool = False) -> str:
     """Why a verdict is to be audited; empty when nothing is odd."""
     if timing.score > _INCREDIBLE:
         return f"{timing.score:.3g}x the strongest baseline is hard to believe"
-    return contradiction(clocks, facts)
+    return contradiction(clocks, facts, woken)
 
 
 def _adds_atomically(source: str) -> bool:

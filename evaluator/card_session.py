@@ -81,6 +81,8 @@ class Session:
                 if self.takes[-1] >= ENOUGH and control_holds(self.control.ratio):
                     break
         bench.run_on(runner, processors)
+        self.woken = runner.has_more_threads()
+        """Whether the candidate has threads of its own, and so was stopped before each call: it may wake up late."""
         if len(self.takes) > 1:
             told = ", ".join(f"{one:.0%}" for one in self.takes)
             self.notes.append(f"taken {len(self.takes)} times: both clocks agree for {told} of the calls, control {self.control.ratio:.3f}")

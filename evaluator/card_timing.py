@@ -24,7 +24,7 @@ from statistics import median
 import torch
 
 from tritonsmith.evaluator.baselines import NAMES, mode_number
-from tritonsmith.evaluator.card_hold import SHORT_MS, CardHold, card_hold
+from tritonsmith.evaluator.card_hold import HOLD_MS, SHORT_MS, WAKING_MS, CardHold, card_hold
 from tritonsmith.evaluator.distributions import distinct
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
@@ -145,7 +145,7 @@ class Bench:
         runner.poison()
         self.session.sync()  # else the poison could land on what the candidate delivers
         hold = self._hold
-        hold.begin()
+        hold.begin(WAKING_MS if threads else HOLD_MS)
         runner.post(Command.CLOCKED, mode)
         if threads:
             runner.resume()

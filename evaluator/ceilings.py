@@ -23,10 +23,12 @@ _PRODUCTS_OF_IEEE = 3.0
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Bytes/s of a large copy (read plus written) and operations/s of a large half-precision product."""
+    """Bytes/s of a large copy (read plus written), operations/s of a large half-precision product, milliseconds of the least launch."""
 
     bandwidth: float
     matrix: float
+    launch_ms: float = 0.0
+    """A kernel that writes one byte, between two events on a card that has all three queued."""
 
     def floor_ms(self, input_bytes: float, output_bytes: float, flops: float, precision: PrecisionClass, l2_bytes: int) -> float:
         """Milliseconds below which no right kernel can be.
@@ -39,11 +41,18 @@ class Ceilings:
         rate = self.matrix / (_PRODUCTS_OF_IEEE if precision is PrecisionClass.IEEE else 1.0)
         return _MARGIN * max(moved / self.bandwidth, flops / _FEWER_PRODUCTS / rate) * 1e3
 
+    @property
+    def launch_floor_ms(self) -> float:
+        """What the card's events around a forward that launches something cannot read less than; else the work is not between them."""
+        return _MARGIN * self.launch_ms
+
 
 @functools.cache
 def measured() -> Ceilings:
     """The ceilings of the first card; about 0.2 s at the first call."""
-    ceilings = Ceilings(2 * _COPY_BYTES / _seconds_of_a_copy(), 2.0 * _PRODUCT**3 / _seconds_of_a_product())
+    ceilings = Ceilings(
+        2 * _COPY_BYTES / _seconds_of_a_copy(), 2.0 * _PRODUCT**3 / _seconds_of_a_product(), _seconds_of_a_launch() * 1e3
+    )
     torch.cuda.empty_cache()
     return ceilings
 
@@ -59,10 +68,17 @@ def _seconds_of_a_product() -> float:
     return _fastest(lambda: one @ one)
 
 
-def _fastest(work: Callable[[], object]) -> float:
-    """Seconds of the fastest of some repetitions, by the card's events."""
+def _seconds_of_a_launch() -> float:
+    before, one = torch.empty(_COPY_BYTES, dtype=torch.uint8, device="cuda"), torch.empty(1, dtype=torch.uint8, device="cuda")
+    one.zero_()
+    return _fastest(one.zero_, before.zero_)
+
+
+def _fastest(work: Callable[[], object], before: Callable[[], object] = lambda: None) -> float:
+    """Seconds of the fastest of some repetitions, by the card's events; `before` keeps the card busy until all is queued."""
     times: list[float] = []
     for _ in range(_REPEATS):
+        before()
         start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
         work()

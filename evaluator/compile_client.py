@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import tempfile
 from pathlib import Path
 from types import TracebackType
@@ -74,7 +73,7 @@ class Compilation:
         still = mark is not None and mark.exists()
         if still is not self._still:
             self._still = still
-            self._sandbox.signal_inside(signal.SIGSTOP if still else signal.SIGCONT)
+            (self._sandbox.pause if still else self._sandbox.resume)()
         return still
 
     def close(self) -> None:

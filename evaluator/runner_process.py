@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,11 +85,11 @@ class RunnerProcess:
 
     def pause(self) -> None:
         """Stop every process of the run: nothing of it happens until `resume`."""
-        self.sandbox.signal_inside(signal.SIGSTOP)
+        self.sandbox.pause()
 
     def resume(self) -> None:
         """Let them run again."""
-        self.sandbox.signal_inside(signal.SIGCONT)
+        self.sandbox.resume()
 
     def close(self) -> None:
         """Kill the process and give its doorbell and its folder back."""

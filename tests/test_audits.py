@@ -8,7 +8,7 @@ import pytest
 
 from tritonsmith.evaluator.audit import Finding, of_interpreter, of_sanitizer, settled
 from tritonsmith.evaluator.card_facts import launch_facts
-from tritonsmith.evaluator.card_judge import suspicion
+from tritonsmith.evaluator.card_judge import suspicion, unlaunched
 from tritonsmith.evaluator.ceilings import Ceilings
 from tritonsmith.evaluator.compile_client import refusal, second_opinion
 from tritonsmith.evaluator.sanitize import FINISHED, verdict_of
@@ -172,11 +172,21 @@ def timing(score: float) -> Timing:
     return Timing(kind=TimingKind.MEASURED, median_ms=1.0, baselines_ms={}, baseline="eager", score=score, score_eager=score)
 
 
+def test_a_launch_cannot_take_less_than_a_launch() -> None:
+    floor = Ceilings(bandwidth=4e12, matrix=8e14, launch_ms=0.0025).launch_floor_ms
+    against, one = timing(1.0).model_copy(update={"baselines_ms": {"eager": 0.0037}}), LaunchFacts(device_ms=0.002, triton_launches=1)
+    assert unlaunched(0.0036, against, one, floor) == ""
+    assert "less than one launch takes (1.75 us)" in unlaunched(0.0013, against, one, floor)
+    assert unlaunched(0.0013, against, LaunchFacts(), floor) == ""  # it launches nothing: a view, say
+    assert unlaunched(0.0013, against.model_copy(update={"baselines_ms": {"eager": 0.0013}}), one, floor) == ""  # nor need anybody
+
+
 def test_clocks_that_disagree_and_scores_beyond_belief_are_suspicious() -> None:
     agreeing, facts = (1.0, 0.98), LaunchFacts(device_ms=0.97)
     assert suspicion(timing(3.0), agreeing, facts) == ""
     assert "hard to believe" in suspicion(timing(12.0), agreeing, facts)
     assert "two clocks disagree" in suspicion(timing(3.0), (1.0, 0.2), facts)
+    assert suspicion(timing(3.0), (1.0, 0.2), LaunchFacts(), woken=True) == ""  # it had to wake up; what the oracle saw counts
     assert suspicion(timing(3.0), (0.05, 0.02), LaunchFacts()) == ""  # a disturbed host; what the oracle's clock reads beyond is added
 
 
