@@ -26,8 +26,6 @@ HOLD_MS = 0.5
 """Host work that a timed call may do without being noticed: some forty launches."""
 WAKING_MS = 1.0
 """For a process that stood still until then: its threads wake up meanwhile, on one processor."""
-SHORT_MS = 0.15
-"""Where next to nothing is to be queued."""
 
 _THREADS = 32
 _PROCESSORS = 16  # CUdevice_attribute

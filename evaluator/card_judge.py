@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from tritonsmith.evaluator.card_facts import launch_facts
-from tritonsmith.evaluator.card_session import Session, measurement_of, write_raw
+from tritonsmith.evaluator.card_session import Session, write_raw
 from tritonsmith.evaluator.card_timing import Bench
 from tritonsmith.evaluator.ceilings import measured
 from tritonsmith.evaluator.distributions import stress_kinds
@@ -170,10 +170,9 @@ class CardJudge:
     def _further_sessions(self, source: Path, profile: str, first: Session) -> list[Session]:
         """The same measurement against the strongest baseline with fresh processes, weights and inputs. Raises RunnerFault."""
         sessions = []
-        chosen = (self.bench.modes, self.bench.empty_ms)
         for _ in range(_SESSIONS[profile] - 1):
             self.session.new_weights()
-            with contextlib.closing(Bench(self.session, *chosen)) as bench:  # the first one stays for the next candidate
+            with contextlib.closing(Bench(self.session, self.bench.modes)) as bench:  # the first one stays for the next candidate
                 bench.begin((first.strongest,))
                 with self._runner(source) as runner:
                     bench.open_baselines()
@@ -199,7 +198,7 @@ class CardJudge:
             interval=(min(one.interval[0] for one in taken), max(one.interval[1] for one in taken)),
             ratios={name: pair.ratio for name, pair in paired.items()} | {best: middle.ratio}, pairs=sum(one.pairs for one in taken),
             raw=str(raw), notes=tuple(notes), comparison=compare([one.interval for one in taken], paired[best].candidate_ms, worst.ratio),
-            control=measurement_of(worst), sessions=tuple(one.measurement for one in sessions), device_ms=clocks[1],
+            control=worst.measurement, sessions=tuple(one.measurement for one in sessions), device_ms=clocks[1],
             wall_ms=clocks[0], floor_ms=self._floor_ms(),
         )  # fmt: skip
 

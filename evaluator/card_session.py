@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
 import torch
 
 from tritonsmith.evaluator.card_screen import Screen, distance
@@ -20,12 +19,9 @@ from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import Measurement, Status
 from tritonsmith.evaluator.timing import (
     ENOUGH,
-    Paired,
     Sample,
     abba,
     control_holds,
-    counts,
-    excess,
     pair_count,
     rounds_of,
     strongest,
@@ -44,8 +40,6 @@ _ROUNDS = 6
 _TAKES = 6
 """Takes of one pair of processes, on other processors, before what the oracle saw stands. A candidate that makes its clock look
 wrong can have a session taken again, and so choose among as many takes, whose ratios differ by a few tenths of a percent."""
-_QUIET = 10
-"""Percentile of host time that counts: what disturbs a host makes calls longer, never shorter."""
 _JUDGED_PART = 6
 """One timed output in so many is held against an oracle of its own; which ones, nobody knows before. The others: `card_screen`."""
 
@@ -75,12 +69,14 @@ class Session:
             most, seconds = _MOST_PAIRS[profile], _SECONDS_PER_BASELINE[profile]
             pairs = {name: pair_count(ms, seconds, most if ms <= best * _CLOSE else _FEW_PAIRS) for name, ms in rough.items()}
             control = pair_count(best, seconds, _CONTROL_PAIRS)
-            while len(self.takes) < _TAKES:
-                bench.settle(runner, processors, limit)
-                self._take(pairs, control)
-                if self.takes[-1] >= ENOUGH and control_holds(self.control.ratio):
-                    break
-        bench.run_on(runner, processors)
+            try:
+                while len(self.takes) < _TAKES:
+                    bench.settle(runner, processors, limit)
+                    self._take(pairs, control)
+                    if self.takes[-1] >= ENOUGH and control_holds(self.control.ratio):
+                        break
+            finally:
+                bench.unsettle(runner, processors)
         self.woken = runner.has_more_threads()
         """Whether the candidate has threads of its own, and so was stopped before each call: it may wake up late."""
         if len(self.takes) > 1:
@@ -96,17 +92,17 @@ class Session:
         """In rounds, so that a noisy second of the machine falls on every baseline and not on one."""
         plan = {name: rounds_of(count, _ROUNDS) for name, count in pairs.items()}
         self._samples = {name: ([], []) for name in pairs}
+        empties = []
         for turn in range(_ROUNDS):
-            self.bench.measure_empty(self.limit)
+            empties.append(self.bench.empty_ms(self.limit))
             for name, parts in plan.items():
                 if turn < len(parts):
                     self._take_pairs(name, parts[turn])
-        empty = self.bench.empty_ms
-        weighed = {name: weigh(mine, theirs, empty) for name, (mine, theirs) in self._samples.items()}
-        self.paired = {name: one.paired for name, one in weighed.items()}
+        self._empty_ms = min(empties)
+        self._weighed = {name: weigh(mine, theirs, self._empty_ms) for name, (mine, theirs) in self._samples.items()}
+        self.paired = {name: one.paired for name, one in self._weighed.items()}
         self.strongest = strongest(self.paired)
-        self.takes.append(weighed[self.strongest].share)
-        self._added = {name: one.added for name, one in weighed.items()}
+        self.takes.append(self._weighed[self.strongest].share)
         once = self.bench.baseline(self.strongest, self._inputs.next, self.limit)
         self.control = abba(lambda: once().card, lambda: once().card, control)
 
@@ -137,33 +133,30 @@ class Session:
 
     @property
     def clocks(self) -> tuple[float, float]:
-        """(oracle's, card's) milliseconds of the candidate's forward, over all its calls of the last take; the oracle's on a quiet host."""
-        empty = self.bench.empty_ms
-        taken = [one for mine, _ in self._samples.values() for one in mine]
-        standing = [one for one in taken if counts(one, empty)]
-        card = median(one.card for one in (standing if len(standing) >= ENOUGH * len(taken) else taken))
-        return card + float(np.percentile([excess(one, empty) for one in taken], _QUIET)), card
+        """(oracle's, card's) milliseconds of the candidate's forward in the last take."""
+        return self._weighed[self.strongest].clocks
 
     @property
     def measurement(self) -> Measurement:
         """The score against the strongest baseline."""
-        return measurement_of(self.paired[self.strongest])
+        return self._weighed[self.strongest].measurement
 
     def raw(self) -> dict[str, Any]:
         """Every sample in milliseconds, in the order in which it was taken."""
         samples = {
             name: {
-                "candidate_ms": self.paired[name].candidate, "baseline_ms": self.paired[name].baseline, "added_ms": self._added[name],
+                "candidate_ms": self.paired[name].candidate, "baseline_ms": self.paired[name].baseline,
                 "all": {
                     "candidate_card_ms": [one.card for one in mine], "candidate_wall_ms": [one.wall for one in mine],
-                    "candidate_late_ms": [one.late for one in mine], "baseline_card_ms": [one.card for one in theirs],
-                    "baseline_wall_ms": [one.wall for one in theirs],
+                    "candidate_late_ms": [one.late for one in mine], "candidate_taken_ms": [one.taken for one in mine],
+                    "baseline_card_ms": [one.card for one in theirs], "baseline_wall_ms": [one.wall for one in theirs],
+                    "baseline_taken_ms": [one.taken for one in theirs],
                 },
             }
             for name, (mine, theirs) in self._samples.items()
         }  # fmt: skip
         control = {"one_ms": self.control.candidate, "other_ms": self.control.baseline}
-        told = {"empty_ms": self.bench.empty_ms, "clocks_agree": self.takes}
+        told = {"empty_ms": self._empty_ms, "clocks_agree": self.takes}
         return {"samples": samples, "control": control, **told, "clocks_before": self.before, "clocks_after": self.after}
 
 
@@ -223,11 +216,6 @@ def _kept(samples: list[Sample], sample: Sample) -> float:
     """Keep a sample; its time by the card's clock."""
     samples.append(sample)
     return sample.card
-
-
-def measurement_of(paired: Paired) -> Measurement:
-    """Ratio, interval and count of pairs."""
-    return Measurement(ratio=paired.ratio, interval=paired.interval(), pairs=len(paired.candidate))
 
 
 def write_raw(raw: Path, about: dict[str, Any], sessions: list[Session]) -> None:

@@ -6,25 +6,28 @@ oracle's time from there to the echo, less what an empty call takes, is forward'
 card's events around forward read, which is finer, and which counts where the two agree (`timing.counts`). Then the oracle takes the card
 again: what forward left undone would be in its way, or would make the delivery longer, which is timed in the same manner.
 
-Both processes are timed on the processors where empty calls are quickest at the moment: one whose other half is busy makes a call 30
-microseconds longer, for seconds (H200, 2026-11-21). Between calls nothing of the candidate runs in the runner's main thread (`quiet`), and
-a candidate with threads of its own is stopped until the bell rings.
+Both processes share one processor, and the oracle has another one, where empty calls are quickest at the moment: one whose other half is
+busy makes a call 30 microseconds longer, for seconds, and on two processors equal calls differ by 2 to 5 microseconds to the oracle, on
+one by 0.3 (H200, 2026-11-21). Between calls nothing of the candidate runs in the runner's main thread (`quiet`), and a candidate with
+threads of its own is stopped until the bell rings, and while the baselines are timed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import random
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from statistics import median
 
 import torch
 
 from tritonsmith.evaluator.baselines import NAMES, mode_number
-from tritonsmith.evaluator.card_hold import HOLD_MS, SHORT_MS, WAKING_MS, CardHold, card_hold
+from tritonsmith.evaluator.card_hold import HOLD_MS, WAKING_MS, CardHold, card_hold
 from tritonsmith.evaluator.distributions import distinct
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
@@ -39,9 +42,9 @@ _INPUT_SETS = 3
 _EMPTY_CALLS = 8
 """Calls without forward in each round."""
 _TRIED, _TRIED_CALLS = 8, 5
-"""Processors that are tried for a process, and calls without forward on each."""
+"""Pairs of processors that are tried, and calls without forward on each."""
 _FEWEST = 4
-"""Processors below which none is chosen: each process and the oracle want one, and something must be left to choose."""
+"""Processors below which none is chosen: the processes and the oracle want one each, and something must be left to choose."""
 _VOID = 20
 """Calls in a row that may be lost because somebody else had the card, or because this process slept."""
 _FRESH_PART = 256
@@ -90,23 +93,20 @@ class Bench:
     Args:
         session: the task on the card.
         modes: settings of baselines that were chosen before.
-        empty_ms: what a call took without forward, so far.
         hold: what takes the card; this process's when None.
     """
 
-    def __init__(
-        self, session: TaskSession, modes: dict[str, int] | None = None, empty_ms: float = math.inf, hold: CardHold | None = None
-    ) -> None:
+    def __init__(self, session: TaskSession, modes: dict[str, int] | None = None, hold: CardHold | None = None) -> None:
         self.session = session
         self.modes = dict(modes or {})
         self.notes: list[str] = []
         self._baselines: Runner | None = None
         self._unopened: tuple[str, ...] = ()
-        self._retaken: deque[float] = deque(maxlen=_REMEMBERED)
         self._delivered: deque[float] = deque(maxlen=_REMEMBERED)
-        """Milliseconds until the card could be taken again after calls of the baselines, and of their deliveries."""
+        """Milliseconds of the baselines' deliveries."""
         self._hold = hold or card_hold(session.hardware.l2_bytes)
-        self.empty_ms = empty_ms
+        self._beside: Runner | None = None
+        """What shares the baselines' processor."""
 
     def close(self) -> None:
         """End the baselines' process."""
@@ -118,16 +118,29 @@ class Bench:
 
     def timed(self, runner: Runner, draw: Draw, timeout: float, mode: int = 0) -> Sample:
         """One call on a cold cache and inputs that the runner has not seen. Raises RunnerFault or InfrastructureError."""
-        for _ in range(_VOID):
-            took = self._once(runner, draw(), timeout, mode)
-            if took is not None:
-                return took
+        with self._still(self._beside if runner is self._baselines else None):
+            for _ in range(_VOID):
+                took = self._once(runner, draw(), timeout, mode)
+                if took is not None:
+                    return took
         if runner is not self._baselines and self._alone(timeout):
             raise RunnerFault(Status.CHEATING, "timed calls are answered, or work on the card, while the card belongs to another process")
         raise InfrastructureError(
             "calls cannot be timed: something else uses this card, or processes do not take turns on it "
             "(CUDA MPS, or a time slice below 0.5 ms; `nvidia-smi compute-policy -l` tells); use another card or switch that off"
         )
+
+    @contextlib.contextmanager
+    def _still(self, runner: Runner | None) -> Iterator[None]:
+        """Meanwhile the threads of a candidate that has some do nothing."""
+        if runner is None or not runner.has_more_threads():
+            yield
+            return
+        runner.pause()
+        try:
+            yield
+        finally:
+            runner.resume()
 
     def _alone(self, timeout: float) -> bool:
         """Whether the card stays ours while we hold it, now that the baselines' process is the other one."""
@@ -154,8 +167,8 @@ class Bench:
         wall = runner.echo(ended, timeout)
         void = early or hold.interrupted
         asked = time.perf_counter()
-        hold.begin(SHORT_MS)
-        retaken = (time.perf_counter() - asked) * 1e3
+        hold.begin()
+        taken = (time.perf_counter() - asked) * 1e3
         runner.post(Command.DELIVER)
         delivered = runner.echo(hold.ended(), timeout)
         if void or hold.interrupted:
@@ -164,12 +177,10 @@ class Bench:
         if not math.isfinite(card):  # bytes of the runner's; whatever is computed from them would be no number either
             raise RunnerFault(Status.CHEATING, "what the runner says of the card's clock is no number")
         if runner is self._baselines:
-            self._retaken.append(retaken)
             self._delivered.append(delivered)
-            return Sample(wall, card)
-        usual = ((retaken, self._retaken), (delivered, self._delivered))
-        late = sum(max(0.0, took - median(honest)) for took, honest in usual if honest)
-        return Sample(wall, card, late)
+            return Sample(wall, card, 0.0, taken)
+        late = max(0.0, delivered - median(self._delivered)) if self._delivered else 0.0
+        return Sample(wall, card, late, taken)
 
     # ---- baselines
 
@@ -236,27 +247,30 @@ class Bench:
         return self._baselines.outputs
 
     def settle(self, runner: Runner, processors: set[int], limit: float) -> None:
-        """Move both processes to quiet processors of these, each to one of its own. Raises RunnerFault or InfrastructureError."""
+        """Move both processes to one of these processors and this thread to another. Raises RunnerFault or InfrastructureError."""
         if len(processors) < _FEWEST:
             return
         assert self._baselines is not None
-        taken: set[int] = set()
-        for one in (self._baselines, runner):
-            tried = random.sample(sorted(processors - taken), min(_TRIED, len(processors) - len(taken)))
-            reached = {}
-            for processor in tried:
-                one.run_on({processor})
-                self._empty(self._baselines, 1, limit)  # else it would fall asleep, and look like a quiet neighbour
-                reached[processor] = median(self._empty(one, _TRIED_CALLS, limit))
-            quietest = min(tried, key=reached.__getitem__)
-            one.run_on({quietest})
-            taken.add(quietest)
+        reached = {}
+        for _ in range(_TRIED):
+            mine, theirs = random.sample(sorted(processors), 2)
+            os.sched_setaffinity(0, {mine})
+            self._baselines.run_on({theirs})
+            self._empty(self._baselines, 1, limit)
+            reached[mine, theirs] = median(self._empty(self._baselines, _TRIED_CALLS, limit))
+        mine, theirs = min(reached, key=reached.__getitem__)
+        os.sched_setaffinity(0, {mine})
+        self._baselines.run_on({theirs})
+        runner.run_on({theirs})
+        self._beside = runner
 
-    def run_on(self, runner: Runner, processors: set[int]) -> None:
-        """Let both processes have all of these processors again."""
+    def unsettle(self, runner: Runner, processors: set[int]) -> None:
+        """Let this thread and both processes have all of these processors again."""
+        os.sched_setaffinity(0, processors)  # what it starts has the same ones
         runner.run_on(processors)
         if self._baselines is not None:
             self._baselines.run_on(processors)
+        self._beside = None
 
     def _empty(self, runner: Runner | None, calls: int, limit: float) -> list[float]:
         """Milliseconds of calls without forward. Raises RunnerFault; of the baselines' process InfrastructureError."""
@@ -264,7 +278,7 @@ class Bench:
         taken = []
         try:
             for _ in range(calls):
-                self._hold.begin(SHORT_MS)
+                self._hold.begin()
                 runner.post(Command.EMPTY)
                 taken.append(runner.echo(self._hold.ended(), limit))
         except RunnerFault as fault:
@@ -274,10 +288,9 @@ class Bench:
             raise InfrastructureError(f"the baselines' process failed while it was timed: {fault}") from fault
         return taken
 
-    def measure_empty(self, limit: float) -> float:
-        """Milliseconds that a timed call takes without forward, at the quietest so far. Raises InfrastructureError.
+    def empty_ms(self, limit: float) -> float:
+        """Milliseconds that a timed call takes without forward now. Raises InfrastructureError.
 
-        The median of a round: now and then the card changes hands 5 or 15 microseconds sooner.
+        A median: now and then the card changes hands 5 or 15 microseconds sooner.
         """
-        self.empty_ms = min(self.empty_ms, median(self._empty(self._baselines, _EMPTY_CALLS, limit)))
-        return self.empty_ms
+        return median(self._empty(self._baselines, _EMPTY_CALLS, limit))

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tritonsmith.evaluator.schema import Comparison
+from tritonsmith.evaluator.schema import Comparison, Measurement
 
 _MARGIN = 0.01
 _CONTROL = (0.99, 1.01)
 _RESAMPLES = 2000
 _HOST_MS = 0.002
 UNSEEN_MS, UNSEEN_PART = 0.004, 0.01
-"""What the oracle's clock may read beyond the card's before it is the oracle's that counts: an honest runner's host makes for so much.
-Four beside one on a host, each session had 17 % to 100 % of its calls within 4 microseconds, 96 of 99 a quarter (H200, 2026-11-21)."""
+"""What the oracle's clock may read beyond the card's, and beyond what it reads for a baseline, before a call is left out. On one
+processor half of the calls are within 1 microsecond of the median, nine of ten within 4 (H200, 2026-11-21)."""
+_MOST_USUAL = 0.002
+"""What is usual between the clocks is learnt from the baselines' calls, up to this much."""
 ENOUGH = 0.25
 """Share of the calls for which the card's clock must stand; on a quiet host it stands for two thirds or more."""
 _FEWEST = 4
+_LONGEST = 90
+"""Percentile of the baselines' calls up to which it is usual to wait for the card."""
+_QUIET = 10
+"""Percentile of host time that counts: what disturbs a host makes calls longer, never shorter."""
 Samples = npt.NDArray[np.float64]
 _MIN_PAIRS = 12
 
@@ -34,7 +39,9 @@ class Sample(NamedTuple):
     card: float
     """By the card's events around forward, as the runner tells it."""
     late: float = 0.0
-    """By the oracle's clock, what came after the echo beyond what comes there for a baseline: work that was put off."""
+    """By the oracle's clock, how much longer the delivery took than a baseline's: work that was put off."""
+    taken: float = 0.0
+    """By the oracle's clock, from the echo until it had the card again: work that was still under way. Between 0.1 and 0.3 as a rule."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,11 @@ class Paired:
     def baseline_ms(self) -> float:
         """Median of the baseline's samples."""
         return float(np.median(self.baseline))
+
+    @property
+    def measurement(self) -> Measurement:
+        """Ratio, interval and count of pairs."""
+        return Measurement(ratio=self.ratio, interval=self.interval(), pairs=len(self.candidate))
 
     def _ratios(self) -> Samples:
         return np.divide(np.asarray(self.baseline, dtype=np.float64), np.asarray(self.candidate, dtype=np.float64))
@@ -126,40 +138,60 @@ def excess(sample: Sample, empty_ms: float) -> float:
     return sample.wall - empty_ms - sample.card + sample.late
 
 
-def counts(sample: Sample, empty_ms: float) -> bool:
-    """Whether the card's clock stands for a call: the oracle's reads no more than goes unseen."""
-    return excess(sample, empty_ms) <= max(UNSEEN_MS, UNSEEN_PART * sample.card)
-
-
 class Weighed(NamedTuple):
     """What the calls of one take say."""
 
     paired: Paired
     """The pairs that a score is made of."""
+    bare: Paired
+    """The same pairs by the card's clock alone."""
     share: float
     """Part of the candidate's calls for which the card's clock stands."""
-    added: float
-    """Milliseconds added to each of them, for what the oracle saw beyond the card's clock and did not see with the baseline."""
+    clocks: tuple[float, float]
+    """Milliseconds of the candidate's forward by the oracle's clock, on a quiet host, and by the card's."""
+
+    @property
+    def measurement(self) -> Measurement:
+        """The score and its interval, which reaches up to what the card's clock says: in between the two clocks cannot decide."""
+        seen = self.paired.measurement
+        return seen.model_copy(update={"interval": (seen.interval[0], self.bare.interval()[1])})
 
 
 def weigh(mine: Sequence[Sample], theirs: Sequence[Sample], empty_ms: float) -> Weighed:
-    """Make a score's pairs of all the calls.
+    """Make a score's pairs of all the calls of one take.
 
-    Those pairs alone for which the card's clock stands, where there are enough: a candidate that makes its clock look wrong now and then
-    leaves the calls in which it did not. One that always shifts it a little has few left, since an honest host takes up most of what goes
-    unseen; and by as much as the calls that stand are longer to the oracle, on average, than the baseline's are, each of them counts as
-    longer. (Honest calls of 0.33 to 0.93 ms gained 0.6 microseconds by that, a lie of 4 microseconds kept 0.7 of them; H200, 2026-11-21.)
-    Otherwise all of them, with what the oracle saw in place of the card's clock where the two disagree.
+    The card's clock stands for a call of which the oracle saw little more than it sees of the baseline's calls. Where it stands for
+    enough of them the others are left out: a clock that lies now and then leaves the calls in which it did not. What lies or is put off
+    in most of the calls moves them all, and by as much as it certainly does (`_shift`) each counts as longer. Where it stands for few,
+    what the oracle saw counts.
     """
-    standing = [counts(one, empty_ms) for one in mine]
-    share = sum(standing) / max(1, len(standing))
+    usual = float(np.clip(np.median([excess(two, empty_ms) for two in theirs]), -_MOST_USUAL, _MOST_USUAL))
+    beyond = [excess(one, empty_ms) - usual for one in mine]
+    under_way = _shift([one.taken for one in mine], [two.taken for two in theirs])
+    longest = float(np.percentile([two.taken for two in theirs], _LONGEST)) + UNSEEN_MS
+    standing = [
+        more <= max(UNSEEN_MS, UNSEEN_PART * one.card) and one.taken <= longest for one, more in zip(mine, beyond, strict=True)
+    ]
+    share = sum(standing) / len(standing)
     if share >= ENOUGH and sum(standing) >= _FEWEST:
         kept = [pair for pair, stands in zip(zip(mine, theirs, strict=True), standing, strict=True) if stands]
-        usual = [excess(two, empty_ms) for two in theirs if counts(two, empty_ms)]
-        added = max(0.0, fmean(excess(one, empty_ms) for one, _ in kept) - fmean(usual)) if usual else 0.0
-        return Weighed(Paired(tuple(one.card + added for one, _ in kept), tuple(two.card for _, two in kept)), share, added)
-    seen = [one.card if stands else one.card + excess(one, empty_ms) for one, stands in zip(mine, standing, strict=True)]
-    return Weighed(Paired(tuple(seen), tuple(two.card for two in theirs)), share, 0.0)
+        bare = Paired(tuple(one.card for one, _ in kept), tuple(two.card for _, two in kept))
+        added = under_way + _shift(beyond, [excess(two, empty_ms) - usual for two in theirs])
+        seen = tuple(card + added for card in bare.candidate)
+    else:
+        bare = Paired(tuple(one.card for one in mine), tuple(two.card for two in theirs))
+        seen = tuple(one.card + under_way + max(0.0, more) for one, more in zip(mine, beyond, strict=True))
+    card = float(np.median(bare.candidate))
+    oracle = card + under_way + float(np.percentile(beyond, _QUIET))
+    return Weighed(Paired(seen, bare.baseline), bare, share, (oracle, card))
+
+
+def _shift(mine: Sequence[float], theirs: Sequence[float]) -> float:
+    """By how much most of mine certainly lie above theirs; 0 when that is not certain.
+
+    From mine's 40th percentile to theirs' 60th: with 80 calls each the median's 95 % interval is about as wide (order statistics).
+    """
+    return max(0.0, float(np.percentile(mine, 40) - np.percentile(theirs, 60)))
 
 
 def strongest(baselines: dict[str, Paired]) -> str:

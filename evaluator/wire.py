@@ -30,8 +30,9 @@ from tritonsmith.evaluator.schema import TensorSpec
 _ALIGN = 512
 _PAGE = 4096
 _LINE_LIMIT = 64 << 10
-_SPIN_SECONDS = {"cuda": 0.05, "cpu": 0.0001}
-"""How long a runner polls before it sleeps: on a card longer than a gap between two timed calls, so that both sides stay awake."""
+_SPIN_SECONDS = {"cuda": 0.0002, "cpu": 0.0001}
+"""How long a runner polls before it sleeps. On a card candidate and baselines share a processor, one awake and one asleep; waking up
+takes less than the oracle keeps the card."""
 _SLEEP_SECONDS = 0.005
 """Without a call to wake up, a sleeping runner looks this often."""
 
