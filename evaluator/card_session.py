@@ -150,7 +150,7 @@ class Session:
                     "candidate_card_ms": [one.card for one in mine], "candidate_wall_ms": [one.wall for one in mine],
                     "candidate_late_ms": [one.late for one in mine], "candidate_taken_ms": [one.taken for one in mine],
                     "baseline_card_ms": [one.card for one in theirs], "baseline_wall_ms": [one.wall for one in theirs],
-                    "baseline_taken_ms": [one.taken for one in theirs],
+                    "baseline_late_ms": [one.late for one in theirs], "baseline_taken_ms": [one.taken for one in theirs],
                 },
             }
             for name, (mine, theirs) in self._samples.items()

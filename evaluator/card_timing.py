@@ -176,10 +176,9 @@ class Bench:
         card = runner.device_ms
         if not math.isfinite(card):  # bytes of the runner's; whatever is computed from them would be no number either
             raise RunnerFault(Status.CHEATING, "what the runner says of the card's clock is no number")
+        late = max(0.0, delivered - median(self._delivered)) if self._delivered else 0.0
         if runner is self._baselines:
             self._delivered.append(delivered)
-            return Sample(wall, card, 0.0, taken)
-        late = max(0.0, delivered - median(self._delivered)) if self._delivered else 0.0
         return Sample(wall, card, late, taken)
 
     # ---- baselines

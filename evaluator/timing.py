@@ -39,7 +39,7 @@ class Sample(NamedTuple):
     card: float
     """By the card's events around forward, as the runner tells it."""
     late: float = 0.0
-    """By the oracle's clock, how much longer the delivery took than a baseline's: work that was put off."""
+    """By the oracle's clock, how much longer the delivery took than the baselines' do: work that was put off."""
     taken: float = 0.0
     """By the oracle's clock, from the echo until it had the card again: work that was still under way. Between 0.1 and 0.3 as a rule."""
 
