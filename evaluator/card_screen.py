@@ -60,6 +60,8 @@ class Screen:
         return known is not None and found.worst <= _USUAL * known.worst and found.mean <= _USUAL * known.mean
 
     def accept(self, found: Distance) -> None:
-        """The oracle accepted this call."""
+        """The oracle accepted this call; one that is infinitely far off (other whole numbers, both right) says nothing of the next."""
+        if math.isinf(found.worst):
+            return
         known = self._accepted or found
         self._accepted = Distance(max(known.worst, found.worst), max(known.mean, found.mean))

@@ -47,6 +47,8 @@ def test_nothing_is_usual_before_the_oracle_accepted_a_call() -> None:
     screen.accept(Distance(1e-6, 1e-7))
     assert screen.usual(Distance(1.4e-6, 1.4e-7))
     assert not screen.usual(Distance(2e-6, 1e-7)) and not screen.usual(Distance(1e-6, 2e-7))
+    screen.accept(Distance(INF, INF))  # the place of one of two equal values, say
+    assert not screen.usual(Distance(INF, INF)) and not screen.usual(Distance(2e-6, 1e-7))
     screen.accept(Distance(1e-7, 3e-7))
     assert screen.usual(Distance(1.4e-6, 4e-7))
 
