@@ -79,6 +79,7 @@ class CardJudge:
     def judge(self, source: Path, profile: str, raw: Path, call_seconds: float) -> Verdict:
         """One verdict; `raw` is where the samples go, `call_seconds` bounds the first call (compilation included)."""
         self._limit, self._steps = call_seconds, {}
+        self.bench.beside = None
         log = TrialLog(self.session)
         sha = text_sha(source.read_text())
         self.bench.begin()
@@ -93,6 +94,7 @@ class CardJudge:
                         order_dependent = self._check(log, runner, source, profile)
                     with self._step("facts"):
                         report = witness.report(call_seconds) if witness else None
+                self.bench.beside = runner
                 with self._step("baselines"):
                     self.bench.open_baselines()
                 if not self.bench.modes:
@@ -109,11 +111,8 @@ class CardJudge:
                 sessions = [first, *self._further_sessions(source, profile, first)]
             write_raw(raw, {"started": started, "profile": profile}, sessions)
             timing = self._timing(sessions, clocks, raw)
-            self._require_possible(timing)
-            if said := unlaunched(clocks[1], timing, facts, measured().launch_floor_ms):
-                raise RunnerFault(Status.CHEATING, said)
-            if profile == "strict" and (said := contradiction(clocks, facts, first.woken)):
-                raise RunnerFault(Status.CHEATING, said)
+            for one in sessions:
+                self._require_possible(one, facts, strict=profile == "strict")
         except RunnerFault as fault:
             return Verdict(status=fault.status, sha=sha, message=str(fault), correctness=log.correctness, profile=profile)
         return Verdict(
@@ -175,6 +174,7 @@ class CardJudge:
             with contextlib.closing(Bench(self.session, self.bench.modes)) as bench:  # the first one stays for the next candidate
                 bench.begin((first.strongest,))
                 with self._runner(source) as runner:
+                    bench.beside = runner
                     bench.open_baselines()
                     sessions.append(Session(bench, runner, profile, self._limit, (first.strongest,)))
         return sessions
@@ -216,15 +216,23 @@ class CardJudge:
         outputs = sum(map(spec_bytes, specs.outputs))
         return measured().floor_ms(inputs, outputs, needed * self._flops, session.task.precision, session.hardware.l2_bytes)
 
-    def _require_possible(self, timing: Timing) -> None:
+    def _require_possible(self, one: Session, facts: LaunchFacts, *, strict: bool) -> None:
+        """Raises RunnerFault(cheating) where a session's times cannot be; in `strict` also where two views of it disagree."""
+        paired = one.paired[one.strongest]
+        self._require_above_floor(paired.candidate_ms)
+        said = unlaunched(one.clocks[1], paired.baseline_ms, facts, measured().launch_floor_ms)
+        if said or (strict and (said := contradiction(one.clocks, facts, one.woken))):
+            raise RunnerFault(Status.CHEATING, said)
+
+    def _require_above_floor(self, ms: float) -> None:
         """Raises RunnerFault(cheating) below the floor of physics; a task that needs only part of its inputs has a lower floor."""
-        if timing.median_ms >= self._floor_ms():
+        if ms >= self._floor_ms():
             return
         self._floor = self._floor_of(self._needed_part())
-        if timing.median_ms < self._floor:
+        if ms < self._floor:
             raise RunnerFault(
                 Status.CHEATING,
-                f"{timing.median_ms:.4g} ms is below what this card needs to read the inputs and do the arithmetic ({self._floor:.4g} ms)",
+                f"{ms:.4g} ms is below what this card needs to read the inputs and do the arithmetic ({self._floor:.4g} ms)",
             )
 
     def _needed_part(self) -> float:
@@ -258,12 +266,12 @@ def _apart(clocks: Clocks) -> str:
     return f"the two clocks disagree: {wall:.4g} ms by the oracle's, {card:.4g} ms by the card's events in the candidate's process"
 
 
-def unlaunched(card_ms: float, timing: Timing, facts: LaunchFacts, floor_ms: float) -> str:
+def unlaunched(card_ms: float, baseline_ms: float, facts: LaunchFacts, floor_ms: float) -> str:
     """Whether what forward launches cannot be between the card's events, as when another stream has it; empty when it can.
 
     Microseconds only: work that takes longer is seen by the oracle's clock. A reference that launches nothing has no such floor.
     """
-    if not (facts.device_ms or facts.triton_launches) or card_ms >= floor_ms or timing.baselines_ms[timing.baseline] < floor_ms:
+    if not (facts.device_ms or facts.triton_launches) or card_ms >= floor_ms or baseline_ms < floor_ms:
         return ""
     return (
         f"the card's events around forward are {card_ms * 1e3:.3g} us apart, less than one launch takes ({floor_ms * 1e3:.3g} us), "

@@ -25,43 +25,46 @@ class Distance(NamedTuple):
     """Root mean square of the differences."""
 
 
-def distance(mine: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> Distance:
-    """The largest distance over the outputs, tensor by tensor."""
-    worst = mean = 0.0
-    for one, two in zip(mine, theirs, strict=True):
-        if not one.numel():
-            continue
-        if not one.is_floating_point():
-            if not torch.equal(one, two):
-                return Distance(math.inf, math.inf)
-            continue
-        one, two = one.float(), two.float()
-        known = torch.isfinite(two)
-        odd = (torch.isfinite(one) != known) | (~known & (one != two) & ~(one.isnan() & two.isnan()))
-        gap = torch.where(known, one - two, 0.0).abs()
-        scale = torch.where(known, two, 0.0).square().mean().sqrt()
-        some, largest, average, unit = torch.stack([odd.any().float(), gap.max(), gap.square().mean().sqrt(), scale]).tolist()
-        if some:
-            return Distance(math.inf, math.inf)
-        unit = unit or 1.0
-        worst, mean = max(worst, largest / unit), max(mean, average / unit)
-    return Distance(worst, mean)
+_NONE, _FAR = Distance(0.0, 0.0), Distance(math.inf, math.inf)
+
+
+def distances(mine: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> list[Distance]:
+    """Output by output: one that is all rounding noise hides no other."""
+    return [_distance(one, two) for one, two in zip(mine, theirs, strict=True)]
+
+
+def _distance(one: torch.Tensor, two: torch.Tensor) -> Distance:
+    if not one.numel():
+        return _NONE
+    if not one.is_floating_point():
+        return _NONE if torch.equal(one, two) else _FAR
+    one, two = one.double(), two.double()
+    known = torch.isfinite(two)
+    odd = (torch.isfinite(one) != known) | (~known & (one != two) & ~(one.isnan() & two.isnan()))
+    gap = torch.where(known, one - two, 0.0).abs()
+    scale = torch.where(known, two, 0.0).square().mean().sqrt()
+    some, largest, average, unit = torch.stack([odd.any().double(), gap.max(), gap.square().mean().sqrt(), scale]).tolist()
+    if some or not math.isfinite(largest + average + unit):
+        return _FAR
+    return Distance(largest / (unit or 1.0), average / (unit or 1.0))
 
 
 class Screen:
     """What is usual between a candidate and one baseline; nothing is before the oracle has accepted a call."""
 
     def __init__(self) -> None:
-        self._accepted: Distance | None = None
+        self._accepted: list[Distance] = []
 
-    def usual(self, found: Distance) -> bool:
-        """Whether a call needs no oracle: its result lies no further from the baseline's than accepted ones did."""
-        known = self._accepted
-        return known is not None and found.worst <= _USUAL * known.worst and found.mean <= _USUAL * known.mean
+    def usual(self, found: Sequence[Distance]) -> bool:
+        """Whether a call needs no oracle: each output lies no further from the baseline's than accepted ones did."""
+        return bool(self._accepted) and all(
+            one.worst <= _USUAL * known.worst and one.mean <= _USUAL * known.mean for one, known in zip(found, self._accepted, strict=True)
+        )
 
-    def accept(self, found: Distance) -> None:
-        """The oracle accepted this call; one that is infinitely far off (other whole numbers, both right) says nothing of the next."""
-        if math.isinf(found.worst):
-            return
-        known = self._accepted or found
-        self._accepted = Distance(max(known.worst, found.worst), max(known.mean, found.mean))
+    def accept(self, found: Sequence[Distance]) -> None:
+        """The oracle accepted this call; an output that is infinitely far off (equal maxima, say) tells nothing of the next."""
+        known = self._accepted or [_NONE] * len(found)
+        self._accepted = [
+            before if math.isinf(one.worst) else Distance(max(before.worst, one.worst), max(before.mean, one.mean))
+            for one, before in zip(found, known, strict=True)
+        ]

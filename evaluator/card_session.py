@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.card_screen import Screen, distance
+from tritonsmith.evaluator.card_screen import Screen, distances
 from tritonsmith.evaluator.card_timing import WARM_CALLS, Bench, Draw, Inputs
 from tritonsmith.evaluator.correctness import accepted, reached_class
 from tritonsmith.evaluator.environment import clocks
@@ -60,6 +60,7 @@ class Session:
         self.takes: list[float] = []
         """Share of the candidate's calls for which the card's clock stands, take by take; the last take is the result."""
         self.before = clocks()
+        bench.beside = runner
         processors = os.sched_getaffinity(0)
         with bench.session.measuring():
             for _ in range(WARM_CALLS):
@@ -77,7 +78,7 @@ class Session:
                         break
             finally:
                 bench.unsettle(runner, processors)
-        self.woken = runner.has_more_threads()
+        self.woken = all(one.woken for one in self._samples[self.strongest][0])
         """Whether the candidate has threads of its own, and so was stopped before each call: it may wake up late."""
         if len(self.takes) > 1:
             told = ", ".join(f"{one:.0%}" for one in self.takes)
@@ -206,7 +207,7 @@ class _Pairs:
 
     def _compare(self) -> None:
         assert self._mine is not None
-        found = distance(self._mine[2], self._session.bench.baseline_outputs)
+        found = distances(self._mine[2], self._session.bench.baseline_outputs)
         if not self._screen.usual(found) or secrets.randbelow(_JUDGED_PART) == 0:
             self._session._judge(*self._mine)
             self._screen.accept(found)

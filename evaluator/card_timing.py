@@ -22,6 +22,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from statistics import median
 
 import torch
@@ -34,13 +35,15 @@ from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import PrecisionClass, Status
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.timing import Sample
-from tritonsmith.evaluator.wire import Command
+from tritonsmith.evaluator.wire import Command, SharedBlock, fill_slots
 
 _BUILD_SECONDS = 300.0  # torch.compile of a large network
 WARM_CALLS = 5
 _INPUT_SETS = 3
 _EMPTY_CALLS = 8
 """Calls without forward in each round."""
+_EMPTY_MORE_MS = 0.003
+"""From one processor to the next they differ by so much (H200, 2026-11-21)."""
 _TRIED, _TRIED_CALLS = 8, 5
 """Pairs of processors that are tried, and calls without forward on each."""
 _FEWEST = 4
@@ -105,20 +108,30 @@ class Bench:
         self._delivered: deque[float] = deque(maxlen=_REMEMBERED)
         """Milliseconds of the baselines' deliveries."""
         self._hold = hold or card_hold(session.hardware.l2_bytes)
-        self._beside: Runner | None = None
-        """What shares the baselines' processor."""
+        self._block: SharedBlock | None = None
+        self._slots: list[torch.Tensor] = []
+        """The baselines' inputs: a candidate finds its own in its slots when its call is due, and not before."""
+        self._weights = 0
+        """Which of the session's draws the baselines have."""
+        self._least_empty = math.inf
+        self.beside: Runner | None = None
+        """The candidate's runner, which is alive while the baselines are timed."""
 
     def close(self) -> None:
         """End the baselines' process."""
         if self._baselines:
             self._baselines.close()
             self._baselines = None
+        if self._block:
+            self._slots = []
+            self._block.close()
+            self._block = None
 
     # ---- one timed call
 
     def timed(self, runner: Runner, draw: Draw, timeout: float, mode: int = 0) -> Sample:
         """One call on a cold cache and inputs that the runner has not seen. Raises RunnerFault or InfrastructureError."""
-        with self._still(self._beside if runner is self._baselines else None):
+        with self._still(self.beside if runner is self._baselines else None):
             for _ in range(_VOID):
                 took = self._once(runner, draw(), timeout, mode)
                 if took is not None:
@@ -129,6 +142,12 @@ class Bench:
             "calls cannot be timed: something else uses this card, or processes do not take turns on it "
             "(CUDA MPS, or a time slice below 0.5 ms; `nvidia-smi compute-policy -l` tells); use another card or switch that off"
         )
+
+    def _place(self, runner: Runner, tensors: list[torch.Tensor]) -> None:
+        if runner is self._baselines:
+            fill_slots(self._slots, tensors)
+        else:
+            self.session.place(tensors)
 
     @contextlib.contextmanager
     def _still(self, runner: Runner | None) -> Iterator[None]:
@@ -154,7 +173,7 @@ class Bench:
         threads = runner is not self._baselines and runner.has_more_threads()
         if threads:
             runner.pause()
-        self.session.place(tensors)
+        self._place(runner, tensors)
         runner.poison()
         self.session.sync()  # else the poison could land on what the candidate delivers
         hold = self._hold
@@ -174,30 +193,44 @@ class Bench:
         if void or hold.interrupted:
             return None
         card = runner.device_ms
-        if not math.isfinite(card):  # bytes of the runner's; whatever is computed from them would be no number either
-            raise RunnerFault(Status.CHEATING, "what the runner says of the card's clock is no number")
+        if not math.isfinite(card) or card < 0.0:  # bytes of the runner's; whatever is computed from them would be no time either
+            raise RunnerFault(Status.CHEATING, "what the runner says of the card's clock is no time")
         late = max(0.0, delivered - median(self._delivered)) if self._delivered else 0.0
         if runner is self._baselines:
             self._delivered.append(delivered)
-        return Sample(wall, card, late, taken)
+        return Sample(wall, card, late, taken, woken=threads)
 
     # ---- baselines
 
     def begin(self, names: tuple[str, ...] = NAMES) -> None:
         """Start the baselines' process, which builds these baselines while something else goes on; `open_baselines` waits for it."""
         if self._baselines is None:
-            self._baselines = self.session.new_runner("reference", self.session.setup)
+            session = self.session
+            self._block = SharedBlock(session.layout.input_bytes, session.device)
+            self._block.tensor.fill_(0xFF)  # as in the candidate's
+            self._slots = session.layout.views(self._block.tensor, session.layout.inputs)
+            fill_slots(self._slots, session.draw("own"))  # they are read while the baselines are built
+            session.sync()
+            self._baselines = session.new_runner("reference", replace(session.setup, inputs=self._block))
             modes = [mode for name in names for mode in self._settings(name)]
             weights = self.session.copied_weights()  # the candidate's may be drawn again while this process starts
+            self._weights = self.session.weights_drawn
             self._baselines.begin(task=self.session.task.model_dump(mode="json"), build=modes, weights=str(weights))
             self._unopened = names
 
     def open_baselines(self) -> None:
-        """Wait until the baselines are built, and keep the faster setting of each. Raises InfrastructureError."""
+        """Wait until the baselines are built, give them the weights of now, and keep the faster setting of each.
+
+        Raises InfrastructureError.
+        """
         self.begin()
         assert self._baselines is not None
         try:
             self._baselines.wait_ready(_BUILD_SECONDS)
+            if self._weights != self.session.weights_drawn:
+                self._weights = self.session.weights_drawn
+                self.session.copied_weights()  # into the file that this process was told of
+                self._baselines.command(Command.WEIGHTS, timeout=_BUILD_SECONDS)
         except RunnerFault as fault:
             self.close()
             raise InfrastructureError(f"the baselines' process did not start: {fault}") from fault
@@ -253,33 +286,32 @@ class Bench:
         reached = {}
         for _ in range(_TRIED):
             mine, theirs = random.sample(sorted(processors), 2)
-            os.sched_setaffinity(0, {mine})
+            _run_on({mine})
             self._baselines.run_on({theirs})
             self._empty(self._baselines, 1, limit)
             reached[mine, theirs] = median(self._empty(self._baselines, _TRIED_CALLS, limit))
         mine, theirs = min(reached, key=reached.__getitem__)
-        os.sched_setaffinity(0, {mine})
+        _run_on({mine})
         self._baselines.run_on({theirs})
         runner.run_on({theirs})
-        self._beside = runner
 
     def unsettle(self, runner: Runner, processors: set[int]) -> None:
         """Let this thread and both processes have all of these processors again."""
-        os.sched_setaffinity(0, processors)  # what it starts has the same ones
+        _run_on(processors)  # what it starts has the same ones
         runner.run_on(processors)
         if self._baselines is not None:
             self._baselines.run_on(processors)
-        self._beside = None
 
     def _empty(self, runner: Runner | None, calls: int, limit: float) -> list[float]:
         """Milliseconds of calls without forward. Raises RunnerFault; of the baselines' process InfrastructureError."""
         assert runner is not None
         taken = []
         try:
-            for _ in range(calls):
-                self._hold.begin()
-                runner.post(Command.EMPTY)
-                taken.append(runner.echo(self._hold.ended(), limit))
+            with self._still(self.beside if runner is self._baselines else None):
+                for _ in range(calls):
+                    self._hold.begin()
+                    runner.post(Command.EMPTY)
+                    taken.append(runner.echo(self._hold.ended(), limit))
         except RunnerFault as fault:
             if runner is not self._baselines:
                 raise
@@ -288,8 +320,16 @@ class Bench:
         return taken
 
     def empty_ms(self, limit: float) -> float:
-        """Milliseconds that a timed call takes without forward now. Raises InfrastructureError.
+        """Milliseconds that a timed call takes without forward now, little more than at the best of times. Raises InfrastructureError.
 
         A median: now and then the card changes hands 5 or 15 microseconds sooner.
         """
-        return median(self._empty(self._baselines, _EMPTY_CALLS, limit))
+        now = median(self._empty(self._baselines, _EMPTY_CALLS, limit))
+        self._least_empty = min(self._least_empty, now)
+        return min(now, self._least_empty + _EMPTY_MORE_MS)
+
+
+def _run_on(processors: set[int]) -> None:
+    """Let this thread have these processors; where that is not allowed it stays as it is."""
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, processors)

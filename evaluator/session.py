@@ -93,6 +93,8 @@ class TaskSession:
         self.is_tensor = [isinstance(argument, torch.Tensor) for argument in arguments]
         self.plain = [None if isinstance(argument, torch.Tensor) else argument for argument in arguments]
         self.weights_path = folder / "weights.pt"
+        self.weights_drawn = 0
+        """How often they were drawn."""
         self._draw_weights()
         tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
         before = [tensor.clone() for tensor in tensors]
@@ -121,6 +123,7 @@ class TaskSession:
         return {"init": self.reference.init_inputs(), "inputs": values, "overrides": {}}
 
     def _draw_weights(self, *, moved: bool = False) -> None:
+        self.weights_drawn += 1
         self.model: nn.Module = self.reference.build(fresh_seed())
         if moved:
             move_constants(self.model, fresh_seed())

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tritonsmith.evaluator import card_session
-from tritonsmith.evaluator.card_screen import Distance, Screen, distance
+from tritonsmith.evaluator.card_screen import Distance, Screen, distances
 from tritonsmith.evaluator.card_session import Session, _Pairs
 from tritonsmith.evaluator.runner_client import RunnerFault
 from tritonsmith.evaluator.schema import Status
@@ -20,37 +20,45 @@ def test_distance_is_a_share_of_the_baselines_root_mean_square() -> None:
     theirs = [torch.full((100,), 2.0)]
     mine = [theirs[0].clone()]
     mine[0][7] += 0.5
-    found = distance(mine, theirs)
+    (found,) = distances(mine, theirs)
     assert abs(found.worst - 0.25) < 1e-6 and abs(found.mean - 0.025) < 1e-6
-    assert distance(theirs, theirs) == (0.0, 0.0)
+    assert distances(theirs, theirs) == [(0.0, 0.0)]
+    huge = [torch.tensor([1e30, 1.0, 2.0])]
+    assert distances([torch.tensor([1e30, 0.0, 0.0])], huge)[0].worst > 0.0  # no overflow on the way
 
 
 @pytest.mark.parametrize("value", [float("nan"), INF, -INF])
 def test_values_that_are_not_finite_must_be_the_same(value: float) -> None:
     theirs, mine = [torch.ones(4)], [torch.ones(4)]
     mine[0][1] = value
-    assert distance(mine, theirs) == (INF, INF) and distance(theirs, mine) == (INF, INF)
+    assert distances(mine, theirs) == distances(theirs, mine) == [(INF, INF)]
     theirs[0][1] = value
-    assert distance(mine, theirs) == (0.0, 0.0)
+    assert distances(mine, theirs) == [(0.0, 0.0)]
     theirs[0][1] = -INF if value == INF else INF
-    assert distance(mine, theirs) == (INF, INF)
+    assert distances(mine, theirs) == [(INF, INF)]
 
 
 def test_whole_numbers_must_be_equal_and_an_empty_output_is() -> None:
-    assert distance([torch.tensor([1, 2])], [torch.tensor([1, 3])]) == (INF, INF)
-    assert distance([torch.tensor([True]), torch.empty(0)], [torch.tensor([True]), torch.empty(0)]) == (0.0, 0.0)
+    assert distances([torch.tensor([1, 2])], [torch.tensor([1, 3])]) == [(INF, INF)]
+    assert distances([torch.tensor([True]), torch.empty(0)], [torch.tensor([True]), torch.empty(0)]) == [(0.0, 0.0)] * 2
 
 
 def test_nothing_is_usual_before_the_oracle_accepted_a_call() -> None:
     screen = Screen()
-    assert not screen.usual(Distance(0.0, 0.0))
-    screen.accept(Distance(1e-6, 1e-7))
-    assert screen.usual(Distance(1.4e-6, 1.4e-7))
-    assert not screen.usual(Distance(2e-6, 1e-7)) and not screen.usual(Distance(1e-6, 2e-7))
-    screen.accept(Distance(INF, INF))  # the place of one of two equal values, say
-    assert not screen.usual(Distance(INF, INF)) and not screen.usual(Distance(2e-6, 1e-7))
-    screen.accept(Distance(1e-7, 3e-7))
-    assert screen.usual(Distance(1.4e-6, 4e-7))
+    assert not screen.usual([Distance(0.0, 0.0)])
+    screen.accept([Distance(1e-6, 1e-7)])
+    assert screen.usual([Distance(1.4e-6, 1.4e-7)])
+    assert not screen.usual([Distance(2e-6, 1e-7)]) and not screen.usual([Distance(1e-6, 2e-7)])
+    screen.accept([Distance(INF, INF)])  # the place of one of two equal values, say
+    assert not screen.usual([Distance(INF, INF)]) and not screen.usual([Distance(2e-6, 1e-7)])
+    screen.accept([Distance(1e-7, 3e-7)])
+    assert screen.usual([Distance(1.4e-6, 4e-7)])
+
+
+def test_an_output_that_is_all_noise_hides_no_other() -> None:
+    screen, noise, right = Screen(), Distance(1.4, 1.0), Distance(1e-6, 1e-7)
+    screen.accept([right, noise])
+    assert screen.usual([right, noise]) and not screen.usual([Distance(1.0, 1.0), noise])
 
 
 class Bench:

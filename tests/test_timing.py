@@ -161,7 +161,7 @@ def test_the_wait_for_the_card_after_the_answer_is_taken_down(monkeypatch: pytes
 def test_a_candidate_with_threads_stands_still_until_the_bell_rings() -> None:
     made, runner, placed = bench(threads=True, clocked=1.8, card=1.0, deliver=0.2)
     assert made.timed(runner, list, 1.0).wall == 1.8
-    made._beside = runner
+    made.beside = runner
     stops: list[bool] = []
     baselines = cast(Any, made._baselines)
     placed.runner, baselines.echo = baselines, lambda start, timeout: stops.append(runner.stopped) or 5.5
@@ -184,10 +184,10 @@ def test_answers_before_the_card_was_given_back_are_cheating_and_a_shared_card_i
         made.timed(runner, list, 1.0)
 
 
-@pytest.mark.parametrize("card", [float("nan"), float("inf"), float("-inf")])
-def test_a_clock_that_reads_no_number_is_cheating(card: float) -> None:
+@pytest.mark.parametrize("card", [float("nan"), float("inf"), float("-inf"), -1e-6])
+def test_a_clock_that_reads_no_time_is_cheating(card: float) -> None:
     made, runner, _ = bench(clocked=1.5, card=card, deliver=0.2)
-    with pytest.raises(RunnerFault, match="is no number") as caught:
+    with pytest.raises(RunnerFault, match="is no time") as caught:
         made.timed(runner, list, 1.0)
     assert caught.value.status is Status.CHEATING
 
@@ -198,7 +198,7 @@ EMPTY = 0.147
 def honest(rng: random.Random, card: float = 0.07) -> Sample:
     """A call as a host answers it on which both sides share a processor; the card changes hands when it likes (H200, 2026-11-21)."""
     wall = EMPTY + card + rng.gauss(0.0005, 0.001) + rng.expovariate(1 / 0.001)
-    return Sample(wall, card * rng.gauss(1.0, 0.01), max(0.0, rng.gauss(0.0, 0.001)), 0.16 + rng.expovariate(1 / 0.015))
+    return Sample(wall, card * rng.gauss(1.0, 0.01), max(0.0, rng.gauss(0.0, 0.001)), 0.16 + rng.expovariate(1 / 0.004))
 
 
 def judged(change: Callable[[Sample], Sample] = lambda one: one, card: float = 0.07, seed: int = 4, calls: int = 80) -> Weighed:
@@ -211,7 +211,7 @@ def test_honest_calls_are_neither_faster_nor_slower() -> None:
     for seed in range(20):
         weighed = judged(seed=seed)
         low, high = weighed.measurement.interval
-        assert 0.985 < weighed.paired.ratio < 1.01 and weighed.share > 0.7 and low <= weighed.paired.ratio <= high
+        assert 0.97 < weighed.paired.ratio < 1.01 and weighed.share > 0.7 and low <= weighed.paired.ratio <= high
         assert compare([(low, high)], 0.07) is Comparison.SAME
 
 
@@ -248,7 +248,7 @@ def test_work_that_is_still_under_way_after_the_answer_counts(part: float, milli
 def test_a_noisy_host_does_not_move_the_score_of_the_calls_that_stand() -> None:
     rng = random.Random(6)
     weighed = judged(lambda one: one._replace(wall=one.wall + rng.choice([0.0, 0.0, 0.0, 0.03, 0.1])), calls=120)
-    assert 0.98 < weighed.paired.ratio < 1.01 and weighed.share < 0.8
+    assert 0.96 < weighed.paired.ratio < 1.01 and weighed.share < 0.8
 
 
 def test_where_the_clocks_never_agree_the_oracles_counts_and_slower_is_not_said() -> None:

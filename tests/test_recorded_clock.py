@@ -1,0 +1,101 @@
+"""The clock's rule on 152 sessions of honest kernels as an H200 gave them, and on the same sessions with lies written into them."""
+
+import gzip
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tritonsmith.evaluator.schema import Comparison
+from tritonsmith.evaluator.timing import Sample, compare, weigh
+
+STUDY = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "timing_study"
+Calls = tuple[list[Sample], list[Sample], float]
+Lie = Callable[[Sample, random.Random], Sample]
+
+
+@pytest.fixture(scope="module")
+def sessions() -> list[Calls]:
+    """(candidate's calls, strongest baseline's, milliseconds of an empty call) of each session."""
+    found: list[Calls] = []
+    for name in ("2352_one_processor", "0000_one_processor"):
+        for one in json.loads(gzip.decompress((STUDY / f"{name}_samples.json.gz").read_bytes())):
+            calls = min(one["samples"].values(), key=lambda calls: float(np.median(calls["baseline_card_ms"])))
+            # the baselines' late deliveries were not written down at first: then the candidate's do not count either
+            none = [0.0] * len(calls["baseline_card_ms"])
+            late = (calls["candidate_late_ms"], calls["baseline_late_ms"]) if "baseline_late_ms" in calls else (none, none)
+            sides = []
+            for side, later in zip(("candidate", "baseline"), late, strict=True):
+                wall, card, taken = (calls[f"{side}_{name}_ms"] for name in ("wall", "card", "taken"))
+                sides.append([Sample(*each) for each in zip(wall, card, later, taken, strict=True)])
+            found.append((sides[0], sides[1], one["empty_ms"]))
+    return found
+
+
+def gains(sessions: list[Calls], lie: Lie) -> npt.NDArray[np.float64]:
+    """Microseconds by which the score's time is below the card's own clock, session by session."""
+    rng = random.Random(1)
+    taken = []
+    for mine, theirs, empty in sessions:
+        weighed = weigh([lie(one, rng) for one in mine], theirs, empty)
+        taken.append(1e3 * (float(np.median([one.card for one in mine])) - weighed.paired.candidate_ms))
+    return np.asarray(taken)
+
+
+def sometimes(share: float, lie: Lie) -> Lie:
+    return lambda one, rng: lie(one, rng) if rng.random() < share else one
+
+
+def lies(ms: float) -> Lie:
+    return lambda one, rng: one._replace(card=one.card - ms)
+
+
+def early(ms: float) -> Lie:
+    """The answer comes before the work is finished, and the clock lies by as much."""
+    return lambda one, rng: one._replace(wall=one.wall - ms, card=one.card - ms, taken=one.taken + ms)
+
+
+def test_honest_kernels_lose_next_to_nothing(sessions: list[Calls]) -> None:
+    found = gains(sessions, lambda one, rng: one)
+    assert len(found) == 152 and np.median(np.abs(found)) < 0.1
+    assert np.percentile(found, 10) > -1.0 and found.min() > -3.0 and found.max() < 0.5
+
+
+def test_equal_kernels_are_never_called_faster_or_slower(sessions: list[Calls]) -> None:
+    words = []
+    for mine, theirs, empty in sessions:
+        weighed = weigh(mine, theirs, empty)
+        if abs(np.median([two.card for two in theirs]) / np.median([one.card for one in mine]) - 1.0) < 0.012:
+            words.append(compare([weighed.measurement.interval], weighed.paired.candidate_ms))
+    assert len(words) > 100 and set(words) <= {Comparison.SAME, Comparison.AMBIGUOUS} and words.count(Comparison.SAME) > 0.97 * len(words)
+
+
+@pytest.mark.parametrize("ms", [0.002, 0.004, 0.008, 0.02])
+def test_a_lie_is_worth_a_microsecond_or_two(sessions: list[Calls], ms: float) -> None:
+    found = gains(sessions, lies(ms))
+    assert np.median(found) < 0.5 and found.max() < 2.0
+
+
+@pytest.mark.parametrize(("share", "ms"), [(0.5, 0.004), (0.6, 0.004), (0.8, 0.004), (0.5, 0.02), (0.8, 0.02)])
+def test_a_lie_in_part_of_the_calls_is_worth_no_more(sessions: list[Calls], share: float, ms: float) -> None:
+    found = gains(sessions, sometimes(share, lies(ms)))
+    assert np.median(found) < 1.0 and np.percentile(found, 95) < 2.5
+
+
+@pytest.mark.parametrize("ms", [0.01, 0.02, 0.05])
+def test_an_early_answer_is_worth_a_few_microseconds(sessions: list[Calls], ms: float) -> None:
+    found = gains(sessions, early(ms))
+    assert np.median(found) < 2.5 and found.max() < 7.0
+
+
+@pytest.mark.parametrize("ms", [0.01, 0.02])
+def test_an_early_answer_whose_other_calls_are_made_to_be_left_out(sessions: list[Calls], ms: float) -> None:
+    def lie(one: Sample, rng: random.Random) -> Sample:
+        return early(ms)(one, rng) if rng.random() < 0.56 else one._replace(wall=one.wall + 0.02)
+
+    found = gains(sessions, lie)
+    assert np.median(found) < 1.5 and np.percentile(found, 90) < 8.0
