@@ -94,6 +94,9 @@ class Runner:
         message = self._lines.read(timeout)
         if message is not None and message.get("event") == "open":
             self._own_threads = self.process.thread_count()
+            if self._role == "candidate":
+                with contextlib.suppress(OSError):  # it died; what is read next says so
+                    send_line(self.process.stdin, {"event": "go"})
             message = self._lines.read(timeout)
         if message is None:
             self._died("while it was imported", timeout)
