@@ -205,6 +205,7 @@ class Bench:
     def begin(self, names: tuple[str, ...] = NAMES) -> None:
         """Start the baselines' process, which builds these baselines while something else goes on; `open_baselines` waits for it."""
         if self._baselines is None:
+            self.close()  # what a start that failed has left
             session = self.session
             self._block = SharedBlock(session.layout.input_bytes, session.device)
             self._block.tensor.fill_(0xFF)  # as in the candidate's
