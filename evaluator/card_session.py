@@ -78,8 +78,6 @@ class Session:
                         break
             finally:
                 bench.unsettle(runner, processors)
-        self.woken = all(one.woken for one in self._samples[self.strongest][0])
-        """Whether the candidate has threads of its own, and so was stopped before each call: it may wake up late."""
         if len(self.takes) > 1:
             told = ", ".join(f"{one:.0%}" for one in self.takes)
             self.notes.append(f"taken {len(self.takes)} times: both clocks agree for {told} of the calls, control {self.control.ratio:.3f}")

@@ -7,8 +7,8 @@ card's events around forward read, which is finer, and which counts where the tw
 again: what forward left undone would be in its way, or would make the delivery longer, which is timed in the same manner.
 
 Both processes share one processor, and the oracle has another one, where empty calls are quickest at the moment: one whose other half is
-busy makes a call 30 microseconds longer, for seconds, and on two processors equal calls differ by 2 to 5 microseconds to the oracle, on
-one by 0.3 (H200, 2026-11-21). Between calls nothing of the candidate runs in the runner's main thread (`quiet`), and a candidate with
+busy makes a call 30 microseconds longer, for seconds, and on two processors equal calls differ by up to 5 microseconds to the oracle, on
+one by 1 (H200, 2026-11-21). Between calls nothing of the candidate runs in the runner's main thread (`quiet`), and a candidate with
 threads of its own is stopped until the bell rings, and while the baselines are timed.
 """
 
@@ -198,7 +198,7 @@ class Bench:
         late = max(0.0, delivered - median(self._delivered)) if self._delivered else 0.0
         if runner is self._baselines:
             self._delivered.append(delivered)
-        return Sample(wall, card, late, taken, woken=threads)
+        return Sample(wall, card, late, taken)
 
     # ---- baselines
 

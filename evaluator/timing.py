@@ -20,6 +20,8 @@ UNSEEN_MS, UNSEEN_PART = 0.004, 0.01
 processor half of the calls are within 1 microsecond of the median, nine of ten within 4 (H200, 2026-11-21)."""
 _MOST_USUAL = 0.002
 """What is usual between the clocks is learnt from the baselines' calls, up to this much."""
+_NEAR_MS = 0.006
+"""Calls that much beyond it still show a lie that most of them share; what lies further off is the host's."""
 ENOUGH = 0.25
 """Share of the calls for which the card's clock must stand; on a quiet host it stands for two thirds or more."""
 _FEWEST = 4
@@ -44,8 +46,6 @@ class Sample(NamedTuple):
     """By the oracle's clock, how much longer the delivery took than the baselines' do: work that was put off."""
     taken: float = 0.0
     """By the oracle's clock, from the echo until it had the card again: work that was still under way. Between 0.1 and 0.3 as a rule."""
-    woken: bool = False
-    """Whether the runner had been stopped and had to wake up."""
 
 
 @dataclass(frozen=True)
@@ -172,16 +172,18 @@ def weigh(mine: Sequence[Sample], theirs: Sequence[Sample], empty_ms: float) -> 
     usual = float(np.clip(np.median([excess(two, empty_ms) for two in theirs]), -_MOST_USUAL, _MOST_USUAL))
     beyond = [excess(one, empty_ms) - usual for one in mine]
     longest = float(np.percentile([two.taken for two in theirs], _LONGEST)) + UNSEEN_MS
-    standing = [
-        more <= max(UNSEEN_MS, UNSEEN_PART * one.card) and one.taken <= longest for one, more in zip(mine, beyond, strict=True)
-    ]
+    limits = [max(UNSEEN_MS, UNSEEN_PART * one.card) for one in mine]
+    standing = [more <= most and one.taken <= longest for one, more, most in zip(mine, beyond, limits, strict=True)]
     share = sum(standing) / len(standing)
     enough = share >= ENOUGH and sum(standing) >= _FEWEST
     kept = [number for number, stands in enumerate(standing) if stands or not enough]
     bare = Paired(tuple(mine[number].card for number in kept), tuple(theirs[number].card for number in kept))
     under_way = _shift([one.taken for one in mine], [two.taken for two in theirs], kept)
     if enough:
-        added = under_way + _shift(beyond, [excess(two, empty_ms) - usual for two in theirs], kept)
+        near = [number for number, more in enumerate(beyond) if more <= limits[number] + _NEAR_MS]
+        others = [excess(two, empty_ms) - usual for two in theirs]
+        others = [more for more in others if more <= max(limits) + _NEAR_MS] or others
+        added = under_way + _shift([beyond[number] for number in near], others, [near.index(number) for number in kept])
         seen = tuple(card + added for card in bare.candidate)
     else:
         seen = tuple(one.card + under_way + max(0.0, more) for one, more in zip(mine, beyond, strict=True))

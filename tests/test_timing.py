@@ -13,6 +13,7 @@ from tritonsmith.evaluator.runner_client import RunnerFault
 from tritonsmith.evaluator.schema import Comparison, Status
 from tritonsmith.evaluator.timing import (
     ENOUGH,
+    UNSEEN_MS,
     Sample,
     Weighed,
     abba,
@@ -208,6 +209,7 @@ def judged(change: Callable[[Sample], Sample] = lambda one: one, card: float = 0
 
 
 def test_honest_calls_are_neither_faster_nor_slower() -> None:
+    assert 0.99 < judged().paired.ratio < 1.01
     for seed in range(20):
         weighed = judged(seed=seed)
         low, high = weighed.measurement.interval
@@ -220,14 +222,14 @@ def test_honest_calls_are_neither_faster_nor_slower() -> None:
 def test_a_clock_that_lies_in_part_of_the_calls_gains_nothing(part: float, lie: float) -> None:
     rng = random.Random(3)
     weighed = judged(lambda one: one._replace(card=one.card - lie) if rng.random() < part else one)
-    assert weighed.paired.ratio < (1.025 if lie < 0.01 else 1.015)
+    assert weighed.paired.ratio < (1.025 if lie < 0.01 else 1.01)
     assert lie < 0.01 or (part < 0.7) is (weighed.share >= ENOUGH)
 
 
 @pytest.mark.parametrize("lie", [0.002, 0.004, 0.006, 0.008, 0.02, 0.04])
 def test_a_clock_that_always_lies_gains_no_more_than_two_microseconds(lie: float) -> None:
     weighed = judged(lambda one: one._replace(card=one.card - lie))
-    assert weighed.paired.ratio < 0.07 / 0.068
+    assert weighed.paired.ratio < 0.07 / 0.068 and (lie <= UNSEEN_MS or weighed.paired.ratio < 1.01)
     oracle, card = weighed.clocks
     assert oracle - card > lie - 0.0035 and card < 0.071 - lie
 
@@ -247,8 +249,8 @@ def test_work_that_is_still_under_way_after_the_answer_counts(part: float, milli
 
 def test_a_noisy_host_does_not_move_the_score_of_the_calls_that_stand() -> None:
     rng = random.Random(6)
-    weighed = judged(lambda one: one._replace(wall=one.wall + rng.choice([0.0, 0.0, 0.0, 0.03, 0.1])), calls=120)
-    assert 0.96 < weighed.paired.ratio < 1.01 and weighed.share < 0.8
+    weighed = judged(lambda one: one._replace(wall=one.wall + rng.choice([0.0, 0.0, 0.03, 0.1])), calls=120)
+    assert 0.99 < weighed.paired.ratio < 1.01 and weighed.share < 0.6
 
 
 def test_where_the_clocks_never_agree_the_oracles_counts_and_slower_is_not_said() -> None:
