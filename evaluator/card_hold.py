@@ -26,6 +26,8 @@ HOLD_MS = 0.5
 """Host work that a timed call may do without being noticed: some forty launches."""
 WAKING_MS = 1.0
 """For a process that stood still until then: its threads wake up meanwhile, on one processor."""
+IDLE_MS = 6.0
+"""Some time slices: whoever else has work for the card gets it once in between."""
 
 _THREADS = 32
 _PROCESSORS = 16  # CUdevice_attribute

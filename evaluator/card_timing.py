@@ -28,7 +28,7 @@ from statistics import median
 import torch
 
 from tritonsmith.evaluator.baselines import NAMES, mode_number
-from tritonsmith.evaluator.card_hold import HOLD_MS, WAKING_MS, CardHold, card_hold
+from tritonsmith.evaluator.card_hold import HOLD_MS, IDLE_MS, WAKING_MS, CardHold, card_hold
 from tritonsmith.evaluator.distributions import distinct
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
@@ -50,6 +50,10 @@ _FEWEST = 4
 """Processors below which none is chosen: the processes and the oracle want one each, and something must be left to choose."""
 _VOID = 20
 """Calls in a row that may be lost because somebody else had the card, or because this process slept."""
+_IDLE_PART = 8
+"""Before one call of the baselines in so many, nobody knows which, the card is looked at."""
+_TOLD_SECONDS = 20e-6
+"""Until a hold that was interrupted has said so."""
 _FRESH_PART = 256
 """One floating value in so many is exchanged for another before each timed call: no content comes twice."""
 _REMEMBERED = 101
@@ -132,6 +136,8 @@ class Bench:
     def timed(self, runner: Runner, draw: Draw, timeout: float, mode: int = 0) -> Sample:
         """One call on a cold cache and inputs that the runner has not seen. Raises RunnerFault or InfrastructureError."""
         with self._still(self.beside if runner is self._baselines else None):
+            if runner is self._baselines and self.beside is not None and secrets.randbelow(_IDLE_PART) == 0:
+                self._require_idle(self.beside)
             for _ in range(_VOID):
                 took = self._once(runner, draw(), timeout, mode)
                 if took is not None:
@@ -151,8 +157,8 @@ class Bench:
 
     @contextlib.contextmanager
     def _still(self, runner: Runner | None) -> Iterator[None]:
-        """Meanwhile the threads of a candidate that has some do nothing."""
-        if runner is None or not runner.has_more_threads():
+        """Meanwhile nothing of a candidate runs on the host."""
+        if runner is None:
             yield
             return
         runner.pause()
@@ -160,6 +166,28 @@ class Bench:
             yield
         finally:
             runner.resume()
+
+    def _require_idle(self, runner: Runner) -> None:
+        """The card must be idle while a candidate has nothing to do: a kernel that it left there would make the baselines look slow.
+
+        Raises RunnerFault(cheating), or InfrastructureError where the card is busy without the candidate as well.
+        """
+        if not self._busy():
+            return
+        runner.close()
+        if self._busy():
+            raise InfrastructureError("calls cannot be timed: something else uses this card; use another one or wait until it is free")
+        raise RunnerFault(Status.CHEATING, "the candidate has work on the card while it is not called, which makes baselines look slow")
+
+    def _busy(self) -> bool:
+        """Whether somebody else has work for the card, three times of three."""
+        for _ in range(3):
+            self._hold.begin(IDLE_MS)
+            self._hold.ended()
+            time.sleep(_TOLD_SECONDS)
+            if not self._hold.interrupted:
+                return False
+        return True
 
     def _alone(self, timeout: float) -> bool:
         """Whether the card stays ours while we hold it, now that the baselines' process is the other one."""
@@ -170,16 +198,17 @@ class Bench:
         return True
 
     def _once(self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int) -> Sample | None:
-        threads = runner is not self._baselines and runner.has_more_threads()
-        if threads:
+        candidate = runner is not self._baselines
+        threads = candidate and runner.has_more_threads()
+        if candidate:  # it might look at its inputs before it is called, whatever its waiting thread was made to do
             runner.pause()
         self._place(runner, tensors)
         runner.poison()
         self.session.sync()  # else the poison could land on what the candidate delivers
         hold = self._hold
-        hold.begin(WAKING_MS if threads else HOLD_MS)
+        hold.begin(WAKING_MS if candidate else HOLD_MS)
         runner.post(Command.CLOCKED, mode)
-        if threads:
+        if candidate:
             runner.resume()
         ended = hold.ended()
         early = runner.answered  # before the card was its own: or this process slept, and does not know when it was

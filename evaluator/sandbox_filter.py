@@ -20,6 +20,8 @@ _DENIED = {
         "keyctl": 250, "add_key": 248, "request_key": 249, "kexec_load": 246, "kexec_file_load": 320, "init_module": 175,
         "finit_module": 313, "delete_module": 176, "open_by_handle_at": 304, "personality": 135, "syslog": 103, "swapon": 167,
         "swapoff": 168, "reboot": 169, "acct": 163, "quotactl": 179, "settimeofday": 164, "clock_settime": 227, "sethostname": 170,
+        # a process that stands still must not be woken by a timer of its own, nor choose the oracle's processor
+        "timer_create": 222, "mq_notify": 244, "sched_setaffinity": 203, "sched_setscheduler": 144, "sched_setattr": 314,
     },
     "aarch64": {
         "ptrace": 117, "process_vm_readv": 270, "process_vm_writev": 271, "process_madvise": 440, "pidfd_getfd": 438, "kcmp": 272,
@@ -29,18 +31,20 @@ _DENIED = {
         "keyctl": 219, "add_key": 217, "request_key": 218, "kexec_load": 104, "kexec_file_load": 294, "init_module": 105,
         "finit_module": 273, "delete_module": 106, "open_by_handle_at": 265, "personality": 92, "syslog": 116, "swapon": 224,
         "swapoff": 225, "reboot": 142, "acct": 89, "quotactl": 60, "settimeofday": 170, "clock_settime": 112, "sethostname": 161,
+        "timer_create": 107, "mq_notify": 184, "sched_setaffinity": 122, "sched_setscheduler": 119, "sched_setattr": 274,
     },
 }  # fmt: skip
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _SOCKET = {"x86_64": 41, "aarch64": 198}
 _CLONE3 = 435
+_FCNTL, _F_SETSIG = {"x86_64": 72, "aarch64": 25}, 10
 _NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW... flag that clone takes
 _X32 = 0x40000000
 _AF_UNIX = 1
 _EPERM, _EACCES, _ENOSYS = 1, 13, 38
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_NUMBER, _ARCH, _ARGUMENT_0 = 0, 4, 16  # offsets in struct seccomp_data
+_NUMBER, _ARCH, _ARGUMENT_0, _ARGUMENT_1 = 0, 4, 16, 24  # offsets in struct seccomp_data
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 
 
@@ -55,6 +59,10 @@ def _program(machine: str, unix_sockets: bool) -> list[tuple[int, int, int, int]
         code += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERRNO | _EPERM)]
     # clone3 passes its flags through memory, which a filter cannot read; libc then takes clone, whose flags it can.
     code += [(_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _ERRNO | _ENOSYS)]
+    code += [  # a descriptor may not send SIGCONT either
+        (_EQUAL, 0, 4, _FCNTL[machine]), (_LOAD, 0, 0, _ARGUMENT_1), (_EQUAL, 0, 1, _F_SETSIG),
+        (_RETURN, 0, 0, _ERRNO | _EPERM), (_LOAD, 0, 0, _NUMBER),
+    ]  # fmt: skip
     code += [
         (_EQUAL, 0, 4, _CLONE[machine]), (_LOAD, 0, 0, _ARGUMENT_0), (_ANY_BIT, 0, 1, _NEW_NAMESPACES),
         (_RETURN, 0, 0, _ERRNO | _EPERM), (_LOAD, 0, 0, _NUMBER),

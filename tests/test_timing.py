@@ -70,16 +70,16 @@ def test_rounds_share_the_pairs_out_evenly() -> None:
 
 
 class TimedRunner:
-    """Answers each command with a fixed number of milliseconds; one with threads of its own must stand still while inputs come."""
+    """Answers each command with a fixed number of milliseconds; a candidate's must stand still while inputs come."""
 
-    def __init__(self, *, threads: bool = False, early: bool = False, **milliseconds: float) -> None:
+    def __init__(self, *, candidate: bool = True, threads: bool = False, early: bool = False, **milliseconds: float) -> None:
         self.milliseconds = milliseconds
-        self.threads, self.answered = threads, early
-        self.stopped = False
+        self.candidate, self.threads, self.answered = candidate, threads, early
+        self.stopped = self.closed = False
         self.asked = Command.EMPTY
 
     def post(self, command: Command, argument: int = 0) -> None:
-        assert self.stopped is (self.threads and command is Command.CLOCKED)
+        assert self.stopped is (self.candidate and command is Command.CLOCKED)
         self.asked = command
 
     def resume(self) -> None:
@@ -100,18 +100,21 @@ class TimedRunner:
         self.stopped = True
 
     def poison(self) -> None:
-        assert self.stopped is self.threads
+        assert self.stopped is self.candidate
+
+    def close(self) -> None:
+        self.closed = True
 
 
 class Placed:
-    """Stands for a session: inputs may come into the slots of a runner with threads only while nothing of it runs."""
+    """Stands for a session: inputs may come into a candidate's slots only while nothing of it runs."""
 
     def __init__(self) -> None:
         self.runner: TimedRunner | None = None
         self.places = 0
 
     def place(self, tensors: list[Any]) -> None:
-        assert self.runner is not None and self.runner.stopped is self.runner.threads
+        assert self.runner is not None and self.runner.stopped is self.runner.candidate
         self.places += 1
 
     def sync(self) -> None:
@@ -135,7 +138,7 @@ class Hold:
 def bench(lost: Iterable[bool] = (), **about: Any) -> tuple[Bench, Any, Placed]:
     placed = Placed()
     made = Bench(cast(Any, placed), hold=cast(Any, Hold(lost)))
-    made._baselines = cast(Any, TimedRunner(clocked=5.5, card=5.0, deliver=0.2, empty=0.5))
+    made._baselines = cast(Any, TimedRunner(candidate=False, clocked=5.5, card=5.0, deliver=0.2, empty=0.5))
     placed.runner = cast(Any, made._baselines)
     if not lost:
         for _ in range(5):
@@ -159,15 +162,34 @@ def test_the_wait_for_the_card_after_the_answer_is_taken_down(monkeypatch: pytes
     assert abs(made.timed(runner, list, 1.0).taken - 1.25) < 1e-6
 
 
-def test_a_candidate_with_threads_stands_still_until_the_bell_rings() -> None:
-    made, runner, placed = bench(threads=True, clocked=1.8, card=1.0, deliver=0.2)
-    assert made.timed(runner, list, 1.0).wall == 1.8
+def test_a_candidate_stands_still_until_the_bell_rings_and_while_the_baselines_are_timed() -> None:
+    made, runner, placed = bench(clocked=1.8, card=1.0, deliver=0.2)
+    assert made.timed(runner, list, 1.0)[0] == 1.8 and not made.timed(runner, list, 1.0).woken
     made.beside = runner
     stops: list[bool] = []
     baselines = cast(Any, made._baselines)
     placed.runner, baselines.echo = baselines, lambda start, timeout: stops.append(runner.stopped) or 5.5
     made.timed(baselines, list, 1.0)
-    assert stops == [True, True] and not runner.stopped  # nor does it disturb the baselines, whose processor it shares
+    assert stops == [True, True] and not runner.stopped
+    made, runner, _ = bench(threads=True, clocked=1.8, card=1.0, deliver=0.2)
+    assert made.timed(runner, list, 1.0).woken
+
+
+@pytest.mark.parametrize(("without", "expected"), [(False, RunnerFault), (True, InfrastructureError)])
+def test_work_that_a_candidate_leaves_on_the_card_is_cheating(
+    without: bool, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(card_timing.secrets, "randbelow", lambda part: 0)
+    made, runner, placed = bench(clocked=1.5, card=1.0, deliver=0.2)
+    made.beside, made._hold = runner, cast(Any, Hold([True] * 3 + [without] * 3))
+    placed.runner = cast(Any, made._baselines)
+    with pytest.raises(expected):
+        made.timed(cast(Any, made._baselines), list, 1.0)
+    assert runner.closed
+    made, runner, placed = bench(clocked=1.5, card=1.0, deliver=0.2)
+    made.beside, made._hold = runner, cast(Any, Hold([True, True]))  # a moment in which somebody else had it is nothing
+    placed.runner = cast(Any, made._baselines)
+    assert made.timed(cast(Any, made._baselines), list, 1.0).card == 5.0 and not runner.closed
 
 
 def test_a_call_in_which_somebody_else_had_the_card_is_taken_again() -> None:
