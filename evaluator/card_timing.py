@@ -199,7 +199,6 @@ class Bench:
 
     def _once(self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int) -> Sample | None:
         candidate = runner is not self._baselines
-        threads = candidate and runner.has_more_threads()
         if candidate:  # it might look at its inputs before it is called, whatever its waiting thread was made to do
             runner.pause()
         self._place(runner, tensors)
