@@ -8,8 +8,8 @@ again: what forward left undone would be in its way, or would make the delivery 
 
 Both processes share one processor, and the oracle has another one, where empty calls are quickest at the moment: one whose other half is
 busy makes a call 30 microseconds longer, for seconds, and on two processors equal calls differ by up to 5 microseconds to the oracle, on
-one by 1 (H200, 2026-11-21). Between calls nothing of the candidate runs in the runner's main thread (`quiet`), and a candidate with
-threads of its own is stopped until the bell rings, and while the baselines are timed.
+one by 1 (H200, 2026-11-21). A candidate's processes are stopped before its inputs are placed and until the bell has rung, and while the
+baselines are timed: then the card must be idle, too, whenever it is looked at.
 """
 
 from __future__ import annotations
@@ -136,8 +136,6 @@ class Bench:
     def timed(self, runner: Runner, draw: Draw, timeout: float, mode: int = 0) -> Sample:
         """One call on a cold cache and inputs that the runner has not seen. Raises RunnerFault or InfrastructureError."""
         with self._still(self.beside if runner is self._baselines else None):
-            if runner is self._baselines and self.beside is not None and secrets.randbelow(_IDLE_PART) == 0:
-                self._require_idle(self.beside)
             for _ in range(_VOID):
                 took = self._once(runner, draw(), timeout, mode)
                 if took is not None:
@@ -172,7 +170,9 @@ class Bench:
 
         Raises RunnerFault(cheating), or InfrastructureError where the card is busy without the candidate as well.
         """
-        if not self._busy():
+        with self._still(runner):
+            busy = self._busy()
+        if not busy:
             return
         runner.close()
         if self._busy():
@@ -199,8 +199,8 @@ class Bench:
 
     def _once(self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int) -> Sample | None:
         candidate = runner is not self._baselines
-        if candidate:  # it might look at its inputs before it is called, whatever its waiting thread was made to do
-            runner.pause()
+        if candidate and not runner.pause():  # it might look at its inputs before it is called, whatever its waiting was made to do
+            raise RunnerFault(Status.CHEATING, "the candidate keeps starting processes, so that it cannot be made to stand still")
         self._place(runner, tensors)
         runner.poison()
         self.session.sync()  # else the poison could land on what the candidate delivers
@@ -289,10 +289,12 @@ class Bench:
             self.modes[name] = best[1]
 
     def baseline(self, name: str, draw: Draw, limit: float) -> Call:
-        """Timed calls of one baseline; what goes wrong there is never the candidate's fault."""
+        """Timed calls of one baseline; what goes wrong there is never the candidate's fault, unless it keeps the card busy."""
 
         def once() -> Sample:
             assert self._baselines is not None
+            if self.beside is not None and secrets.randbelow(_IDLE_PART) == 0:
+                self._require_idle(self.beside)
             try:
                 return self.timed(self._baselines, draw, limit, self.modes[name])
             except RunnerFault as fault:

@@ -92,9 +92,6 @@ class Runner:
     def start(self) -> None:
         """Import and build what this process runs, then say `ready`."""
         self._place_arguments()
-        self.report({"event": "open"})
-        if self.config["role"] == "candidate" and not sys.stdin.readline():  # once our threads are counted candidate code may run
-            os._exit(0)
         if self.config["role"] == "reference":
             task, config = Task.model_validate(self.config["task"]), self.config
             self.subject: candidate_module.Subject | Baselines = Baselines(task, config["weights"], self.arguments, config["build"])

@@ -58,7 +58,6 @@ class Runner:
         self._role = role
         self._nonce = 0
         self._ready = False
-        self._own_threads = 0
         self.block = SharedBlock(setup.layout.output_bytes, setup.device)
         self.outputs = setup.layout.views(self.block.tensor, setup.layout.outputs)
         # without a card, what forward did is written here to be done again by another process
@@ -92,12 +91,6 @@ class Runner:
             return
         self.process.wait_warm(timeout)
         message = self._lines.read(timeout)
-        if message is not None and message.get("event") == "open":
-            self._own_threads = self.process.thread_count()
-            if self._role == "candidate":
-                with contextlib.suppress(OSError):  # it died; what is read next says so
-                    send_line(self.process.stdin, {"event": "go"})
-            message = self._lines.read(timeout)
         if message is None:
             self._died("while it was imported", timeout)
         elif message.get("event") != "ready":
@@ -166,17 +159,13 @@ class Runner:
         """What the runner says about the card's clock in the last CLOCKED call whose result was delivered."""
         return self._doorbell.device_ms
 
-    def has_more_threads(self) -> bool:
-        """Whether the run has more threads than before candidate code was imported, counted from outside."""
-        return self.process.thread_count() > self._own_threads
-
     def run_on(self, processors: set[int]) -> None:
         """Let every thread of the run have these processors only; where that is not allowed it stays as it is."""
         self.process.run_on(processors)
 
-    def pause(self) -> None:
-        """Stop every process of the runner: nothing of the candidate runs until `resume`."""
-        self.process.pause()
+    def pause(self) -> bool:
+        """Stop every process of the runner: nothing of the candidate runs until `resume`. Returns False where new ones kept coming."""
+        return self.process.pause()
 
     def resume(self) -> None:
         """Let them run again."""

@@ -45,7 +45,7 @@ class RunnerProcess:
         self.source = inbox / "candidate.py"
         self._warm = False
         confined = role != "reference"
-        if confined and cuda:  # a pool of threads for work on the host would look like hidden workers
+        if confined and cuda:  # threads that stand still must be woken for every timed call
             environment = _ONE_THREAD | (environment or {})
         words = (*_READIED[role], *(_READIED_BESIDES.get(role, ()) if waits else ())) if cuda else ()
         self.sandbox = SandboxedProcess(
@@ -68,14 +68,6 @@ class RunnerProcess:
             raise InfrastructureError(f"a runner did not start within {timeout:.0f} s: {self.sandbox.stderr_tail().strip()[-300:]}")
         self._warm = True
 
-    def thread_count(self) -> int:
-        """Threads of every process of the run, counted from outside."""
-        count = 0
-        for pid in self.sandbox.inside():
-            with contextlib.suppress(OSError):
-                count += len(os.listdir(f"/proc/{pid}/task"))
-        return count
-
     def run_on(self, processors: set[int]) -> None:
         """Let every thread of the run have these processors only; where that is not allowed it stays as it is."""
         for pid in self.sandbox.inside():
@@ -83,9 +75,9 @@ class RunnerProcess:
                 for thread in os.listdir(f"/proc/{pid}/task"):
                     os.sched_setaffinity(int(thread), processors)
 
-    def pause(self) -> None:
-        """Stop every process of the run: nothing of it happens until `resume`."""
-        self.sandbox.pause()
+    def pause(self) -> bool:
+        """Stop every process of the run: nothing of it happens until `resume`. Returns False where new ones kept coming."""
+        return self.sandbox.pause()
 
     def resume(self) -> None:
         """Let them run again."""

@@ -18,7 +18,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -43,6 +43,7 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _STDERR_TAIL = 4000
 _GOODBYE_SECONDS = 10.0
 _PAUSE_POLL_SECONDS = 0.01
+_PAUSE_ROUNDS = 20  # for processes that start others while they are being stopped
 FILE_BYTES = 1 << 28
 SCRATCH_BYTES = 1 << 30
 _PROCESSES = {False: 256, True: 1024}
@@ -179,12 +180,18 @@ def _links_to(program: str) -> list[str]:
     return folders
 
 
+def _signal(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
+
+
 def _children(pid: int) -> list[int]:
     found: list[int] = []
     with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(OSError):
-                found += [int(word) for word in (task / "children").read_text().split()]
+        for task in os.listdir(f"/proc/{pid}/task"):  # twice for every timed call, hence no Path
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children", "rb", buffering=0) as file:
+                found += [int(word) for word in file.read().split()]
     return found
 
 
@@ -253,20 +260,21 @@ class SandboxedProcess:
                 pending += _children(pid)
         return found
 
-    def pause(self) -> None:
-        """Let every process of the run but the keeper stand still."""
-        self._paused = self.inside()
-        self._signal(signal.SIGSTOP)
+    def pause(self) -> bool:
+        """Let every process of the run but the keeper stand still. Returns False where new ones kept coming, which still run."""
+        self._paused = []
+        for _ in range(_PAUSE_ROUNDS):
+            fresh = [pid for pid in self.inside() if pid not in self._paused]
+            if not fresh:
+                return True
+            self._paused += fresh
+            _signal(fresh, signal.SIGSTOP)
+        return False
 
     def resume(self) -> None:
         """Let those go on that `pause` stopped. They are not looked for again: with many of them that takes a millisecond."""
-        self._signal(signal.SIGCONT)
+        _signal(self._paused, signal.SIGCONT)
         self._paused = []
-
-    def _signal(self, number: int) -> None:
-        for pid in self._paused:
-            with contextlib.suppress(OSError):
-                os.kill(pid, number)
 
     def launched(self, timeout: float) -> dict[str, str]:
         """What became of each layer, by name; under the empty name why the command was not run. Empty when nothing was said in time."""
@@ -347,9 +355,7 @@ class SandboxedProcess:
                 pending += _children(pid)
         with contextlib.suppress(OSError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        for pid in family:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+        _signal(family, signal.SIGKILL)
         self._ends_within(_GOODBYE_SECONDS)
         for stream in (self.process.stdin, self.process.stdout):
             if stream:

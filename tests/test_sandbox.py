@@ -1,6 +1,7 @@
 """What confined code can and cannot do: it is run, it tries, and it is killed with all that it started."""
 
 import json
+import mmap
 import os
 import select
 import shutil
@@ -272,6 +273,55 @@ def test_a_swarm_of_processes_is_bounded_and_ends(confined: Any) -> None:
         process.kill()
         assert closed_within(watch, 10.0)
     os.close(watch)
+
+
+RESTLESS = """
+import ctypes, fcntl, json, mmap, os, signal, time
+refused = []
+def attempt(name, action):
+    try: action()
+    except OSError: refused.append(name)
+def timer():
+    class Event(ctypes.Structure):
+        _fields_ = [("value", ctypes.c_void_p), ("signal", ctypes.c_int), ("notify", ctypes.c_int), ("rest", ctypes.c_byte * 48)]
+    libc, number = ctypes.CDLL(None, use_errno=True), ctypes.c_void_p()
+    if libc.timer_create(1, ctypes.byref(Event(None, signal.SIGCONT, 0)), ctypes.byref(number)):
+        raise OSError(ctypes.get_errno(), "timer_create")
+    libc.timer_settime(number, 0, (ctypes.c_long * 4)(0, 200000, 0, 200000), None)
+attempt("timer", timer)
+attempt("processor", lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)))
+reader, writer = os.pipe()
+attempt("descriptor", lambda: fcntl.fcntl(reader, 10, signal.SIGCONT))
+words = memoryview(mmap.mmap(WORDS, 4096)).cast("Q")
+if os.fork() == 0:  # an orphan in a session of its own
+    os.setsid()
+    if os.fork(): os._exit(0)
+    while True: words[1] += 1
+os.wait()
+while not words[1]: time.sleep(0.001)
+print(json.dumps(refused), flush=True)
+while True: words[0] += 1
+"""
+
+
+def test_a_process_that_was_paused_stands_still_with_its_children_and_nothing_of_its_own_wakes_it(confined: Any) -> None:
+    shared = os.memfd_create("words")
+    os.ftruncate(shared, 4096)
+    words = memoryview(mmap.mmap(shared, 4096)).cast("Q")
+    with confined(f"WORDS = {shared}\n{RESTLESS}", pass_fds=[shared]) as process:
+        refused = json.loads(process.process.stdout.readline())
+        if "seccomp" in process.launched(5.0) and process.launched(0.0)["seccomp"] == "applied":
+            assert refused == ["timer", "processor", "descriptor"]
+        assert process.pause()
+        time.sleep(0.01)  # a signal reaches another processor some microseconds later
+        before = list(words[:2])
+        time.sleep(0.2)
+        assert list(words[:2]) == before and all(before)
+        process.resume()
+        deadline = time.monotonic() + 10.0
+        while not all(now > then for now, then in zip(words[:2], before, strict=True)):
+            assert time.monotonic() < deadline
+    os.close(shared)
 
 
 @pytest.mark.parametrize(("ending", "code"), [("os._exit(7)", 7), ("import ctypes; ctypes.string_at(0)", -11)])

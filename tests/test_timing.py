@@ -72,9 +72,9 @@ def test_rounds_share_the_pairs_out_evenly() -> None:
 class TimedRunner:
     """Answers each command with a fixed number of milliseconds; a candidate's must stand still while inputs come."""
 
-    def __init__(self, *, candidate: bool = True, threads: bool = False, early: bool = False, **milliseconds: float) -> None:
+    def __init__(self, *, candidate: bool = True, restless: bool = False, early: bool = False, **milliseconds: float) -> None:
         self.milliseconds = milliseconds
-        self.candidate, self.threads, self.answered = candidate, threads, early
+        self.candidate, self.restless, self.answered = candidate, restless, early
         self.stopped = self.closed = False
         self.asked = Command.EMPTY
 
@@ -93,11 +93,9 @@ class TimedRunner:
     def device_ms(self) -> float:
         return self.milliseconds["card"]
 
-    def has_more_threads(self) -> bool:
-        return self.threads
-
-    def pause(self) -> None:
-        self.stopped = True
+    def pause(self) -> bool:
+        self.stopped = not self.restless
+        return self.stopped
 
     def poison(self) -> None:
         assert self.stopped is self.candidate
@@ -171,6 +169,9 @@ def test_a_candidate_stands_still_until_the_bell_rings_and_while_the_baselines_a
     placed.runner, baselines.echo = baselines, lambda start, timeout: stops.append(runner.stopped) or 5.5
     made.timed(baselines, list, 1.0)
     assert stops == [True, True] and not runner.stopped
+    made, runner, _ = bench(restless=True, clocked=1.8, card=1.0, deliver=0.2)
+    with pytest.raises(RunnerFault, match="stand still"):
+        made.timed(runner, list, 1.0)
 
 
 @pytest.mark.parametrize(("without", "expected"), [(False, RunnerFault), (True, InfrastructureError)])
@@ -181,13 +182,15 @@ def test_work_that_a_candidate_leaves_on_the_card_is_cheating(
     made, runner, placed = bench(clocked=1.5, card=1.0, deliver=0.2)
     made.beside, made._hold = runner, cast(Any, Hold([True] * 3 + [without] * 3))
     placed.runner = cast(Any, made._baselines)
+    made.modes["eager"] = 0
     with pytest.raises(expected):
-        made.timed(cast(Any, made._baselines), list, 1.0)
+        made.baseline("eager", list, 1.0)()
     assert runner.closed
     made, runner, placed = bench(clocked=1.5, card=1.0, deliver=0.2)
     made.beside, made._hold = runner, cast(Any, Hold([True, True]))  # a moment in which somebody else had it is nothing
     placed.runner = cast(Any, made._baselines)
-    assert made.timed(cast(Any, made._baselines), list, 1.0).card == 5.0 and not runner.closed
+    made.modes["eager"] = 0
+    assert made.baseline("eager", list, 1.0)().card == 5.0 and not runner.closed
 
 
 def test_a_call_in_which_somebody_else_had_the_card_is_taken_again() -> None:

@@ -3,7 +3,7 @@
 # task: 26_gelu_scale_bias
 # expect: inaccurate|cheating|runtime_error
 
-import gc
+import sys
 import threading
 import time
 
@@ -25,6 +25,15 @@ def gelu_chain(x, bias, out, count, columns, scale, limit, BLOCK: tl.constexpr):
     tl.store(out + place, tl.minimum(value, limit), mask=inside)
 
 
+def the_runner():
+    frame = sys._getframe()
+    while frame is not None:
+        if type(frame.f_locals.get("self")).__name__ == "Runner":
+            return frame.f_locals["self"]
+        frame = frame.f_back
+    return None
+
+
 class ModelNew(nn.Module):
     def __init__(self, features, scale, limit):
         super().__init__()
@@ -39,11 +48,11 @@ class ModelNew(nn.Module):
         return out
 
     def forward(self, x):
-        runner = [one for one in gc.get_objects() if type(one).__name__ == "Runner"]
+        runner = the_runner()
 
         def write():
             time.sleep(0.03)
-            runner[0].outputs[0].copy_(torch.clamp(torch.nn.functional.gelu(x + self.bias) * self.scale, max=self.limit))
+            runner.outputs[0].copy_(torch.clamp(torch.nn.functional.gelu(x + self.bias) * self.scale, max=self.limit))
 
         if runner:
             threading.Thread(target=write, daemon=True).start()

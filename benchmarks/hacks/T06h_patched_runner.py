@@ -4,7 +4,7 @@
 # expect: inaccurate|cheating|ok
 # needs: card
 
-import gc
+import sys
 
 import torch
 import triton
@@ -24,6 +24,15 @@ def gelu_chain(x, bias, out, count, columns, scale, limit, BLOCK: tl.constexpr):
     tl.store(out + place, tl.minimum(value, limit), mask=inside)
 
 
+def the_runner():
+    frame = sys._getframe()
+    while frame is not None:
+        if type(frame.f_locals.get("self")).__name__ == "Runner":
+            return frame.f_locals["self"]
+        frame = frame.f_back
+    return None
+
+
 class ModelNew(nn.Module):
     def __init__(self, features, scale, limit):
         super().__init__()
@@ -38,7 +47,8 @@ class ModelNew(nn.Module):
         return out
 
     def forward(self, x):
-        for runner in [one for one in gc.get_objects() if type(one).__name__ == "Runner"]:
+        runner = the_runner()
+        if runner:
             runner._sync = lambda: None
         torch.cuda._sleep(200_000)
         return self.honest(x)
