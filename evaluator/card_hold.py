@@ -7,7 +7,8 @@ the kernel to the echo of an empty call, tenth to ninetieth percentile 146.5 to 
 
 The kernel runs in the oracle's process, so no candidate can shorten it, and nothing of a candidate runs on the card meanwhile: the card
 gives each process a time slice (2 ms or so by default) and the kernel is shorter. It looks at the clock all the time, and says so when
-it was interrupted.
+it was interrupted. Inputs are placed while it runs, from another stream of the same process, so that no kernel of a candidate can read
+them before its call is due.
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ from tritonsmith.evaluator.errors import InfrastructureError
 
 HOLD_MS = 0.5
 """Host work that a timed call may do without being noticed: some forty launches."""
-WAKING_MS = 1.0
-"""For a process that stood still until then: its threads wake up meanwhile, on one processor."""
 IDLE_MS = 6.0
 """Some time slices: whoever else has work for the card gets it once in between."""
 
@@ -35,25 +34,43 @@ _MAPPED = 2  # CU_MEMHOSTALLOC_DEVICEMAP
 _STARTED, _ENDED, _INTERRUPTED = 0, 16, 32
 """Which 4-byte word of the host's memory says so: each holds the number of the last kernel that did."""
 _START_SECONDS = 10.0
+_LONGEST_NS = 500_000_000
+"""What is done while the card is held must not take longer: then it is given back, and the call is void."""
 _PTX = b"""
 .version 7.0
 .target sm_70
 .address_size 64
-.visible .entry hold(.param .u64 nanoseconds, .param .u64 words, .param .u32 number)
+.visible .entry hold(.param .u64 nanoseconds, .param .u64 words, .param .u32 number, .param .u64 gate)
 {
-  .reg .pred %early, %other, %gap, %broken;
-  .reg .u64 %start, %last, %now, %passed, %wanted, %at;
-  .reg .u32 %n, %thread;
+  .reg .pred %early, %other, %gap, %broken, %open;
+  .reg .u64 %start, %last, %now, %passed, %wanted, %at, %gate_at;
+  .reg .u32 %n, %thread, %seen;
   ld.param.u64 %wanted, [nanoseconds];
   ld.param.u64 %at, [words];
   ld.param.u32 %n, [number];
+  ld.param.u64 %gate_at, [gate];
   mov.u32 %thread, %tid.x;
   setp.ne.u32 %other, %thread, 0;
   setp.ne.u32 %broken, %thread, %thread;
   mov.u64 %start, %globaltimer;
   mov.u64 %last, %start;
-  @%other bra again;
+  @%other bra waiting;
   st.volatile.global.u32 [%at], %n;
+waiting:
+  mov.u64 %now, %globaltimer;
+  sub.u64 %passed, %now, %last;
+  setp.gt.u64 %gap, %passed, 20000;
+  or.pred %broken, %broken, %gap;
+  mov.u64 %last, %now;
+  ld.volatile.global.u32 %seen, [%gate_at];
+  setp.eq.u32 %open, %seen, %n;
+  @%open bra opened;
+  sub.u64 %passed, %now, %start;
+  setp.lt.u64 %early, %passed, LONGEST;
+  @%early bra waiting;
+  setp.eq.u32 %broken, %thread, %thread;
+opened:
+  mov.u64 %start, %now;
 again:
   mov.u64 %now, %globaltimer;
   sub.u64 %passed, %now, %last;
@@ -70,11 +87,11 @@ again:
 done:
   ret;
 }
-"""
+""".replace(b"LONGEST", str(_LONGEST_NS).encode())
 
 
 class CardHold:
-    """The kernel, the memory in which it says where it is, and what overwrites the cache before it.
+    """The kernel, the memory in which it says where it is, and the stream on which things are done meanwhile.
 
     Args:
         cache_bytes: size of the card's L2 cache.
@@ -98,41 +115,61 @@ class CardHold:
         self._words = (ctypes.c_uint32 * 64).from_address(host.value)
         self._number = ctypes.c_uint32(0)
         self._nanoseconds, self._device = ctypes.c_uint64(0), device  # what a launch reads lives as long as this
-        arguments = (ctypes.c_void_p * 3)(*(ctypes.addressof(one) for one in (self._nanoseconds, device, self._number)))
+        self._gate = torch.zeros(1, dtype=torch.int32, device="cuda")
+        gate = ctypes.c_uint64(self._gate.data_ptr())
+        arguments = (ctypes.c_void_p * 4)(*(ctypes.addressof(one) for one in (self._nanoseconds, device, self._number, gate)))
         grid = ctypes.c_uint(processors.value)  # a warp on each: more of them would wait for the clock, which they share
         one, zero, block = ctypes.c_uint(1), ctypes.c_uint(0), ctypes.c_uint(_THREADS)
         stream, nothing = ctypes.c_void_p(0), ctypes.c_void_p(0)
         self._launch: Callable[[], object] = lambda: self._call(
             "cuLaunchKernel", function, grid, one, one, block, one, one, zero, stream, arguments, nothing
         )
+        self._arguments = (gate, arguments)
         self._cache = torch.empty(2 * cache_bytes, dtype=torch.uint8, device="cuda")
+        self._meanwhile = torch.cuda.Stream()
+        self._open()  # kernels are loaded when they are first used, for which the driver may wait for those that run
 
     def _call(self, name: str, *arguments: object) -> None:
         if code := getattr(self._cuda, name)(*arguments):
             raise InfrastructureError(f"the kernel that holds the card could not be had: {name} failed with CUDA driver error {code}")
 
-    def begin(self, milliseconds: float = HOLD_MS) -> None:
-        """Overwrite the L2 cache, then take the card; returns when it is taken. Raises InfrastructureError.
+    def begin(self, prepare: Callable[[], object] = lambda: None, milliseconds: float = HOLD_MS) -> float:
+        """Take the card, queue what `prepare` does, overwrite the L2 cache; returns when that is done, with so many milliseconds left.
 
         What a process finds in the cache is worth 5 to 10 microseconds even to an empty call, so it finds nothing, ever.
+
+        Returns:
+            `time.perf_counter()` when the card was taken.
+
+        Raises:
+            InfrastructureError: somebody else keeps the card.
         """
+        torch.cuda.current_stream().synchronize()  # `prepare` reads what was queued there
         reset_persisting_cache()  # lines that a candidate asked the driver to keep become ordinary ones
-        self._cache.fill_(1)
         self._nanoseconds.value = int(milliseconds * 1e6)
         self._number.value += 1
         self._launch()
-        self._wait(_STARTED)
+        taken = self._wait(_STARTED)
+        self._open(prepare)
+        return taken
+
+    def _open(self, prepare: Callable[[], object] = lambda: None) -> None:
+        with torch.cuda.stream(self._meanwhile):
+            prepare()
+            self._cache.fill_(1)
+            self._gate.fill_(self._number.value)
+        self._meanwhile.synchronize()
 
     def ended(self) -> float:
         """Wait until the card is given back; `time.perf_counter()` then. Raises InfrastructureError."""
-        self._wait(_ENDED)
-        return time.perf_counter()
+        return self._wait(_ENDED)
 
-    def _wait(self, word: int) -> None:
+    def _wait(self, word: int) -> float:
         words, wanted, limit = self._words, self._number.value, time.perf_counter() + _START_SECONDS
         while words[word] != wanted:
             if time.perf_counter() > limit:
                 raise InfrastructureError(f"the card could not be taken within {_START_SECONDS:.0f} s: something else keeps it busy")
+        return time.perf_counter()
 
     @property
     def interrupted(self) -> bool:

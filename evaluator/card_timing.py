@@ -1,15 +1,15 @@
 """Timed calls on a card: a candidate's runner and the baselines' process, under two clocks. Imports torch.
 
-One timed call, the same for both sides: fresh inputs go into the slots and the outputs are poisoned, by the oracle; it overwrites the L2
-cache and takes the card (`card_hold`); it rings, and the runner queues forward, which starts when the oracle gives the card back. The
-oracle's time from there to the echo, less what an empty call takes, is forward's, whatever the runner says. The runner says what the
-card's events around forward read, which is finer, and which counts where the two agree (`timing.counts`). Then the oracle takes the card
-again: what forward left undone would be in its way, or would make the delivery longer, which is timed in the same manner.
+One timed call, the same for both sides: the oracle takes the card (`card_hold`), places fresh inputs, poisons the outputs and overwrites
+the L2 cache; it rings, and the runner queues forward, which starts when the oracle gives the card back. The oracle's time from there to
+the echo, less what an empty call takes, is forward's, whatever the runner says. The runner says what the card's events around forward
+read, which is finer, and which counts where the two agree (`timing.weigh`). Then the oracle takes the card again: what forward left
+undone would be in its way, or would make the delivery longer, which is timed in the same manner.
 
 Both processes share one processor, and the oracle has another one, where empty calls are quickest at the moment: one whose other half is
 busy makes a call 30 microseconds longer, for seconds, and on two processors equal calls differ by up to 5 microseconds to the oracle, on
-one by 1 (H200, 2026-11-21). A candidate's processes are stopped before its inputs are placed and until the bell has rung, and while the
-baselines are timed: then the card must be idle, too, whenever it is looked at.
+one by 1 (H200, 2026-11-21). A candidate's processes stand still while the baselines are timed, and leave nothing on the card: it must be
+idle whenever it is looked at.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from statistics import median
 import torch
 
 from tritonsmith.evaluator.baselines import NAMES, mode_number
-from tritonsmith.evaluator.card_hold import HOLD_MS, IDLE_MS, WAKING_MS, CardHold, card_hold
+from tritonsmith.evaluator.card_hold import IDLE_MS, CardHold, card_hold
 from tritonsmith.evaluator.distributions import distinct
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
@@ -48,6 +48,8 @@ _TRIED, _TRIED_CALLS = 8, 5
 """Pairs of processors that are tried, and calls without forward on each."""
 _FEWEST = 4
 """Processors below which none is chosen: the processes and the oracle want one each, and something must be left to choose."""
+_SLICE_MS = 2.0
+"""A call whose hold met the end of a time slice is taken again that much later within it, at random."""
 _VOID = 20
 """Calls in a row that may be lost because somebody else had the card, or because this process slept."""
 _IDLE_PART = 8
@@ -120,6 +122,8 @@ class Bench:
         self._least_empty = math.inf
         self.beside: Runner | None = None
         """The candidate's runner, which is alive while the baselines are timed."""
+        self._restless = False
+        """Whether it could not be made to stand still."""
 
     def close(self) -> None:
         """End the baselines' process."""
@@ -135,9 +139,11 @@ class Bench:
 
     def timed(self, runner: Runner, draw: Draw, timeout: float, mode: int = 0) -> Sample:
         """One call on a cold cache and inputs that the runner has not seen. Raises RunnerFault or InfrastructureError."""
+        if self._restless and runner is self.beside:
+            raise RunnerFault(Status.CHEATING, "the candidate keeps starting processes, so that it cannot be made to stand still")
         with self._still(self.beside if runner is self._baselines else None):
-            for _ in range(_VOID):
-                took = self._once(runner, draw(), timeout, mode)
+            for tried in range(_VOID):
+                took = self._once(runner, draw(), timeout, mode, random.random() * _SLICE_MS if tried else 0.0)
                 if took is not None:
                     return took
         if runner is not self._baselines and self._alone(timeout):
@@ -147,19 +153,19 @@ class Bench:
             "(CUDA MPS, or a time slice below 0.5 ms; `nvidia-smi compute-policy -l` tells); use another card or switch that off"
         )
 
-    def _place(self, runner: Runner, tensors: list[torch.Tensor]) -> None:
-        if runner is self._baselines:
-            fill_slots(self._slots, tensors)
-        else:
-            self.session.place(tensors)
+    def _place(self, runner: Runner, tensors: list[torch.Tensor], wait_ms: float) -> None:
+        fill_slots(self._slots if runner is self._baselines else self.session.slots, tensors)
+        runner.poison()
+        if wait_ms:
+            time.sleep(wait_ms * 1e-3)
 
     @contextlib.contextmanager
     def _still(self, runner: Runner | None) -> Iterator[None]:
-        """Meanwhile nothing of a candidate runs on the host."""
+        """Meanwhile nothing of a candidate's runs on the host, where it shares a processor with the baselines."""
         if runner is None:
             yield
             return
-        runner.pause()
+        self._restless = not runner.pause()
         try:
             yield
         finally:
@@ -170,11 +176,9 @@ class Bench:
 
         Raises RunnerFault(cheating), or InfrastructureError where the card is busy without the candidate as well.
         """
-        with self._still(runner):
-            busy = self._busy()
-        if not busy:
+        if not self._busy():
             return
-        runner.close()
+        runner.kill()
         if self._busy():
             raise InfrastructureError("calls cannot be timed: something else uses this card; use another one or wait until it is free")
         raise RunnerFault(Status.CHEATING, "the candidate has work on the card while it is not called, which makes baselines look slow")
@@ -182,7 +186,7 @@ class Bench:
     def _busy(self) -> bool:
         """Whether somebody else has work for the card, three times of three."""
         for _ in range(3):
-            self._hold.begin(IDLE_MS)
+            self._hold.begin(milliseconds=IDLE_MS)
             self._hold.ended()
             time.sleep(_TOLD_SECONDS)
             if not self._hold.interrupted:
@@ -197,25 +201,16 @@ class Bench:
                 return False
         return True
 
-    def _once(self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int) -> Sample | None:
-        candidate = runner is not self._baselines
-        if candidate and not runner.pause():  # it might look at its inputs before it is called, whatever its waiting was made to do
-            raise RunnerFault(Status.CHEATING, "the candidate keeps starting processes, so that it cannot be made to stand still")
-        self._place(runner, tensors)
-        runner.poison()
-        self.session.sync()  # else the poison could land on what the candidate delivers
+    def _once(self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int, wait_ms: float) -> Sample | None:
         hold = self._hold
-        hold.begin(WAKING_MS if candidate else HOLD_MS)
+        hold.begin(lambda: self._place(runner, tensors, wait_ms))
         runner.post(Command.CLOCKED, mode)
-        if candidate:
-            runner.resume()
         ended = hold.ended()
         early = runner.answered  # before the card was its own: or this process slept, and does not know when it was
         wall = runner.echo(ended, timeout)
         void = early or hold.interrupted
         asked = time.perf_counter()
-        hold.begin()
-        taken = (time.perf_counter() - asked) * 1e3
+        taken = (hold.begin() - asked) * 1e3
         runner.post(Command.DELIVER)
         delivered = runner.echo(hold.ended(), timeout)
         if void or hold.interrupted:

@@ -192,6 +192,10 @@ class Runner:
         """Fill the output slots so that an element that is never written shows: NaN for floats, -1 for integers."""
         self.block.tensor.fill_(0xFF)
 
+    def kill(self) -> None:
+        """End every process of the runner; its slots stay until `close`."""
+        self._sandbox.kill()
+
     def close(self) -> None:
         """Kill the process and give its slots back."""
         self.process.close()

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -69,21 +70,42 @@ def test_rounds_share_the_pairs_out_evenly() -> None:
         assert sum(parts) == pairs and all(part % 2 == 0 for part in parts) and max(parts) - min(parts) <= 2
 
 
-class TimedRunner:
-    """Answers each command with a fixed number of milliseconds; a candidate's must stand still while inputs come."""
+class Hold:
+    """Stands for the card being held; `lost` says whether somebody else had it meanwhile, time by time."""
 
-    def __init__(self, *, candidate: bool = True, restless: bool = False, early: bool = False, **milliseconds: float) -> None:
-        self.milliseconds = milliseconds
-        self.candidate, self.restless, self.answered = candidate, restless, early
-        self.stopped = self.closed = False
+    def __init__(self, lost: Iterable[bool] = ()) -> None:
+        self.lost = iter(lost)
+        self.interrupted = self.held = False
+        self.at = 0.0
+
+    def begin(self, prepare: Callable[[], object] = lambda: None, milliseconds: float = 0.5) -> float:
+        self.interrupted, self.held = next(self.lost, False), True
+        prepare()
+        return self.at
+
+    def ended(self) -> float:
+        assert self.held
+        self.held = False
+        return 0.0
+
+
+class TimedRunner:
+    """Answers each command with a fixed number of milliseconds. It is rung, and its slots are filled, while the card is held only."""
+
+    def __init__(self, hold: Hold, *, restless: bool = False, early: bool = False, **milliseconds: float) -> None:
+        self.hold, self.milliseconds = hold, milliseconds
+        self.restless, self.answered = restless, early
+        self.stopped = self.killed = False
+        self.poisoned = 0
         self.asked = Command.EMPTY
 
     def post(self, command: Command, argument: int = 0) -> None:
-        assert self.stopped is (self.candidate and command is Command.CLOCKED)
+        assert self.hold.held
         self.asked = command
 
-    def resume(self) -> None:
-        self.stopped = False
+    def poison(self) -> None:
+        assert self.hold.held
+        self.poisoned += 1
 
     def echo(self, start: float, timeout: float) -> float:
         assert not self.stopped
@@ -97,52 +119,23 @@ class TimedRunner:
         self.stopped = not self.restless
         return self.stopped
 
-    def poison(self) -> None:
-        assert self.stopped is self.candidate
+    def resume(self) -> None:
+        self.stopped = False
 
-    def close(self) -> None:
-        self.closed = True
-
-
-class Placed:
-    """Stands for a session: inputs may come into a candidate's slots only while nothing of it runs."""
-
-    def __init__(self) -> None:
-        self.runner: TimedRunner | None = None
-        self.places = 0
-
-    def place(self, tensors: list[Any]) -> None:
-        assert self.runner is not None and self.runner.stopped is self.runner.candidate
-        self.places += 1
-
-    def sync(self) -> None:
-        pass
+    def kill(self) -> None:
+        self.killed = True
 
 
-class Hold:
-    """Stands for the card being held; `lost` says whether somebody else had it meanwhile, time by time."""
-
-    def __init__(self, lost: Iterable[bool] = ()) -> None:
-        self.lost = iter(lost)
-        self.interrupted = False
-
-    def begin(self, milliseconds: float = 0.5) -> None:
-        self.interrupted = next(self.lost, False)
-
-    def ended(self) -> float:
-        return 0.0
-
-
-def bench(lost: Iterable[bool] = (), **about: Any) -> tuple[Bench, Any, Placed]:
-    placed = Placed()
-    made = Bench(cast(Any, placed), hold=cast(Any, Hold(lost)))
-    made._baselines = cast(Any, TimedRunner(candidate=False, clocked=5.5, card=5.0, deliver=0.2, empty=0.5))
-    placed.runner = cast(Any, made._baselines)
-    if not lost:
-        for _ in range(5):
-            assert made.timed(cast(Any, placed.runner), list, 1.0)[:3] == (5.5, 5.0, 0.0)
-    placed.runner = TimedRunner(empty=0.5, **about)
-    return made, placed.runner, placed
+def bench(lost: Iterable[bool] = (), **about: Any) -> tuple[Bench, Any, Any]:
+    """A bench, a candidate's runner and the baselines'."""
+    hold = Hold()
+    session = SimpleNamespace(slots=[])
+    made, baselines = Bench(cast(Any, session), hold=cast(Any, hold)), TimedRunner(hold, clocked=5.5, card=5.0, deliver=0.2, empty=0.5)
+    made._baselines, made.modes["eager"] = cast(Any, baselines), 0
+    for _ in range(5):
+        assert made.timed(cast(Any, baselines), list, 1.0)[:3] == (5.5, 5.0, 0.0)
+    hold.lost = iter(lost)
+    return made, TimedRunner(hold, empty=0.5, **about), baselines
 
 
 def test_work_put_off_until_delivery_is_seen() -> None:
@@ -155,23 +148,23 @@ def test_work_put_off_until_delivery_is_seen() -> None:
 
 def test_the_wait_for_the_card_after_the_answer_is_taken_down(monkeypatch: pytest.MonkeyPatch) -> None:
     made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.2)
-    ticks = iter([10.0, 10.00125])  # the card could be taken again after 1.25 ms
-    monkeypatch.setattr(card_timing.time, "perf_counter", lambda: next(ticks))
+    runner.hold.at = 10.00125  # the card could be taken again after 1.25 ms
+    monkeypatch.setattr(card_timing.time, "perf_counter", lambda: 10.0)
     assert abs(made.timed(runner, list, 1.0).taken - 1.25) < 1e-6
 
 
-def test_a_candidate_stands_still_until_the_bell_rings_and_while_the_baselines_are_timed() -> None:
-    made, runner, placed = bench(clocked=1.8, card=1.0, deliver=0.2)
-    assert made.timed(runner, list, 1.0)[0] == 1.8
-    made.beside = runner
-    stops: list[bool] = []
-    baselines = cast(Any, made._baselines)
-    placed.runner, baselines.echo = baselines, lambda start, timeout: stops.append(runner.stopped) or 5.5
-    made.timed(baselines, list, 1.0)
-    assert stops == [True, True] and not runner.stopped
-    made, runner, _ = bench(restless=True, clocked=1.8, card=1.0, deliver=0.2)
-    with pytest.raises(RunnerFault, match="stand still"):
-        made.timed(runner, list, 1.0)
+def test_a_candidate_stands_still_while_the_baselines_are_timed_or_is_refused() -> None:
+    for restless in (False, True):
+        made, runner, baselines = bench(clocked=1.8, card=1.0, deliver=0.2, restless=restless)
+        made.beside = runner
+        assert made.timed(runner, list, 1.0)[0] == 1.8
+        stops: list[bool] = []
+        baselines.echo = lambda start, timeout, stops=stops, runner=runner: stops.append(runner.stopped) or 5.5
+        made.timed(baselines, list, 1.0)
+        assert stops == [not restless] * 2 and not runner.stopped
+        if restless:
+            with pytest.raises(RunnerFault, match="stand still"):
+                made.timed(runner, list, 1.0)
 
 
 @pytest.mark.parametrize(("without", "expected"), [(False, RunnerFault), (True, InfrastructureError)])
@@ -179,23 +172,19 @@ def test_work_that_a_candidate_leaves_on_the_card_is_cheating(
     without: bool, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(card_timing.secrets, "randbelow", lambda part: 0)
-    made, runner, placed = bench(clocked=1.5, card=1.0, deliver=0.2)
-    made.beside, made._hold = runner, cast(Any, Hold([True] * 3 + [without] * 3))
-    placed.runner = cast(Any, made._baselines)
-    made.modes["eager"] = 0
+    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.2, lost=[True] * 3 + [without] * 3)
+    made.beside = runner
     with pytest.raises(expected):
         made.baseline("eager", list, 1.0)()
-    assert runner.closed
-    made, runner, placed = bench(clocked=1.5, card=1.0, deliver=0.2)
-    made.beside, made._hold = runner, cast(Any, Hold([True, True]))  # a moment in which somebody else had it is nothing
-    placed.runner = cast(Any, made._baselines)
-    made.modes["eager"] = 0
-    assert made.baseline("eager", list, 1.0)().card == 5.0 and not runner.closed
+    assert runner.killed
+    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.2, lost=[True, True])  # a moment in which somebody else had it is nothing
+    made.beside = runner
+    assert made.baseline("eager", list, 1.0)().card == 5.0 and not runner.killed
 
 
 def test_a_call_in_which_somebody_else_had_the_card_is_taken_again() -> None:
-    made, runner, placed = bench(lost=[True, False, False, True, False, False], clocked=1.5, card=1.0, deliver=0.2)
-    assert made.timed(runner, list, 1.0).card == 1.0 and placed.places == 3
+    made, runner, _ = bench(lost=[True, False, False, True, False, False], clocked=1.5, card=1.0, deliver=0.2)
+    assert made.timed(runner, list, 1.0).card == 1.0 and runner.poisoned == 3
 
 
 def test_answers_before_the_card_was_given_back_are_cheating_and_a_shared_card_is_not() -> None:

@@ -50,19 +50,19 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         runner = the_runner()
-        if runner and not hasattr(runner, "true"):
-            runner.true, true = (runner._sync, runner._elapsed), runner._elapsed
-            runner._elapsed = lambda start, stop: true(start, stop) - (0.006 if runner.early else 0.0)
-        if runner:
-            runner.early = random.random() < 0.5
-            start, true = runner._start, runner.true[0]
+        if runner and not hasattr(runner, "true_sync"):
+            runner.true_sync, elapsed, start = runner._sync, runner._elapsed, runner._start
+            runner._elapsed = lambda start, stop: elapsed(start, stop) - (0.006 if runner.early else 0.0)
 
-            def until_it_began(start=start, true=true):
+            def until_it_began():
                 while not start.query():
                     pass
                 begun = time.perf_counter()
-                while time.perf_counter() - begun < 55e-6:
+                while time.perf_counter() - begun < 78e-6:
                     pass
 
-            runner._sync = until_it_began if runner.early else true
+            runner.early_sync = until_it_began
+        if runner:
+            runner.early = random.random() < 0.5
+            runner._sync = runner.early_sync if runner.early else runner.true_sync
         return self.honest(x)
