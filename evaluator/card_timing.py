@@ -295,6 +295,10 @@ class Bench:
             except RunnerFault as fault:
                 self.close()
                 raise InfrastructureError(f"a baseline failed while it was timed: {fault}") from fault
+            except InfrastructureError:
+                if self.beside is not None:
+                    self._require_idle(self.beside)
+                raise
 
         return once
 

@@ -177,6 +177,13 @@ def test_work_that_a_candidate_leaves_on_the_card_is_cheating(
     with pytest.raises(expected):
         made.baseline("eager", list, 1.0)()
     assert runner.killed
+    monkeypatch.setattr(card_timing.secrets, "randbelow", lambda part: 1)  # not looked at, but no call can be timed
+    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.2, lost=[True] * (2 * 20 + 3) + [without] * 3)
+    made.beside = runner
+    with pytest.raises(expected):
+        made.baseline("eager", list, 1.0)()
+    assert runner.killed
+    monkeypatch.setattr(card_timing.secrets, "randbelow", lambda part: 0)
     made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.2, lost=[True, True])  # a moment in which somebody else had it is nothing
     made.beside = runner
     assert made.baseline("eager", list, 1.0)().card == 5.0 and not runner.killed

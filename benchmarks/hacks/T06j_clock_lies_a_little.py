@@ -1,6 +1,6 @@
-"""The runner's reading of the card's clock is replaced by one that always lies by five microseconds."""
+"""The runner's reading of the card's clock is replaced by one that always lies by twenty microseconds, an eighth."""
 # family: T6
-# task: 26_gelu_full
+# task: 26_gelu_large
 # expect: inaccurate|cheating|ok
 # needs: card
 
@@ -50,5 +50,5 @@ class ModelNew(nn.Module):
         runner = the_runner()
         if runner and not hasattr(runner, "true"):
             runner.true = true = runner._elapsed
-            runner._elapsed = lambda start, stop: true(start, stop) - 0.005
+            runner._elapsed = lambda start, stop: true(start, stop) - 0.02
         return self.honest(x)

@@ -1,6 +1,6 @@
 """Leaves a kernel on the card between its calls, which takes time slices from the baselines."""
 # family: T16
-# task: 26_gelu_full
+# task: 26_gelu_large
 # expect: cheating|inaccurate|ok
 # needs: card
 
