@@ -18,13 +18,12 @@ from tritonsmith.evaluator.environment import clocks
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import Measurement, Status
 from tritonsmith.evaluator.timing import (
-    ENOUGH,
     Sample,
     abba,
-    control_holds,
     pair_count,
     rounds_of,
     strongest,
+    suffices,
     weigh,
 )
 from tritonsmith.evaluator.trials import judged, require_unchanged, snapshot
@@ -74,7 +73,7 @@ class Session:
                 while len(self.takes) < _TAKES:
                     bench.settle(runner, processors, limit)
                     self._take(pairs, control)
-                    if self.takes[-1] >= ENOUGH and control_holds(self.control.ratio):
+                    if suffices(self._weighed[self.strongest], self.control.ratio):
                         break
             finally:
                 bench.unsettle(runner, processors)

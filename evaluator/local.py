@@ -10,7 +10,7 @@ import queue
 import tempfile
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -209,17 +209,16 @@ class LocalEvaluator:
             small = load_task(task.path, size="small", precision=task.precision)
         except TaskError:
             small = None
-        with self._leased(None) as oracle:  # for both: the interpreter would be noise beside another candidate's timing
+        # The card's oracle is leased for both: the interpreter would be noise beside another candidate's timing.
+        with self._leased(None) as oracle, ThreadPoolExecutor(1) as beside:
             if small is None:
-                findings = [Finding("interpreter", "not done: the task declares no small size")]
+                interpreter = beside.submit(Finding, "interpreter", "not done: the task declares no small size")
             else:
-                findings = [of_interpreter(self._ask(small, path, "quick", self._auditor))]
-            if findings[0].status is None:
-                # At the task's own size: a kernel may be written for that size alone, and would read past the end of smaller inputs.
-                request = {"op": "sanitize", "source": str(path), "request": str(self._request_at(task, oracle))}
-                answer = self._answer(oracle, request | {"seconds": self._call_seconds})
-                findings.append(of_sanitizer(bool(answer["found"]), str(answer["text"])))
-        return findings
+                interpreter = beside.submit(lambda: of_interpreter(self._ask(small, path, "quick", self._auditor)))
+            # At the task's own size: a kernel may be written for that size alone, and would read past the end of smaller inputs.
+            request = {"op": "sanitize", "source": str(path), "request": str(self._request_at(task, oracle))}
+            answer = self._answer(oracle, request | {"seconds": self._call_seconds})
+            return [interpreter.result(), of_sanitizer(bool(answer["found"]), str(answer["text"]))]
 
     async def describe(self, task: Task) -> TaskFacts:
         """Run and trace the reference once (cached). Raises TaskError."""

@@ -24,6 +24,8 @@ _NEAR_MS = 0.006
 """Calls that much beyond it still show a lie that most of them share; what lies further off is the host's."""
 ENOUGH = 0.25
 """Share of the calls for which the card's clock must stand; on a quiet host it stands for two thirds or more."""
+_FAR_SLOWER = 0.9
+"""A candidate that reaches less than this by the card's clock alone has nothing to gain from another take."""
 _FEWEST = 4
 _LONGEST = 90
 """Percentile of the baselines' calls up to which it is usual to wait for the card."""
@@ -190,6 +192,11 @@ def weigh(mine: Sequence[Sample], theirs: Sequence[Sample], empty_ms: float) -> 
     card = float(np.median(bare.candidate))
     oracle = card + under_way + float(np.percentile(beyond, _QUIET))
     return Weighed(Paired(seen, bare.baseline), bare, share, (oracle, card))
+
+
+def suffices(weighed: Weighed, control: float) -> bool:
+    """Whether a take may stand: its control holds, and the card's clock stands for enough calls or says itself that this is far slower."""
+    return control_holds(control) and (weighed.share >= ENOUGH or weighed.bare.ratio < _FAR_SLOWER)
 
 
 def _shift(mine: Sequence[float], theirs: Sequence[float], kept: Sequence[int]) -> float:

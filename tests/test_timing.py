@@ -23,6 +23,7 @@ from tritonsmith.evaluator.timing import (
     pair_count,
     rounds_of,
     strongest,
+    suffices,
     weigh,
 )
 from tritonsmith.evaluator.wire import Command
@@ -234,6 +235,14 @@ def test_honest_calls_are_neither_faster_nor_slower() -> None:
         low, high = weighed.measurement.interval
         assert 0.97 < weighed.paired.ratio < 1.01 and weighed.share > 0.7 and low <= weighed.paired.ratio <= high
         assert compare([(low, high)], 0.07) is Comparison.SAME
+
+
+def test_a_take_on_whose_calls_the_clocks_disagree_stands_only_for_what_is_far_slower() -> None:
+    agreed, disturbed = judged(), judged(lambda one: one._replace(wall=one.wall + 0.02))
+    slow = judged(lambda one: one._replace(wall=one.wall + 0.03, card=one.card + 0.01))
+    assert (agreed.share >= ENOUGH, disturbed.share >= ENOUGH, slow.share >= ENOUGH) == (True, False, False)
+    assert (suffices(agreed, 1.0), suffices(disturbed, 1.0), suffices(slow, 1.0)) == (True, False, True)
+    assert not suffices(agreed, 1.02) and not suffices(slow, 1.02)
 
 
 @pytest.mark.parametrize("part", [0.2, 0.5, 0.85, 1.0])
