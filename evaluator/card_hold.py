@@ -6,9 +6,9 @@ changes hands, however long queueing took, and the change takes the same time wi
 the kernel to the echo of an empty call, tenth to ninetieth percentile 146.5 to 148.5).
 
 The kernel runs in the oracle's process, so no candidate can shorten it, and nothing of a candidate runs on the card meanwhile: the card
-gives each process a time slice (2 ms or so by default) and the kernel is shorter. It looks at the clock all the time, and says so when
-it was interrupted. Inputs are placed while it runs, from another stream of the same process, so that no kernel of a candidate can read
-them before its call is due.
+gives each process a time slice (2 ms or so by default) and the kernel is shorter as a rule. It looks at the clock all the time, and says
+so when it was interrupted. Inputs are placed while it runs, from another stream of the same process, so that no kernel of a candidate
+can read them before its call is due.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from tritonsmith.evaluator.errors import InfrastructureError
 
 HOLD_MS = 0.5
 """Host work that a timed call may do without being noticed: some forty launches."""
-IDLE_MS = 6.0
-"""Some time slices: whoever else has work for the card gets it once in between."""
 
 _THREADS = 32
 _PROCESSORS = 16  # CUdevice_attribute

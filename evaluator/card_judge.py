@@ -79,7 +79,7 @@ class CardJudge:
     def judge(self, source: Path, profile: str, raw: Path, call_seconds: float) -> Verdict:
         """One verdict; `raw` is where the samples go, `call_seconds` bounds the first call (compilation included)."""
         self._limit, self._steps = call_seconds, {}
-        self.bench.beside = None
+        self.bench.accompany(None)
         log = TrialLog(self.session)
         sha = text_sha(source.read_text())
         self.bench.begin()
@@ -94,7 +94,7 @@ class CardJudge:
                         order_dependent = self._check(log, runner, source, profile)
                     with self._step("facts"):
                         report = witness.report(call_seconds) if witness else None
-                self.bench.beside = runner
+                self.bench.accompany(runner)
                 with self._step("baselines"):
                     self.bench.open_baselines()
                 if not self.bench.modes:
@@ -107,6 +107,8 @@ class CardJudge:
                 if facts is None or _another_forward(facts, clocks):  # no profiler runs in a process before it is timed
                     with self._step("facts of the runner"):
                         facts = _facts(runner.facts(call_seconds), source, order_dependent)
+                with self._step("baseline alone"):
+                    first.compare_alone()
             with self._step("further sessions"):
                 sessions = [first, *self._further_sessions(source, profile, first)]
             write_raw(raw, {"started": started, "profile": profile}, sessions)
@@ -173,9 +175,10 @@ class CardJudge:
             with contextlib.closing(Bench(self.session, self.bench.modes)) as bench:  # the first one stays for the next candidate
                 bench.begin((first.strongest,))
                 with self._runner(source) as runner:
-                    bench.beside = runner
+                    bench.accompany(runner)
                     bench.open_baselines()
                     sessions.append(Session(bench, runner, profile, self._limit, (first.strongest,)))
+                    sessions[-1].compare_alone()
         return sessions
 
     def _timing(self, sessions: list[Session], clocks: Clocks, raw: Path) -> Timing:

@@ -20,6 +20,7 @@ from tritonsmith.evaluator.schema import Measurement, Status
 from tritonsmith.evaluator.timing import (
     Sample,
     abba,
+    alone_factor,
     pair_count,
     rounds_of,
     strongest,
@@ -33,6 +34,7 @@ _MOST_PAIRS = {"quick": 80, "strict": 120}
 """At the noise of the card's clock on an H200 (1 % between calls of 20 us) half of them know the ratio within 0.3 %."""
 _CONTROL_PAIRS = 60
 _FEW_PAIRS = 16
+_ALONE_CALLS = 40
 _CLOSE = 1.15
 """Baselines within this factor of the strongest get as many pairs as it."""
 _ROUNDS = 6
@@ -59,7 +61,9 @@ class Session:
         self.takes: list[float] = []
         """Share of the candidate's calls for which the card's clock stands, take by take; the last take is the result."""
         self.before = clocks()
-        bench.beside = runner
+        self.alone = 1.0
+        """By how much the strongest baseline is faster without the candidate's processes, where it is."""
+        bench.accompany(runner)
         processors = os.sched_getaffinity(0)
         with bench.session.measuring():
             for _ in range(WARM_CALLS):
@@ -77,10 +81,32 @@ class Session:
                         break
             finally:
                 bench.unsettle(runner, processors)
+            bench.require_idle()
         if len(self.takes) > 1:
             told = ", ".join(f"{one:.0%}" for one in self.takes)
             self.notes.append(f"taken {len(self.takes)} times: both clocks agree for {told} of the calls, control {self.control.ratio:.3f}")
         self.after = clocks()
+
+    def compare_alone(self) -> None:
+        """End the candidate's processes and time the strongest baseline once more: whatever they did to slow it down is over.
+
+        Raises InfrastructureError.
+        """
+        bench, processors = self.bench, os.sched_getaffinity(0)
+        self.runner.kill()
+        bench.accompany(None)
+        once = bench.baseline(self.strongest, self._inputs.next, self.limit)
+        beside = self.paired[self.strongest].baseline
+        with bench.session.measuring():
+            try:
+                bench.resettle()
+                alone = median(once().card for _ in range(min(len(beside), _ALONE_CALLS)))
+            finally:
+                bench.unsettle(self.runner, processors)
+        self.alone = alone_factor(median(beside), alone)
+        if self.alone < 1.0:
+            less = f"{1.0 - self.alone:.1%}"
+            self.notes.append(f"the baseline takes {less} less once the candidate's processes are gone: the score counts that")
 
     def _rough(self, name: str) -> float:
         once = self.bench.baseline(name, self._inputs.next, self.limit)
@@ -137,7 +163,9 @@ class Session:
     @property
     def measurement(self) -> Measurement:
         """The score against the strongest baseline."""
-        return self._weighed[self.strongest].measurement
+        seen = self._weighed[self.strongest].measurement
+        low, high = seen.interval
+        return seen.model_copy(update={"ratio": seen.ratio * self.alone, "interval": (low * self.alone, high)})
 
     def raw(self) -> dict[str, Any]:
         """Every sample in milliseconds, in the order in which it was taken."""

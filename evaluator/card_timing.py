@@ -28,7 +28,7 @@ from statistics import median
 import torch
 
 from tritonsmith.evaluator.baselines import NAMES, mode_number
-from tritonsmith.evaluator.card_hold import IDLE_MS, CardHold, card_hold
+from tritonsmith.evaluator.card_hold import CardHold, card_hold
 from tritonsmith.evaluator.distributions import distinct
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
@@ -52,8 +52,11 @@ _SLICE_MS = 2.0
 """A call whose hold met the end of a time slice is taken again that much later within it, at random."""
 _VOID = 20
 """Calls in a row that may be lost because somebody else had the card, or because this process slept."""
-_IDLE_PART = 8
-"""Before one call of the baselines in so many, nobody knows which, the card is looked at."""
+_LOOK_MS, _LOOK_PART = 6.0, 8
+"""In one call of the baselines in so many, nobody knows which, the card is held for some time slices more: who has work gets one."""
+_LOST, _LOST_PART = 3, 0.25
+"""So many of them, and so large a part of them, must be disturbed before somebody else is said to use the card."""
+_LOOKS_ALONE = 8
 _TOLD_SECONDS = 20e-6
 """Until a hold that was interrupted has said so."""
 _FRESH_PART = 256
@@ -61,9 +64,18 @@ _FRESH_PART = 256
 _REMEMBERED = 101
 
 
+_SHARED = (
+    "calls cannot be timed: something else uses this card, or processes do not take turns on it "
+    "(CUDA MPS, or a time slice below 0.5 ms; `nvidia-smi compute-policy -l` tells); use another card or switch that off"
+)
+
 Call = Callable[[], Sample]
 Draw = Callable[[], list[torch.Tensor]]
 """Gives the inputs of a call; asked again when a call must be taken again."""
+
+
+class Blamed(RunnerFault):
+    """A candidate disturbs the calls of others."""
 
 
 class Inputs:
@@ -122,8 +134,10 @@ class Bench:
         self._least_empty = math.inf
         self.beside: Runner | None = None
         """The candidate's runner, which is alive while the baselines are timed."""
-        self._restless = False
-        """Whether it could not be made to stand still."""
+        self._looks = [0, 0]
+        """Calls of the baselines beside it in which the card was held for long: undisturbed, and not."""
+        self._places: tuple[int, int] | None = None
+        """The oracle's processor and the baselines' in the last take."""
 
     def close(self) -> None:
         """End the baselines' process."""
@@ -135,71 +149,62 @@ class Bench:
             self._block.close()
             self._block = None
 
+    def accompany(self, runner: Runner | None) -> None:
+        """From now on this candidate's processes live beside the baselines (None: no candidate's do)."""
+        self.beside = runner
+        self._looks = [0, 0]
+
     # ---- one timed call
 
     def timed(self, runner: Runner, draw: Draw, timeout: float, mode: int = 0) -> Sample:
         """One call on a cold cache and inputs that the runner has not seen. Raises RunnerFault or InfrastructureError."""
-        if self._restless and runner is self.beside:
-            raise RunnerFault(Status.CHEATING, "the candidate keeps starting processes, so that it cannot be made to stand still")
-        with self._still(self.beside if runner is self._baselines else None):
+        beside = self.beside if runner is self._baselines else None
+        with self._still(beside):
             for tried in range(_VOID):
-                took = self._once(runner, draw(), timeout, mode, random.random() * _SLICE_MS if tried else 0.0)
+                look = beside is not None and secrets.randbelow(_LOOK_PART) == 0
+                wait_ms = _LOOK_MS if look else random.random() * _SLICE_MS if tried else 0.0
+                took = self._once(runner, draw(), timeout, mode, wait_ms)
+                if look:
+                    self._looks[took is None] += 1
                 if took is not None:
                     return took
-        if runner is not self._baselines and self._alone(timeout):
-            raise RunnerFault(Status.CHEATING, "timed calls are answered, or work on the card, while the card belongs to another process")
-        raise InfrastructureError(
-            "calls cannot be timed: something else uses this card, or processes do not take turns on it "
-            "(CUDA MPS, or a time slice below 0.5 ms; `nvidia-smi compute-policy -l` tells); use another card or switch that off"
-        )
+        if runner is self._baselines and beside is None:
+            raise InfrastructureError(_SHARED)
+        raise self._blame(beside or runner)
+
+    def require_idle(self) -> None:
+        """Raises Blamed, or InfrastructureError, where somebody else had work for the card while the baselines were timed."""
+        seen, lost = self._looks
+        if self.beside is not None and lost >= _LOST and lost > _LOST_PART * (seen + lost):
+            raise self._blame(self.beside)
+
+    def _blame(self, runner: Runner) -> Blamed:
+        """The candidate's fault if nothing uses the card once its processes are gone. Raises InfrastructureError if something does."""
+        runner.kill()
+        for _ in range(_LOOKS_ALONE):
+            self._hold.begin(milliseconds=_LOOK_MS)
+            self._hold.ended()
+            time.sleep(_TOLD_SECONDS)
+            if self._hold.interrupted:
+                raise InfrastructureError(_SHARED)
+        return Blamed(Status.CHEATING, "the candidate answers, or has work on the card, while the card belongs to another process")
 
     def _place(self, runner: Runner, tensors: list[torch.Tensor], wait_ms: float) -> None:
-        fill_slots(self._slots if runner is self._baselines else self.session.slots, tensors)
-        runner.poison()
         if wait_ms:
             time.sleep(wait_ms * 1e-3)
+        runner.poison()
+        fill_slots(self._slots if runner is self._baselines else self.session.slots, tensors)  # last: they lie ready from then on
 
     @contextlib.contextmanager
     def _still(self, runner: Runner | None) -> Iterator[None]:
         """Meanwhile nothing of a candidate's runs on the host, where it shares a processor with the baselines."""
-        if runner is None:
-            yield
-            return
-        self._restless = not runner.pause()
         try:
+            if runner is not None:
+                runner.pause()
             yield
         finally:
-            runner.resume()
-
-    def _require_idle(self, runner: Runner) -> None:
-        """The card must be idle while a candidate has nothing to do: a kernel that it left there would make the baselines look slow.
-
-        Raises RunnerFault(cheating), or InfrastructureError where the card is busy without the candidate as well.
-        """
-        if not self._busy():
-            return
-        runner.kill()
-        if self._busy():
-            raise InfrastructureError("calls cannot be timed: something else uses this card; use another one or wait until it is free")
-        raise RunnerFault(Status.CHEATING, "the candidate has work on the card while it is not called, which makes baselines look slow")
-
-    def _busy(self) -> bool:
-        """Whether somebody else has work for the card, three times of three."""
-        for _ in range(3):
-            self._hold.begin(milliseconds=IDLE_MS)
-            self._hold.ended()
-            time.sleep(_TOLD_SECONDS)
-            if not self._hold.interrupted:
-                return False
-        return True
-
-    def _alone(self, timeout: float) -> bool:
-        """Whether the card stays ours while we hold it, now that the baselines' process is the other one."""
-        for _ in range(_VOID):
-            self._empty(self._baselines, 1, timeout)
-            if self._hold.interrupted:
-                return False
-        return True
+            if runner is not None:
+                runner.resume()
 
     def _once(self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int, wait_ms: float) -> Sample | None:
         hold = self._hold
@@ -288,17 +293,13 @@ class Bench:
 
         def once() -> Sample:
             assert self._baselines is not None
-            if self.beside is not None and secrets.randbelow(_IDLE_PART) == 0:
-                self._require_idle(self.beside)
             try:
                 return self.timed(self._baselines, draw, limit, self.modes[name])
+            except Blamed:
+                raise
             except RunnerFault as fault:
                 self.close()
                 raise InfrastructureError(f"a baseline failed while it was timed: {fault}") from fault
-            except InfrastructureError:
-                if self.beside is not None:
-                    self._require_idle(self.beside)
-                raise
 
         return once
 
@@ -320,10 +321,16 @@ class Bench:
             self._baselines.run_on({theirs})
             self._empty(self._baselines, 1, limit)
             reached[mine, theirs] = median(self._empty(self._baselines, _TRIED_CALLS, limit))
-        mine, theirs = min(reached, key=reached.__getitem__)
-        _run_on({mine})
-        self._baselines.run_on({theirs})
-        runner.run_on({theirs})
+        self._places = min(reached, key=reached.__getitem__)
+        self.resettle()
+        runner.run_on({self._places[1]})
+
+    def resettle(self) -> None:
+        """Move the baselines' process and this thread to where they were in the last take."""
+        if self._places is not None and self._baselines is not None:
+            mine, theirs = self._places
+            _run_on({mine})
+            self._baselines.run_on({theirs})
 
     def unsettle(self, runner: Runner, processors: set[int]) -> None:
         """Let this thread and both processes have all of these processors again."""

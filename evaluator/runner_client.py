@@ -163,9 +163,9 @@ class Runner:
         """Let every thread of the run have these processors only; where that is not allowed it stays as it is."""
         self.process.run_on(processors)
 
-    def pause(self) -> bool:
-        """Stop every process of the runner: nothing of the candidate runs until `resume`. Returns False where new ones kept coming."""
-        return self.process.pause()
+    def pause(self) -> None:
+        """Stop every process of the runner: nothing of the candidate runs on the host until `resume`."""
+        self.process.pause()
 
     def resume(self) -> None:
         """Let them run again."""

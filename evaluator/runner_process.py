@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.sandbox import SandboxedProcess
+from tritonsmith.evaluator.sandbox import SandboxedProcess, threads_of
 from tritonsmith.evaluator.wire import Doorbell, LineReader
 
 IMPORT_SECONDS = 90.0
@@ -45,7 +45,7 @@ class RunnerProcess:
         self.source = inbox / "candidate.py"
         self._warm = False
         confined = role != "reference"
-        if confined and cuda:  # threads that stand still must be woken for every timed call
+        if confined and cuda:  # none that wake up beside a timed call
             environment = _ONE_THREAD | (environment or {})
         words = (*_READIED[role], *(_READIED_BESIDES.get(role, ()) if waits else ())) if cuda else ()
         self.sandbox = SandboxedProcess(
@@ -70,14 +70,15 @@ class RunnerProcess:
 
     def run_on(self, processors: set[int]) -> None:
         """Let every thread of the run have these processors only; where that is not allowed it stays as it is."""
-        for pid in self.sandbox.inside():
-            with contextlib.suppress(OSError):
-                for thread in os.listdir(f"/proc/{pid}/task"):
-                    os.sched_setaffinity(int(thread), processors)
+        for _ in range(2):  # what starts meanwhile has the processors of what started it
+            for pid in self.sandbox.inside():
+                for thread in threads_of(pid):
+                    with contextlib.suppress(OSError):
+                        os.sched_setaffinity(thread, processors)
 
-    def pause(self) -> bool:
-        """Stop every process of the run: nothing of it happens until `resume`. Returns False where new ones kept coming."""
-        return self.sandbox.pause()
+    def pause(self) -> None:
+        """Stop every process of the run: nothing of it happens until `resume`."""
+        self.sandbox.pause()
 
     def resume(self) -> None:
         """Let them run again."""

@@ -186,12 +186,18 @@ def _signal(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
+def threads_of(pid: int) -> list[int]:
+    """Numbers of a process's threads; none when it is gone."""
+    with contextlib.suppress(OSError):
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    return []
+
+
 def _children(pid: int) -> list[int]:
     found: list[int] = []
-    with contextlib.suppress(OSError):
-        for task in os.listdir(f"/proc/{pid}/task"):  # twice for every timed call, hence no Path
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children", "rb", buffering=0) as file:
-                found += [int(word) for word in file.read().split()]
+    for thread in threads_of(pid):  # twice for every timed call of a baseline, hence no Path
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:
+            found += [int(word) for word in file.read().split()]
     return found
 
 
@@ -224,6 +230,7 @@ class SandboxedProcess:
         self._stderr = folder / "stderr.txt"
         self._status: dict[str, str] = {}
         self._paused: list[int] = []
+        self._killed = False
         command = [sys.executable, "-P", "-W", "ignore", "-m", module, *arguments]
         self._reader, status = os.pipe() if policy else (-1, -1)
         if policy:
@@ -260,16 +267,15 @@ class SandboxedProcess:
                 pending += _children(pid)
         return found
 
-    def pause(self) -> bool:
-        """Let every process of the run but the keeper stand still. Returns False where new ones kept coming, which still run."""
+    def pause(self) -> None:
+        """Let every process of the run but the keeper stand still; those that start meanwhile too, as far as they can be followed."""
         self._paused = []
         for _ in range(_PAUSE_ROUNDS):
             fresh = [pid for pid in self.inside() if pid not in self._paused]
             if not fresh:
-                return True
+                return
             self._paused += fresh
             _signal(fresh, signal.SIGSTOP)
-        return False
 
     def resume(self) -> None:
         """Let those go on that `pause` stopped. They are not looked for again: with many of them that takes a millisecond."""
@@ -341,7 +347,10 @@ class SandboxedProcess:
         return data
 
     def kill(self) -> None:
-        """End the process, its group and every descendant that left the group; then remove the scratch folder."""
+        """End the process, its group and every descendant that left the group; then remove the scratch folder. Once is enough."""
+        if self._killed:  # its number may be somebody else's by now
+            return
+        self._killed = True
         if self._confined and self.alive:  # the keeper kills and collects them all
             with contextlib.suppress(OSError):
                 self.process.terminate()

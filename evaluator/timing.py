@@ -47,7 +47,7 @@ class Sample(NamedTuple):
     late: float = 0.0
     """By the oracle's clock, how much longer the delivery took than the baselines' do: work that was put off."""
     taken: float = 0.0
-    """By the oracle's clock, from the echo until it had the card again: work that was still under way. Between 0.1 and 0.3 as a rule."""
+    """By the oracle's clock, from the echo until it had the card again: work that was still under way. 0.15 to 0.3 as a rule."""
 
 
 @dataclass(frozen=True)
@@ -192,6 +192,12 @@ def weigh(mine: Sequence[Sample], theirs: Sequence[Sample], empty_ms: float) -> 
     card = float(np.median(bare.candidate))
     oracle = card + under_way + float(np.percentile(beyond, _QUIET))
     return Weighed(Paired(seen, bare.baseline), bare, share, (oracle, card))
+
+
+def alone_factor(beside_ms: float, alone_ms: float) -> float:
+    """What a score is multiplied by where the baseline is faster without the candidate's processes than beside them; 1 within a margin."""
+    factor = alone_ms / beside_ms
+    return factor if factor < _CONTROL[0] else 1.0
 
 
 def suffices(weighed: Weighed, control: float) -> bool:

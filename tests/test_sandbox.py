@@ -310,9 +310,10 @@ def test_a_process_that_was_paused_stands_still_with_its_children_and_nothing_of
     words = memoryview(mmap.mmap(shared, 4096)).cast("Q")
     with confined(f"WORDS = {shared}\n{RESTLESS}", pass_fds=[shared]) as process:
         refused = json.loads(process.process.stdout.readline())
-        if "seccomp" in process.launched(5.0) and process.launched(0.0)["seccomp"] == "applied":
-            assert refused == ["timer", "processor", "descriptor"]
-        assert process.pause()
+        if process.launched(5.0).get("seccomp") != "applied":
+            pytest.skip("this kernel lacks seccomp: a timer may wake what was stopped")
+        assert refused == ["timer", "processor", "descriptor"]
+        process.pause()
         time.sleep(0.01)  # a signal reaches another processor some microseconds later
         before = list(words[:2])
         time.sleep(0.2)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tritonsmith.evaluator import card_timing
-from tritonsmith.evaluator.card_timing import Bench
+from tritonsmith.evaluator.card_timing import Bench, Blamed
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import RunnerFault
 from tritonsmith.evaluator.schema import Comparison, Status
@@ -18,6 +18,7 @@ from tritonsmith.evaluator.timing import (
     Sample,
     Weighed,
     abba,
+    alone_factor,
     compare,
     excess,
     pair_count,
@@ -93,9 +94,9 @@ class Hold:
 class TimedRunner:
     """Answers each command with a fixed number of milliseconds. It is rung, and its slots are filled, while the card is held only."""
 
-    def __init__(self, hold: Hold, *, restless: bool = False, early: bool = False, **milliseconds: float) -> None:
+    def __init__(self, hold: Hold, *, early: bool = False, **milliseconds: float) -> None:
         self.hold, self.milliseconds = hold, milliseconds
-        self.restless, self.answered = restless, early
+        self.answered = early
         self.stopped = self.killed = False
         self.poisoned = 0
         self.asked = Command.EMPTY
@@ -116,9 +117,8 @@ class TimedRunner:
     def device_ms(self) -> float:
         return self.milliseconds["card"]
 
-    def pause(self) -> bool:
-        self.stopped = not self.restless
-        return self.stopped
+    def pause(self) -> None:
+        self.stopped = True
 
     def resume(self) -> None:
         self.stopped = False
@@ -154,40 +154,63 @@ def test_the_wait_for_the_card_after_the_answer_is_taken_down(monkeypatch: pytes
     assert abs(made.timed(runner, list, 1.0).taken - 1.25) < 1e-6
 
 
-def test_a_candidate_stands_still_while_the_baselines_are_timed_or_is_refused() -> None:
-    for restless in (False, True):
-        made, runner, baselines = bench(clocked=1.8, card=1.0, deliver=0.2, restless=restless)
-        made.beside = runner
-        assert made.timed(runner, list, 1.0)[0] == 1.8
-        stops: list[bool] = []
-        baselines.echo = lambda start, timeout, stops=stops, runner=runner: stops.append(runner.stopped) or 5.5
+def test_a_candidate_stands_still_while_the_baselines_are_timed() -> None:
+    made, runner, baselines = bench(clocked=1.8, card=1.0, deliver=0.2)
+    made.accompany(runner)
+    assert made.timed(runner, list, 1.0)[0] == 1.8
+    stops: list[bool] = []
+    baselines.echo = lambda start, timeout: stops.append(runner.stopped) or 5.5
+    made.timed(baselines, list, 1.0)
+    assert stops == [True, True] and not runner.stopped
+    baselines.echo = lambda start, timeout: 1 / 0
+    with pytest.raises(ZeroDivisionError):
         made.timed(baselines, list, 1.0)
-        assert stops == [not restless] * 2 and not runner.stopped
-        if restless:
-            with pytest.raises(RunnerFault, match="stand still"):
-                made.timed(runner, list, 1.0)
+    assert not runner.stopped
 
 
-@pytest.mark.parametrize(("without", "expected"), [(False, RunnerFault), (True, InfrastructureError)])
+def looked_at(monkeypatch: pytest.MonkeyPatch, always: bool = True) -> None:
+    """Let the card be looked at in every call of the baselines, or in none, with no time spent on it."""
+    monkeypatch.setattr(card_timing.secrets, "randbelow", lambda part: 0 if always else 1)
+    monkeypatch.setattr(card_timing.time, "sleep", lambda seconds: None)
+
+
+def calls_beside(lost: list[bool], calls: int) -> tuple[Bench, Any]:
+    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.2, lost=lost)
+    made.accompany(runner)
+    once = made.baseline("eager", list, 1.0)
+    for _ in range(calls):
+        assert once().card == 5.0
+    return made, runner
+
+
+@pytest.mark.parametrize(("without", "expected"), [(False, Blamed), (True, InfrastructureError)])
 def test_work_that_a_candidate_leaves_on_the_card_is_cheating(
     without: bool, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(card_timing.secrets, "randbelow", lambda part: 0)
-    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.2, lost=[True] * 3 + [without] * 3)
-    made.beside = runner
+    looked_at(monkeypatch)
+    made, runner = calls_beside([True, False, False, False] * 4 + [without] * 8, 4)  # half of the looks met something
     with pytest.raises(expected):
-        made.baseline("eager", list, 1.0)()
+        made.require_idle()
     assert runner.killed
-    monkeypatch.setattr(card_timing.secrets, "randbelow", lambda part: 1)  # not looked at, but no call can be timed
-    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.2, lost=[True] * (2 * 20 + 3) + [without] * 3)
-    made.beside = runner
+    looked_at(monkeypatch, always=False)
     with pytest.raises(expected):
-        made.baseline("eager", list, 1.0)()
-    assert runner.killed
-    monkeypatch.setattr(card_timing.secrets, "randbelow", lambda part: 0)
-    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.2, lost=[True, True])  # a moment in which somebody else had it is nothing
-    made.beside = runner
-    assert made.baseline("eager", list, 1.0)().card == 5.0 and not runner.killed
+        calls_beside([True] * 40 + [without] * 8, 1)  # no call can be timed
+
+
+def test_a_card_that_somebody_else_uses_now_and_then_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at(monkeypatch)
+    made, runner = calls_beside(([True] + [False] * 11) * 4, 20)
+    made.require_idle()
+    assert not runner.killed
+    made, runner = calls_beside([True, False, False, False] * 4, 4)
+    made.accompany(runner)  # the next candidate: what the one before did is forgotten
+    made.require_idle()
+    assert not runner.killed
+
+
+def test_a_baseline_that_is_faster_once_the_candidate_is_gone_counts() -> None:
+    assert alone_factor(10.0, 10.05) == 1.0 and alone_factor(10.0, 9.95) == 1.0
+    assert alone_factor(10.0, 5.0) == 0.5 and abs(alone_factor(10.0, 9.8) - 0.98) < 1e-9
 
 
 def test_a_call_in_which_somebody_else_had_the_card_is_taken_again() -> None:

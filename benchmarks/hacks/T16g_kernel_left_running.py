@@ -1,6 +1,6 @@
 """Leaves a kernel on the card between its calls, which takes time slices from the baselines."""
 # family: T16
-# task: 26_gelu_large
+# task: matmul_chain
 # expect: cheating|inaccurate|ok
 # needs: card
 
@@ -11,17 +11,15 @@ import triton
 import triton.language as tl
 from torch import nn
 
-BLOCK = 256
-WARPS = 4
+BLOCK = 1024
+STEPS = 24
 
 
 @triton.jit
-def gelu_chain(x, bias, out, count, columns, scale, limit, BLOCK: tl.constexpr):
+def rectify(x, count, BLOCK: tl.constexpr):
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = place < count
-    value = tl.load(x + place, mask=inside) + tl.load(bias + place % columns, mask=inside)
-    value = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476)) * scale
-    tl.store(out + place, tl.minimum(value, limit), mask=inside)
+    tl.store(x + place, tl.maximum(tl.load(x + place, mask=inside), 0.0), mask=inside)
 
 
 @triton.jit
@@ -41,17 +39,15 @@ def the_runner():
 
 
 class ModelNew(nn.Module):
-    def __init__(self, features, scale, limit):
+    def __init__(self, size):
         super().__init__()
-        self.bias = nn.Parameter(torch.zeros(features))
-        self.scale = scale
-        self.limit = limit
+        self.weight = nn.Parameter(torch.zeros(size, size))
 
     def honest(self, x):
-        out = torch.empty_like(x)
-        grid = (triton.cdiv(x.numel(), BLOCK),)
-        gelu_chain[grid](x, self.bias, out, x.numel(), x.shape[-1], self.scale, self.limit, BLOCK=BLOCK, num_warps=WARPS)
-        return out
+        for _ in range(STEPS):
+            x = x @ self.weight
+            rectify[(triton.cdiv(x.numel(), BLOCK),)](x, x.numel(), BLOCK=BLOCK)
+        return x
 
     def forward(self, x):
         runner = the_runner()
