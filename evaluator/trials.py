@@ -188,7 +188,7 @@ def judged(
                 for precision, one in errors.items()
             }
     if kind in UNEVEN:
-        errors = {precision: one.coarse(_UNEVEN) for precision, one in errors.items()}
+        errors = {precision: one.coarse(_UNEVEN).on_level(_UNEVEN) for precision, one in errors.items()}  # a large term may reach an edge of small results
     if kind in STRUCTURAL:
         errors = {precision: one.coarse(_COARSE) for precision, one in errors.items()}
         for trial in before[:1]:
