@@ -27,7 +27,8 @@ _COARSE = 2.0**-12
 
 _UNEVEN = 2.0**-18
 """Share of a result that its error may be where one term stands above the others. An operand that is split into two 16-bit halves, as for
-fp32 on tensor cores, keeps 22 bits; errors of many such terms cancel and of one do not (2^-18.3 in a GRU of six layers on an H200)."""
+fp32 on tensor cores, keeps 22 bits; errors of many such terms cancel and of one do not (2^-18.3 in a GRU of six layers on an H200). For an
+edge it is a share of the whole output's scale: the large term may reach an edge whose own results are small."""
 _MOVED = 4.0
 """On inputs that the task did not choose, what that many units of the last place do to the oracle: 22 bits instead of 24."""
 _LEVEL = 2.0**-23
@@ -188,7 +189,7 @@ def judged(
                 for precision, one in errors.items()
             }
     if kind in UNEVEN:
-        errors = {precision: one.coarse(_UNEVEN).on_level(_UNEVEN) for precision, one in errors.items()}  # a large term may reach an edge of small results
+        errors = {precision: one.coarse(_UNEVEN).on_level(_UNEVEN) for precision, one in errors.items()}
     if kind in STRUCTURAL:
         errors = {precision: one.coarse(_COARSE) for precision, one in errors.items()}
         for trial in before[:1]:

@@ -55,7 +55,7 @@ def lies(ms: float) -> Lie:
 
 
 def early(ms: float) -> Lie:
-    """The answer comes before the work is finished, by so much more than the oracle takes to ask for the card; the clock lies by as much."""
+    """The answer comes that much earlier than what the oracle's asking for the card hides, and the clock lies by as much."""
     return lambda one, rng: one._replace(wall=one.wall - ms, card=one.card - ms, taken=one.taken + ms)
 
 
