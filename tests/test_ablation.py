@@ -277,7 +277,12 @@ def test_what_is_kept_of_an_experiment_names_no_path_of_this_machine(suite, tmp_
     ablate(plan_of(suite, repeats=1), out, evaluator=Judge(tmp_path / "log"), author=author_of)
     with pytest.raises(UsageError, match="the folder is not empty"):
         keep(out, out)
+    summary = out / "cells" / "fast" / "default" / "1" / "summary.json"
+    said = json.loads(summary.read_text()) | {"stopped_because": f"benchmarks/tasks/39_gru.py and {out}/other/39_gru.py"}
+    summary.write_text(json.dumps(said))
     kept = keep(out, tmp_path / "kept")
+    shown = json.loads((tmp_path / "kept" / summary.relative_to(out)).read_text())["stopped_because"]
+    assert shown == "benchmarks/tasks/39_gru.py and other/39_gru.py"
     told = {path.relative_to(tmp_path / "kept").as_posix() for path in kept}
     assert {"plan.json", "ablation.json", "runs.csv", "cells/fast/default/1/summary.json"} <= told
     assert len([name for name in told if name.startswith("winners/")]) == 6 and len(told) == 3 + 6 + 6

@@ -17,7 +17,7 @@ from tritonsmith.evaluator.errors import TritonsmithError, UsageError
 from tritonsmith.graph.summary import read_summary
 
 _WHOLE = ("plan.json", "ablation.json", "runs.csv", "report.html", "report.md")
-_PATH = re.compile(r"/[\w.+@~-]+(?:/[\w.+@~-]+)+")
+_PATH = re.compile(r"(?<![\w.+@~-])/[\w.+@~-]+(?:/[\w.+@~-]+)+")
 
 
 def keep(root: Path, results: Path) -> list[Path]:
@@ -39,6 +39,8 @@ def keep(root: Path, results: Path) -> list[Path]:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".json":
             text = json.dumps(_portable(json.loads(text), root.resolve()), indent=1, ensure_ascii=False) + "\n"
+        else:  # tables and pages quote reasons, and a reason may name a file of a run
+            text = text.replace(f"{root.resolve()}/", "")
         target.write_text(text, encoding="utf-8")
         kept.append(target)
     return kept
