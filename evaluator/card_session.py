@@ -18,7 +18,9 @@ from tritonsmith.evaluator.environment import clocks
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import Measurement, Status
 from tritonsmith.evaluator.timing import (
+    Paired,
     Sample,
+    Weighed,
     abba,
     alone_factor,
     pair_count,
@@ -34,7 +36,9 @@ _MOST_PAIRS = {"quick": 80, "strict": 120}
 """At the noise of the card's clock on an H200 (1 % between calls of 20 us) half of them know the ratio within 0.3 %."""
 _CONTROL_PAIRS = 60
 _FEW_PAIRS = 16
-_ALONE_CALLS = 40
+_ALONE_CALLS, _FEWEST_ALONE, _ROUGH_CALLS = 40, 12, 5
+_CLEARLY = 0.95
+"""Of a few calls: another baseline that is faster than the strongest by that much was held back."""
 _CLOSE = 1.15
 """Baselines within this factor of the strongest get as many pairs as it."""
 _ROUNDS = 6
@@ -58,11 +62,13 @@ class Session:
         self._screens = {name: Screen() for name in names}
         self._samples: dict[str, tuple[list[Sample], list[Sample]]] = {}
         """By baseline: the candidate's calls and the baseline's, pair by pair."""
+        self._weighed: dict[str, Weighed] = {}
+        self.paired: dict[str, Paired] = {}
         self.takes: list[float] = []
         """Share of the candidate's calls for which the card's clock stands, take by take; the last take is the result."""
         self.before = clocks()
-        self.alone = 1.0
-        """By how much the strongest baseline is faster without the candidate's processes, where it is."""
+        self._alone: dict[str, list[float]] = {}
+        """Milliseconds of the baselines without the candidate's processes."""
         bench.accompany(runner)
         processors = os.sched_getaffinity(0)
         with bench.session.measuring():
@@ -81,32 +87,38 @@ class Session:
                         break
             finally:
                 bench.unsettle(runner, processors)
-            bench.require_idle()
+            self._looks = bench.looks
+            bench.require_idle(limit)
         if len(self.takes) > 1:
             told = ", ".join(f"{one:.0%}" for one in self.takes)
             self.notes.append(f"taken {len(self.takes)} times: both clocks agree for {told} of the calls, control {self.control.ratio:.3f}")
         self.after = clocks()
 
     def compare_alone(self) -> None:
-        """End the candidate's processes and time the strongest baseline once more: whatever they did to slow it down is over.
+        """End the candidate's processes and time the baselines once more: whatever slowed them down beside it is over.
 
-        Raises InfrastructureError.
+        Where they are faster, the score is against these times. Raises InfrastructureError.
         """
-        bench, processors = self.bench, os.sched_getaffinity(0)
+        bench, processors, best = self.bench, os.sched_getaffinity(0), self.strongest
+        beside = self.paired[best].baseline
         self.runner.kill()
         bench.accompany(None)
-        once = bench.baseline(self.strongest, self._inputs.next, self.limit)
-        beside = self.paired[self.strongest].baseline
+        counts = {name: _ROUGH_CALLS for name in self.paired} | {best: max(_FEWEST_ALONE, min(len(beside), _ALONE_CALLS))}
         with bench.session.measuring():
             try:
                 bench.resettle()
-                alone = median(once().card for _ in range(min(len(beside), _ALONE_CALLS)))
+                for name, count in counts.items():
+                    once = bench.baseline(name, self._inputs.next, self.limit)
+                    self._alone[name] = [once().card for _ in range(count)]
             finally:
                 bench.unsettle(self.runner, processors)
-        self.alone = alone_factor(median(beside), alone)
-        if self.alone < 1.0:
-            less = f"{1.0 - self.alone:.1%}"
-            self.notes.append(f"the baseline takes {less} less once the candidate's processes are gone: the score counts that")
+        alone = {name: median(samples) for name, samples in self._alone.items()}
+        least = min(alone.values())
+        factor = alone_factor(median(beside), least if least < _CLEARLY * alone[best] else alone[best])
+        if factor < 1.0:
+            self.notes.append(f"baselines take {1.0 - factor:.1%} less once the candidate's processes are gone: the score is against that")
+            self._weighed = {name: one.scaled(factor) for name, one in self._weighed.items()}
+            self.paired = {name: one.paired for name, one in self._weighed.items()}
 
     def _rough(self, name: str) -> float:
         once = self.bench.baseline(name, self._inputs.next, self.limit)
@@ -163,9 +175,7 @@ class Session:
     @property
     def measurement(self) -> Measurement:
         """The score against the strongest baseline."""
-        seen = self._weighed[self.strongest].measurement
-        low, high = seen.interval
-        return seen.model_copy(update={"ratio": seen.ratio * self.alone, "interval": (low * self.alone, high)})
+        return self._weighed[self.strongest].measurement
 
     def raw(self) -> dict[str, Any]:
         """Every sample in milliseconds, in the order in which it was taken."""
@@ -182,7 +192,7 @@ class Session:
             for name, (mine, theirs) in self._samples.items()
         }  # fmt: skip
         control = {"one_ms": self.control.candidate, "other_ms": self.control.baseline}
-        told = {"empty_ms": self._empty_ms, "clocks_agree": self.takes}
+        told = {"empty_ms": self._empty_ms, "clocks_agree": self.takes, "baselines_alone_ms": self._alone, "looks": self._looks}
         return {"samples": samples, "control": control, **told, "clocks_before": self.before, "clocks_after": self.after}
 
 

@@ -8,8 +8,8 @@ undone would be in its way, or would make the delivery longer, which is timed in
 
 Both processes share one processor, and the oracle has another one, where empty calls are quickest at the moment: one whose other half is
 busy makes a call 30 microseconds longer, for seconds, and on two processors equal calls differ by up to 5 microseconds to the oracle, on
-one by 1 (H200, 2026-11-21). A candidate's processes stand still while the baselines are timed, and leave nothing on the card: it must be
-idle whenever it is looked at.
+one by 1 (H200, 2026-11-21). A candidate's processes stand still while the baselines are timed, and the card is looked at now and then: it
+must be idle then, as a rule.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ _SLICE_MS = 2.0
 _VOID = 20
 """Calls in a row that may be lost because somebody else had the card, or because this process slept."""
 _LOOK_MS, _LOOK_PART = 6.0, 8
-"""In one call of the baselines in so many, nobody knows which, the card is held for some time slices more: who has work gets one."""
+"""Before one call of the baselines in so many, nobody knows which, the card is held for some time slices: who has work gets one."""
 _LOST, _LOST_PART = 3, 0.25
-"""So many of them, and so large a part of them, must be disturbed before somebody else is said to use the card."""
-_LOOKS_ALONE = 8
+"""So many of these looks, and so large a part of them, must be disturbed before somebody else is said to use the card."""
+_MORE_LOOKS = 8
 _TOLD_SECONDS = 20e-6
 """Until a hold that was interrupted has said so."""
 _FRESH_PART = 256
@@ -134,8 +134,8 @@ class Bench:
         self._least_empty = math.inf
         self.beside: Runner | None = None
         """The candidate's runner, which is alive while the baselines are timed."""
-        self._looks = [0, 0]
-        """Calls of the baselines beside it in which the card was held for long: undisturbed, and not."""
+        self.looks = [0, 0]
+        """Looks at the card between the baselines' calls: undisturbed ones, and others."""
         self._places: tuple[int, int] | None = None
         """The oracle's processor and the baselines' in the last take."""
 
@@ -152,7 +152,7 @@ class Bench:
     def accompany(self, runner: Runner | None) -> None:
         """From now on this candidate's processes live beside the baselines (None: no candidate's do)."""
         self.beside = runner
-        self._looks = [0, 0]
+        self.looks = [0, 0]
 
     # ---- one timed call
 
@@ -160,34 +160,54 @@ class Bench:
         """One call on a cold cache and inputs that the runner has not seen. Raises RunnerFault or InfrastructureError."""
         beside = self.beside if runner is self._baselines else None
         with self._still(beside):
+            if beside is not None and secrets.randbelow(_LOOK_PART) == 0:
+                self.looks[self._disturbed()] += 1
             for tried in range(_VOID):
-                look = beside is not None and secrets.randbelow(_LOOK_PART) == 0
-                wait_ms = _LOOK_MS if look else random.random() * _SLICE_MS if tried else 0.0
-                took = self._once(runner, draw(), timeout, mode, wait_ms)
-                if look:
-                    self._looks[took is None] += 1
+                took = self._once(runner, draw(), timeout, mode, random.random() * _SLICE_MS if tried else 0.0)
                 if took is not None:
                     return took
         if runner is self._baselines and beside is None:
             raise InfrastructureError(_SHARED)
-        raise self._blame(beside or runner)
+        raise self._blame(beside or runner, timeout)
 
-    def require_idle(self) -> None:
+    def require_idle(self, timeout: float) -> None:
         """Raises Blamed, or InfrastructureError, where somebody else had work for the card while the baselines were timed."""
-        seen, lost = self._looks
-        if self.beside is not None and lost >= _LOST and lost > _LOST_PART * (seen + lost):
-            raise self._blame(self.beside)
+        seen, lost = self.looks
+        if self.beside is None or lost < _LOST or lost <= _LOST_PART * (seen + lost):
+            return
+        with self._still(self.beside):  # whoever it was may have stopped
+            again = sum(self._disturbed() for _ in range(_MORE_LOOKS))
+        if again <= _LOST_PART * _MORE_LOOKS:
+            raise InfrastructureError(_SHARED)
+        raise self._blame(self.beside, timeout)
 
-    def _blame(self, runner: Runner) -> Blamed:
-        """The candidate's fault if nothing uses the card once its processes are gone. Raises InfrastructureError if something does."""
+    def _disturbed(self) -> bool:
+        """Whether somebody else has work for the card while nobody is asked for any: over some time slices he gets one."""
+        self._hold.begin(milliseconds=_LOOK_MS)
+        self._hold.ended()
+        time.sleep(_TOLD_SECONDS)
+        return self._hold.interrupted
+
+    def _blame(self, runner: Runner, timeout: float) -> Blamed:
+        """The candidate's fault if calls can be timed once its processes are gone. Raises InfrastructureError if they cannot."""
         runner.kill()
-        for _ in range(_LOOKS_ALONE):
-            self._hold.begin(milliseconds=_LOOK_MS)
-            self._hold.ended()
-            time.sleep(_TOLD_SECONDS)
-            if self._hold.interrupted:
-                raise InfrastructureError(_SHARED)
+        self.accompany(None)
+        if any(self._disturbed() for _ in range(_MORE_LOOKS)) or not self._take_turns(timeout):
+            raise InfrastructureError(_SHARED)
         return Blamed(Status.CHEATING, "the candidate answers, or has work on the card, while the card belongs to another process")
+
+    def _take_turns(self, timeout: float) -> bool:
+        """Whether the card stays this process's while it is held, with the baselines' process asked for work meanwhile."""
+        assert self._baselines is not None
+        for _ in range(_VOID):
+            self._hold.begin()
+            self._baselines.post(Command.EMPTY)
+            ended = self._hold.ended()
+            early = self._baselines.answered
+            self._baselines.echo(ended, timeout)
+            if early or self._hold.interrupted:
+                return False
+        return True
 
     def _place(self, runner: Runner, tensors: list[torch.Tensor], wait_ms: float) -> None:
         if wait_ms:
@@ -280,6 +300,9 @@ class Bench:
             try:
                 runner.command(Command.CALL, mode, timeout=_BUILD_SECONDS)
                 took = min(self.timed(runner, inputs.next, _BUILD_SECONDS, mode).card for _ in range(WARM_CALLS))
+            except Blamed:
+                self.close()  # so that the next candidate finds all of them built and chosen again
+                raise
             except RunnerFault as fault:
                 self.notes.append(f"baseline {name} could not be had: {str(fault)[:200]}")
                 return

@@ -256,6 +256,8 @@ class SandboxedProcess:
 
     def inside(self) -> list[int]:
         """Every process of the run but the keeper, which stays outside."""
+        if self._killed:
+            return []
         if not self._confined:
             return [self.process.pid]
         found: list[int] = []

@@ -13,6 +13,7 @@ from tritonsmith.evaluator.schema import Comparison, Measurement
 
 _MARGIN = 0.01
 _CONTROL = (0.99, 1.01)
+_TICKS_MS = 0.0002
 _RESAMPLES = 2000
 _HOST_MS = 0.002
 UNSEEN_MS, UNSEEN_PART = 0.004, 0.01
@@ -71,6 +72,10 @@ class Paired:
     def baseline_ms(self) -> float:
         """Median of the baseline's samples."""
         return float(np.median(self.baseline))
+
+    def scaled(self, factor: float) -> Paired:
+        """The same with every sample of the baseline multiplied."""
+        return Paired(self.candidate, tuple(factor * one for one in self.baseline))
 
     @property
     def measurement(self) -> Measurement:
@@ -156,6 +161,10 @@ class Weighed(NamedTuple):
     clocks: tuple[float, float]
     """Milliseconds of the candidate's forward by the oracle's clock, on a quiet host, and by the card's."""
 
+    def scaled(self, factor: float) -> Weighed:
+        """The same with every sample of the baseline multiplied."""
+        return self._replace(paired=self.paired.scaled(factor), bare=self.bare.scaled(factor))
+
     @property
     def measurement(self) -> Measurement:
         """The score and its interval, which reaches up to what the card's clock says: in between the two clocks cannot decide."""
@@ -195,9 +204,12 @@ def weigh(mine: Sequence[Sample], theirs: Sequence[Sample], empty_ms: float) -> 
 
 
 def alone_factor(beside_ms: float, alone_ms: float) -> float:
-    """What a score is multiplied by where the baseline is faster without the candidate's processes than beside them; 1 within a margin."""
+    """What the baseline's times are multiplied by where it is faster without the candidate's processes than beside them; 1 within a margin.
+
+    The margin is the control's, and some ticks of the card's clock.
+    """
     factor = alone_ms / beside_ms
-    return factor if factor < _CONTROL[0] else 1.0
+    return factor if factor < _CONTROL[0] and beside_ms - alone_ms > _TICKS_MS else 1.0
 
 
 def suffices(weighed: Weighed, control: float) -> bool:

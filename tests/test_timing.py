@@ -11,7 +11,7 @@ from tritonsmith.evaluator import card_timing
 from tritonsmith.evaluator.card_timing import Bench, Blamed
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import RunnerFault
-from tritonsmith.evaluator.schema import Comparison, Status
+from tritonsmith.evaluator.schema import Comparison, PrecisionClass, Status
 from tritonsmith.evaluator.timing import (
     ENOUGH,
     UNSEEN_MS,
@@ -130,7 +130,7 @@ class TimedRunner:
 def bench(lost: Iterable[bool] = (), **about: Any) -> tuple[Bench, Any, Any]:
     """A bench, a candidate's runner and the baselines'."""
     hold = Hold()
-    session = SimpleNamespace(slots=[])
+    session = SimpleNamespace(slots=[], task=SimpleNamespace(precision=PrecisionClass.IEEE))
     made, baselines = Bench(cast(Any, session), hold=cast(Any, hold)), TimedRunner(hold, clocked=5.5, card=5.0, deliver=0.2, empty=0.5)
     made._baselines, made.modes["eager"] = cast(Any, baselines), 0
     for _ in range(5):
@@ -183,34 +183,76 @@ def calls_beside(lost: list[bool], calls: int) -> tuple[Bench, Any]:
     return made, runner
 
 
-@pytest.mark.parametrize(("without", "expected"), [(False, Blamed), (True, InfrastructureError)])
+LEFT = [True, False, False] * 4  # a look before each call, and every one met something
+QUIET = [False] * 8  # looks in a row
+
+
+@pytest.mark.parametrize(
+    ("then", "expected", "killed"),
+    [
+        ([True] * 8 + QUIET, Blamed, True),
+        ([True] * 8 + [True], InfrastructureError, True),  # it goes on without the candidate
+        (QUIET, InfrastructureError, False),  # somebody who has stopped meanwhile
+    ],
+)
 def test_work_that_a_candidate_leaves_on_the_card_is_cheating(
-    without: bool, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+    then: list[bool], expected: type[Exception], killed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_at(monkeypatch)
-    made, runner = calls_beside([True, False, False, False] * 4 + [without] * 8, 4)  # half of the looks met something
+    made, runner = calls_beside(LEFT + then, 4)
     with pytest.raises(expected):
-        made.require_idle()
-    assert runner.killed
+        made.require_idle(1.0)
+    assert runner.killed is killed and not runner.stopped
+
+
+@pytest.mark.parametrize(("without", "expected"), [(QUIET, Blamed), ([True], InfrastructureError)])
+def test_a_candidate_beside_which_no_baseline_can_be_timed_is_cheating(
+    without: list[bool], expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked_at(monkeypatch, always=False)
     with pytest.raises(expected):
-        calls_beside([True] * 40 + [without] * 8, 1)  # no call can be timed
+        calls_beside([True] * 40 + without, 1)
 
 
 def test_a_card_that_somebody_else_uses_now_and_then_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at(monkeypatch)
-    made, runner = calls_beside(([True] + [False] * 11) * 4, 20)
-    made.require_idle()
+    made, runner = calls_beside(([True] + [False] * 11) * 4, 16)
+    made.require_idle(1.0)
     assert not runner.killed
-    made, runner = calls_beside([True, False, False, False] * 4, 4)
+    made, runner = calls_beside(LEFT, 4)
     made.accompany(runner)  # the next candidate: what the one before did is forgotten
-    made.require_idle()
+    made.require_idle(1.0)
     assert not runner.killed
+
+
+def test_processes_that_do_not_take_turns_on_the_card_are_nobodys_fault() -> None:
+    made, runner, baselines = bench(early=True, clocked=0.1, card=0.05, deliver=0.2)
+    baselines.answered = True
+    with pytest.raises(InfrastructureError, match="do not take turns"):
+        made.timed(runner, list, 1.0)
+
+
+def test_a_candidate_that_is_blamed_while_baselines_are_chosen_leaves_them_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at(monkeypatch, always=False)
+    made, runner, baselines = bench(clocked=1.5, card=1.0, deliver=0.2, lost=[True] * 40 + QUIET)
+    made.accompany(runner)
+    closed: list[bool] = []
+    baselines.close = lambda: closed.append(True)
+    baselines.command = lambda *given, **named: 0.1
+    with pytest.raises(Blamed):
+        made._choose_mode(baselines, "eager", cast(Any, SimpleNamespace(next=list)))
+    assert closed and made.notes == []
 
 
 def test_a_baseline_that_is_faster_once_the_candidate_is_gone_counts() -> None:
     assert alone_factor(10.0, 10.05) == 1.0 and alone_factor(10.0, 9.95) == 1.0
     assert alone_factor(10.0, 5.0) == 0.5 and abs(alone_factor(10.0, 9.8) - 0.98) < 1e-9
+    assert alone_factor(0.006, 0.0059) == 1.0  # some ticks of the card's clock
+    weighed = judged()
+    low, high = weighed.measurement.interval
+    halved = weighed.scaled(0.5)
+    assert abs(halved.paired.ratio - 0.5 * weighed.paired.ratio) < 1e-9 and halved.paired.candidate == weighed.paired.candidate
+    assert halved.measurement.interval == pytest.approx((0.5 * low, 0.5 * high))
 
 
 def test_a_call_in_which_somebody_else_had_the_card_is_taken_again() -> None:
