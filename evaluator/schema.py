@@ -225,7 +225,8 @@ class Timing(Record):
     kind: TimingKind
     median_ms: float
     baselines_ms: dict[str, float]
-    """By name: `eager`, `cuda_graph`, `compile`, `compile_reduce_overhead` (those that could be had)."""
+    """By name: `eager`, `cuda_graph`, `compile`, `compile_reduce_overhead` (those that could be had). Where they are faster without the
+    candidate's processes than beside them, the times without: a note says so, and every ratio is against these."""
     baseline: str
     """Name of the baseline that `score` is against."""
     score: float
