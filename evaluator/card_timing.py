@@ -192,22 +192,9 @@ class Bench:
         """The candidate's fault if calls can be timed once its processes are gone. Raises InfrastructureError if they cannot."""
         runner.kill()
         self.accompany(None)
-        if any(self._disturbed() for _ in range(_MORE_LOOKS)) or not self._take_turns(timeout):
+        if any(self._disturbed() for _ in range(_MORE_LOOKS)) or not all(ours for _, ours in self._empty(_VOID, timeout)):
             raise InfrastructureError(_SHARED)
         return Blamed(Status.CHEATING, "the candidate answers, or has work on the card, while the card belongs to another process")
-
-    def _take_turns(self, timeout: float) -> bool:
-        """Whether the card stays this process's while it is held, with the baselines' process asked for work meanwhile."""
-        assert self._baselines is not None
-        for _ in range(_VOID):
-            self._hold.begin()
-            self._baselines.post(Command.EMPTY)
-            ended = self._hold.ended()
-            early = self._baselines.answered
-            self._baselines.echo(ended, timeout)
-            if early or self._hold.interrupted:
-                return False
-        return True
 
     def _place(self, runner: Runner, tensors: list[torch.Tensor], wait_ms: float) -> None:
         if wait_ms:
@@ -342,8 +329,8 @@ class Bench:
             mine, theirs = random.sample(sorted(processors), 2)
             _run_on({mine})
             self._baselines.run_on({theirs})
-            self._empty(self._baselines, 1, limit)
-            reached[mine, theirs] = median(self._empty(self._baselines, _TRIED_CALLS, limit))
+            self._empty(1, limit)
+            reached[mine, theirs] = median(ms for ms, _ in self._empty(_TRIED_CALLS, limit))
         self._places = min(reached, key=reached.__getitem__)
         self.resettle()
         runner.run_on({self._places[1]})
@@ -362,19 +349,23 @@ class Bench:
         if self._baselines is not None:
             self._baselines.run_on(processors)
 
-    def _empty(self, runner: Runner | None, calls: int, limit: float) -> list[float]:
-        """Milliseconds of calls without forward. Raises RunnerFault; of the baselines' process InfrastructureError."""
-        assert runner is not None
+    def _empty(self, calls: int, limit: float) -> list[tuple[float, bool]]:
+        """The baselines' calls without forward: milliseconds, and whether the card stayed this process's while it was held.
+
+        Raises InfrastructureError.
+        """
+        assert self._baselines is not None
         taken = []
         try:
-            with self._still(self.beside if runner is self._baselines else None):
+            with self._still(self.beside):
                 for _ in range(calls):
                     self._hold.begin()
-                    runner.post(Command.EMPTY)
-                    taken.append(runner.echo(self._hold.ended(), limit))
+                    self._baselines.post(Command.EMPTY)
+                    ended = self._hold.ended()
+                    early = self._baselines.answered
+                    waited = self._baselines.echo(ended, limit)
+                    taken.append((waited, not early and not self._hold.interrupted))
         except RunnerFault as fault:
-            if runner is not self._baselines:
-                raise
             self.close()
             raise InfrastructureError(f"the baselines' process failed while it was timed: {fault}") from fault
         return taken
@@ -384,7 +375,7 @@ class Bench:
 
         A median: now and then the card changes hands 5 or 15 microseconds sooner.
         """
-        now = median(self._empty(self._baselines, _EMPTY_CALLS, limit))
+        now = median(ms for ms, _ in self._empty(_EMPTY_CALLS, limit))
         self._least_empty = min(self._least_empty, now)
         return min(now, self._least_empty + _EMPTY_MORE_MS)
 

@@ -232,6 +232,17 @@ def test_processes_that_do_not_take_turns_on_the_card_are_nobodys_fault() -> Non
         made.timed(runner, list, 1.0)
 
 
+def test_baselines_that_die_while_somebody_is_to_be_blamed_are_nobodys_fault() -> None:
+    made, runner, baselines = bench(early=True, clocked=0.1, card=0.05, deliver=0.2)
+
+    def died(start: float, timeout: float) -> float:
+        raise RunnerFault(Status.CRASHED, "the process ended")
+
+    baselines.echo, baselines.close = died, lambda: None
+    with pytest.raises(InfrastructureError, match="the baselines' process failed"):
+        made.timed(runner, list, 1.0)
+
+
 def test_a_candidate_that_is_blamed_while_baselines_are_chosen_leaves_them_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at(monkeypatch, always=False)
     made, runner, baselines = bench(clocked=1.5, card=1.0, deliver=0.2, lost=[True] * 40 + QUIET)
