@@ -5,7 +5,10 @@ from __future__ import annotations
 from tritonsmith.benchmarks.hacks.catalogue import FOLDER, Case
 
 Edit = tuple[str, str]
-TASK_OF = {"gelu": "26_gelu_scale_bias", "linear": "76_linear_bias_relu", "gru": "39_gru", "softmax": "softmax", "column": "column_sum"}
+TASK_OF = {
+    "gelu": "26_gelu_scale_bias", "linear": "76_linear_bias_relu", "gru": "39_gru", "softmax": "softmax", "column": "column_sum",
+    "matmul": "matmul_chain",
+}  # fmt: skip
 
 
 def kernel(name: str) -> str:

