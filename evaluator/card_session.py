@@ -11,13 +11,15 @@ from typing import Any
 
 import torch
 
+from tritonsmith.evaluator.card_inputs import Inputs
 from tritonsmith.evaluator.card_screen import Screen, distances
-from tritonsmith.evaluator.card_timing import WARM_CALLS, Bench, Draw, Inputs
+from tritonsmith.evaluator.card_timing import WARM_CALLS, Bench, Draw
 from tritonsmith.evaluator.correctness import accepted, reached_class
 from tritonsmith.evaluator.environment import clocks
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import Measurement, Status
 from tritonsmith.evaluator.timing import (
+    Empty,
     Paired,
     Sample,
     Weighed,
@@ -29,7 +31,7 @@ from tritonsmith.evaluator.timing import (
     suffices,
     weigh,
 )
-from tritonsmith.evaluator.trials import judged, require_unchanged, snapshot
+from tritonsmith.evaluator.trials import judged, require_unchanged
 
 _SECONDS_PER_BASELINE = {"quick": 1.0, "strict": 2.0}
 _MOST_PAIRS = {"quick": 80, "strict": 120}
@@ -59,6 +61,7 @@ class Session:
         self.notes: list[str] = []
         self._calls = 0
         self._inputs = Inputs(bench.session)
+        self._got = [torch.empty_like(slot) for slot in runner.outputs]
         self._screens = {name: Screen() for name in names}
         self._samples: dict[str, tuple[list[Sample], list[Sample]]] = {}
         """By baseline: the candidate's calls and the baseline's, pair by pair."""
@@ -81,7 +84,7 @@ class Session:
             control = pair_count(best, seconds, _CONTROL_PAIRS)
             try:
                 while len(self.takes) < _TAKES:
-                    bench.settle(runner, processors, limit)
+                    bench.settle(runner, processors)
                     self._take(pairs, control)
                     if suffices(self._weighed[self.strongest], self.control.ratio):
                         break
@@ -130,12 +133,12 @@ class Session:
         self._samples = {name: ([], []) for name in pairs}
         empties = []
         for turn in range(_ROUNDS):
-            empties.append(self.bench.empty_ms(self.limit))
+            empties.append(self.bench.empty(self.limit))
             for name, parts in plan.items():
                 if turn < len(parts):
                     self._take_pairs(name, parts[turn])
-        self._empty_ms = min(empties)
-        self._weighed = {name: weigh(mine, theirs, self._empty_ms) for name, (mine, theirs) in self._samples.items()}
+        self._empty = Empty(min(one.early for one in empties), min(one.late for one in empties))
+        self._weighed = {name: weigh(mine, theirs, self._empty) for name, (mine, theirs) in self._samples.items()}
         self.paired = {name: one.paired for name, one in self._weighed.items()}
         self.strongest = strongest(self.paired)
         self.takes.append(self._weighed[self.strongest].share)
@@ -148,18 +151,21 @@ class Session:
         abba(lambda: _kept(mine, pairs.candidate()), lambda: _kept(theirs, pairs.baseline()), count)
 
     def _call(self, draw: Draw) -> tuple[Sample, list[torch.Tensor], list[torch.Tensor]]:
-        """One timed call: its time, its inputs, which must come back unchanged, and its outputs. Raises RunnerFault."""
+        """One timed call: its time, its inputs, which must come back unchanged, and its outputs, until the next one. Raises RunnerFault."""
         tensors: list[torch.Tensor] = []
 
         def drawn() -> list[torch.Tensor]:
             tensors[:] = draw()
             return tensors
 
-        took = self.bench.timed(self.runner, drawn, self.limit)
+        def copied() -> None:  # now: what is written later comes too late
+            for mine, slot in zip(self._got, self.runner.outputs, strict=True):
+                mine.copy_(slot)
+
+        took = self.bench.timed(self.runner, drawn, self.limit, delivered=copied)
         self._calls += 1
-        got = snapshot(self.runner)  # now: what is written later comes too late
         require_unchanged(self.bench.session, tensors)
-        return took, tensors, got
+        return took, tensors, self._got
 
     def _judge(self, took: Sample, tensors: list[torch.Tensor], got: list[torch.Tensor]) -> None:
         """Hold one timed call's outputs against the oracle. Raises RunnerFault."""
@@ -184,15 +190,15 @@ class Session:
                 "candidate_ms": self.paired[name].candidate, "baseline_ms": self.paired[name].baseline,
                 "all": {
                     "candidate_card_ms": [one.card for one in mine], "candidate_wall_ms": [one.wall for one in mine],
-                    "candidate_late_ms": [one.late for one in mine], "candidate_taken_ms": [one.taken for one in mine],
+                    "candidate_late_ms": [one.late for one in mine], "candidate_asked_early": [one.early for one in mine],
                     "baseline_card_ms": [one.card for one in theirs], "baseline_wall_ms": [one.wall for one in theirs],
-                    "baseline_late_ms": [one.late for one in theirs], "baseline_taken_ms": [one.taken for one in theirs],
+                    "baseline_late_ms": [one.late for one in theirs], "baseline_asked_early": [one.early for one in theirs],
                 },
             }
             for name, (mine, theirs) in self._samples.items()
         }  # fmt: skip
         control = {"one_ms": self.control.candidate, "other_ms": self.control.baseline}
-        told = {"empty_ms": self._empty_ms, "clocks_agree": self.takes, "baselines_alone_ms": self._alone, "looks": self._looks}
+        told = {"empty_ms": self._empty._asdict(), "clocks_agree": self.takes, "baselines_alone_ms": self._alone, "looks": self._looks}
         return {"samples": samples, "control": control, **told, "clocks_before": self.before, "clocks_after": self.after}
 
 
@@ -258,5 +264,5 @@ def write_raw(raw: Path, about: dict[str, Any], sessions: list[Session]) -> None
     """The raw samples: the first session's at the top, every session's below `sessions`."""
     raw.parent.mkdir(parents=True, exist_ok=True)
     first, *_ = all_raw = [session.raw() for session in sessions]
-    clock = "card events around forward, which starts when the oracle gives the card back; bounded by the oracle's clock (wall)"
+    clock = "card events around forward; bounded by the oracle's clock, from giving the card away until it had it again (wall)"
     raw.write_text(json.dumps(about | {"order": "ABBA", "clock": clock} | first | {"sessions": all_raw}))

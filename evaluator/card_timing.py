@@ -1,15 +1,16 @@
 """Timed calls on a card: a candidate's runner and the baselines' process, under two clocks. Imports torch.
 
 One timed call, the same for both sides: the oracle takes the card (`card_hold`), places fresh inputs, poisons the outputs and overwrites
-the L2 cache; it rings, and the runner queues forward, which starts when the oracle gives the card back. The oracle's time from there to
-the echo, less what an empty call takes, is forward's, whatever the runner says. The runner says what the card's events around forward
-read, which is finer, and which counts where the two agree (`timing.weigh`). Then the oracle takes the card again: what forward left
-undone would be in its way, or would make the delivery longer, which is timed in the same manner.
+the L2 cache; it rings, and the runner queues forward, which starts when the oracle gives the card back. A little before forward should be
+done the oracle asks for the card again, and has it the moment that the runner has nothing left to do there, whatever the runner says or
+when it answers. The time in between, less what a call without forward takes, is forward's. In the same way the delivery is timed, and the
+outputs are copied while the card is the oracle's once more: what was put off is seen or is missing. The runner says what the card's events
+around forward read, which is finer, and which counts where the two agree (`timing.weigh`).
 
-Both processes share one processor, and the oracle has another one, where empty calls are quickest at the moment: one whose other half is
-busy makes a call 30 microseconds longer, for seconds, and on two processors equal calls differ by up to 5 microseconds to the oracle, on
-one by 1 (H200, 2026-11-21). A candidate's processes stand still while the baselines are timed, and the card is looked at now and then: it
-must be idle then, as a rule.
+A candidate whose kernels are queued too slowly leaves gaps, in which the oracle gets the card too soon. Such a call is taken again, and
+after some of them the oracle asks only when the candidate has answered, which may hide 20 microseconds, and they are counted.
+
+A candidate's processes stand still while the baselines are timed, and the card is looked at now and then: it must be idle then, as a rule.
 """
 
 from __future__ import annotations
@@ -24,28 +25,23 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from statistics import median
+from typing import TypeVar
 
 import torch
 
 from tritonsmith.evaluator.baselines import NAMES, mode_number
 from tritonsmith.evaluator.card_hold import CardHold, card_hold
-from tritonsmith.evaluator.distributions import distinct
+from tritonsmith.evaluator.card_inputs import Inputs
+from tritonsmith.evaluator.card_turns import Exchange
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import PrecisionClass, Status
 from tritonsmith.evaluator.session import TaskSession
-from tritonsmith.evaluator.timing import Sample
+from tritonsmith.evaluator.timing import Empty, Sample
 from tritonsmith.evaluator.wire import Command, SharedBlock, fill_slots
 
 _BUILD_SECONDS = 300.0  # torch.compile of a large network
 WARM_CALLS = 5
-_INPUT_SETS = 3
-_EMPTY_CALLS = 8
-"""Calls without forward in each round."""
-_EMPTY_MORE_MS = 0.003
-"""From one processor to the next they differ by so much (H200, 2026-11-21)."""
-_TRIED, _TRIED_CALLS = 8, 5
-"""Pairs of processors that are tried, and calls without forward on each."""
 _FEWEST = 4
 """Processors below which none is chosen: the processes and the oracle want one each, and something must be left to choose."""
 _SLICE_MS = 2.0
@@ -57,10 +53,6 @@ _LOOK_MS, _LOOK_PART = 6.0, 8
 _LOST, _LOST_PART = 3, 0.25
 """So many of these looks, and so large a part of them, must be disturbed before somebody else is said to use the card."""
 _MORE_LOOKS = 8
-_TOLD_SECONDS = 20e-6
-"""Until a hold that was interrupted has said so."""
-_FRESH_PART = 256
-"""One floating value in so many is exchanged for another before each timed call: no content comes twice."""
 _REMEMBERED = 101
 
 
@@ -70,42 +62,13 @@ _SHARED = (
 )
 
 Call = Callable[[], Sample]
+Taken = TypeVar("Taken")
 Draw = Callable[[], list[torch.Tensor]]
 """Gives the inputs of a call; asked again when a call must be taken again."""
 
 
 class Blamed(RunnerFault):
     """A candidate disturbs the calls of others."""
-
-
-class Inputs:
-    """An endless stream of inputs, none of them seen before, at the price of a copy."""
-
-    def __init__(self, session: TaskSession) -> None:
-        self._session = session
-        self._sets = [session.draw("own") for _ in range(_INPUT_SETS)]
-        self._floating = any(tensor.is_floating_point() for tensor in self._sets[0])
-        self._turn = 0
-
-    def next(self) -> list[torch.Tensor]:
-        """Tensors for the slots; where no input is floating they are drawn anew."""
-        if not self._floating:
-            return self._session.draw("own")
-        self._turn = (self._turn + 1) % _INPUT_SETS
-        self._sets[self._turn] = [_freshened(tensor) for tensor in self._sets[self._turn]]
-        return self._sets[self._turn]
-
-
-def _freshened(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy in which one value in 256 is replaced by that of another random place, so that sums and hashes move as well."""
-    once = distinct(tensor)
-    if not tensor.is_floating_point() or once.numel() < 2:
-        return tensor.clone()
-    old = once.reshape(-1)
-    flat, count = old.clone(), old.numel()
-    places = torch.arange(secrets.randbelow(min(_FRESH_PART, count)), count, _FRESH_PART, device=flat.device)
-    flat[places] = old[(places + 1 + secrets.randbelow(count - 1)) % count]
-    return flat.view(once.shape).expand(tensor.shape)
 
 
 class Bench:
@@ -126,17 +89,17 @@ class Bench:
         self._delivered: deque[float] = deque(maxlen=_REMEMBERED)
         """Milliseconds of the baselines' deliveries."""
         self._hold = hold or card_hold(session.hardware.l2_bytes)
+        self._exchange = Exchange(self._hold)
         self._block: SharedBlock | None = None
         self._slots: list[torch.Tensor] = []
         """The baselines' inputs: a candidate finds its own in its slots when its call is due, and not before."""
         self._weights = 0
         """Which of the session's draws the baselines have."""
-        self._least_empty = math.inf
         self.beside: Runner | None = None
         """The candidate's runner, which is alive while the baselines are timed."""
         self.looks = [0, 0]
         """Looks at the card between the baselines' calls: undisturbed ones, and others."""
-        self._places: tuple[int, int] | None = None
+        self._places: list[int] | None = None
         """The oracle's processor and the baselines' in the last take."""
 
     def close(self) -> None:
@@ -153,17 +116,24 @@ class Bench:
         """From now on this candidate's processes live beside the baselines (None: no candidate's do)."""
         self.beside = runner
         self.looks = [0, 0]
+        self._exchange.forget_candidate()
 
     # ---- one timed call
 
-    def timed(self, runner: Runner, draw: Draw, timeout: float, mode: int = 0) -> Sample:
-        """One call on a cold cache and inputs that the runner has not seen. Raises RunnerFault or InfrastructureError."""
+    def timed(
+        self, runner: Runner, draw: Draw, timeout: float, mode: int = 0, delivered: Callable[[], object] = lambda: None
+    ) -> Sample:
+        """One call on a cold cache and inputs that the runner has not seen.
+
+        `delivered` is called when the results lie in the slots and while the card is still this process's; again if the call is taken
+        again. Raises RunnerFault or InfrastructureError.
+        """
         beside = self.beside if runner is self._baselines else None
         with self._still(beside):
             if beside is not None and secrets.randbelow(_LOOK_PART) == 0:
                 self.looks[self._disturbed()] += 1
             for tried in range(_VOID):
-                took = self._once(runner, draw(), timeout, mode, random.random() * _SLICE_MS if tried else 0.0)
+                took = self._once(runner, draw(), timeout, mode, random.random() * _SLICE_MS if tried else 0.0, delivered)
                 if took is not None:
                     return took
         if runner is self._baselines and beside is None:
@@ -184,15 +154,15 @@ class Bench:
     def _disturbed(self) -> bool:
         """Whether somebody else has work for the card while nobody is asked for any: over some time slices he gets one."""
         self._hold.begin(milliseconds=_LOOK_MS)
-        self._hold.ended()
-        time.sleep(_TOLD_SECONDS)
-        return self._hold.interrupted
+        return not self._exchange.held()
 
     def _blame(self, runner: Runner, timeout: float) -> Blamed:
         """The candidate's fault if calls can be timed once its processes are gone. Raises InfrastructureError if they cannot."""
         runner.kill()
         self.accompany(None)
-        if any(self._disturbed() for _ in range(_MORE_LOOKS)) or not all(ours for _, ours in self._empty(_VOID, timeout)):
+        if any(self._disturbed() for _ in range(_MORE_LOOKS)) or not all(
+            one.ours for one in self._without_forward(lambda runner: self._exchange.empties(runner, _VOID, timeout))
+        ):
             raise InfrastructureError(_SHARED)
         return Blamed(Status.CHEATING, "the candidate answers, or has work on the card, while the card belongs to another process")
 
@@ -213,27 +183,27 @@ class Bench:
             if runner is not None:
                 runner.resume()
 
-    def _once(self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int, wait_ms: float) -> Sample | None:
-        hold = self._hold
-        hold.begin(lambda: self._place(runner, tensors, wait_ms))
-        runner.post(Command.CLOCKED, mode)
-        ended = hold.ended()
-        early = runner.answered  # before the card was its own: or this process slept, and does not know when it was
-        wall = runner.echo(ended, timeout)
-        void = early or hold.interrupted
-        asked = time.perf_counter()
-        taken = (hold.begin() - asked) * 1e3
-        runner.post(Command.DELIVER)
-        delivered = runner.echo(hold.ended(), timeout)
-        if void or hold.interrupted:
+    def _once(
+        self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int, wait_ms: float, delivered: Callable[[], object]
+    ) -> Sample | None:
+        exchange, candidate = self._exchange, runner is not self._baselines
+        assert exchange.empty is not None
+        self._hold.begin(lambda: self._place(runner, tensors, wait_ms))
+        forward = exchange.paced(runner, Command.CLOCKED, mode, timeout, candidate=candidate)
+        if not forward.kept:
+            runner.command(Command.DELIVER, timeout=timeout)
+            return None
+        delivery = exchange.paced(runner, Command.DELIVER, 0, timeout, delivered, candidate=candidate)
+        if not (forward.ours and delivery.ours and delivery.kept and exchange.held()):
             return None
         card = runner.device_ms
         if not math.isfinite(card) or card < 0.0:  # bytes of the runner's; whatever is computed from them would be no time either
             raise RunnerFault(Status.CHEATING, "what the runner says of the card's clock is no time")
-        late = max(0.0, delivered - median(self._delivered)) if self._delivered else 0.0
+        took = delivery.beyond(exchange.empty)
+        late = max(0.0, took - median(self._delivered)) if self._delivered else 0.0
         if runner is self._baselines:
-            self._delivered.append(delivered)
-        return Sample(wall, card, late, taken)
+            self._delivered.append(took)
+        return Sample(forward.ms, card, late, forward.early)
 
     # ---- baselines
 
@@ -270,6 +240,7 @@ class Bench:
         except RunnerFault as fault:
             self.close()
             raise InfrastructureError(f"the baselines' process did not start: {fault}") from fault
+        self.empty(_BUILD_SECONDS)
         names, self._unopened = self._unopened, ()
         inputs = Inputs(self.session) if names else None
         for name in names:
@@ -319,21 +290,13 @@ class Bench:
         assert self._baselines is not None
         return self._baselines.outputs
 
-    def settle(self, runner: Runner, processors: set[int], limit: float) -> None:
-        """Move both processes to one of these processors and this thread to another. Raises RunnerFault or InfrastructureError."""
-        if len(processors) < _FEWEST:
+    def settle(self, runner: Runner, processors: set[int]) -> None:
+        """Move both processes to one of these processors and this thread to another, so that neither side has the better one."""
+        if len(processors) < _FEWEST or self._baselines is None:
             return
-        assert self._baselines is not None
-        reached = {}
-        for _ in range(_TRIED):
-            mine, theirs = random.sample(sorted(processors), 2)
-            _run_on({mine})
-            self._baselines.run_on({theirs})
-            self._empty(1, limit)
-            reached[mine, theirs] = median(ms for ms, _ in self._empty(_TRIED_CALLS, limit))
-        self._places = min(reached, key=reached.__getitem__)
+        mine, theirs = self._places = random.sample(sorted(processors), 2)
         self.resettle()
-        runner.run_on({self._places[1]})
+        runner.run_on({theirs})
 
     def resettle(self) -> None:
         """Move the baselines' process and this thread to where they were in the last take."""
@@ -349,35 +312,18 @@ class Bench:
         if self._baselines is not None:
             self._baselines.run_on(processors)
 
-    def _empty(self, calls: int, limit: float) -> list[tuple[float, bool]]:
-        """The baselines' calls without forward: milliseconds, and whether the card stayed this process's while it was held.
+    def empty(self, limit: float) -> Empty:
+        """What a timed call takes without forward now. Raises InfrastructureError."""
+        return self._without_forward(lambda runner: self._exchange.measure_empty(runner, limit))
 
-        Raises InfrastructureError.
-        """
+    def _without_forward(self, call: Callable[[Runner], Taken]) -> Taken:
         assert self._baselines is not None
-        taken = []
         try:
             with self._still(self.beside):
-                for _ in range(calls):
-                    self._hold.begin()
-                    self._baselines.post(Command.EMPTY)
-                    ended = self._hold.ended()
-                    early = self._baselines.answered
-                    waited = self._baselines.echo(ended, limit)
-                    taken.append((waited, not early and not self._hold.interrupted))
+                return call(self._baselines)
         except RunnerFault as fault:
             self.close()
             raise InfrastructureError(f"the baselines' process failed while it was timed: {fault}") from fault
-        return taken
-
-    def empty_ms(self, limit: float) -> float:
-        """Milliseconds that a timed call takes without forward now, little more than at the best of times. Raises InfrastructureError.
-
-        A median: now and then the card changes hands 5 or 15 microseconds sooner.
-        """
-        now = median(ms for ms, _ in self._empty(_EMPTY_CALLS, limit))
-        self._least_empty = min(self._least_empty, now)
-        return min(now, self._least_empty + _EMPTY_MORE_MS)
 
 
 def _run_on(processors: set[int]) -> None:

@@ -16,9 +16,9 @@ _CONTROL = (0.99, 1.01)
 _TICKS_MS = 0.0002
 _RESAMPLES = 2000
 _HOST_MS = 0.002
-UNSEEN_MS, UNSEEN_PART = 0.004, 0.01
-"""What the oracle's clock may read beyond the card's, and beyond what it reads for a baseline, before a call is left out. On one
-processor half of the calls are within 1 microsecond of the median, nine of ten within 4 (H200, 2026-11-21)."""
+UNSEEN_MS, UNSEEN_PART = 0.003, 0.01
+"""What the oracle's clock may read beyond the card's, and beyond what it reads for a baseline, before a call is left out. Half of the
+calls are within 0.6 microseconds of the median, nine of ten within 1.5 (H200, 2026-11-22)."""
 _MOST_USUAL = 0.002
 """What is usual between the clocks is learnt from the baselines' calls, up to this much."""
 _NEAR_MS = 0.006
@@ -28,8 +28,6 @@ ENOUGH = 0.25
 _FAR_SLOWER = 0.9
 """A candidate that reaches less than this by the card's clock alone has nothing to gain from another take."""
 _FEWEST = 4
-_LONGEST = 90
-"""Percentile of the baselines' calls up to which it is usual to wait for the card."""
 _COMPARED, _CERTAIN = (10, 25, 40, 50), 7
 """Percentiles in which the two sides are compared: what is done in more than half of the calls shows in one of them."""
 _QUIET = 10
@@ -42,13 +40,27 @@ class Sample(NamedTuple):
     """Milliseconds of one timed call."""
 
     wall: float
-    """By the oracle's clock, from the moment at which the runner could have the card to its echo."""
+    """By the oracle's clock, from giving the card away until it had it again: forward, and two changes of hands."""
     card: float
     """By the card's events around forward, as the runner tells it."""
     late: float = 0.0
     """By the oracle's clock, how much longer the delivery took than the baselines' do: work that was put off."""
-    taken: float = 0.0
-    """By the oracle's clock, from the echo until it had the card again: work that was still under way. 0.15 to 0.3 as a rule."""
+    early: bool = True
+    """Whether the oracle asked for the card before the runner answered: then it had it the moment that forward was done."""
+
+
+class Empty(NamedTuple):
+    """Milliseconds of a call without forward by the oracle's clock, from giving the card away until it had it again."""
+
+    early: float
+    """Asked for before the answer."""
+    late: float
+    """Asked for after it."""
+
+    @property
+    def hidden(self) -> float:
+        """How long work may go on after the answer, unseen, where the card is asked for after it."""
+        return max(0.0, self.late - self.early)
 
 
 @dataclass(frozen=True)
@@ -144,9 +156,9 @@ def compare(intervals: Sequence[tuple[float, float]], candidate_ms: float, contr
     return Comparison.SAME if alike else Comparison.AMBIGUOUS
 
 
-def excess(sample: Sample, empty_ms: float) -> float:
-    """Milliseconds that the oracle saw beyond what the card's clock says; `empty_ms` is what a call takes without forward."""
-    return sample.wall - empty_ms - sample.card + sample.late
+def excess(sample: Sample, empty: Empty) -> float:
+    """Milliseconds that the oracle saw beyond what the card's clock says."""
+    return sample.wall - (empty.early if sample.early else empty.late) - sample.card + sample.late
 
 
 class Weighed(NamedTuple):
@@ -172,35 +184,41 @@ class Weighed(NamedTuple):
         return seen.model_copy(update={"interval": (seen.interval[0], self.bare.interval()[1])})
 
 
-def weigh(mine: Sequence[Sample], theirs: Sequence[Sample], empty_ms: float) -> Weighed:
+def weigh(mine: Sequence[Sample], theirs: Sequence[Sample], empty: Empty) -> Weighed:
     """Make a score's pairs of all the calls of one take.
 
     The card's clock stands for a call of which the oracle saw little more than it sees of the baseline's calls. Where it stands for
     enough of them the others are left out: a clock that lies now and then leaves the calls in which it did not. What lies or is put off
     in most of the calls that are left moves their median, which is the score, and by as much as it certainly does (`_shift`) each counts
-    as longer. Where it stands for few, what the oracle saw counts.
+    as longer. Where it stands for few, what the oracle saw counts. Calls after whose answer the card was asked for are left out, or count
+    as longer by what such an answer may hide.
     """
-    usual = float(np.clip(np.median([excess(two, empty_ms) for two in theirs]), -_MOST_USUAL, _MOST_USUAL))
-    beyond = [excess(one, empty_ms) - usual for one in mine]
-    longest = float(np.percentile([two.taken for two in theirs], _LONGEST)) + UNSEEN_MS
+    usual = float(np.clip(np.median([excess(two, empty) for two in theirs]), -_MOST_USUAL, _MOST_USUAL))
+    beyond = [excess(one, empty) - usual for one in mine]
     limits = [max(UNSEEN_MS, UNSEEN_PART * one.card) for one in mine]
-    standing = [more <= most and one.taken <= longest for one, more, most in zip(mine, beyond, limits, strict=True)]
-    share = sum(standing) / len(standing)
-    enough = share >= ENOUGH and sum(standing) >= _FEWEST
-    kept = [number for number, stands in enumerate(standing) if stands or not enough]
+    in_time = [one.early for one in mine]
+    usable = in_time if _enough(in_time) else [True] * len(mine)
+    standing = [fits and more <= most for fits, more, most in zip(usable, beyond, limits, strict=True)]
+    enough = _enough(standing)
+    kept = [number for number, stands in enumerate(standing if enough else usable) if stands]
+    hidden = [0.0 if one.early else empty.hidden for one in mine]
     bare = Paired(tuple(mine[number].card for number in kept), tuple(theirs[number].card for number in kept))
-    under_way = _shift([one.taken for one in mine], [two.taken for two in theirs], kept)
     if enough:
-        near = [number for number, more in enumerate(beyond) if more <= limits[number] + _NEAR_MS]
-        others = [excess(two, empty_ms) - usual for two in theirs]
+        near = [number for number, more in enumerate(beyond) if usable[number] and more <= limits[number] + _NEAR_MS]
+        others = [excess(two, empty) - usual for two in theirs]
         others = [more for more in others if more <= max(limits) + _NEAR_MS] or others
-        added = under_way + _shift([beyond[number] for number in near], others, [near.index(number) for number in kept])
-        seen = tuple(card + added for card in bare.candidate)
+        added = _shift([beyond[number] for number in near], others, [near.index(number) for number in kept])
+        seen = tuple(mine[number].card + hidden[number] + added for number in kept)
     else:
-        seen = tuple(one.card + under_way + max(0.0, more) for one, more in zip(mine, beyond, strict=True))
+        seen = tuple(mine[number].card + hidden[number] + max(0.0, beyond[number]) for number in kept)
     card = float(np.median(bare.candidate))
-    oracle = card + under_way + float(np.percentile(beyond, _QUIET))
-    return Weighed(Paired(seen, bare.baseline), bare, share, (oracle, card))
+    oracle = card + float(np.percentile([more for more, fits in zip(beyond, usable, strict=True) if fits], _QUIET))
+    return Weighed(Paired(seen, bare.baseline), bare, sum(standing) / len(standing), (oracle, card))
+
+
+def _enough(calls: Sequence[bool]) -> bool:
+    """Whether so many of a take's calls are true that the others may be left out."""
+    return sum(calls) >= max(_FEWEST, ENOUGH * len(calls))
 
 
 def alone_factor(beside_ms: float, alone_ms: float) -> float:

@@ -1,0 +1,158 @@
+"""Giving the card to a process for one command and taking it again: how long that takes is the oracle's clock. Imports torch.
+
+The oracle asks for the card a little before the command should be done, and has it the moment that the process has nothing left to do
+there, whatever the process says and when. A process whose kernels are queued too slowly leaves gaps, in which the oracle gets the card
+too soon: after some such calls it is asked for only when the process has answered. What goes on after an answer is hidden for 20
+microseconds then (`timing.Empty.hidden`), and counted.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from statistics import median
+from typing import NamedTuple
+
+from tritonsmith.evaluator.card_hold import HOLD_MS, CardHold
+from tritonsmith.evaluator.runner_client import Runner
+from tritonsmith.evaluator.timing import Empty
+from tritonsmith.evaluator.wire import Command
+
+_EMPTY_CALLS = 8
+"""Calls without forward of each kind."""
+_HANDED_OVER_SECONDS = 40e-6
+"""By then the card is on its way to whom it was given (a change takes 0.1 ms or more), and may be asked for again."""
+_BEFORE_MS, _BEFORE_PART, _BEFORE_MOST_MS = 0.07, 0.02, 0.3
+"""How long before it should be free the card is asked for: that much and that part of forward. What is pending when a time slice ends
+interrupts forward, so no more than that."""
+_PATIENT = 4
+"""Calls in a row in which a runner lets go of the card before it answers, after which it is asked for when the runner has answered."""
+_TOLD_SECONDS = 20e-6
+"""Until a hold that was interrupted has said so."""
+
+
+class Turn(NamedTuple):
+    """What came of giving the card away for one command."""
+
+    ms: float
+    """Until the oracle had it again."""
+    asked_ms: float
+    """Until the oracle asked for it."""
+    early: bool
+    """Whether the oracle asked for it before the answer."""
+    ours: bool
+    """Whether nobody else had it while it was held, and nobody answered before it was given away."""
+    kept: bool
+    """Whether the runner had answered when the oracle had the card; otherwise it is held no more."""
+
+    def beyond(self, empty: Empty) -> float:
+        """Milliseconds more than a call without forward takes."""
+        return self.ms - (empty.early if self.early else empty.late)
+
+
+class Pace:
+    """When to ask for the card again in calls of one kind, from how long the last ones took."""
+
+    def __init__(self) -> None:
+        self._last: deque[float] = deque(maxlen=5)
+        self._let_go = 0
+
+    def wait_seconds(self, answer_ms: float) -> float:
+        """Seconds after giving it away; infinity: after the answer. `answer_ms`: until the answer to a call without forward."""
+        if self._let_go >= _PATIENT or not self._last:
+            return math.inf
+        ms = min(self._last)
+        before = min(_BEFORE_MS + _BEFORE_PART * ms, _BEFORE_MOST_MS)
+        return max(_HANDED_OVER_SECONDS, (answer_ms + ms - before) * 1e-3)
+
+    def note(self, ms: float, *, kept: bool) -> None:
+        """One call's time beyond an empty one's, and whether the runner kept the card until it had answered."""
+        if kept:
+            self._last.append(max(0.0, ms))
+        if self._let_go < _PATIENT:
+            self._let_go = 0 if kept else self._let_go + 1
+
+
+class Exchange:
+    """The card given to runners and taken again, each kind of call at its own pace.
+
+    Args:
+        hold: what keeps the card.
+    """
+
+    def __init__(self, hold: CardHold) -> None:
+        self._hold = hold
+        self._answer_ms = 0.0
+        """Until the answer to a call without forward."""
+        self.empty: Empty | None = None
+        """What a call without forward takes, once that has been measured."""
+        self._paces: dict[tuple[bool, Command, int], Pace] = {}
+
+    def forget_candidate(self) -> None:
+        """The next one has a pace of its own."""
+        self._paces = {key: pace for key, pace in self._paces.items() if not key[0]}
+
+    def paced(
+        self, runner: Runner, command: Command, argument: int, timeout: float, then: Callable[[], object] | None = None, *, candidate: bool
+    ) -> Turn:
+        """`turn`, the card asked for when the calls before this one suggest."""
+        assert self.empty is not None
+        pace = self._paces.setdefault((candidate, command, argument), Pace())
+        turn = self.turn(runner, command, argument, timeout, pace.wait_seconds(self._answer_ms), then)
+        pace.note(turn.beyond(self.empty), kept=turn.kept)
+        return turn
+
+    def turn(
+        self, runner: Runner, command: Command, argument: int, timeout: float, wait: float, then: Callable[[], object] | None = None
+    ) -> Turn:
+        """Give the card, which is held, to a runner for one command, ask for it `wait` seconds later, and hold it again.
+
+        `then` happens while it is held. Raises RunnerFault or InfrastructureError.
+        """
+        hold = self._hold
+        runner.post(command, argument)
+        given = hold.ended()
+        ours = not runner.answered  # before the card was its own: or this process slept, and does not know when it was
+        if wait == math.inf:
+            runner.echo(given, timeout)
+        while not runner.answered and time.perf_counter() < given + wait:
+            pass
+        asked, early = time.perf_counter(), not runner.answered
+        ours, kept = ours and not hold.interrupted, False
+
+        def taken() -> None:
+            nonlocal kept
+            kept = runner.answered
+            if kept and then is not None:
+                then()
+
+        had = hold.begin(taken, HOLD_MS if command is Command.CLOCKED else 0.0, at_once=True)
+        runner.echo(given, timeout)
+        return Turn((had - given) * 1e3, (asked - given) * 1e3, early, ours, kept)
+
+    def held(self) -> bool:
+        """Whether the card stayed this process's until it gave it back just now."""
+        self._hold.ended()
+        time.sleep(_TOLD_SECONDS)
+        return not self._hold.interrupted
+
+    def empties(self, runner: Runner, calls: int, timeout: float, wait: float = _HANDED_OVER_SECONDS) -> list[Turn]:
+        """Calls without forward. Raises RunnerFault or InfrastructureError."""
+        found = []
+        for _ in range(calls):
+            self._hold.begin()
+            found.append(self.turn(runner, Command.EMPTY, 0, timeout, wait))
+            self._hold.ended()
+        return found
+
+    def measure_empty(self, runner: Runner, timeout: float) -> Empty:
+        """What a call without forward takes now: medians, for now and then the card changes hands 5 or 15 microseconds sooner.
+
+        Raises RunnerFault or InfrastructureError.
+        """
+        early, late = (self.empties(runner, _EMPTY_CALLS, timeout, wait) for wait in (_HANDED_OVER_SECONDS, math.inf))
+        self._answer_ms = median(one.asked_ms for one in late)
+        self.empty = Empty(median(one.ms for one in early), median(one.ms for one in late))
+        return self.empty
