@@ -137,7 +137,7 @@ class Session:
             for name, parts in plan.items():
                 if turn < len(parts):
                     self._take_pairs(name, parts[turn])
-        self._empty = Empty(min(one.early for one in empties), min(one.late for one in empties))
+        self._empty = Empty(median(one.early for one in empties), median(one.late for one in empties))
         self._weighed = {name: weigh(mine, theirs, self._empty) for name, (mine, theirs) in self._samples.items()}
         self.paired = {name: one.paired for name, one in self._weighed.items()}
         self.strongest = strongest(self.paired)

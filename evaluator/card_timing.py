@@ -46,8 +46,11 @@ _FEWEST = 4
 """Processors below which none is chosen: the processes and the oracle want one each, and something must be left to choose."""
 _SLICE_MS = 2.0
 """A call whose hold met the end of a time slice is taken again that much later within it, at random."""
-_VOID = 20
-"""Calls in a row that may be lost because somebody else had the card, or because this process slept."""
+_VOID, _TOO_SOON = 20, 5
+"""Calls in a row that may be lost because somebody else had the card, because this process slept, or because a candidate left a gap;
+and answers of a candidate, in all, that come while the card is not its own."""
+_BURST, _BURST_SECONDS = 10, 0.02
+"""After so many lost calls that much time passes before each: somebody else's burst of work may be over then."""
 _LOOK_MS, _LOOK_PART = 6.0, 8
 """Before one call of the baselines in so many, nobody knows which, the card is held for some time slices: who has work gets one."""
 _LOST, _LOST_PART = 3, 0.25
@@ -90,6 +93,8 @@ class Bench:
         """Milliseconds of the baselines' deliveries."""
         self._hold = hold or card_hold(session.hardware.l2_bytes)
         self._exchange = Exchange(self._hold)
+        self._too_soon = 0
+        """Answers of the candidate while the card was not its own."""
         self._block: SharedBlock | None = None
         self._slots: list[torch.Tensor] = []
         """The baselines' inputs: a candidate finds its own in its slots when its call is due, and not before."""
@@ -116,7 +121,8 @@ class Bench:
         """From now on this candidate's processes live beside the baselines (None: no candidate's do)."""
         self.beside = runner
         self.looks = [0, 0]
-        self._exchange.forget_candidate()
+        self._exchange.forget_paces()
+        self._too_soon = 0
 
     # ---- one timed call
 
@@ -133,9 +139,13 @@ class Bench:
             if beside is not None and secrets.randbelow(_LOOK_PART) == 0:
                 self.looks[self._disturbed()] += 1
             for tried in range(_VOID):
+                if tried >= _BURST:
+                    time.sleep(_BURST_SECONDS)
                 took = self._once(runner, draw(), timeout, mode, random.random() * _SLICE_MS if tried else 0.0, delivered)
                 if took is not None:
                     return took
+                if self._too_soon > _TOO_SOON:
+                    break
         if runner is self._baselines and beside is None:
             raise InfrastructureError(_SHARED)
         raise self._blame(beside or runner, timeout)
@@ -194,15 +204,15 @@ class Bench:
             runner.command(Command.DELIVER, timeout=timeout)
             return None
         delivery = exchange.paced(runner, Command.DELIVER, 0, timeout, delivered, candidate=candidate)
+        self._too_soon += candidate and (forward.too_soon or delivery.too_soon)
         if not (forward.ours and delivery.ours and delivery.kept and exchange.held()):
             return None
         card = runner.device_ms
         if not math.isfinite(card) or card < 0.0:  # bytes of the runner's; whatever is computed from them would be no time either
             raise RunnerFault(Status.CHEATING, "what the runner says of the card's clock is no time")
-        took = delivery.beyond(exchange.empty)
-        late = max(0.0, took - median(self._delivered)) if self._delivered else 0.0
-        if runner is self._baselines:
-            self._delivered.append(took)
+        late = max(0.0, delivery.ms - median(self._delivered)) if self._delivered else 0.0
+        if runner is self._baselines and delivery.early:  # else a candidate could answer before its delivery is done
+            self._delivered.append(delivery.ms)
         return Sample(forward.ms, card, late, forward.early)
 
     # ---- baselines

@@ -24,11 +24,13 @@ _EMPTY_CALLS = 8
 """Calls without forward of each kind."""
 _HANDED_OVER_SECONDS = 40e-6
 """By then the card is on its way to whom it was given (a change takes 0.1 ms or more), and may be asked for again."""
-_BEFORE_MS, _BEFORE_PART, _BEFORE_MOST_MS = 0.07, 0.02, 0.3
+_BEFORE_MS, _BEFORE_PART, _BEFORE_MOST_MS = 0.07, 0.02, 0.15
 """How long before it should be free the card is asked for: that much and that part of forward. What is pending when a time slice ends
 interrupts forward, so no more than that."""
-_PATIENT = 4
-"""Calls in a row in which a runner lets go of the card before it answers, after which it is asked for when the runner has answered."""
+_REMEMBERED, _PATIENT = 20, 6
+"""Of so many calls, those in which a runner let go of the card before it answered, after which it is asked for when the runner has."""
+_EMPTY_MORE_MS = 0.003
+"""An empty call takes no longer than at the best of times but for this: more is somebody's doing."""
 _TOLD_SECONDS = 20e-6
 """Until a hold that was interrupted has said so."""
 
@@ -43,9 +45,11 @@ class Turn(NamedTuple):
     early: bool
     """Whether the oracle asked for it before the answer."""
     ours: bool
-    """Whether nobody else had it while it was held, and nobody answered before it was given away."""
+    """Whether nobody else had it while it was held, and the runner did not answer too soon."""
+    too_soon: bool
+    """Whether the answer came before the card was given away, as far as this process knows: it may have slept meanwhile."""
     kept: bool
-    """Whether the runner had answered when the oracle had the card; otherwise it is held no more."""
+    """Whether the runner had answered when the oracle had the card; otherwise there was a gap in its work, or its answer was slow."""
 
     def beyond(self, empty: Empty) -> float:
         """Milliseconds more than a call without forward takes."""
@@ -57,11 +61,12 @@ class Pace:
 
     def __init__(self) -> None:
         self._last: deque[float] = deque(maxlen=5)
-        self._let_go = 0
+        self._let_go: deque[bool] = deque(maxlen=_REMEMBERED)
+        self._patient = False
 
     def wait_seconds(self, answer_ms: float) -> float:
         """Seconds after giving it away; infinity: after the answer. `answer_ms`: until the answer to a call without forward."""
-        if self._let_go >= _PATIENT or not self._last:
+        if self._patient or not self._last:
             return math.inf
         ms = min(self._last)
         before = min(_BEFORE_MS + _BEFORE_PART * ms, _BEFORE_MOST_MS)
@@ -71,8 +76,8 @@ class Pace:
         """One call's time beyond an empty one's, and whether the runner kept the card until it had answered."""
         if kept:
             self._last.append(max(0.0, ms))
-        if self._let_go < _PATIENT:
-            self._let_go = 0 if kept else self._let_go + 1
+        self._let_go.append(not kept)
+        self._patient |= sum(self._let_go) >= _PATIENT
 
 
 class Exchange:
@@ -88,11 +93,12 @@ class Exchange:
         """Until the answer to a call without forward."""
         self.empty: Empty | None = None
         """What a call without forward takes, once that has been measured."""
+        self._least = Empty(math.inf, math.inf)
         self._paces: dict[tuple[bool, Command, int], Pace] = {}
 
-    def forget_candidate(self) -> None:
-        """The next one has a pace of its own."""
-        self._paces = {key: pace for key, pace in self._paces.items() if not key[0]}
+    def forget_paces(self) -> None:
+        """The next candidate, and what is timed beside it, have paces of their own."""
+        self._paces.clear()
 
     def paced(
         self, runner: Runner, command: Command, argument: int, timeout: float, then: Callable[[], object] | None = None, *, candidate: bool
@@ -114,13 +120,15 @@ class Exchange:
         hold = self._hold
         runner.post(command, argument)
         given = hold.ended()
-        ours = not runner.answered  # before the card was its own: or this process slept, and does not know when it was
+        too_soon = runner.answered
         if wait == math.inf:
             runner.echo(given, timeout)
-        while not runner.answered and time.perf_counter() < given + wait:
-            pass
-        asked, early = time.perf_counter(), not runner.answered
-        ours, kept = ours and not hold.interrupted, False
+        else:
+            while not runner.answered and time.perf_counter() < given + wait:
+                pass
+        asked = time.perf_counter()
+        early = wait != math.inf and not runner.answered
+        ours, kept = not (too_soon or hold.interrupted), False
 
         def taken() -> None:
             nonlocal kept
@@ -130,7 +138,7 @@ class Exchange:
 
         had = hold.begin(taken, HOLD_MS if command is Command.CLOCKED else 0.0, at_once=True)
         runner.echo(given, timeout)
-        return Turn((had - given) * 1e3, (asked - given) * 1e3, early, ours, kept)
+        return Turn((had - given) * 1e3, (asked - given) * 1e3, early, ours, too_soon, kept)
 
     def held(self) -> bool:
         """Whether the card stayed this process's until it gave it back just now."""
@@ -152,7 +160,12 @@ class Exchange:
 
         Raises RunnerFault or InfrastructureError.
         """
-        early, late = (self.empties(runner, _EMPTY_CALLS, timeout, wait) for wait in (_HANDED_OVER_SECONDS, math.inf))
-        self._answer_ms = median(one.asked_ms for one in late)
-        self.empty = Empty(median(one.ms for one in early), median(one.ms for one in late))
+        found, least = [], self._least
+        for wait in (_HANDED_OVER_SECONDS, math.inf):
+            turns = self.empties(runner, _EMPTY_CALLS, timeout, wait)
+            found.append([one for one in turns if one.ours and one.kept] or turns)
+        early, late = (median(one.ms for one in turns) for turns in found)
+        self._answer_ms = median(one.asked_ms for one in found[1])
+        self._least = least = Empty(min(early, least.early), min(late, least.late))
+        self.empty = Empty(min(early, least.early + _EMPTY_MORE_MS), min(late, least.late + _EMPTY_MORE_MS))
         return self.empty

@@ -128,12 +128,14 @@ class Runner:
                 self._result = self.subject.call(self.arguments, argument)
             self._sync()
         elif command is Command.DELIVER:
-            if self._clocked:  # read here and not before the echo, whose time counts
+            clocked, self._clocked = self._clocked, False
+            if clocked:
                 self.doorbell.note_device_ms(self._elapsed(self._start, self._stop))
-                self._clocked = False
             with torch.no_grad():
                 self.deliver(self._result)
             self._result = None
+            if clocked:  # results of no elements are delivered without the card, and the answer would come while somebody else has it
+                self._record(self._stop, self._stream)
             self._sync()
         elif command is Command.EMPTY:
             self._record(self._start, self._stream)
