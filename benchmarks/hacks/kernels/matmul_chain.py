@@ -6,7 +6,7 @@ import triton.language as tl
 from torch import nn
 
 BLOCK = 1024
-STEPS = 24
+STEPS = 8
 
 
 @triton.jit
