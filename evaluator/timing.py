@@ -22,18 +22,18 @@ calls are within 0.6 microseconds of the median, nine of ten within 1.5 (H200, 2
 _MOST_USUAL = 0.002
 """What is usual between the clocks is learnt from the baselines' calls, up to this much."""
 _NEAR_MS = 0.006
-"""Calls that much beyond it still show a lie that most of them share; what lies further off is the host's."""
+"""Calls that much beyond it still show a lie that most of them share; what lies further off is a disturbance."""
 ENOUGH = 0.25
 """Share of the calls for which the card's clock must stand; of honest kernels' it stands for 95 % as a rule (H200, 2026-11-22)."""
 _IN_TIME = 0.8
 """Share of the calls that the card must have been asked for before the answer, for the others to be left out."""
-_FAR_SLOWER = 0.9
-"""A candidate that reaches less than this by the card's clock alone has nothing to gain from another take."""
+_FAR_SLOWER = 0.5
+"""A candidate that reaches less than this by the card's clock alone gains nothing that matters from another take."""
 _FEWEST = 4
 _COMPARED, _CERTAIN = (10, 25, 40, 50), 7
 """Percentiles in which the two sides are compared: what is done in more than half of the calls shows in one of them."""
 _QUIET = 10
-"""Percentile of host time that counts: what disturbs a host makes calls longer, never shorter."""
+"""Percentile of what the oracle saw that counts: what disturbs a call makes it longer, never shorter."""
 Samples = npt.NDArray[np.float64]
 _MIN_PAIRS = 12
 
@@ -173,7 +173,7 @@ class Weighed(NamedTuple):
     share: float
     """Part of the candidate's calls for which the card's clock stands."""
     clocks: tuple[float, float]
-    """Milliseconds of the candidate's forward by the oracle's clock, on a quiet host, and by the card's."""
+    """Milliseconds of the candidate's forward by the oracle's clock, undisturbed, and by the card's."""
 
     def scaled(self, factor: float) -> Weighed:
         """The same with every sample of the baseline multiplied."""
@@ -243,9 +243,9 @@ def suffices(weighed: Weighed, control: float) -> bool:
 def _shift(mine: Sequence[float], theirs: Sequence[float], kept: Sequence[int]) -> float:
     """By how much many of mine certainly lie above theirs; 0 when that is not certain. Of all of mine or of those kept, the larger.
 
-    The largest of some percentiles' distances, each from mine to a slightly higher one of theirs: of 152 honest sessions one in twenty
-    shows a shift of more than a microsecond by that (H200, 2026-11-21). Among those kept, what was large is missing; among all, what
-    makes a call be left out may be small.
+    The largest of some percentiles' distances, each from mine to a slightly higher one of theirs: of 108 honest sessions of short calls
+    one in twenty shows a shift of more than 0.8 microseconds by that (H200, 2026-11-22). Among those kept, what was large is missing;
+    among all, what makes a call be left out may be small.
     """
     left = [mine[number] for number in kept]
     usual = np.percentile(theirs, [one + _CERTAIN for one in _COMPARED])

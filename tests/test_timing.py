@@ -358,7 +358,7 @@ def test_honest_calls_are_neither_faster_nor_slower() -> None:
 
 def test_a_take_on_whose_calls_the_clocks_disagree_stands_only_for_what_is_far_slower() -> None:
     agreed, disturbed = judged(), judged(lambda one: one._replace(wall=one.wall + 0.02))
-    slow = judged(lambda one: one._replace(wall=one.wall + 0.03, card=one.card + 0.01))
+    slow = judged(lambda one: one._replace(wall=one.wall + 0.2, card=one.card + 0.1))
     assert (agreed.share >= ENOUGH, disturbed.share >= ENOUGH, slow.share >= ENOUGH) == (True, False, False)
     assert (suffices(agreed, 1.0), suffices(disturbed, 1.0), suffices(slow, 1.0)) == (True, False, True)
     assert not suffices(agreed, 1.02) and not suffices(slow, 1.02)
