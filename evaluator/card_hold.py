@@ -3,8 +3,8 @@
 A short call is mostly host work: Python, Triton's launcher, the driver. On a shared machine that part takes 40 microseconds in one
 process and 120 in the next, for whole sessions. Work that a process queues while the card belongs to another one starts when the card
 changes hands, however long queueing took; and who asks for the card while that work runs has it when it ends. Two such changes take the
-same time within a microsecond or two (H200, 2026-11-22: 287 us when nothing is done in between; with kernels of 5 us to 0.6 ms in between,
-what is beyond that is what the card's events read, 1.1 us more in the median, 0.1 to 2.2 us more in nine calls of ten).
+same time within a microsecond or two (H200, 2026-11-22: 287 us when nothing is done in between; with kernels of more than 20 us in
+between, what is beyond that is what the card's events read, plus 0.6 us in the median and -1.5 to 2.6 us in nine calls of ten).
 
 The kernel runs in the oracle's process, so no candidate can shorten it, and nothing of a candidate runs on the card meanwhile: the card
 gives each process a time slice (2 ms or so by default) and the kernel is shorter as a rule. It looks at the clock all the time, and says
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import time
 from collections.abc import Callable
 
@@ -33,6 +34,8 @@ _MAPPED = 2  # CU_MEMHOSTALLOC_DEVICEMAP
 _STARTED, _ENDED, _INTERRUPTED = 0, 16, 32
 """Which 4-byte word of the host's memory says so: each holds the number of the last kernel that did."""
 _START_SECONDS = 10.0
+_SLEPT_SECONDS = 50e-6
+"""Between two looks at the host's memory: the card changes hands in twice as much at the least."""
 _LONGEST_NS = 500_000_000
 """What is done while the card is held must not take longer: then it is given back, and the call is void."""
 _PTX = b"""
@@ -113,6 +116,8 @@ class CardHold:
         assert host.value is not None
         self._words = (ctypes.c_uint32 * 64).from_address(host.value)
         self._number = ctypes.c_uint32(0)
+        self.slept = False
+        """Whether what was waited for last may have been so for longer than it seemed: this thread did not run all the time."""
         self._nanoseconds, self._device = ctypes.c_uint64(0), device  # what a launch reads lives as long as this
         self._gate = torch.zeros(1, dtype=torch.int32, device="cuda")
         gate = ctypes.c_uint64(self._gate.data_ptr())
@@ -170,11 +175,15 @@ class CardHold:
         return self._wait(_ENDED)
 
     def _wait(self, word: int) -> float:
-        words, wanted, limit = self._words, self._number.value, time.perf_counter() + _START_SECONDS
+        words, wanted = self._words, self._number.value
+        began, last = time.perf_counter(), -math.inf
         while words[word] != wanted:
-            if time.perf_counter() > limit:
+            last = time.perf_counter()
+            if last > began + _START_SECONDS:
                 raise InfrastructureError(f"the card could not be taken within {_START_SECONDS:.0f} s: something else keeps it busy")
-        return time.perf_counter()
+        now = time.perf_counter()
+        self.slept = now - last > _SLEPT_SECONDS
+        return now
 
     @property
     def interrupted(self) -> bool:

@@ -44,7 +44,7 @@ _CLEARLY = 0.95
 _CLOSE = 1.15
 """Baselines within this factor of the strongest get as many pairs as it."""
 _ROUNDS = 6
-_TAKES = 6
+_TAKES = 3
 """Takes of one pair of processes, on other processors, before what the oracle saw stands. A candidate that makes its clock look
 wrong can have a session taken again, and so choose among as many takes, whose ratios differ by a few tenths of a percent."""
 _JUDGED_PART = 6

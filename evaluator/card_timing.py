@@ -32,7 +32,7 @@ import torch
 from tritonsmith.evaluator.baselines import NAMES, mode_number
 from tritonsmith.evaluator.card_hold import CardHold, card_hold
 from tritonsmith.evaluator.card_inputs import Inputs
-from tritonsmith.evaluator.card_turns import Exchange
+from tritonsmith.evaluator.card_turns import Exchange, Turn
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import PrecisionClass, Status
@@ -89,8 +89,8 @@ class Bench:
         self.notes: list[str] = []
         self._baselines: Runner | None = None
         self._unopened: tuple[str, ...] = ()
-        self._delivered: deque[float] = deque(maxlen=_REMEMBERED)
-        """Milliseconds of the baselines' deliveries."""
+        self._delivered: deque[Turn] = deque(maxlen=_REMEMBERED)
+        """The baselines' deliveries."""
         self._hold = hold or card_hold(session.hardware.l2_bytes)
         self._exchange = Exchange(self._hold)
         self._too_soon = 0
@@ -210,10 +210,15 @@ class Bench:
         card = runner.device_ms
         if not math.isfinite(card) or card < 0.0:  # bytes of the runner's; whatever is computed from them would be no time either
             raise RunnerFault(Status.CHEATING, "what the runner says of the card's clock is no time")
-        late = max(0.0, delivery.ms - median(self._delivered)) if self._delivered else 0.0
-        if runner is self._baselines and delivery.early:  # else a candidate could answer before its delivery is done
-            self._delivered.append(delivery.ms)
+        late = max(0.0, delivery.ms - self._usual_delivery())
+        if not candidate:
+            self._delivered.append(delivery)
         return Sample(forward.ms, card, late, forward.early)
+
+    def _usual_delivery(self) -> float:
+        """Milliseconds; of deliveries before whose answer the card was asked for, since a candidate could answer before its is done."""
+        early = [one.ms for one in self._delivered if one.early]
+        return median(early or [one.ms for one in self._delivered] or [math.inf])
 
     # ---- baselines
 
@@ -305,6 +310,7 @@ class Bench:
         if len(processors) < _FEWEST or self._baselines is None:
             return
         mine, theirs = self._places = random.sample(sorted(processors), 2)
+        self._exchange.forget_paces()  # what was in the way there need not be here
         self.resettle()
         runner.run_on({theirs})
 

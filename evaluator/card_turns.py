@@ -29,8 +29,8 @@ _BEFORE_MS, _BEFORE_PART, _BEFORE_MOST_MS = 0.07, 0.02, 0.15
 interrupts forward, so no more than that."""
 _REMEMBERED, _PATIENT = 20, 6
 """Of so many calls, those in which a runner let go of the card before it answered, after which it is asked for when the runner has."""
-_EMPTY_MORE_MS = 0.003
-"""An empty call takes no longer than at the best of times but for this: more is somebody's doing."""
+_EMPTIES, _EMPTY_MORE_MS = 12, 0.003
+"""An empty call takes no more than this longer than at the best of so many times: more is somebody's doing."""
 _TOLD_SECONDS = 20e-6
 """Until a hold that was interrupted has said so."""
 
@@ -45,9 +45,9 @@ class Turn(NamedTuple):
     early: bool
     """Whether the oracle asked for it before the answer."""
     ours: bool
-    """Whether nobody else had it while it was held, and the runner did not answer too soon."""
+    """Whether nobody else had it while it was held, as far as this process knows, and the answer came after that."""
     too_soon: bool
-    """Whether the answer came before the card was given away, as far as this process knows: it may have slept meanwhile."""
+    """Whether the answer came before the card was given away, and this process did not sleep then."""
     kept: bool
     """Whether the runner had answered when the oracle had the card; otherwise there was a gap in its work, or its answer was slow."""
 
@@ -93,11 +93,11 @@ class Exchange:
         """Until the answer to a call without forward."""
         self.empty: Empty | None = None
         """What a call without forward takes, once that has been measured."""
-        self._least = Empty(math.inf, math.inf)
+        self._empties: deque[Empty] = deque(maxlen=_EMPTIES)
         self._paces: dict[tuple[bool, Command, int], Pace] = {}
 
     def forget_paces(self) -> None:
-        """The next candidate, and what is timed beside it, have paces of their own."""
+        """Every candidate, what is timed beside it, and every place where the processes run have paces of their own."""
         self._paces.clear()
 
     def paced(
@@ -107,7 +107,8 @@ class Exchange:
         assert self.empty is not None
         pace = self._paces.setdefault((candidate, command, argument), Pace())
         turn = self.turn(runner, command, argument, timeout, pace.wait_seconds(self._answer_ms), then)
-        pace.note(turn.beyond(self.empty), kept=turn.kept)
+        if turn.ours:
+            pace.note(turn.beyond(self.empty), kept=turn.kept)
         return turn
 
     def turn(
@@ -120,7 +121,8 @@ class Exchange:
         hold = self._hold
         runner.post(command, argument)
         given = hold.ended()
-        too_soon = runner.answered
+        answered = runner.answered
+        too_soon = answered and not hold.slept
         if wait == math.inf:
             runner.echo(given, timeout)
         else:
@@ -128,7 +130,7 @@ class Exchange:
                 pass
         asked = time.perf_counter()
         early = wait != math.inf and not runner.answered
-        ours, kept = not (too_soon or hold.interrupted), False
+        ours, kept = not (answered or hold.interrupted), False
 
         def taken() -> None:
             nonlocal kept
@@ -160,12 +162,13 @@ class Exchange:
 
         Raises RunnerFault or InfrastructureError.
         """
-        found, least = [], self._least
+        found = []
         for wait in (_HANDED_OVER_SECONDS, math.inf):
             turns = self.empties(runner, _EMPTY_CALLS, timeout, wait)
             found.append([one for one in turns if one.ours and one.kept] or turns)
         early, late = (median(one.ms for one in turns) for turns in found)
         self._answer_ms = median(one.asked_ms for one in found[1])
-        self._least = least = Empty(min(early, least.early), min(late, least.late))
+        self._empties.append(Empty(early, late))
+        least = Empty(*(min(ms) for ms in zip(*self._empties, strict=True)))
         self.empty = Empty(min(early, least.early + _EMPTY_MORE_MS), min(late, least.late + _EMPTY_MORE_MS))
         return self.empty

@@ -31,7 +31,7 @@ from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.evaluator.trace_records import OperatorCost
 
 CALL_SECONDS = 120.0
-EVALUATE_SECONDS = 1200.0
+EVALUATE_SECONDS = 2700.0
 """A whole verdict; every step inside has a shorter limit of its own, so this only catches a stuck oracle."""
 
 

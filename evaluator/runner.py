@@ -131,11 +131,11 @@ class Runner:
             clocked, self._clocked = self._clocked, False
             if clocked:
                 self.doorbell.note_device_ms(self._elapsed(self._start, self._stop))
+            if clocked:  # results of no elements, or on the host, need not wait for the card: the answer would come while it is not ours
+                self._record(self._start, self._stream)
             with torch.no_grad():
                 self.deliver(self._result)
             self._result = None
-            if clocked:  # results of no elements are delivered without the card, and the answer would come while somebody else has it
-                self._record(self._stop, self._stream)
             self._sync()
         elif command is Command.EMPTY:
             self._record(self._start, self._stream)

@@ -16,6 +16,8 @@ from tritonsmith.evaluator.schema import Hardware, Status
 from tritonsmith.evaluator.wire import Command, Layout, SharedBlock, send_line
 
 _POLL_SECONDS = 0.02
+ALL_CALLS_SECONDS = 500.0
+"""The longest that all calls of one candidate's process may take on a card, where a verdict needs some hundred."""
 
 
 class RunnerFault(Exception):
@@ -57,6 +59,7 @@ class Runner:
         self.setup = setup
         self._role = role
         self._nonce = 0
+        self._spent = 0.0
         self._ready = False
         self.block = SharedBlock(setup.layout.output_bytes, setup.device)
         self.outputs = setup.layout.views(self.block.tensor, setup.layout.outputs)
@@ -150,6 +153,9 @@ class Runner:
                 if now - start > 1.0:
                     time.sleep(0.001)
         elapsed = (time.perf_counter() - start) * 1e3
+        self._spent += elapsed * 1e-3
+        if self._spent > ALL_CALLS_SECONDS and self._role != "reference" and self.setup.device == "cuda":
+            raise RunnerFault(Status.TIMEOUT, f"its calls take more than {ALL_CALLS_SECONDS:.0f} s in all: too slow to be judged")
         if self._doorbell.failed:
             raise self._fault(self._answer(5.0) or {"message": "the call failed without a report"})
         return elapsed

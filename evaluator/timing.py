@@ -17,8 +17,8 @@ _TICKS_MS = 0.0002
 _RESAMPLES = 2000
 _HOST_MS = 0.002
 UNSEEN_MS, UNSEEN_PART = 0.003, 0.01
-"""What the oracle's clock may read beyond the card's, and beyond what it reads for a baseline, before a call is left out. Half of the
-calls are within 0.6 microseconds of the median, nine of ten within 1.5 (H200, 2026-11-22)."""
+"""What the oracle's clock may read beyond the card's, and beyond what it reads for a baseline, before a call is left out. Nine
+calls of ten are within 2 microseconds of the median (H200, 2026-11-22)."""
 _MOST_USUAL = 0.002
 """What is usual between the clocks is learnt from the baselines' calls, up to this much."""
 _NEAR_MS = 0.006
