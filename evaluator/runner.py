@@ -128,11 +128,11 @@ class Runner:
                 self._result = self.subject.call(self.arguments, argument)
             self._sync()
         elif command is Command.DELIVER:
-            clocked, self._clocked = self._clocked, False
-            if clocked:
+            if self._clocked:
                 self.doorbell.note_device_ms(self._elapsed(self._start, self._stop))
-            if clocked:  # results of no elements, or on the host, need not wait for the card: the answer would come while it is not ours
+                # results of no elements, or on the host, need not wait for the card: the answer would come while it is not ours
                 self._record(self._start, self._stream)
+                self._clocked = False
             with torch.no_grad():
                 self.deliver(self._result)
             self._result = None

@@ -172,6 +172,8 @@ class Weighed(NamedTuple):
     """The same pairs by the card's clock alone."""
     share: float
     """Part of the candidate's calls for which the card's clock stands."""
+    enough: bool
+    """Whether that is enough of them."""
     clocks: tuple[float, float]
     """Milliseconds of the candidate's forward by the oracle's clock, undisturbed, and by the card's."""
 
@@ -218,7 +220,7 @@ def weigh(mine: Sequence[Sample], theirs: Sequence[Sample], empty: Empty) -> Wei
     card = float(np.median(bare.candidate))
     least = [more + late for more, late, fits in zip(beyond, hidden, usable, strict=True) if fits]
     oracle = card + float(np.percentile(least, _QUIET))
-    return Weighed(Paired(seen, bare.baseline), bare, sum(standing) / len(standing), (oracle, card))
+    return Weighed(Paired(seen, bare.baseline), bare, sum(standing) / len(standing), enough, (oracle, card))
 
 
 def _enough(calls: Sequence[bool], share: float) -> bool:
@@ -237,7 +239,7 @@ def alone_factor(beside_ms: float, alone_ms: float) -> float:
 
 def suffices(weighed: Weighed, control: float) -> bool:
     """Whether a take may stand: its control holds, and the card's clock stands for enough calls or says itself that this is far slower."""
-    return control_holds(control) and (weighed.share >= ENOUGH or weighed.bare.ratio < _FAR_SLOWER)
+    return control_holds(control) and (weighed.enough or weighed.bare.ratio < _FAR_SLOWER)
 
 
 def _shift(mine: Sequence[float], theirs: Sequence[float], kept: Sequence[int]) -> float:

@@ -122,6 +122,33 @@ def test_a_lie_is_worth_no_more_since_the_card_is_asked_for_early(asked_early: d
     assert np.median(found) < 0.5 and found.max() < 3.0
 
 
+def put_off(ms: float) -> Lie:
+    """So much of the work is done while results are delivered, outside the time that either clock spans."""
+    return lambda one, rng: one._replace(wall=one.wall - ms, card=one.card - ms, late=one.late + ms)
+
+
+def answered_before(ms: float, hidden: float) -> Lie:
+    """An answer so much before the end, after which the card is asked for: what it hides is that, or all that it can."""
+    return lambda one, rng: one._replace(wall=one.wall + max(0.0, hidden - ms), card=one.card - ms, early=False)
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+@pytest.mark.parametrize("ms", [0.004, 0.02])
+def test_work_that_is_put_off_until_delivery_is_worth_no_more(asked_early: dict[str, Calls], share: float, ms: float) -> None:
+    found = gains(honest(asked_early), sometimes(share, put_off(ms)))
+    assert np.median(found) < 0.5 and found.max() < 3.0
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+@pytest.mark.parametrize("ms", [0.004, 0.02])
+def test_answers_before_the_end_are_worth_no_more_where_the_card_is_asked_for_late(
+    asked_early: dict[str, Calls], share: float, ms: float
+) -> None:
+    for calls in honest(asked_early):
+        (found,) = gains([calls], sometimes(share, answered_before(ms, calls[2].hidden)))
+        assert found < 3.0
+
+
 def test_kernels_that_lied_have_the_time_of_the_honest_one(asked_early: dict[str, Calls]) -> None:
     large = {name.split()[1]: weigh(*calls).paired.candidate_ms for name, calls in asked_early.items() if "large" in name or "T06" in name}
     true = large.pop("26_gelu_large")
