@@ -101,6 +101,9 @@ def main() -> int:
     except (TritonsmithError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2 if isinstance(error, UsageError | OSError) else 1
+    except KeyboardInterrupt:
+        sys.stderr.write(f"Interrupted; rows of finished runs are in {options.results / 'summary.json'}\n")
+        return 130
     return 1 if failed else 0
 
 

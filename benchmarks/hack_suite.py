@@ -199,7 +199,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when every case got what it must get, else 1; 2 for a wrong option."""
+    """0 when every case got what it must get, else 1; 2 for a wrong option, 130 when interrupted."""
     parser = _parser()
     options = parser.parse_args(arguments)
     kinds, started = options.kinds.split(","), time.monotonic()
@@ -222,6 +222,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _say(f"{place:9} {'ok  ' if one.passed else 'FAIL'} {one.kind:10} {one.name:40} {one.status:14} {one.why}")
 
         run(cases, judge, tell)
+    except KeyboardInterrupt:
+        way = f"the same command with --resume goes on with {options.json}" if options.json else "--json FILE would have kept them"
+        sys.stderr.write(f"Interrupted after {len(report.outcomes)} of {total} cases; {way}\n")
+        return 130
     finally:
         judge.close()
     return _close(report, elsewhere, kinds, time.monotonic() - started)

@@ -239,6 +239,9 @@ def main(
     except (TritonsmithError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2 if isinstance(error, UsageError | OSError) else 1
+    except KeyboardInterrupt:
+        sys.stderr.write(f"Interrupted; verdicts so far are in {options.out} (`--report` sums them up)\n")
+        return 130
     rows, truths = read_results(options.out)
     figures = summarize(rows, truths, parts)
     _console.print(table_of(figures))

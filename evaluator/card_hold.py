@@ -116,8 +116,7 @@ class CardHold:
         assert host.value is not None
         self._words = (ctypes.c_uint32 * 64).from_address(host.value)
         self._number = ctypes.c_uint32(0)
-        self.slept = False
-        """Whether what was waited for last may have been so for longer than it seemed: this thread did not run all the time."""
+        self._slept, self._seen = False, 0.0
         self._nanoseconds, self._device = ctypes.c_uint64(0), device  # what a launch reads lives as long as this
         self._gate = torch.zeros(1, dtype=torch.int32, device="cuda")
         gate = ctypes.c_uint64(self._gate.data_ptr())
@@ -181,9 +180,15 @@ class CardHold:
             last = time.perf_counter()
             if last > began + _START_SECONDS:
                 raise InfrastructureError(f"the card could not be taken within {_START_SECONDS:.0f} s: something else keeps it busy")
-        now = time.perf_counter()
-        self.slept = now - last > _SLEPT_SECONDS
-        return now
+        self._seen = time.perf_counter()
+        self._slept = self._seen - last > _SLEPT_SECONDS
+        return self._seen
+
+    @property
+    def slept(self) -> bool:
+        """Whether what was waited for last is so for longer than it seems: this thread did not run all the time before it saw it, or
+        since then; to be asked at once."""
+        return self._slept or time.perf_counter() - self._seen > _SLEPT_SECONDS
 
     @property
     def interrupted(self) -> bool:

@@ -90,7 +90,7 @@ class Session:
                         break
             finally:
                 bench.unsettle(runner, processors)
-            self._looks = bench.looks
+            self._looks, self._lost = bench.looks, dict(bench.lost)
             bench.require_idle(limit)
         if len(self.takes) > 1:
             told = ", ".join(f"{one:.0%}" for one in self.takes)
@@ -198,7 +198,10 @@ class Session:
             for name, (mine, theirs) in self._samples.items()
         }  # fmt: skip
         control = {"one_ms": self.control.candidate, "other_ms": self.control.baseline}
-        told = {"empty_ms": self._empty._asdict(), "clocks_agree": self.takes, "baselines_alone_ms": self._alone, "looks": self._looks}
+        told = {
+            "empty_ms": self._empty._asdict(), "clocks_agree": self.takes, "baselines_alone_ms": self._alone,
+            "looks": self._looks, "void_calls": self._lost,
+        }  # fmt: skip
         return {"samples": samples, "control": control, **told, "clocks_before": self.before, "clocks_after": self.after}
 
 

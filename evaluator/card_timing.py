@@ -21,7 +21,7 @@ import os
 import random
 import secrets
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from statistics import median
@@ -104,6 +104,8 @@ class Bench:
         """The candidate's runner, which is alive while the baselines are timed."""
         self.looks = [0, 0]
         """Looks at the card between the baselines' calls: undisturbed ones, and others."""
+        self.lost: Counter[str] = Counter()
+        """Calls that were void and taken again, by whose they were and why (`Turn.lost`)."""
         self._places: list[int] | None = None
         """The oracle's processor and the baselines' in the last take."""
 
@@ -121,6 +123,7 @@ class Bench:
         """From now on this candidate's processes live beside the baselines (None: no candidate's do)."""
         self.beside = runner
         self.looks = [0, 0]
+        self.lost.clear()
         self._exchange.forget_paces()
         self._too_soon = 0
 
@@ -168,13 +171,15 @@ class Bench:
 
     def _blame(self, runner: Runner, timeout: float) -> Blamed:
         """The candidate's fault if calls can be timed once its processes are gone. Raises InfrastructureError if they cannot."""
+        lost = ", ".join(f"{count} {why}" for why, count in sorted(self.lost.items()))
         runner.kill()
         self.accompany(None)
         if any(self._disturbed() for _ in range(_MORE_LOOKS)) or not all(
             one.ours for one in self._without_forward(lambda runner: self._exchange.empties(runner, _VOID, timeout))
         ):
             raise InfrastructureError(_SHARED)
-        return Blamed(Status.CHEATING, "the candidate answers, or has work on the card, while the card belongs to another process")
+        said = "the candidate answers, or has work on the card, while the card belongs to another process"
+        return Blamed(Status.CHEATING, said + (f" (void calls: {lost})" if lost else ""))
 
     def _place(self, runner: Runner, tensors: list[torch.Tensor], wait_ms: float) -> None:
         if wait_ms:
@@ -197,15 +202,18 @@ class Bench:
         self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int, wait_ms: float, delivered: Callable[[], object]
     ) -> Sample | None:
         exchange, candidate = self._exchange, runner is not self._baselines
+        whose = "candidate's" if candidate else "baseline's"
         assert exchange.empty is not None
         self._hold.begin(lambda: self._place(runner, tensors, wait_ms))
         forward = exchange.paced(runner, Command.CLOCKED, mode, timeout, candidate=candidate)
         if not forward.kept:
             runner.command(Command.DELIVER, timeout=timeout)
+            self.lost[f"{whose} {forward.lost}"] += 1
             return None
         delivery = exchange.paced(runner, Command.DELIVER, 0, timeout, delivered, candidate=candidate)
         self._too_soon += candidate and (forward.too_soon or delivery.too_soon)
-        if not (forward.ours and delivery.ours and delivery.kept and exchange.held()):
+        if why := forward.lost or delivery.lost or ("" if exchange.held() else "interrupted"):
+            self.lost[f"{whose} {why}"] += 1
             return None
         card = runner.device_ms
         if not math.isfinite(card) or card < 0.0:  # bytes of the runner's; whatever is computed from them would be no time either

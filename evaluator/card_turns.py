@@ -44,12 +44,34 @@ class Turn(NamedTuple):
     """Until the oracle asked for it."""
     early: bool
     """Whether the oracle asked for it before the answer."""
-    ours: bool
-    """Whether nobody else had it while it was held, as far as this process knows, and the answer came after that."""
-    too_soon: bool
-    """Whether the answer came before the card was given away, and this process did not sleep then."""
+    answered: bool
+    """Whether the answer was there when the card had just been given away."""
+    interrupted: bool
+    """Whether somebody else had the card while it was held: at the end of a time slice whoever has work for it gets it, as a rule the
+    runner, which may then answer before the card is given away."""
+    slept: bool
+    """Whether this process did not run while the card was given away."""
     kept: bool
     """Whether the runner had answered when the oracle had the card; otherwise there was a gap in its work, or its answer was slow."""
+
+    @property
+    def ours(self) -> bool:
+        """Whether nobody else had the card while it was held, and the answer came after that."""
+        return not (self.answered or self.interrupted)
+
+    @property
+    def too_soon(self) -> bool:
+        """Whether the answer came before the runner can have had the card."""
+        return self.answered and not (self.interrupted or self.slept)
+
+    @property
+    def lost(self) -> str:
+        """Why a call with this turn is void; empty when it is not."""
+        if self.interrupted:
+            return "interrupted"
+        if self.answered:
+            return "answered too soon" if self.too_soon else "overslept"
+        return "" if self.kept else "let go"
 
     def beyond(self, empty: Empty) -> float:
         """Milliseconds more than a call without forward takes."""
@@ -121,8 +143,7 @@ class Exchange:
         hold = self._hold
         runner.post(command, argument)
         given = hold.ended()
-        answered = runner.answered
-        too_soon = answered and not hold.slept
+        answered, slept = runner.answered, hold.slept
         if wait == math.inf:
             runner.echo(given, timeout)
         else:
@@ -130,7 +151,7 @@ class Exchange:
                 pass
         asked = time.perf_counter()
         early = wait != math.inf and not runner.answered
-        ours, kept = not (answered or hold.interrupted), False
+        interrupted, kept = hold.interrupted, False
 
         def taken() -> None:
             nonlocal kept
@@ -140,7 +161,7 @@ class Exchange:
 
         had = hold.begin(taken, HOLD_MS if command is Command.CLOCKED else 0.0, at_once=True)
         runner.echo(given, timeout)
-        return Turn((had - given) * 1e3, (asked - given) * 1e3, early, ours, too_soon, kept)
+        return Turn((had - given) * 1e3, (asked - given) * 1e3, early, answered, interrupted, slept, kept)
 
     def held(self) -> bool:
         """Whether the card stayed this process's until it gave it back just now."""

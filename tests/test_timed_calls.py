@@ -299,6 +299,33 @@ def test_answers_that_come_too_soon_are_counted_unless_the_oracle_slept() -> Non
         assert runner.killed is not slept
 
 
+def test_answers_in_a_time_slice_that_came_before_the_card_was_given_away_are_not_too_soon() -> None:
+    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.7)
+    made.accompany(runner)
+    for _ in range(9):
+        runner.early, runner.hold.lost = 1, iter([True])  # forward was queued, and its turn came while the oracle's kernel still ran
+        assert made.timed(runner, list, 1.0).card == 1.0
+    assert not runner.killed and made.lost == {"candidate's interrupted": 9}
+
+
+def test_void_calls_are_told_by_whose_they_are_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at(monkeypatch, always=False)
+    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.7)
+    made.accompany(runner)
+    once = made.baseline("eager", list, 1.0)
+    made.timed(runner, list, 1.0)
+    once()
+    runner.lets_go, runner.hold.lost = 3, iter(())
+    made.timed(runner, list, 1.0)
+    runner.hold.lost = iter([True])
+    once()
+    assert made.lost == {"candidate's let go": 3, "baseline's interrupted": 1}
+    runner.early = 1000
+    with pytest.raises(Blamed, match=r"void calls: .*6 candidate's answered too soon, 3 candidate's let go"):
+        made.timed(runner, list, 1.0)
+    assert not made.lost  # the next candidate's
+
+
 def test_somebody_elses_burst_of_work_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(card_timing.time, "sleep", slept.append)
