@@ -31,7 +31,7 @@ from tritonsmith.evaluator.timing import (
     suffices,
     weigh,
 )
-from tritonsmith.evaluator.trials import judged, require_unchanged
+from tritonsmith.evaluator.trials import describe_error, judged, require_unchanged
 
 _SECONDS_PER_BASELINE = {"quick": 1.0, "strict": 2.0}
 _MOST_PAIRS = {"quick": 80, "strict": 120}
@@ -170,8 +170,10 @@ class Session:
     def _judge(self, took: Sample, tensors: list[torch.Tensor], got: list[torch.Tensor]) -> None:
         """Hold one timed call's outputs against the oracle. Raises RunnerFault."""
         session = self.bench.session
-        if not accepted(reached_class([judged(session, tensors, got)]), session.task.precision):
-            raise RunnerFault(Status.CHEATING, f"a timed call (number {self._calls}) gave a wrong result, the checked calls did not")
+        asked, trial = session.task.precision, judged(session, tensors, got)
+        if not accepted(reached_class([trial]), asked):
+            said = f"a timed call (number {self._calls}) gave a wrong result, the checked calls did not"
+            raise RunnerFault(Status.CHEATING, f"{said}: {describe_error([trial], asked)}")
 
     @property
     def clocks(self) -> tuple[float, float]:
