@@ -92,6 +92,22 @@ done:
 """.replace(b"LONGEST", str(_LONGEST_NS).encode())
 
 
+def awaited(come: Callable[[], bool]) -> tuple[float, bool]:
+    """Look until something has come; `time.perf_counter()` then, and whether it may have come `_SLEPT_SECONDS` or more before that.
+
+    That is so where it had come at the first look, and where this thread did not run between two looks: a processor may be given to
+    somebody else at any moment, between a look and the clock as well. Raises InfrastructureError after `_START_SECONDS`.
+    """
+    before, last = -math.inf, time.perf_counter()
+    began = last
+    while not come():
+        before, last = last, time.perf_counter()  # the look that has just failed was later than `before`
+        if last > began + _START_SECONDS:
+            raise InfrastructureError(f"the card could not be taken within {_START_SECONDS:.0f} s: something else keeps it busy")
+    seen = time.perf_counter()
+    return seen, seen - before > _SLEPT_SECONDS
+
+
 class CardHold:
     """The kernel, the memory in which it says where it is, and the stream on which things are done meanwhile.
 
@@ -175,13 +191,7 @@ class CardHold:
 
     def _wait(self, word: int) -> float:
         words, wanted = self._words, self._number.value
-        began, last = time.perf_counter(), -math.inf
-        while words[word] != wanted:
-            last = time.perf_counter()
-            if last > began + _START_SECONDS:
-                raise InfrastructureError(f"the card could not be taken within {_START_SECONDS:.0f} s: something else keeps it busy")
-        self._seen = time.perf_counter()
-        self._slept = self._seen - last > _SLEPT_SECONDS
+        self._seen, self._slept = awaited(lambda: words[word] == wanted)
         return self._seen
 
     @property

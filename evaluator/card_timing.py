@@ -32,7 +32,7 @@ import torch
 from tritonsmith.evaluator.baselines import NAMES, mode_number
 from tritonsmith.evaluator.card_hold import CardHold, card_hold
 from tritonsmith.evaluator.card_inputs import Inputs
-from tritonsmith.evaluator.card_turns import Exchange, Turn
+from tritonsmith.evaluator.card_turns import OVERSLEPT, Exchange, Turn
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import PrecisionClass, Status
@@ -47,8 +47,11 @@ _FEWEST = 4
 _SLICE_MS = 2.0
 """A call whose hold met the end of a time slice is taken again that much later within it, at random."""
 _VOID, _TOO_SOON = 20, 5
-"""Calls in a row that may be lost because somebody else had the card, because this process slept, or because a candidate left a gap;
-and answers of a candidate, in all, that come while the card is not its own."""
+"""Calls in a row that may be lost because somebody else had the card or because a candidate left a gap; and answers of a candidate, in
+all, that come while the card is not its own."""
+_OVERSLEPT, _ASLEEP = 100, 3
+"""Calls in a row that may be lost because this process did not run; and of `_VOID` calls without the candidate, so many say that the
+machine's processors are too busy."""
 _BURST, _BURST_SECONDS = 10, 0.02
 """After so many lost calls that much time passes before each: somebody else's burst of work may be over then."""
 _LOOK_MS, _LOOK_PART = 6.0, 8
@@ -62,6 +65,11 @@ _REMEMBERED = 101
 _SHARED = (
     "calls cannot be timed: something else uses this card, or processes do not take turns on it "
     "(CUDA MPS, or a time slice below 0.5 ms; `nvidia-smi compute-policy -l` tells); use another card or switch that off"
+)
+
+_BUSY = (
+    "calls cannot be timed: other programs take this machine's processors away from the evaluator again and again; "
+    "stop them, or leave it two processors of its own"
 )
 
 Call = Callable[[], Sample]
@@ -141,17 +149,18 @@ class Bench:
         with self._still(beside):
             if beside is not None and secrets.randbelow(_LOOK_PART) == 0:
                 self.looks[self._disturbed()] += 1
-            for tried in range(_VOID):
-                if tried >= _BURST:
+            lost = slept = 0
+            while lost < _VOID and slept < _OVERSLEPT and self._too_soon <= _TOO_SOON:
+                if lost >= _BURST:
                     time.sleep(_BURST_SECONDS)
-                took = self._once(runner, draw(), timeout, mode, random.random() * _SLICE_MS if tried else 0.0, delivered)
-                if took is not None:
+                took = self._once(runner, draw(), timeout, mode, random.random() * _SLICE_MS if lost or slept else 0.0, delivered)
+                if isinstance(took, Sample):
                     return took
-                if self._too_soon > _TOO_SOON:
-                    break
+                slept += took == OVERSLEPT
+                lost += took != OVERSLEPT
         if runner is self._baselines and beside is None:
-            raise InfrastructureError(_SHARED)
-        raise self._blame(beside or runner, timeout)
+            raise InfrastructureError(_BUSY if slept >= _OVERSLEPT else _SHARED)
+        raise self._blame(beside or runner, timeout, overslept=slept >= _OVERSLEPT)
 
     def require_idle(self, timeout: float) -> None:
         """Raises Blamed, or InfrastructureError, where somebody else had work for the card while the baselines were timed."""
@@ -169,14 +178,19 @@ class Bench:
         self._hold.begin(milliseconds=_LOOK_MS)
         return not self._exchange.held()
 
-    def _blame(self, runner: Runner, timeout: float) -> Blamed:
-        """The candidate's fault if calls can be timed once its processes are gone. Raises InfrastructureError if they cannot."""
+    def _blame(self, runner: Runner, timeout: float, *, overslept: bool = False) -> Blamed:
+        """The candidate's fault if calls can be timed once its processes are gone. Raises InfrastructureError if they cannot.
+
+        `overslept`: this process did not get its processor, as beside processes that never sleep.
+        """
         lost = ", ".join(f"{count} {why}" for why, count in sorted(self.lost.items()))
         runner.kill()
         self.accompany(None)
-        if any(self._disturbed() for _ in range(_MORE_LOOKS)) or not all(
-            one.ours for one in self._without_forward(lambda runner: self._exchange.empties(runner, _VOID, timeout))
-        ):
+        looks = [self._disturbed() for _ in range(_MORE_LOOKS)]
+        turns = self._without_forward(lambda runner: self._exchange.empties(runner, _VOID, timeout))
+        if overslept and sum(one.slept for one in turns) >= _ASLEEP:
+            raise InfrastructureError(_BUSY)
+        if any(looks) or not all(one.ours or one.lost == OVERSLEPT for one in turns):
             raise InfrastructureError(_SHARED)
         said = "the candidate answers, or has work on the card, while the card belongs to another process"
         return Blamed(Status.CHEATING, said + (f" (void calls: {lost})" if lost else ""))
@@ -200,7 +214,8 @@ class Bench:
 
     def _once(
         self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int, wait_ms: float, delivered: Callable[[], object]
-    ) -> Sample | None:
+    ) -> Sample | str:
+        """The call's times, or why it is void."""
         exchange, candidate = self._exchange, runner is not self._baselines
         whose = "candidate's" if candidate else "baseline's"
         assert exchange.empty is not None
@@ -209,12 +224,12 @@ class Bench:
         if not forward.kept:
             runner.command(Command.DELIVER, timeout=timeout)
             self.lost[f"{whose} {forward.lost}"] += 1
-            return None
+            return forward.lost
         delivery = exchange.paced(runner, Command.DELIVER, 0, timeout, delivered, candidate=candidate)
         self._too_soon += candidate and (forward.too_soon or delivery.too_soon)
         if why := forward.lost or delivery.lost or ("" if exchange.held() else "interrupted"):
             self.lost[f"{whose} {why}"] += 1
-            return None
+            return why
         card = runner.device_ms
         if not math.isfinite(card) or card < 0.0:  # bytes of the runner's; whatever is computed from them would be no time either
             raise RunnerFault(Status.CHEATING, "what the runner says of the card's clock is no time")

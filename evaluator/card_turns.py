@@ -34,6 +34,9 @@ _EMPTIES, _EMPTY_MORE_MS = 12, 0.003
 _TOLD_SECONDS = 20e-6
 """Until a hold that was interrupted has said so."""
 
+OVERSLEPT = "overslept"
+"""Why a call is void whose answer came before this process, which did not run meanwhile, knew that the card was given away."""
+
 
 class Turn(NamedTuple):
     """What came of giving the card away for one command."""
@@ -70,7 +73,7 @@ class Turn(NamedTuple):
         if self.interrupted:
             return "interrupted"
         if self.answered:
-            return "answered too soon" if self.too_soon else "overslept"
+            return "answered too soon" if self.too_soon else OVERSLEPT
         return "" if self.kept else "let go"
 
     def beyond(self, empty: Empty) -> float:

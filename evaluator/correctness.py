@@ -10,7 +10,8 @@ distributions and six shapes. Integer and boolean outputs must be equal.
 An average hides what is wrong in one place only: the first steps of a recurrence that forgets, or one small output beside a large one.
 So the rule is also applied to parts: each of several outputs, and the first and last positions of an output's two leading axes. A part's
 e_ref is at least the reference's relative error over all outputs (for a whole output) or over the same output (for an edge), so that a
-place where the reference happens to be exact does not refuse an honest rounding. Imports torch.
+place where the reference happens to be exact does not refuse an honest rounding. Nor does an edge whose errors come from a few places on
+both sides, as where a ReLU leaves one value of a column: the ratio of two single roundings may be anything. Imports torch.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _EDGE_SHARE = 16  # an edge is one position, and this fraction of the axis
 _EDGE_SLACK = 2.0  # errors of neighbours can go together (one column of running sums), which leaves few independent ones in an edge
 _SHORT_AXIS = 4  # an axis up to this length has no edges
 _FEWEST = 64  # in a part with fewer elements two honest errors may differ by more than the factors
+_FEWEST_PLACES = 8.0
+"""The same for places that errors come from; of 64 elements with errors alike these are 20 (normal) to 64 (equal)."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Part:
     oracle_rms: float
     oracle_max: float
     epsilon: float
+    places: float
+    """How many places the error comes from: `(sum e^2)^2 / sum e^4`, the participation ratio, n for n equal errors."""
 
     def within(self, rms: float, max_abs: float) -> bool:
         """The rule for given errors of the reference, floor and an edge's slack included."""
@@ -89,6 +94,8 @@ class ErrorStats:
         around: ErrorStats | Part = reference
         for mine, own in zip(self.parts, reference.parts, strict=True):
             around = reference if own.whole else around
+            if not own.whole and max(mine.places, own.places) < _FEWEST_PLACES:
+                continue
             share_rms, share_max = _share(around.rms, around.oracle_rms), _share(around.max_abs, around.oracle_max)
             if not mine.within(max(own.rms, share_rms * own.oracle_rms), max(own.max_abs, share_max * own.oracle_max)):
                 return mine
@@ -126,7 +133,7 @@ class ErrorStats:
     def widened(self, other: ErrorStats) -> ErrorStats:
         """The larger of two errors, place by place: for the reference's side of the rule."""
         parts = tuple(
-            replace(one, rms=max(one.rms, two.rms), max_abs=max(one.max_abs, two.max_abs))
+            replace(one, rms=max(one.rms, two.rms), max_abs=max(one.max_abs, two.max_abs), places=max(one.places, two.places))
             for one, two in zip(self.parts, other.parts, strict=True)
         )
         exact = self.exact and other.exact
@@ -199,11 +206,14 @@ def _parts(number: int, error: torch.Tensor, scale: torch.Tensor, epsilon: float
     found = [(words, whole, e, y) for words, whole, e, y in _slices(number, error, scale) if e.numel() >= _FEWEST]
     if not found:
         return []
-    figures = [torch.stack(((e * e).mean().sqrt(), e.max(), (y * y).mean().sqrt(), y.abs().max())) for _, _, e, y in found]
+    figures = [
+        torch.stack(((e * e).mean().sqrt(), e.max(), (y * y).mean().sqrt(), y.abs().max(), (e * e).sum(), (e * e).square().sum()))
+        for _, _, e, y in found
+    ]
     rows = torch.stack(figures).tolist()
     return [
-        Part(number, words, whole, rms, max_abs, oracle_rms, oracle_max, epsilon)
-        for (words, whole, _, _), (rms, max_abs, oracle_rms, oracle_max) in zip(found, rows, strict=True)
+        Part(number, words, whole, rms, max_abs, oracle_rms, oracle_max, epsilon, places=squares * squares / fourth if fourth else 0.0)
+        for (words, whole, _, _), (rms, max_abs, oracle_rms, oracle_max, squares, fourth) in zip(found, rows, strict=True)
     ]
 
 

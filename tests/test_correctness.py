@@ -46,6 +46,33 @@ def test_wrong_results_are_refused_at_every_scale(scale: float, wrong) -> None: 
     assert reached_class([trial(wrong(a, b), a, b)]) is None
 
 
+@pytest.mark.parametrize("tail", [torch.relu, torch.nn.functional.gelu], ids=["relu", "gelu"])
+def test_an_edge_of_which_a_tail_leaves_a_few_values_refuses_no_honest_rounding(tail) -> None:  # type: ignore[no-untyped-def]
+    generator, refused = torch.Generator().manual_seed(11), 0
+    for _ in range(400):
+        a, b = torch.randn(512, 256, generator=generator), torch.randn(256, 70, generator=generator)
+        bias = torch.zeros(70)
+        bias[-1] = -3.0 * 16.0  # one or none of the last column's 512 sums of 256 products is larger than that
+        oracle = [tail(a.double() @ b.double() + bias.double())]
+        mine, own = (error_stats([tail(product + bias)], oracle) for product in (split_k(a, b), a @ b))
+        refused += not mine.within(own)
+    assert refused == 0
+
+
+@pytest.mark.parametrize("wrong", ["a thousandth of a small column", "noise in a column of zeros", "half of a column of zeros"])
+def test_an_edge_that_is_wrong_by_itself_is_refused(wrong: str) -> None:
+    a, b = operands()
+    oracle, reference, result = a.double() @ b.double(), a @ b, split_k(a, b)
+    for one in (oracle, reference, result):
+        one[:, -1] *= 1e-5 if wrong.startswith("a thousandth") else 0.0
+    if wrong.startswith("a thousandth"):
+        result[:, -1] *= 1.001
+    else:
+        result[:: 2 if wrong.startswith("half") else 1, -1] = 1e-7
+    mine, own = error_stats([result], [oracle]), error_stats([reference], [oracle])
+    assert mine.within_on_average(own) and not mine.within(own)
+
+
 def test_one_wrong_element_of_many_is_found_and_placed() -> None:
     a, b = operands()
     result = a @ b

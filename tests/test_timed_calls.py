@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tritonsmith.evaluator import card_timing, runner_client
+from tritonsmith.evaluator import card_hold, card_timing, runner_client
 from tritonsmith.evaluator.card_timing import Bench, Blamed
 from tritonsmith.evaluator.card_turns import Pace
 from tritonsmith.evaluator.errors import InfrastructureError
@@ -306,6 +306,64 @@ def test_answers_in_a_time_slice_that_came_before_the_card_was_given_away_are_no
         runner.early, runner.hold.lost = 1, iter([True])  # forward was queued, and its turn came while the oracle's kernel still ran
         assert made.timed(runner, list, 1.0).card == 1.0
     assert not runner.killed and made.lost == {"candidate's interrupted": 9}
+
+
+def test_calls_in_which_the_oracle_did_not_run_are_taken_again_far_more_often() -> None:
+    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.7)
+    made.accompany(runner)
+    runner.hold.slept, runner.early = True, 2 * 90
+    assert made.timed(runner, list, 1.0).card == 1.0 and made.lost == {"candidate's overslept": 90}
+
+
+@pytest.mark.parametrize(("still", "expected"), [(True, InfrastructureError), (False, Blamed)])
+def test_an_oracle_that_never_runs_is_the_candidates_fault_only_if_it_runs_without_it(still: bool, expected: type[Exception]) -> None:
+    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.7)
+    runner.hold.slept, runner.early = True, 1000
+    runner.kill = lambda: setattr(runner.hold, "slept", still)
+    with pytest.raises(expected, match="processors" if still else "100 candidate's overslept"):
+        made.timed(runner, list, 1.0)
+
+
+class Clock:
+    """Reads a microsecond more each time; `busy`: after which readings (below zero: looks) others have the processor for a millisecond."""
+
+    def __init__(self, *busy: int) -> None:
+        self.busy, self.readings, self.now = busy, 0, 5.0
+
+    def __call__(self) -> float:
+        self.now += 1e-6
+        read = self.now
+        self.readings += 1
+        self.pause(self.readings)
+        return read
+
+    def pause(self, place: int) -> None:
+        """Somebody else has the processor here."""
+        self.now += 1e-3 if place in self.busy else 0.0
+
+
+@pytest.mark.parametrize(
+    ("busy", "slept"), [((), False), ((4,), False), ((-4,), False), ((5,), True), ((-5,), True), ((6,), True), ((-6,), True)]
+)
+def test_a_process_that_did_not_run_before_it_saw_something_knows_it(
+    busy: tuple[int, ...], slept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, looks = Clock(*busy), 0
+    monkeypatch.setattr(card_hold.time, "perf_counter", clock)
+
+    def come() -> bool:  # what is looked for comes after five looks
+        nonlocal looks
+        looks += 1
+        seen = looks > 5
+        clock.pause(-looks)  # after the look, before the clock is read
+        return seen
+
+    seen, found = card_hold.awaited(come)
+    assert found is slept and seen == clock.now
+
+
+def test_what_has_come_before_the_first_look_may_have_come_long_ago() -> None:
+    assert card_hold.awaited(lambda: True)[1]
 
 
 def test_void_calls_are_told_by_whose_they_are_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
