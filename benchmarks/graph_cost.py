@@ -43,7 +43,7 @@ PROMISED_MS, PROMISED_MB = 10.0, 20.0
 KERNEL_BYTES = 20_000
 _HERE = Path(__file__).parent
 _TASK = _HERE / "tasks" / "26_gelu_scale_bias.py"
-_VERDICT = _HERE / "results" / "runs" / "39_gru_1.summary.json"
+_VERDICT = _HERE / "results" / "runs" / "39_gru.summary.json"
 _MESSAGE = "at line 42: the shared memory that is needed exceeds what a program may have. " * 20
 _PER_BRANCH = 9
 """Candidates of a wide branch; a tenth of all are variants of the tuning stages."""

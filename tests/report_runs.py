@@ -47,7 +47,7 @@ def old(root: Path) -> Path:
     """A measured run of an early version, of which only the summary was kept."""
     folder = root / "old"
     folder.mkdir()
-    shutil.copy(ROOT / "benchmarks/results/runs/76.summary.json", folder / "summary.json")
+    shutil.copy(ROOT / "tests/old_run/76.summary.json", folder / "summary.json")
     return folder
 
 

@@ -88,8 +88,18 @@ def test_a_lie_in_part_of_the_calls_is_worth_no_more(sessions: list[Calls], shar
 @pytest.fixture(scope="module")
 def asked_early() -> dict[str, Calls]:
     """As `sessions`, by name, with the card asked for before the answer."""
+    return early_sessions("0547_asked_early", "0612_ablation")
+
+
+@pytest.fixture(scope="module")
+def slow_host() -> dict[str, Calls]:
+    """The same of kernels of known work, four evaluators beside each other on a host whose processors are half as fast."""
+    return early_sessions("0917_equal_gain")
+
+
+def early_sessions(*names: str) -> dict[str, Calls]:
     found: dict[str, Calls] = {}
-    for name in ("0547_asked_early", "0612_ablation"):
+    for name in names:
         for one in json.loads(gzip.decompress((STUDY / f"{name}_samples.json.gz").read_bytes())):
             (calls,) = one["samples"].values()
             of = ("wall_ms", "card_ms", "late_ms", "asked_early")
@@ -120,6 +130,20 @@ def test_honest_kernels_lose_a_microsecond_at_most_since_the_card_is_asked_for_e
 def test_a_lie_is_worth_no_more_since_the_card_is_asked_for_early(asked_early: dict[str, Calls], share: float, ms: float) -> None:
     found = gains(honest(asked_early), sometimes(share, lies(ms)))
     assert np.median(found) < 0.5 and found.max() < 3.0
+
+
+def test_a_slow_host_changes_no_word_and_makes_no_lie_worth_more(slow_host: dict[str, Calls]) -> None:
+    asked = {"equal": Comparison.SAME, "gain": Comparison.FASTER, "loss": Comparison.SLOWER}
+    kinds = [name.split()[-2] for name in slow_host]
+    assert [kinds.count(kind) for kind in asked] == [49, 32, 8]
+    for kind, (mine, theirs, empty) in zip(kinds, slow_host.values(), strict=True):
+        weighed = weigh(mine, theirs, empty)
+        assert compare([weighed.measurement.interval], weighed.paired.candidate_ms) is asked[kind]
+    found = gains(list(slow_host.values()), lambda one, rng: one)
+    assert np.median(found) > -1.0 and found.min() > -2.5 and found.max() < 0.5
+    for ms in (0.002, 0.004, 0.008, 0.02):
+        for share in (0.5, 0.8, 1.0):
+            assert gains(list(slow_host.values()), sometimes(share, lies(ms))).max() < 2.5
 
 
 def put_off(ms: float) -> Lie:
