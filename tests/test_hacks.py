@@ -125,6 +125,29 @@ def test_an_evaluator_that_refuses_everything_neutralises_nothing() -> None:
     assert all("honest kernel" in one.why and "/some" not in one.message + one.why for one in outcomes)
 
 
+def test_an_interrupted_run_keeps_its_outcomes_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted(BrokenJudge):
+        def __init__(self, target: str, workers: int) -> None:
+            self.left = 3
+
+        def verdict(self, task: Task, source: str) -> Verdict:
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+            return super().verdict(task, source)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(hack_suite, "Judge", Interrupted)
+    file = tmp_path / "report.json"
+    assert hack_suite.main(["--kinds", "legitimate", "--only", "softmax", "--json", str(file)]) == 130
+    kept = len(json.loads(file.read_text())["outcomes"])  # what was being judged is finished first
+    assert 2 <= kept < 8 and f"Interrupted after {kept} of 8 cases; the same command with --resume" in capsys.readouterr().err
+
+
 def test_a_report_is_complete_after_every_case_and_a_run_can_be_continued(tmp_path: Path) -> None:
     file = tmp_path / "new" / "report.json"
     report = Report(file, {"command": "x"})

@@ -163,6 +163,22 @@ def test_a_study_cut_short_keeps_its_rows_and_fails(tmp_path: Path) -> None:
     assert study(tmp_path / "none", "--part", "equal", "--report")[0] == 1
 
 
+def test_an_interrupted_study_says_where_its_rows_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged = NoisyEvaluator.evaluate_now
+
+    def evaluate_now(self: NoisyEvaluator, *given: Task | str) -> Verdict:
+        if len(self.asked) == 2:
+            raise KeyboardInterrupt
+        return judged(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(NoisyEvaluator, "evaluate_now", evaluate_now)
+    code, _, (evaluator,) = study(tmp_path, "--part", "equal")
+    assert code == 130 and evaluator.closed and "--report" in capsys.readouterr().err
+    assert len(json.loads((tmp_path / "out" / "pairs.json").read_text())["rows"]) == 2
+
+
 def test_bad_input_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         timing_study.main(["--part", "everything"])
