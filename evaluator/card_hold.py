@@ -92,11 +92,11 @@ done:
 """.replace(b"LONGEST", str(_LONGEST_NS).encode())
 
 
-def awaited(come: Callable[[], bool]) -> tuple[float, bool]:
-    """Look until something has come; `time.perf_counter()` then, and whether it may have come `_SLEPT_SECONDS` or more before that.
+def awaited(come: Callable[[], bool]) -> tuple[float, float]:
+    """Look until something has come; `time.perf_counter()` then, and a time before which it had not (minus infinity: unknown).
 
-    That is so where it had come at the first look, and where this thread did not run between two looks: a processor may be given to
-    somebody else at any moment, between a look and the clock as well. Raises InfrastructureError after `_START_SECONDS`.
+    The two lie microseconds apart, but where this thread did not run in between: a processor may be given to somebody else at any
+    moment, between a look and the clock as well. Raises InfrastructureError after `_START_SECONDS`.
     """
     before, last = -math.inf, time.perf_counter()
     began = last
@@ -104,8 +104,7 @@ def awaited(come: Callable[[], bool]) -> tuple[float, bool]:
         before, last = last, time.perf_counter()  # the look that has just failed was later than `before`
         if last > began + _START_SECONDS:
             raise InfrastructureError(f"the card could not be taken within {_START_SECONDS:.0f} s: something else keeps it busy")
-    seen = time.perf_counter()
-    return seen, seen - before > _SLEPT_SECONDS
+    return time.perf_counter(), before
 
 
 class CardHold:
@@ -132,7 +131,8 @@ class CardHold:
         assert host.value is not None
         self._words = (ctypes.c_uint32 * 64).from_address(host.value)
         self._number = ctypes.c_uint32(0)
-        self._slept, self._seen = False, 0.0
+        self._not_before = -math.inf
+        """What was waited for last came after that."""
         self._nanoseconds, self._device = ctypes.c_uint64(0), device  # what a launch reads lives as long as this
         self._gate = torch.zeros(1, dtype=torch.int32, device="cuda")
         gate = ctypes.c_uint64(self._gate.data_ptr())
@@ -191,14 +191,14 @@ class CardHold:
 
     def _wait(self, word: int) -> float:
         words, wanted = self._words, self._number.value
-        self._seen, self._slept = awaited(lambda: words[word] == wanted)
-        return self._seen
+        seen, self._not_before = awaited(lambda: words[word] == wanted)
+        return seen
 
     @property
     def slept(self) -> bool:
-        """Whether what was waited for last is so for longer than it seems: this thread did not run all the time before it saw it, or
-        since then; to be asked at once."""
-        return self._slept or time.perf_counter() - self._seen > _SLEPT_SECONDS
+        """Whether what was waited for last may have come more than `_SLEPT_SECONDS` ago, since this thread did not run; to be asked at
+        once."""
+        return time.perf_counter() - self._not_before > _SLEPT_SECONDS
 
     @property
     def interrupted(self) -> bool:

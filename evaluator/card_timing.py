@@ -32,7 +32,7 @@ import torch
 from tritonsmith.evaluator.baselines import NAMES, mode_number
 from tritonsmith.evaluator.card_hold import CardHold, card_hold
 from tritonsmith.evaluator.card_inputs import Inputs
-from tritonsmith.evaluator.card_turns import OVERSLEPT, Exchange, Turn
+from tritonsmith.evaluator.card_turns import OVERSLEPT, TOO_SOON, Exchange, Turn
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import PrecisionClass, Status
@@ -48,10 +48,11 @@ _SLICE_MS = 2.0
 """A call whose hold met the end of a time slice is taken again that much later within it, at random."""
 _VOID, _TOO_SOON = 20, 5
 """Calls in a row that may be lost because somebody else had the card or because a candidate left a gap; and answers of a candidate, in
-all, that come while the card is not its own."""
+all, that come while the card is not its own, besides as many as the baselines' process gives, which does not cheat."""
 _OVERSLEPT, _ASLEEP = 100, 3
 """Calls in a row that may be lost because this process did not run; and of `_VOID` calls without the candidate, so many say that the
 machine's processors are too busy."""
+_MINE, _THEIRS = "candidate's", "baseline's"
 _BURST, _BURST_SECONDS = 10, 0.02
 """After so many lost calls that much time passes before each: somebody else's burst of work may be over then."""
 _LOOK_MS, _LOOK_PART = 6.0, 8
@@ -150,15 +151,15 @@ class Bench:
             if beside is not None and secrets.randbelow(_LOOK_PART) == 0:
                 self.looks[self._disturbed()] += 1
             lost = slept = 0
-            while lost < _VOID and slept < _OVERSLEPT and self._too_soon <= _TOO_SOON:
-                if lost >= _BURST:
+            while lost < _VOID and slept < _OVERSLEPT and self._too_soon <= _TOO_SOON + self.lost[f"{_THEIRS} {TOO_SOON}"]:
+                if max(lost, slept) >= _BURST:
                     time.sleep(_BURST_SECONDS)
                 took = self._once(runner, draw(), timeout, mode, random.random() * _SLICE_MS if lost or slept else 0.0, delivered)
                 if isinstance(took, Sample):
                     return took
                 slept += took == OVERSLEPT
                 lost += took != OVERSLEPT
-        if runner is self._baselines and beside is None:
+        if runner is self._baselines and (beside is None or slept >= _OVERSLEPT):  # a candidate's processes are stopped meanwhile
             raise InfrastructureError(_BUSY if slept >= _OVERSLEPT else _SHARED)
         raise self._blame(beside or runner, timeout, overslept=slept >= _OVERSLEPT)
 
@@ -193,6 +194,8 @@ class Bench:
         if any(looks) or not all(one.ours or one.lost == OVERSLEPT for one in turns):
             raise InfrastructureError(_SHARED)
         said = "the candidate answers, or has work on the card, while the card belongs to another process"
+        if overslept:
+            said = "the candidate's processes keep the evaluator from the processor that it takes the time on"
         return Blamed(Status.CHEATING, said + (f" (void calls: {lost})" if lost else ""))
 
     def _place(self, runner: Runner, tensors: list[torch.Tensor], wait_ms: float) -> None:
@@ -217,16 +220,17 @@ class Bench:
     ) -> Sample | str:
         """The call's times, or why it is void."""
         exchange, candidate = self._exchange, runner is not self._baselines
-        whose = "candidate's" if candidate else "baseline's"
+        whose = _MINE if candidate else _THEIRS
         assert exchange.empty is not None
         self._hold.begin(lambda: self._place(runner, tensors, wait_ms))
         forward = exchange.paced(runner, Command.CLOCKED, mode, timeout, candidate=candidate)
+        self._too_soon += candidate and forward.too_soon
         if not forward.kept:
             runner.command(Command.DELIVER, timeout=timeout)
             self.lost[f"{whose} {forward.lost}"] += 1
             return forward.lost
         delivery = exchange.paced(runner, Command.DELIVER, 0, timeout, delivered, candidate=candidate)
-        self._too_soon += candidate and (forward.too_soon or delivery.too_soon)
+        self._too_soon += candidate and delivery.too_soon and not forward.too_soon
         if why := forward.lost or delivery.lost or ("" if exchange.held() else "interrupted"):
             self.lost[f"{whose} {why}"] += 1
             return why

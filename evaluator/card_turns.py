@@ -34,8 +34,8 @@ _EMPTIES, _EMPTY_MORE_MS = 12, 0.003
 _TOLD_SECONDS = 20e-6
 """Until a hold that was interrupted has said so."""
 
-OVERSLEPT = "overslept"
-"""Why a call is void whose answer came before this process, which did not run meanwhile, knew that the card was given away."""
+OVERSLEPT, TOO_SOON = "overslept", "answered too soon"
+"""Why a call is void: this process did not run when the card was given away, so that its clock started late; the answer came before."""
 
 
 class Turn(NamedTuple):
@@ -53,14 +53,14 @@ class Turn(NamedTuple):
     """Whether somebody else had the card while it was held: at the end of a time slice whoever has work for it gets it, as a rule the
     runner, which may then answer before the card is given away."""
     slept: bool
-    """Whether this process did not run while the card was given away."""
+    """Whether this process did not run when the card was given away: then it was so some time before its clock says."""
     kept: bool
     """Whether the runner had answered when the oracle had the card; otherwise there was a gap in its work, or its answer was slow."""
 
     @property
     def ours(self) -> bool:
-        """Whether nobody else had the card while it was held, and the answer came after that."""
-        return not (self.answered or self.interrupted)
+        """Whether nobody else had the card while it was held, the answer came after that, and it is known when that was."""
+        return not (self.answered or self.interrupted or self.slept)
 
     @property
     def too_soon(self) -> bool:
@@ -72,9 +72,9 @@ class Turn(NamedTuple):
         """Why a call with this turn is void; empty when it is not."""
         if self.interrupted:
             return "interrupted"
-        if self.answered:
-            return "answered too soon" if self.too_soon else OVERSLEPT
-        return "" if self.kept else "let go"
+        if self.slept:
+            return OVERSLEPT
+        return TOO_SOON if self.answered else "" if self.kept else "let go"
 
     def beyond(self, empty: Empty) -> float:
         """Milliseconds more than a call without forward takes."""

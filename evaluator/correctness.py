@@ -16,6 +16,7 @@ both sides, as where a ReLU leaves one value of a column: the ratio of two singl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -48,7 +49,8 @@ class Part:
     oracle_max: float
     epsilon: float
     places: float
-    """How many places the error comes from: `(sum e^2)^2 / sum e^4`, the participation ratio, n for n equal errors."""
+    """How many places the error of an edge comes from: `(sum e^2)^2 / sum e^4`, the participation ratio, n for n equal errors; infinite
+    for a whole output, and where the error is a floor and no sample."""
 
     def within(self, rms: float, max_abs: float) -> bool:
         """The rule for given errors of the reference, floor and an edge's slack included."""
@@ -56,6 +58,11 @@ class Part:
         return self.rms <= slack * RMS_FACTOR * max(rms, floor * self.oracle_rms) and self.max_abs <= slack * MAX_FACTOR * max(
             max_abs, floor * self.oracle_max
         )
+
+    def at_least(self, rms: float, max_abs: float) -> Part:
+        """The same with errors that are not below these."""
+        places = math.inf if rms > self.rms or max_abs > self.max_abs else self.places
+        return replace(self, rms=max(self.rms, rms), max_abs=max(self.max_abs, max_abs), places=places)
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,7 @@ class ErrorStats:
         around: ErrorStats | Part = reference
         for mine, own in zip(self.parts, reference.parts, strict=True):
             around = reference if own.whole else around
-            if not own.whole and max(mine.places, own.places) < _FEWEST_PLACES:
+            if max(mine.places, own.places) < _FEWEST_PLACES:
                 continue
             share_rms, share_max = _share(around.rms, around.oracle_rms), _share(around.max_abs, around.oracle_max)
             if not mine.within(max(own.rms, share_rms * own.oracle_rms), max(own.max_abs, share_max * own.oracle_max)):
@@ -104,9 +111,7 @@ class ErrorStats:
 
     def coarse(self, share: float) -> ErrorStats:
         """At least this share of the result for an error, place by place: for the reference's side of the rule."""
-        parts = tuple(
-            replace(one, rms=max(one.rms, share * one.oracle_rms), max_abs=max(one.max_abs, share * one.oracle_max)) for one in self.parts
-        )
+        parts = tuple(one.at_least(share * one.oracle_rms, share * one.oracle_max) for one in self.parts)
         return replace(self, rms=max(self.rms, share * self.oracle_rms), max_abs=max(self.max_abs, share * self.oracle_max), parts=parts)
 
     def on_level(self, share: float) -> ErrorStats:
@@ -117,7 +122,7 @@ class ErrorStats:
                 rms, largest = share * one.oracle_rms, share * one.oracle_max
                 parts.append(one)
             else:
-                parts.append(replace(one, rms=max(one.rms, rms), max_abs=max(one.max_abs, largest)))
+                parts.append(one.at_least(rms, largest))
         return replace(self, parts=tuple(parts))
 
     @property
@@ -206,15 +211,19 @@ def _parts(number: int, error: torch.Tensor, scale: torch.Tensor, epsilon: float
     found = [(words, whole, e, y) for words, whole, e, y in _slices(number, error, scale) if e.numel() >= _FEWEST]
     if not found:
         return []
-    figures = [
-        torch.stack(((e * e).mean().sqrt(), e.max(), (y * y).mean().sqrt(), y.abs().max(), (e * e).sum(), (e * e).square().sum()))
-        for _, _, e, y in found
-    ]
-    rows = torch.stack(figures).tolist()
+    figures = [torch.stack(((e * e).mean().sqrt(), e.max(), (y * y).mean().sqrt(), y.abs().max())) for _, _, e, y in found]
+    places = [_places(e) for _, whole, e, _ in found if not whole]
+    rows, numbers = torch.stack(figures).tolist(), iter(torch.stack(places).tolist() if places else [])
     return [
-        Part(number, words, whole, rms, max_abs, oracle_rms, oracle_max, epsilon, places=squares * squares / fourth if fourth else 0.0)
-        for (words, whole, _, _), (rms, max_abs, oracle_rms, oracle_max, squares, fourth) in zip(found, rows, strict=True)
+        Part(number, words, whole, rms, max_abs, oracle_rms, oracle_max, epsilon, places=math.inf if whole else next(numbers))
+        for (words, whole, _, _), (rms, max_abs, oracle_rms, oracle_max) in zip(found, rows, strict=True)
     ]
+
+
+def _places(error: torch.Tensor) -> torch.Tensor:
+    """`Part.places` of an edge; 0 where there is no error."""
+    squares = (error / error.max().clamp(min=torch.finfo(error.dtype).tiny)).square()  # its fourth power must not vanish
+    return squares.sum().square() / squares.square().sum().clamp(min=1e-300)
 
 
 def _slices(number: int, error: torch.Tensor, scale: torch.Tensor) -> Iterator[tuple[str, bool, torch.Tensor, torch.Tensor]]:

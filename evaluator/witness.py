@@ -60,6 +60,7 @@ class Witness:
         try:
             runner.collect(limit)
             runner.command(Command.WEIGHTS, timeout=limit)  # they may have been drawn again since it started
+            runner.command(Command.CALL, timeout=limit)  # what is done once for new weights, such as packing them, is no part of a forward
             runner.poison()
             self._session.sync()
             report = runner.facts(limit)

@@ -59,18 +59,36 @@ def test_an_edge_of_which_a_tail_leaves_a_few_values_refuses_no_honest_rounding(
     assert refused == 0
 
 
-@pytest.mark.parametrize("wrong", ["a thousandth of a small column", "noise in a column of zeros", "half of a column of zeros"])
+SMALL = ["a thousandth of a small column", "one value of a small column"]
+ZEROS = ["noise in a column of zeros", "half of a column of zeros"]
+
+
+@pytest.mark.parametrize("wrong", SMALL + ZEROS)
 def test_an_edge_that_is_wrong_by_itself_is_refused(wrong: str) -> None:
     a, b = operands()
     oracle, reference, result = a.double() @ b.double(), a @ b, split_k(a, b)
     for one in (oracle, reference, result):
-        one[:, -1] *= 1e-5 if wrong.startswith("a thousandth") else 0.0
-    if wrong.startswith("a thousandth"):
-        result[:, -1] *= 1.001
+        one[:, -1] *= 1e-5 if wrong in SMALL else 0.0
+    if wrong in SMALL:
+        result[: None if wrong.startswith("a thousandth") else 1, -1] *= 1.001
     else:
         result[:: 2 if wrong.startswith("half") else 1, -1] = 1e-7
     mine, own = error_stats([result], [oracle]), error_stats([reference], [oracle])
     assert mine.within_on_average(own) and not mine.within(own)
+    if wrong in ZEROS:  # a floor that is far below the error excuses nothing, whatever the reference's own places are
+        assert not mine.within(own.coarse(1e-9).on_level(1e-11)) and not mine.scaled(1.0).within(own.widened(own))
+
+
+def test_a_few_wrong_places_where_the_reference_has_few_are_bounded_by_the_whole_output() -> None:
+    a, b = operands()
+    oracle, reference, result = a.double() @ b.double(), a @ b, split_k(a, b)
+    for one in (oracle, reference, result):
+        one[:, -1] = 0.0
+    own = error_stats([reference], [oracle])
+    for off, passes in ((4.0, True), (9.0, False)):
+        result[5, -1] = off * own.max_abs
+        assert error_stats([result], [oracle]).within(own) is passes
+        assert not error_stats([result], [oracle]).within(own.on_level(1e-11))  # a floor is no sample: there the rule holds
 
 
 def test_one_wrong_element_of_many_is_found_and_placed() -> None:

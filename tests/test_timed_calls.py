@@ -1,7 +1,8 @@
 """Timed calls: what is void and taken again, who is blamed, when the card is asked for. The card and the runners are stand-ins."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,12 +22,18 @@ LATER = 0.02
 
 
 class Hold:
-    """Stands for the card being held; `lost` says whether somebody else had it meanwhile, time by time."""
+    """Stands for the card being held; `lost` says whether somebody else had it meanwhile, time by time; `sleeps` whether this process slept
+    when it was given away, turn by turn."""
 
     def __init__(self, lost: Iterable[bool] = ()) -> None:
         self.lost = iter(lost)
-        self.interrupted = self.held = self.slept = False
+        self.sleeps: Iterator[bool] = iter(())
+        self.interrupted = self.held = False
         self.given: TimedRunner | None = None
+
+    @property
+    def slept(self) -> bool:
+        return next(self.sleeps, False)
 
     def begin(self, prepare: Callable[[], object] = lambda: None, milliseconds: float = 0.5, *, at_once: bool = False) -> float:
         self.interrupted, self.held = next(self.lost, False), True
@@ -283,20 +290,41 @@ def test_a_candidate_that_is_blamed_while_baselines_are_chosen_leaves_them_to_th
     assert closed and made.notes == []
 
 
-def test_answers_that_come_too_soon_are_counted_unless_the_oracle_slept() -> None:
-    for slept in (False, True):
-        made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.7)
-        runner.hold.slept = slept
-        for _ in range(5):
-            runner.early = 1
-            assert made.timed(runner, list, 1.0).card == 1.0  # taken again
-        runner.early = 1
-        if slept:
+@pytest.mark.parametrize("slept", [False, True])
+def test_answers_that_come_too_soon_are_counted_unless_the_oracle_slept(slept: bool) -> None:
+    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.7)
+    for _ in range(5):
+        runner.early, runner.hold.sleeps = 1, iter([slept])
+        assert made.timed(runner, list, 1.0).card == 1.0  # taken again
+    runner.early, runner.hold.sleeps = 1, iter([slept])
+    if slept:
+        made.timed(runner, list, 1.0)
+    else:
+        with pytest.raises(Blamed):
             made.timed(runner, list, 1.0)
-        else:
-            with pytest.raises(Blamed):
-                made.timed(runner, list, 1.0)
-        assert runner.killed is not slept
+    assert runner.killed is not slept
+
+
+def test_as_many_answers_may_come_too_soon_as_from_the_baselines_besides() -> None:
+    made, runner, baselines = bench(clocked=1.5, card=1.0, deliver=0.7)
+    made.accompany(runner)
+    for _ in range(3):
+        baselines.early = 1
+        made.timed(baselines, list, 1.0)
+    for number in range(9):
+        runner.early = 1
+        if number < 8:
+            made.timed(runner, list, 1.0)
+    with pytest.raises(Blamed):
+        made.timed(runner, list, 1.0)
+
+
+def test_a_clock_that_started_late_counts_for_nothing() -> None:
+    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.7)
+    made.accompany(runner)
+    runner.hold.sleeps = iter([True, False, False, True])  # when forward began; when the delivery of the second try began
+    assert made.timed(runner, list, 1.0).card == 1.0
+    assert made.lost == {"candidate's overslept": 2} and runner.poisoned == 3
 
 
 def test_answers_in_a_time_slice_that_came_before_the_card_was_given_away_are_not_too_soon() -> None:
@@ -311,17 +339,31 @@ def test_answers_in_a_time_slice_that_came_before_the_card_was_given_away_are_no
 def test_calls_in_which_the_oracle_did_not_run_are_taken_again_far_more_often() -> None:
     made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.7)
     made.accompany(runner)
-    runner.hold.slept, runner.early = True, 2 * 90
+    runner.hold.sleeps = iter([True] * 2 * 90)  # forward and delivery
     assert made.timed(runner, list, 1.0).card == 1.0 and made.lost == {"candidate's overslept": 90}
 
 
 @pytest.mark.parametrize(("still", "expected"), [(True, InfrastructureError), (False, Blamed)])
-def test_an_oracle_that_never_runs_is_the_candidates_fault_only_if_it_runs_without_it(still: bool, expected: type[Exception]) -> None:
+def test_an_oracle_that_never_runs_is_the_candidates_fault_only_if_it_runs_without_it(
+    still: bool, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(card_timing.time, "sleep", lambda seconds: None)
     made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.7)
-    runner.hold.slept, runner.early = True, 1000
-    runner.kill = lambda: setattr(runner.hold, "slept", still)
-    with pytest.raises(expected, match="processors" if still else "100 candidate's overslept"):
+    made.accompany(runner)
+    runner.hold.sleeps = repeat(True)
+    runner.kill = lambda: setattr(runner.hold, "sleeps", repeat(still))
+    with pytest.raises(expected, match="processors" if still else "processor .*void calls: 100 candidate's overslept"):
         made.timed(runner, list, 1.0)
+
+
+def test_an_oracle_that_never_runs_beside_a_stopped_candidate_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at(monkeypatch, always=False)
+    made, runner, baselines = bench(clocked=1.5, card=1.0, deliver=0.7)
+    made.accompany(runner)
+    runner.hold.sleeps = chain([True] * 2 * 100)
+    with pytest.raises(InfrastructureError, match="processors"):
+        made.timed(baselines, list, 1.0)
+    assert not runner.killed
 
 
 class Clock:
@@ -358,12 +400,12 @@ def test_a_process_that_did_not_run_before_it_saw_something_knows_it(
         clock.pause(-looks)  # after the look, before the clock is read
         return seen
 
-    seen, found = card_hold.awaited(come)
-    assert found is slept and seen == clock.now
+    seen, before = card_hold.awaited(come)
+    assert (seen - before > 50e-6) is slept and seen == clock.now
 
 
 def test_what_has_come_before_the_first_look_may_have_come_long_ago() -> None:
-    assert card_hold.awaited(lambda: True)[1]
+    assert card_hold.awaited(lambda: True)[1] == -math.inf
 
 
 def test_void_calls_are_told_by_whose_they_are_and_why(monkeypatch: pytest.MonkeyPatch) -> None:

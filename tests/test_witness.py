@@ -101,7 +101,7 @@ def test_a_right_forward_is_believed(session: TaskSession, tmp_path: Path) -> No
     session.new_weights()  # strict draws them again while it starts
     assert asked.report(1.0) == REPORT
     asked.close()
-    assert process.done == ["begin", "CALL", "WEIGHTS", "poison", "FACTS", "DELIVER", "close"]
+    assert process.done == ["begin", "CALL", "WEIGHTS", "CALL", "poison", "FACTS", "DELIVER", "close"]
 
 
 def test_a_wrong_forward_where_the_checked_calls_were_right_is_cheating(session: TaskSession, tmp_path: Path) -> None:
