@@ -15,7 +15,11 @@ from tritonsmith.evaluator.wire import Doorbell, LineReader
 IMPORT_SECONDS = 90.0
 """Import of torch, Triton and the candidate, and the building of its model."""
 LAST_BREATH_SECONDS = 0.5  # between the end of its output and the end of the process
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # torch.compile in a candidate would start processes that import torch for seconds
+}  # fmt: skip
+"""Timed calls have one processor, which a candidate's other threads and processes would share with forward."""
 _READIED = {"candidate": ("card",), "witness": ("card", "profiler"), "reference": ("card",)}
 """What a process of each role does on the card before it is told what to run (`runner_warm`)."""
 _READIED_BESIDES = {"reference": ("compile",)}
