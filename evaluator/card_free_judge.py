@@ -16,6 +16,7 @@ from tritonsmith.evaluator.card_judge import label_of
 from tritonsmith.evaluator.compile_client import Compilation, CompileFault
 from tritonsmith.evaluator.correctness import accepted, reached_class
 from tritonsmith.evaluator.distributions import stress_kinds
+from tritonsmith.evaluator.doorbell import Command
 from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace
 from tritonsmith.evaluator.replay_client import Replayer, Traces, trace_of
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
@@ -31,7 +32,6 @@ from tritonsmith.evaluator.trials import (
     require_settled,
     same_bits,
 )
-from tritonsmith.evaluator.wire import Command
 
 _INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _SHUFFLES = {"quick": 1, "strict": 2}

@@ -16,6 +16,7 @@ from tritonsmith.evaluator.card_session import Session, write_raw
 from tritonsmith.evaluator.card_timing import Bench
 from tritonsmith.evaluator.ceilings import measured
 from tritonsmith.evaluator.distributions import stress_kinds
+from tritonsmith.evaluator.doorbell import Command
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import (
     Label,
@@ -31,7 +32,7 @@ from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.timing import compare, spread
 from tritonsmith.evaluator.trace_records import OperatorCost
 from tritonsmith.evaluator.trials import TrialLog, checked_call, repeat_bitwise, require_settled
-from tritonsmith.evaluator.wire import Command, spec_bytes
+from tritonsmith.evaluator.wire import spec_bytes
 from tritonsmith.evaluator.witness import Witness, has_room
 
 _FIRST_TRIALS = {"quick": ("own", "own"), "strict": ("own", "own", "own")}

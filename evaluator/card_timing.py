@@ -33,12 +33,13 @@ from tritonsmith.evaluator.baselines import NAMES, mode_number
 from tritonsmith.evaluator.card_hold import CardHold, card_hold
 from tritonsmith.evaluator.card_inputs import Inputs
 from tritonsmith.evaluator.card_turns import OVERSLEPT, TOO_SOON, Exchange, Turn
+from tritonsmith.evaluator.doorbell import Command
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import PrecisionClass, Status
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.timing import Empty, Sample
-from tritonsmith.evaluator.wire import Command, SharedBlock, fill_slots
+from tritonsmith.evaluator.wire import SharedBlock, fill_slots
 
 _BUILD_SECONDS = 300.0  # torch.compile of a large network
 WARM_CALLS = 5

@@ -16,9 +16,9 @@ from statistics import median
 from typing import NamedTuple
 
 from tritonsmith.evaluator.card_hold import HOLD_MS, CardHold
+from tritonsmith.evaluator.doorbell import Command
 from tritonsmith.evaluator.runner_client import Runner
 from tritonsmith.evaluator.timing import Empty
-from tritonsmith.evaluator.wire import Command
 
 _EMPTY_CALLS = 8
 """Calls without forward of each kind."""

@@ -1,4 +1,4 @@
-"""The trusted process: `python -P -m tritonsmith.evaluator.oracle`. Holds seeds, reference, clock and verdict; never candidate code.
+"""The trusted process (`oracle_start` begins it). Holds seeds, reference, clock and verdict; never candidate code.
 
 Reads one JSON request per line on stdin and answers each with one JSON line on its original stdout:
 
@@ -14,11 +14,9 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
 from __future__ import annotations
 
 import json
-import os
-import sys
-import tempfile
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -31,34 +29,40 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.environment import describe_environment, present_card
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.runner_process import RunnerPool
-from tritonsmith.evaluator.sandbox import guard_self
 from tritonsmith.evaluator.sandbox_check import establish
 from tritonsmith.evaluator.sanitize import sanitized
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Task, Verdict
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.shape_trials import judge_correctness
 from tritonsmith.evaluator.trace_records import OperatorCost
-from tritonsmith.evaluator.wire import send_line
+from tritonsmith.evaluator.wire_text import send_line
 
 DEFAULT_TARGET = "h200"
 """The card that estimates are made for when none is named and none is present."""
 
 
 class Oracle:
-    """Keeps one judge per task; answers requests one at a time."""
+    """Keeps one judge per task; answers requests one at a time.
 
-    def __init__(self) -> None:
+    Args:
+        pool: processes for a card that were started ahead, in the sandbox that was established for them.
+    """
+
+    def __init__(self, pool: RunnerPool | None = None) -> None:
         self._hardware: Hardware | None = None
         self._judges: dict[str, CardJudge | CardFreeJudge] = {}
-        self._pool: RunnerPool | None = None
+        self._pool = pool
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer to one request. Raises TaskError or InfrastructureError."""
         if request["op"] == "hello":
             hardware = self.hardware(request["target"], request["use_card"])
-            establish(request.get("sandbox", "auto"), cuda=hardware.present)
-            if hardware.present and self._pool is None:
-                self._pool = self._new_pool()
+            if self._pool is not None and not hardware.present:  # the driver has a card, and torch cannot use it
+                self._pool.close()
+                self._pool = None
+            if self._pool is None:
+                establish(request.get("sandbox", "auto"), cuda=hardware.present)
+                self._pool = RunnerPool.begun() if hardware.present else None
             return {"hardware": hardware.model_dump(mode="json")}
         if request["op"] == "prepare":
             return {"request": str(self._judge(Task.model_validate(request["task"])).session.compile_request)}
@@ -76,14 +80,6 @@ class Oracle:
         else:
             self._hardware = card if card and card.key == target.lower() else named_card(target)
         return self._hardware
-
-    def _new_pool(self) -> RunnerPool:
-        """What the first verdict needs starts before its task is known."""
-        sessions = Path(tempfile.mkdtemp(prefix="tritonsmith-sessions-"))  # goes with the folder that this process was given
-        sessions.chmod(0o755)
-        pool = RunnerPool(sessions)
-        pool.fill(reference=1, candidate=1, witness=1)
-        return pool
 
     def _evaluate(self, request: dict[str, Any]) -> Verdict:
         started = time.monotonic()
@@ -132,15 +128,12 @@ class Oracle:
             self._pool.close()
 
 
-def main() -> None:
-    """Serve until stdin closes."""
-    guard_self()
-    out = os.dup(1)
-    os.dup2(2, 1)  # a task file may print
+def serve(requests: Iterable[str], out: int, pool: RunnerPool | None = None) -> None:
+    """Answer requests on the descriptor `out` until there are no more."""
     set_tf32(False)
-    oracle = Oracle()
+    oracle = Oracle(pool)
     try:
-        for line in sys.stdin:
+        for line in requests:
             try:
                 message = oracle.answer(json.loads(line))
             except TaskError as error:
@@ -153,8 +146,3 @@ def main() -> None:
             send_line(out, message)
     finally:
         oracle.close()
-
-
-if __name__ == "__main__":
-    main()
-    os._exit(0)

@@ -9,12 +9,13 @@ from typing import Any, NoReturn
 
 import torch
 
+from tritonsmith.evaluator.doorbell import LineReader
 from tritonsmith.evaluator.replay_format import TRACE_BYTES, copy_trace
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault, RunnerSetup
 from tritonsmith.evaluator.runner_process import IMPORT_SECONDS
 from tritonsmith.evaluator.sandbox import SandboxedProcess
 from tritonsmith.evaluator.schema import Status
-from tritonsmith.evaluator.wire import LineReader, SharedBlock, fill_slots, send_line
+from tritonsmith.evaluator.wire import SharedBlock, fill_slots, send_line
 
 Traces = tuple[bytes, bytes]
 """Of an earlier call, and of the one to be done again."""

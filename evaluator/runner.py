@@ -22,10 +22,11 @@ import torch
 from tritonsmith.evaluator import candidate_module, quiet, wire
 from tritonsmith.evaluator.baselines import Baselines, set_tf32
 from tritonsmith.evaluator.candidate_module import CandidateFault
+from tritonsmith.evaluator.doorbell import Command, Doorbell
 from tritonsmith.evaluator.reference import flatten
 from tritonsmith.evaluator.sandbox import confine_self
 from tritonsmith.evaluator.schema import Hardware, Status, Task
-from tritonsmith.evaluator.wire import Command, Doorbell, Layout
+from tritonsmith.evaluator.wire import Layout
 
 
 class Runner:

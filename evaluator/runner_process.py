@@ -1,4 +1,4 @@
-"""Runner processes before they have a candidate: in the sandbox, importing, waiting; and a pool of them. Imports torch."""
+"""Runner processes before they have a candidate: in the sandbox, importing, waiting; and a pool of them. No torch in this process."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tritonsmith.evaluator.doorbell import Doorbell, LineReader
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.sandbox import SandboxedProcess, threads_of
-from tritonsmith.evaluator.wire import Doorbell, LineReader
 
 IMPORT_SECONDS = 90.0
 """Import of torch, Triton and the candidate, and the building of its model."""
@@ -105,6 +105,15 @@ class RunnerPool:
     def __init__(self, sessions: Path) -> None:
         self.sessions = sessions
         self._waiting: dict[str, list[RunnerProcess]] = {}
+
+    @classmethod
+    def begun(cls) -> RunnerPool:
+        """One in which what the first verdict needs has been started, before its task is known."""
+        sessions = Path(tempfile.mkdtemp(prefix="tritonsmith-sessions-"))  # goes with the folder that this process was given
+        sessions.chmod(0o755)
+        pool = cls(sessions)
+        pool.fill(reference=1, candidate=1, witness=1)
+        return pool
 
     def take(self, role: str) -> RunnerProcess:
         """The one that has waited longest and still lives, otherwise a new one."""

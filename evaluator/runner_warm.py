@@ -6,6 +6,8 @@ be profiled, 3 to 5 s for the start of CUPTI (H200, torch 2.11, 2026-11-21). Imp
 
 from __future__ import annotations
 
+import select
+import sys
 from collections.abc import Sequence
 
 import torch
@@ -24,7 +26,7 @@ def ready(words: Sequence[str]) -> None:
     """Do what the words name: `card`, and `compile` or `profiler` after it."""
     if "card" in words:
         touch_card()
-    if "compile" in words:
+    if "compile" in words and not select.select([sys.stdin], [], [], 0)[0]:  # with a task there, its own compilation does that
         start_compiler()
     if "profiler" in words:
         start_profiler()

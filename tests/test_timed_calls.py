@@ -11,11 +11,11 @@ import pytest
 from tritonsmith.evaluator import card_hold, card_timing, runner_client
 from tritonsmith.evaluator.card_timing import Bench, Blamed
 from tritonsmith.evaluator.card_turns import Pace
+from tritonsmith.evaluator.doorbell import Command
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import PrecisionClass, Status
 from tritonsmith.evaluator.timing import Empty, excess
-from tritonsmith.evaluator.wire import Command
 
 LATER = 0.02
 """Milliseconds by which the card is had later where it is asked for after the answer."""

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.doorbell import Command
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import RunnerFault
 from tritonsmith.evaluator.schema import Status
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.evaluator.wire import Command
 from tritonsmith.evaluator.witness import Witness, has_room
 
 TASK = """

@@ -1,0 +1,129 @@
+"""How an oracle begins: what the first verdict on a card waits for is started before torch is imported. Cards are stand-ins."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tritonsmith.evaluator import oracle, oracle_start, runner_process, runner_warm
+from tritonsmith.evaluator.errors import InfrastructureError, UsageError
+from tritonsmith.evaluator.runner_process import RunnerPool
+
+HELLO = {"op": "hello", "target": "auto", "use_card": True, "sandbox": "auto"}
+
+
+def test_no_torch_is_imported_before_the_first_request_was_looked_at() -> None:
+    program = "import sys, tritonsmith.evaluator.oracle_start as m; print([one for one in ('torch', 'triton') if one in sys.modules])"
+    assert subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+class Started:
+    """What was done ahead; `card` is the name that the driver tells."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, card: str, fails: Exception | None = None) -> None:
+        self.done: list[Any] = []
+        monkeypatch.setattr(oracle_start, "card_in_nvml", lambda: {"name": card} if card else {})
+        monkeypatch.setattr(oracle_start, "establish", self._establish)
+        monkeypatch.setattr(runner_process, "RunnerProcess", self._process)
+        self._fails = fails
+
+    def _establish(self, mode: str, *, cuda: bool) -> None:
+        self.done.append((mode, cuda))
+        if self._fails is not None:
+            raise self._fails
+
+    def _process(self, role: str, **how: Any) -> object:
+        self.done.append(role)
+        return object()
+
+
+@pytest.mark.parametrize("target", ["auto", "h200", "H200"])
+def test_processes_for_the_card_that_is_here_are_started_ahead(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    started = Started(monkeypatch, "NVIDIA H200")
+    pool = oracle_start.pool_ahead(json.dumps(HELLO | {"target": target, "sandbox": "strict"}))
+    assert isinstance(pool, RunnerPool) and pool.sessions.is_dir()
+    assert started.done == [("strict", True), "reference", "candidate", "witness"]
+
+
+@pytest.mark.parametrize(
+    ("card", "request_line"),
+    [
+        ("", json.dumps(HELLO)),
+        ("NVIDIA H200", json.dumps(HELLO | {"use_card": False})),
+        ("NVIDIA H200", json.dumps(HELLO | {"target": "a100"})),
+        ("A new card", json.dumps(HELLO | {"target": "h200"})),
+        ("NVIDIA H200", json.dumps({"op": "evaluate"})),
+        ("NVIDIA H200", json.dumps({"op": "hello"})),
+        ("NVIDIA H200", "no JSON"),
+        ("NVIDIA H200", "[]"),
+        ("NVIDIA H200", ""),
+    ],
+)
+def test_nothing_is_started_ahead_otherwise(card: str, request_line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = Started(monkeypatch, card)
+    assert oracle_start.pool_ahead(request_line) is None and started.done == []
+
+
+@pytest.mark.parametrize("fails", [UsageError("strict: lacks"), InfrastructureError("no process starts"), OSError("cuInit failed")])
+def test_what_speaks_against_it_is_told_with_the_answer(fails: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = Started(monkeypatch, "NVIDIA H200", fails)
+    assert oracle_start.pool_ahead(json.dumps(HELLO)) is None and started.done == [("auto", True)]
+
+
+class Pool:
+    """Was started ahead."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def established(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    found: list[bool] = []
+    monkeypatch.setattr(oracle, "establish", lambda mode, *, cuda: found.append(cuda))
+    return found
+
+
+def test_a_card_that_torch_cannot_use_ends_what_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, pool = established(monkeypatch), Pool()
+    monkeypatch.setattr(oracle, "present_card", lambda: None)
+    asked = oracle.Oracle(cast(RunnerPool, pool))
+    assert not asked.answer(HELLO)["hardware"]["present"]
+    assert pool.closed and found == [False] and asked._pool is None
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_the_sandbox_is_established_once(ahead: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, card = established(monkeypatch), oracle.named_card("h200").model_copy(update={"present": True})
+    pool, later = Pool(), Pool()
+    monkeypatch.setattr(oracle, "present_card", lambda: card)
+    monkeypatch.setattr(RunnerPool, "begun", classmethod(lambda cls: later))
+    asked = oracle.Oracle(cast(RunnerPool, pool) if ahead else None)
+    assert asked.answer(HELLO)["hardware"]["present"]
+    assert asked._pool is cast(object, pool if ahead else later) and found == ([] if ahead else [True])
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_process_whose_task_has_come_compiles_that_and_nothing_else(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    note: Callable[[str], Callable[[], None]] = lambda word: lambda: done.append(word)  # noqa: E731 - a table of stand-ins
+    for name in ("touch_card", "start_compiler"):
+        monkeypatch.setattr(runner_warm, name, note(name))
+    reads, writes = os.pipe()
+    try:
+        if not waits:
+            os.write(writes, b"{}\n")
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(os.fdopen(reads, "rb")))
+        runner_warm.ready(("card", "compile"))
+    finally:
+        os.close(writes)
+    assert done == ["touch_card", "start_compiler"] if waits else done == ["touch_card"]
