@@ -51,8 +51,8 @@ _VOID, _TOO_SOON = 20, 5
 """Calls in a row that may be lost because somebody else had the card or because a candidate left a gap; and answers of a candidate, in
 all, that come while the card is not its own, besides as many as the baselines' process gives, which does not cheat."""
 _OVERSLEPT, _ASLEEP = 100, 3
-"""Calls in a row that may be lost because this process did not run; and of `_VOID` calls without the candidate, so many say that the
-machine's processors are too busy."""
+"""Calls in a row that may be lost because this process did not run; and of `_VOID` calls without the candidate, so many say that it
+is not the candidate that keeps it from running (half of them: that nothing is shown)."""
 _MINE, _THEIRS = "candidate's", "baseline's"
 _BURST, _BURST_SECONDS = 10, 0.02
 """After so many lost calls that much time passes before each: somebody else's burst of work may be over then."""
@@ -190,7 +190,8 @@ class Bench:
         self.accompany(None)
         looks = [self._disturbed() for _ in range(_MORE_LOOKS)]
         turns = self._without_forward(lambda runner: self._exchange.empties(runner, _VOID, timeout))
-        if overslept and sum(one.slept for one in turns) >= _ASLEEP:
+        slept = sum(one.slept for one in turns)
+        if slept >= (_ASLEEP if overslept else _VOID // 2):
             raise InfrastructureError(_BUSY)
         if any(looks) or not all(one.ours or one.lost == OVERSLEPT for one in turns):
             raise InfrastructureError(_SHARED)
@@ -231,7 +232,7 @@ class Bench:
             self.lost[f"{whose} {forward.lost}"] += 1
             return forward.lost
         delivery = exchange.paced(runner, Command.DELIVER, 0, timeout, delivered, candidate=candidate)
-        self._too_soon += candidate and delivery.too_soon and not forward.too_soon
+        self._too_soon += candidate and delivery.too_soon and not forward.lost
         if why := forward.lost or delivery.lost or ("" if exchange.held() else "interrupted"):
             self.lost[f"{whose} {why}"] += 1
             return why

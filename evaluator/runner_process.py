@@ -112,7 +112,11 @@ class RunnerPool:
         sessions = Path(tempfile.mkdtemp(prefix="tritonsmith-sessions-"))  # goes with the folder that this process was given
         sessions.chmod(0o755)
         pool = cls(sessions)
-        pool.fill(reference=1, candidate=1, witness=1)
+        try:
+            pool.fill(reference=1, candidate=1, witness=1)
+        except BaseException:
+            pool.close()
+            raise
         return pool
 
     def take(self, role: str) -> RunnerProcess:

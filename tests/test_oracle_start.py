@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -72,10 +73,32 @@ def test_nothing_is_started_ahead_otherwise(card: str, request_line: str, monkey
     assert oracle_start.pool_ahead(request_line) is None and started.done == []
 
 
-@pytest.mark.parametrize("fails", [UsageError("strict: lacks"), InfrastructureError("no process starts"), OSError("cuInit failed")])
+@pytest.mark.parametrize(
+    "fails", [UsageError("strict: lacks"), InfrastructureError("no process starts"), OSError("cuInit failed"), AttributeError("cuInit")]
+)
 def test_what_speaks_against_it_is_told_with_the_answer(fails: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     started = Started(monkeypatch, "NVIDIA H200", fails)
     assert oracle_start.pool_ahead(json.dumps(HELLO)) is None and started.done == [("auto", True)]
+
+
+def test_a_pool_that_cannot_be_filled_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    started = Started(monkeypatch, "NVIDIA H200")
+    closed: list[str] = []
+
+    class Process:
+        def __init__(self, role: str, **how: Any) -> None:
+            if role == "witness":
+                raise OSError("no more processes")
+            self.role = role
+            self.sandbox = SimpleNamespace(process=SimpleNamespace(terminate=lambda: None))
+
+        def close(self) -> None:
+            closed.append(self.role)
+
+    monkeypatch.setattr(runner_process, "RunnerProcess", Process)
+    assert oracle_start.pool_ahead(json.dumps(HELLO)) is None
+    assert closed == ["reference", "candidate"] and started.done == [("auto", True)]
 
 
 class Pool:

@@ -356,6 +356,22 @@ def test_an_oracle_that_never_runs_is_the_candidates_fault_only_if_it_runs_witho
         made.timed(runner, list, 1.0)
 
 
+@pytest.mark.parametrize(("asleep", "expected"), [(9, Blamed), (10, InfrastructureError)])
+def test_nobody_is_blamed_where_nothing_could_be_timed_without_it(
+    asleep: int, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(card_timing.time, "sleep", lambda seconds: None)
+    made, runner, _ = bench(lost=[True] * 60, clocked=1.5, card=1.0, deliver=0.7)
+    made.accompany(runner)
+
+    def kill() -> None:
+        runner.hold.lost, runner.hold.sleeps = iter(()), iter([True] * asleep)
+
+    runner.kill = kill
+    with pytest.raises(expected):
+        made.timed(runner, list, 1.0)
+
+
 def test_an_oracle_that_never_runs_beside_a_stopped_candidate_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at(monkeypatch, always=False)
     made, runner, baselines = bench(clocked=1.5, card=1.0, deliver=0.7)
@@ -462,17 +478,24 @@ def test_a_clock_that_reads_no_time_is_cheating(card: float) -> None:
 )
 def test_calls_of_a_candidate_have_a_limit_in_all(role: str, device: str, refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = object.__new__(Runner)
-    runner._role, runner._nonce, runner._spent = role, 1, 0.0
+    runner._role, runner._nonce, runner._spent, runner._counted = role, 1, 0.0, 0
     runner.setup = cast(Any, SimpleNamespace(device=device))
     runner._doorbell = cast(Any, SimpleNamespace(answered=lambda nonce: True, failed=False))
     runner._sandbox = cast(Any, None)
     clock = iter(range(0, 10_000, 120))
     monkeypatch.setattr(runner_client, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
+
+    def call() -> None:
+        runner._nonce += 1
+        start = runner_client.time.perf_counter()
+        for _ in range(2):  # a timed call's answer is waited for twice, and its time counts once
+            runner.echo(start, 150.0)
+
     for _ in range(4):
-        runner.echo(runner_client.time.perf_counter(), 150.0)
+        call()
     if refused:
         with pytest.raises(RunnerFault, match="500 s in all") as caught:
-            runner.echo(runner_client.time.perf_counter(), 150.0)
+            call()
         assert caught.value.status is Status.TIMEOUT
     else:
-        runner.echo(runner_client.time.perf_counter(), 150.0)
+        call()
