@@ -211,17 +211,20 @@ def _parts(number: int, error: torch.Tensor, scale: torch.Tensor, epsilon: float
     found = [(words, whole, e, y) for words, whole, e, y in _slices(number, error, scale) if e.numel() >= _FEWEST]
     if not found:
         return []
-    figures = [torch.stack(((e * e).mean().sqrt(), e.max(), (y * y).mean().sqrt(), y.abs().max())) for _, _, e, y in found]
-    places = [_places(e) for _, whole, e, _ in found if not whole]
-    rows, numbers = torch.stack(figures).tolist(), iter(torch.stack(places).tolist() if places else [])
+    figures = [
+        torch.stack(((e * e).mean().sqrt(), e.max(), (y * y).mean().sqrt(), y.abs().max(), _places(e, whole))) for _, whole, e, y in found
+    ]
+    rows = torch.stack(figures).tolist()
     return [
-        Part(number, words, whole, rms, max_abs, oracle_rms, oracle_max, epsilon, places=math.inf if whole else next(numbers))
-        for (words, whole, _, _), (rms, max_abs, oracle_rms, oracle_max) in zip(found, rows, strict=True)
+        Part(number, words, whole, rms, max_abs, oracle_rms, oracle_max, epsilon, places)
+        for (words, whole, _, _), (rms, max_abs, oracle_rms, oracle_max, places) in zip(found, rows, strict=True)
     ]
 
 
-def _places(error: torch.Tensor) -> torch.Tensor:
-    """`Part.places` of an edge; 0 where there is no error."""
+def _places(error: torch.Tensor, whole: bool) -> torch.Tensor:
+    """`Part.places`; 0 where an edge has no error."""
+    if whole:
+        return torch.full_like(error.max(), math.inf)
     squares = (error / error.max().clamp(min=torch.finfo(error.dtype).tiny)).square()  # its fourth power must not vanish
     return squares.sum().square() / squares.square().sum().clamp(min=1e-300)
 

@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import sys
+import traceback
 
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.environment import card_in_nvml
@@ -21,7 +22,7 @@ from tritonsmith.evaluator.sandbox_check import establish
 def pool_ahead(line: str) -> RunnerPool | None:
     """What the first verdict on a card needs, started now, if the first request asks for the card that is here.
 
-    Whatever speaks against it is told when the request is answered.
+    Whatever speaks against it is told when the request is answered; here it goes to the log.
     """
     try:
         request = json.loads(line)
@@ -30,6 +31,7 @@ def pool_ahead(line: str) -> RunnerPool | None:
         establish(request["sandbox"], cuda=True)
         return RunnerPool.begun()
     except Exception:  # noqa: BLE001 - only a head start: without it the request is answered as it would be, with the reason if it fails
+        traceback.print_exc()
         return None
 
 

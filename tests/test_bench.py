@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tritonsmith.benchmarks import bench
 from tritonsmith.benchmarks.bench import record
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Correctness, Label, PrecisionClass, Status, Timing, TimingKind, Verdict
@@ -45,3 +46,15 @@ def test_a_run_without_winner_is_no_result(tmp_path: Path) -> None:
     lost = Summary(task="39_gru", policy="default", model="offline", stopped_because="no candidate works")
     with pytest.raises(UsageError, match="no candidate works"):
         record(lost, "tritonsmith optimize x", tmp_path)
+
+
+def test_an_interrupted_run_says_where_its_rows_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(target: str, raw: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "open_evaluator", interrupted)
+    monkeypatch.setattr("sys.argv", ["bench", "--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")])
+    assert bench.main() == 130
+    assert capsys.readouterr().err == f"Interrupted; rows of finished runs are in {tmp_path / 'results' / 'summary.json'}\n"
