@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.sandbox import SandboxedProcess
 from tritonsmith.evaluator.schema import Label, LaunchFacts, Status, TaskFacts, Verdict
 from tritonsmith.evaluator.wire_text import send_line
@@ -16,6 +18,9 @@ from tritonsmith.evaluator.wire_text import send_line
 _REPORT_BYTES = 16 << 20
 _FAR_FROM_NOTHING = 0.5
 """Part of the task's work that torch operators must do before a kernel is no longer called one."""
+_ASKED, _LONGEST_NOTE = 2, 300
+START_SECONDS = 90.0
+"""Until the imports are done: ten seconds on a busy host, which are none of the candidate's."""
 
 
 class CompileFault(Exception):
@@ -55,9 +60,9 @@ class Compilation:
 
         Raises:
             CompileFault: it hung or died.
-            InfrastructureError: the sandbox did not start.
+            InfrastructureError: the sandbox or its imports did not start.
         """
-        output = self._sandbox.read_output(seconds, _REPORT_BYTES, lambda: self._stand_still(mark))
+        output = self._sandbox.read_output(seconds, _REPORT_BYTES, lambda: self._stand_still(mark), first_within=START_SECONDS)
         if output is None:
             raise CompileFault(Status.TIMEOUT, f"importing and compiling took longer than {seconds:.0f} s")
         try:
@@ -96,15 +101,31 @@ def refusal(report: dict[str, Any]) -> tuple[Status, str] | None:
     return None
 
 
-def second_opinion(verdict: Verdict, report: dict[str, Any], task: TaskFacts) -> Verdict:
+def second_opinion(verdict: Verdict, ask: Callable[[], dict[str, Any]], task: Callable[[], TaskFacts]) -> Verdict:
     """The verdict with the less flattering of two labels: the profiler's in the candidate's process, and the compiler's view.
 
-    A candidate would have to fool both processes to have torch's operators pass for its own kernels.
+    A candidate would have to fool both processes to have torch's operators pass for its own kernels. `ask` gives a report of
+    `compile_only` or raises InfrastructureError; where that fails it is asked once more, and then a kernel is a hybrid: nothing but the
+    candidate's process says that it is one.
     """
-    if verdict.status is not Status.OK or Status(report["status"]) is not Status.OK:
+    if verdict.status is not Status.OK or verdict.label is Label.LIBRARY:
         return verdict
+    for _ in range(_ASKED):
+        try:
+            report = ask()
+        except InfrastructureError as error:
+            why = str(error)
+            continue
+        if Status(report["status"]) is Status.OK:
+            return _less_flattering(verdict, report, task())
+        why = f"{report['status']}: {report.get('message', '')}"
+    note = f"not had, so that the label is not above hybrid: {why}"[:_LONGEST_NOTE]
+    return verdict.model_copy(update={"label": Label.HYBRID, "environment": verdict.environment | {"second_opinion": note}})
+
+
+def _less_flattering(verdict: Verdict, report: dict[str, Any], task: TaskFacts) -> Verdict:
     operators = {str(name): int(count) for name, count in dict(report.get("torch_ops", {})).items()}
-    if not operators or verdict.label is Label.LIBRARY:
+    if not operators:
         return verdict
     flops, moved = float(report.get("torch_flops", 0.0)), float(report.get("torch_bytes", 0.0))
     most = flops >= _FAR_FROM_NOTHING * task.flops > 0 or moved >= _FAR_FROM_NOTHING * task.min_bytes > 0

@@ -2,11 +2,11 @@
 
 `python -P -m tritonsmith.evaluator.compile_only` reads one JSON line on stdin
 {"candidate": path, "target": card key, "init_pickle": path of a pickle {"init": list, "inputs": list of (shape, dtype), TensorSpec or
-plain values, "overrides": {name: value}}} and writes one JSON object to the stdout it was started with: {"status", "message",
-"kernels": [KernelFacts], "torch_ops", "torch_launches", "torch_flops", "torch_bytes"}, counted over the second of two forwards. Whatever
-the candidate prints goes to stderr. The caller sets the deadline and reads anything but one JSON object as a crash. Torch's heavy
-operators are not computed either, so values a candidate's Python looks at are meaningless. Imports torch and Triton; needs
-TRITON_INTERPRET unset.
+plain values, "overrides": {name: value}}} and writes to the stdout it was started with an empty line when it is ready for that one, and
+then one JSON object: {"status", "message", "kernels": [KernelFacts], "torch_ops", "torch_launches", "torch_flops", "torch_bytes"},
+counted over the second of two forwards. Whatever the candidate prints goes to stderr. The caller sets the deadline, which runs from the
+empty line on, and reads anything but one JSON object as a crash. Torch's heavy operators are not computed either, so values a
+candidate's Python looks at are meaningless. Imports torch and Triton; needs TRITON_INTERPRET unset.
 """
 
 from __future__ import annotations
@@ -120,6 +120,7 @@ def main() -> None:
     import torch._dynamo  # noqa: F401, PLC0415 - seconds, which operators under a mode cost once; here nobody waits for it
     import triton.compiler  # noqa: F401, PLC0415 - likewise
 
+    os.write(answer, b"\n")  # the time that a candidate has begins now
     line = json.loads(sys.stdin.readline())
     request = pickle.loads(Path(line["init_pickle"]).read_bytes())  # written by the caller, not by the candidate
     result = examine(Path(line["candidate"]), line["target"], {"init": [], "inputs": [], "overrides": {}, **request})

@@ -125,7 +125,7 @@ class LocalEvaluator:
         try:
             verdict = self._ask(task, path, profile, compiling=compiling)
             if compiling is not None:
-                verdict = self._with_second_opinion(task, verdict, compiling)
+                verdict = self._with_second_opinion(task, path, verdict)
         finally:
             if compiling is not None and not compiling.cancel():
                 wait([compiling])  # it reads files that go with this folder
@@ -193,11 +193,17 @@ class LocalEvaluator:
             self._requests[task.sha] = kept
         return self._requests[task.sha]
 
-    def _with_second_opinion(self, task: Task, verdict: Verdict, compiling: Future[Report]) -> Verdict:
-        try:
-            return second_opinion(verdict, compiling.result(), self._probe(task)[0])
-        except InfrastructureError as error:
-            return verdict.model_copy(update={"environment": verdict.environment | {"second_opinion": f"not had: {error}"[:300]}})
+    def _with_second_opinion(self, task: Task, path: Path, verdict: Verdict) -> Verdict:
+        return second_opinion(verdict, lambda: self._compiled_report(task, path), lambda: self._probe(task)[0])
+
+    def _compiled_report(self, task: Task, path: Path) -> Report:
+        """Waits for it; one that did not come to its end may be asked for again. Raises InfrastructureError."""
+        compiling = self._start_compiling(task, path)
+        assert compiling is not None
+        report = compiling.result()
+        if Status(report["status"]) is not Status.OK:
+            self._compiled.pop((task.sha, text_sha(path.read_text())), None)
+        return report
 
     # ---- audits
 

@@ -325,12 +325,17 @@ class SandboxedProcess:
             return log.read(_STDERR_TAIL).decode(errors="replace")
         return ""
 
-    def read_output(self, seconds: float, limit: int, paused: Callable[[], bool] | None = None) -> bytes | None:
-        """All of stdout until it is closed, at most `limit` bytes. Returns None at the deadline; while `paused` says so, time stands."""
+    def read_output(
+        self, seconds: float, limit: int, paused: Callable[[], bool] | None = None, *, first_within: float | None = None
+    ) -> bytes | None:
+        """All of stdout until it is closed, at most `limit` bytes. Returns None at the deadline; while `paused` says so, time stands.
+
+        `first_within`: `seconds` count from the first byte on, which says that imports are done. Raises InfrastructureError if none comes.
+        """
         assert self.process.stdin is not None and self.process.stdout is not None
         with contextlib.suppress(OSError):
             self.process.stdin.close()
-        left, data, fd = seconds, b"", self.process.stdout.fileno()
+        left, data, fd = seconds if first_within is None else first_within, b"", self.process.stdout.fileno()
         before = time.monotonic()
         while len(data) < limit:
             ready = select.select([fd], [], [], max(0.0, left if paused is None else min(left, _PAUSE_POLL_SECONDS)))[0]
@@ -339,12 +344,16 @@ class SandboxedProcess:
                 left -= now - before
             before = now
             if not ready:
-                if left <= 0:
-                    return None
-                continue
+                if left > 0:
+                    continue
+                if first_within is not None and not data:
+                    raise InfrastructureError(f"a process in the sandbox was not ready after {first_within:.0f} s")
+                return None
             chunk = os.read(fd, 1 << 16)
             if not chunk:
                 break
+            if first_within is not None and not data:
+                left = seconds
             data += chunk
         return data
 

@@ -11,6 +11,7 @@ from tritonsmith.evaluator.card_facts import launch_facts
 from tritonsmith.evaluator.card_judge import suspicion, unlaunched
 from tritonsmith.evaluator.ceilings import Ceilings
 from tritonsmith.evaluator.compile_client import refusal, second_opinion
+from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.sanitize import FINISHED, verdict_of
 from tritonsmith.evaluator.schema import (
     Correctness,
@@ -108,17 +109,35 @@ def compiled(**changes: Any) -> dict[str, Any]:
         (compiled(torch_ops={"aten::mm": 1}, torch_flops=0.9e9), Label.HYBRID),
         (compiled(torch_ops={"aten::gelu": 1}, torch_bytes=0.9e6), Label.HYBRID),
         (compiled(torch_ops={"aten::gru": 1}, kernels=[]), Label.LIBRARY),
-        (compiled(status="runtime_error", torch_ops={"aten::gru": 1}, kernels=[]), Label.KERNEL),  # it saw nothing: no opinion
+        (compiled(status="runtime_error", message="no such device"), Label.HYBRID),  # nothing but its own process says it is a kernel
     ],
 )
 def test_the_less_flattering_of_two_labels_counts(report: dict[str, Any], label: Label) -> None:
-    judged = second_opinion(verdict(), report, TASK)
+    judged = second_opinion(verdict(), lambda: report, lambda: TASK)
     assert judged.label is label and judged.status is Status.OK
     assert ("second_opinion" in judged.environment) is (label is not Label.KERNEL)
 
 
+@pytest.mark.parametrize("failed", [InfrastructureError("the sandbox did not start"), compiled(status="crashed", message="out of memory")])
+def test_a_compilation_that_fails_is_asked_for_once_more(failed: InfrastructureError | dict[str, Any]) -> None:
+    answers = [failed, compiled()]
+
+    def ask() -> dict[str, Any]:
+        answer = answers.pop(0)
+        if isinstance(answer, InfrastructureError):
+            raise answer
+        return answer
+
+    judged = second_opinion(verdict(), ask, lambda: TASK)
+    assert judged.label is Label.KERNEL and "second_opinion" not in judged.environment
+    answers[:] = [failed, failed]
+    judged = second_opinion(verdict(), ask, lambda: TASK)
+    assert judged.label is Label.HYBRID and not answers
+    assert ("did not start" if isinstance(failed, InfrastructureError) else "out of memory") in judged.environment["second_opinion"]
+
+
 def test_a_second_opinion_never_flatters() -> None:
-    assert second_opinion(verdict(label=Label.LIBRARY), compiled(torch_ops={"aten::mm": 1}), TASK).label is Label.LIBRARY
+    assert second_opinion(verdict(label=Label.LIBRARY), lambda: compiled(torch_ops={"aten::mm": 1}), lambda: TASK).label is Label.LIBRARY
 
 
 def test_only_what_cannot_run_is_refused_before_the_card() -> None:
