@@ -10,6 +10,7 @@ import torch
 
 from tritonsmith.evaluator.reference import flatten, load_reference
 from tritonsmith.evaluator.schema import Task
+from tritonsmith.evaluator.settled_tuning import settle_tuning
 
 NAMES = ("eager", "cuda_graph", "compile", "compile_reduce_overhead")
 _WARMUP = 3
@@ -94,6 +95,7 @@ class Baselines:
         return replay
 
     def _compiled(self, mode: str) -> Forward:
+        settle_tuning()
         compiled: Forward = torch.compile(self._model, mode=mode)
         return compiled
 
