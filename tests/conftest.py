@@ -1,5 +1,6 @@
 """Fixtures shared by the tests: a scripted run of the graph, and a task that needs no file."""
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ from tritonsmith.graph.policies import load_policy
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedDetector, ScriptedEvaluator, scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category, Promise
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests run beside each other, and its threads would wait in turns
 
 
 class Script:

@@ -146,6 +146,16 @@ def test_a_slow_host_changes_no_word_and_makes_no_lie_worth_more(slow_host: dict
             assert gains(list(slow_host.values()), sometimes(share, lies(ms))).max() < 2.5
 
 
+def test_on_the_slowest_hosts_honest_kernels_lose_and_liars_gain_no_more() -> None:
+    """Sessions of an ablation on hosts where a candidate's host code is so slow that it lets go of the card in the middle of calls."""
+    slowest = honest(early_sessions("1221_ablation"))
+    found = gains(slowest, lambda one, rng: one)
+    assert len(found) > 100 and np.median(np.abs(found)) < 1.0 and found.max() < 0.5
+    for ms in (0.002, 0.004, 0.008, 0.02):
+        for share in (0.5, 0.8, 1.0):
+            assert gains(slowest, sometimes(share, lies(ms))).max() < 3.0
+
+
 def put_off(ms: float) -> Lie:
     """So much of the work is done while results are delivered, outside the time that either clock spans."""
     return lambda one, rng: one._replace(wall=one.wall - ms, card=one.card - ms, late=one.late + ms)

@@ -2,68 +2,107 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
-from tritonsmith.evaluator.settled_tuning import settle_tuning, settled
+from tritonsmith.evaluator.settled_tuning import settle_tuning, take_turns
+
+FAST, SLOW = 0.070, 0.084
 
 
-class Clocked:
-    """A card whose calls take longer until it is awake, or while somebody disturbs it; a bench takes 25 ms."""
+class Card:
+    """One whose calls take longer now and then, by a factor that depends on the second; a bench takes 25 ms."""
 
     def __init__(self, factor: Callable[[float], float]) -> None:
         self.now, self.calls, self._factor = 0.0, 0, factor
 
-    def bench(self, launcher: float) -> float:
+    def bench(self, ms: float) -> float:
         self.now += 0.025
         self.calls += 1
-        return launcher * self._factor(self.now)
+        return ms * self._factor(self.now)
+
+    def choice(self, *configs: float, at_least: float = 0.0) -> float:
+        times = take_turns(configs, self.bench, at_least, lambda: self.now)
+        return min(configs, key=times.__getitem__)
 
 
-@pytest.mark.parametrize("awake_after", [0.03, 0.1, 0.3])
-def test_the_first_configuration_does_not_pay_for_a_card_that_wakes_up(awake_after: float) -> None:
-    plain, card = Clocked(lambda now: 1.5 if now < awake_after else 1.0), Clocked(lambda now: 1.5 if now < awake_after else 1.0)
-    assert plain.bench(0.070) > 0.084  # timed once, the faster one looks slower
-    bench = settled(card.bench, lambda: card.now)
-    assert [bench(0.070), bench(0.084)] == [0.070, 0.084]
+@pytest.mark.parametrize(
+    "factor",
+    [
+        pytest.param(lambda now: 1.5 if now < 0.03 else 1.0, id="awake after the first bench"),
+        pytest.param(lambda now: max(1.0, 1.8 - 8 * now), id="a slow rise"),
+        pytest.param(lambda now: 1.3 if now < 0.03 or 0.06 < now < 0.6 else 1.0, id="disturbed for half a second"),
+        pytest.param(lambda now: 1.4 if int(now / 0.025) % 2 else 1.0, id="disturbed at every second bench"),
+    ],
+)
+def test_the_faster_configuration_is_chosen_whichever_comes_first(factor: Callable[[float], float]) -> None:
+    wrong = 0
+    for configs in itertools.permutations([FAST, SLOW, 0.090]):
+        once = Card(factor)
+        times = {config: once.bench(config) for config in configs}
+        wrong += min(configs, key=times.__getitem__) != FAST
+        assert Card(factor).choice(*configs, at_least=0.5) == FAST
+    assert wrong, "where each is timed once, one of these orders ends with another one"
 
 
-def test_a_slow_rise_is_waited_for() -> None:
-    card = Clocked(lambda now: max(1.0, 1.8 - now))
-    bench = settled(card.bench, lambda: card.now)
-    assert bench(1.0) == pytest.approx(1.0)
+def test_a_disturbance_of_all_the_time_changes_no_order() -> None:
+    times = iter([1.39, 1.30, 1.38, 1.33, 1.37, 1.35] * 100)
+    assert Card(lambda now: next(times)).choice(FAST, SLOW) == FAST
 
 
-def test_a_disturbance_of_several_benches_decides_nothing() -> None:
-    card = Clocked(lambda now: 1.3 if 0.6 < now < 0.7 else 1.0)
-    bench = settled(card.bench, lambda: card.now)
-    bench(0.084)
-    card.now = 0.6
-    assert bench(0.070) == 0.070
+def test_a_quiet_card_is_asked_three_times_each() -> None:
+    card = Card(lambda now: 1.0)
+    assert card.choice(SLOW, FAST) == FAST and card.calls == 6
 
 
 def test_one_that_cannot_run_is_not_asked_again_and_none_is_timed_for_ever() -> None:
-    card = Clocked(lambda now: 1.0)
-    assert settled(card.bench, lambda: card.now)(float("inf")) == float("inf") and card.calls == 1
-    falling = Clocked(lambda now: 0.9 ** (now / 0.025))
-    settled(falling.bench, lambda: falling.now)(1.0)
+    card = Card(lambda now: 1.0)
+    assert take_turns([float("inf"), FAST], card.bench, 0.0, lambda: card.now) == {float("inf"): float("inf"), FAST: FAST}
+    assert card.calls == 4
+    falling = Card(lambda now: 0.9 ** (now / 0.025))
+    falling.choice(FAST, SLOW)
     assert falling.calls < 100
 
 
+@dataclass(frozen=True)
+class Launcher:
+    """What Inductor keeps of a configuration."""
+
+    name: str
+    ms: float
+
+    @property
+    def config(self) -> str:
+        return self.name
+
+
 @pytest.fixture
-def restored() -> Iterator[None]:
-    bench = CachingAutotuner.bench
-    yield
-    CachingAutotuner.bench = bench
+def tuner() -> Iterator[type]:
+    """The class of the installed torch, put back afterwards."""
+    kept = CachingAutotuner.benchmark_all_configs, CachingAutotuner.bench
+    yield CachingAutotuner
+    CachingAutotuner.benchmark_all_configs, CachingAutotuner.bench = kept
 
 
-def test_the_torch_that_is_asked_for_has_the_place(restored: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
-    monkeypatch.setattr(CachingAutotuner, "bench", lambda self, launcher: asked.append(launcher) or 1.0)
+def test_the_torch_that_is_asked_for_chooses_so(tuner: Any) -> None:
+    card = Card(lambda now: 1.5 if now < 0.03 else 1.0)
+    closed: list[str] = []
+    tuner.bench = lambda self, launcher, *args: time.sleep(0.01) or card.bench(launcher.ms)
     settle_tuning()
-    settle_tuning()  # a second model in the process
-    tuner = object.__new__(CachingAutotuner)
-    assert tuner.bench("configuration") == 1.0
-    assert len(asked) > 3 and set(asked) == {"configuration"}
+    settle_tuning()  # a second model of the process
+    one = object.__new__(tuner)
+    one.launchers = [Launcher("fast", FAST), Launcher("slow", SLOW)]
+    one.compile_id, one.is_backward, one.inductor_meta = None, False, {}
+    one.coordesc_tuner = SimpleNamespace(cache_benchmark_result=lambda config, ms: None)
+    one._close_static_launcher = lambda launcher: closed.append(launcher.name)
+    one.reset_to_zero_args = lambda *args: None
+    times = {launcher.name: ms for launcher, ms in one.benchmark_all_configs("arguments").items()}
+    assert times == {"fast": FAST, "slow": SLOW} and closed == ["slow"]
+    assert "bench" not in vars(one)
