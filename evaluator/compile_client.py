@@ -18,7 +18,7 @@ from tritonsmith.evaluator.wire_text import send_line
 _REPORT_BYTES = 16 << 20
 _FAR_FROM_NOTHING = 0.5
 """Part of the task's work that torch operators must do before a kernel is no longer called one."""
-_ASKED, _LONGEST_NOTE = 2, 300
+_LONGEST_NOTE = 300
 START_SECONDS = 90.0
 """Until the imports are done: ten seconds on a busy host, which are none of the candidate's."""
 
@@ -60,17 +60,18 @@ class Compilation:
 
         Raises:
             CompileFault: it hung or died.
-            InfrastructureError: the sandbox or its imports did not start.
+            InfrastructureError: it did not get as far as the candidate.
         """
         output = self._sandbox.read_output(seconds, _REPORT_BYTES, lambda: self._stand_still(mark), first_within=START_SECONDS)
         if output is None:
             raise CompileFault(Status.TIMEOUT, f"importing and compiling took longer than {seconds:.0f} s")
+        if not output:
+            self._sandbox.require_launched()
+            raise InfrastructureError("the process that compiles ended before it was ready")
         try:
             report: dict[str, Any] = json.loads(output)
             Status(report["status"])
         except (ValueError, KeyError, TypeError):
-            if not output:
-                self._sandbox.require_launched()
             raise CompileFault(Status.CRASHED, "the process that compiles the candidate died without a report") from None
         return report
 
@@ -101,26 +102,34 @@ def refusal(report: dict[str, Any]) -> tuple[Status, str] | None:
     return None
 
 
-def second_opinion(verdict: Verdict, ask: Callable[[], dict[str, Any]], task: Callable[[], TaskFacts]) -> Verdict:
+def second_opinion(verdict: Verdict, ask: Callable[[bool], dict[str, Any]], task: Callable[[], TaskFacts]) -> Verdict:
     """The verdict with the less flattering of two labels: the profiler's in the candidate's process, and the compiler's view.
 
     A candidate would have to fool both processes to have torch's operators pass for its own kernels. `ask` gives a report of
-    `compile_only` or raises InfrastructureError; where that fails it is asked once more, and then a kernel is a hybrid: nothing but the
-    candidate's process says that it is one.
+    `compile_only` or raises InfrastructureError; where the process died it is asked once more, with True. Without a view a kernel is a
+    hybrid: nothing but the candidate's own process says that it is one, and which share of the time it has.
     """
     if verdict.status is not Status.OK or verdict.label is Label.LIBRARY:
         return verdict
-    for _ in range(_ASKED):
+    for again in (False, True):
         try:
-            report = ask()
+            report = ask(again)
+            if Status(report["status"]) is Status.OK:
+                return _less_flattering(verdict, report, task())
         except InfrastructureError as error:
             why = str(error)
-            continue
-        if Status(report["status"]) is Status.OK:
-            return _less_flattering(verdict, report, task())
-        why = f"{report['status']}: {report.get('message', '')}"
+        except (TypeError, ValueError):  # the process runs the candidate
+            why = "the compiler's report is unreadable"
+            break
+        else:
+            why = f"{report['status']}: {report.get('message', '')}"
+            if Status(report["status"]) is not Status.CRASHED:
+                break
     note = f"not had, so that the label is not above hybrid: {why}"[:_LONGEST_NOTE]
-    return verdict.model_copy(update={"label": Label.HYBRID, "environment": verdict.environment | {"second_opinion": note}})
+    facts = verdict.facts.model_copy(update={"own_time_share": None})
+    return verdict.model_copy(
+        update={"label": Label.HYBRID, "facts": facts, "environment": verdict.environment | {"second_opinion": note}}
+    )
 
 
 def _less_flattering(verdict: Verdict, report: dict[str, Any], task: TaskFacts) -> Verdict:

@@ -6,7 +6,7 @@
     {"op": "compile", "source": path, "request": path, "seconds": limit,
      "mark": path of a file that exists while something is timed}          -> {"report": {...}}, or {"report": {"status", "message"}}
 
-The process for the next compilation starts as soon as one is taken, and waits with its imports done.
+The process for the next compilation starts when one has told its report, and waits with its imports done.
 """
 
 from __future__ import annotations

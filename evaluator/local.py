@@ -10,7 +10,7 @@ import queue
 import tempfile
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -194,16 +194,20 @@ class LocalEvaluator:
         return self._requests[task.sha]
 
     def _with_second_opinion(self, task: Task, path: Path, verdict: Verdict) -> Verdict:
-        return second_opinion(verdict, lambda: self._compiled_report(task, path), lambda: self._probe(task)[0])
+        return second_opinion(verdict, lambda again: self._compiled_report(task, path, again), lambda: self._probe(task)[0])
 
-    def _compiled_report(self, task: Task, path: Path) -> Report:
-        """Waits for it; one that did not come to its end may be asked for again. Raises InfrastructureError."""
-        compiling = self._start_compiling(task, path)
-        assert compiling is not None
-        report = compiling.result()
-        if Status(report["status"]) is not Status.OK:
+    def _compiled_report(self, task: Task, path: Path, again: bool) -> Report:
+        """What was compiled beside the card, or `again`, when it is there. Raises InfrastructureError."""
+        if again:
             self._compiled.pop((task.sha, text_sha(path.read_text())), None)
-        return report
+        try:
+            compiling = self._start_compiling(task, path)
+            assert compiling is not None
+            return compiling.result()
+        except CancelledError as error:
+            raise InfrastructureError("the compilation was called off") from error
+        except RuntimeError as error:  # nothing can be submitted any more
+            raise InfrastructureError("the compilers are closed") from error
 
     # ---- audits
 
@@ -262,7 +266,7 @@ class LocalEvaluator:
 
 
 def _refused(compiling: Future[Report]) -> tuple[Status, str] | None:
-    return None if compiling.exception() else refusal(compiling.result())
+    return None if compiling.cancelled() or compiling.exception() else refusal(compiling.result())
 
 
 def open_evaluator(

@@ -1,8 +1,8 @@
 """torch.compile's choice between configurations, held against a card that wakes up or is busy. Imports torch.
 
-Inductor times each configuration of a kernel once, for 25 ms, one after the other, and keeps the fastest for good. Beside other processes
-of an evaluator that starts, one of 68 us took 68 to 95 us for that long and one of 82 us 82 to 98 (H200, torch 2.11, 2026-11-22,
-`benchmarks/results/timing_study/1310_tuning.txt`): it may keep the slower one, and all verdicts against it are too good. A baseline is to
+Inductor times each configuration of a kernel once, for some 20 ms, one after the other, and keeps the fastest for good. Beside other
+processes of an evaluator that starts, one of 68 us took 68 to 95 us for that long and one of 82 us 82 to 98 (H200, torch 2.11, 2026-11-22,
+`benchmarks/results/timing_study/1313_tuning.txt`): it may keep the slower one, and all verdicts against it are too good. A baseline is to
 be the best that torch.compile can do, so configurations take turns here, until each has been as fast as it can be several times.
 """
 
@@ -17,25 +17,30 @@ _TIMES, _WITHIN = 3, 1.02
 _AWAKE_SECONDS = 0.5
 """So long at least the first kernel of a process is timed: the card's clocks rise with work."""
 _MOST_SECONDS, _MOST_ROUNDS = 2.0, 100
+_ALL_SECONDS = 40.0
+"""For all kernels of a process; the others are timed once, as Inductor has it: a model may have hundreds, and the build has a limit."""
 _NEVER = float("inf")
 
 Config = TypeVar("Config")
 
 
 def take_turns(
-    configs: Sequence[Config], bench: Callable[[Config], float], at_least: float = 0.0, clock: Callable[[], float] = time.monotonic
-) -> dict[Config, float]:
-    """The least milliseconds of each configuration, timed in turns until all are settled, `at_least` seconds and two at most.
+    configs: Sequence[Config], bench: Callable[[Config], float], at_least: float = 0.0, at_most: float = _MOST_SECONDS,
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[Config, float]:  # fmt: skip
+    """The least milliseconds of each configuration, timed in turns until all are settled, for `at_least` and `at_most` seconds.
 
-    One that takes for ever by its first time (Inductor's word for one that cannot run) is not tried again.
+    Each round goes the other way, so that what comes and goes with every second bench meets all of them. One that takes for ever by its
+    first time (Inductor's word for one that cannot run) is not tried again.
     """
     started = clock()
     times = {config: [bench(config)] for config in configs}
     running = [config for config, taken in times.items() if taken[0] < _NEVER]
     for _ in range(_MOST_ROUNDS):
         passed = clock() - started
-        if passed >= _MOST_SECONDS or (passed >= at_least and all(_settled(times[config]) for config in running)):
+        if passed >= at_most or (passed >= at_least and all(_settled(times[config]) for config in running)):
             break
+        running.reverse()
         for config in running:
             times[config].append(bench(config))
     return {config: min(taken) for config, taken in times.items()}
@@ -54,12 +59,17 @@ def settle_tuning() -> None:
     choose = getattr(CachingAutotuner, "benchmark_all_configs", None)
     if choose is None or not hasattr(CachingAutotuner, "bench") or hasattr(choose, "settles"):
         return
-    asleep = [_AWAKE_SECONDS]
+    spent = 0.0
 
     def in_turns(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Inductor's own way, with these times for each of its own."""
-        bench = self.bench
-        least = take_turns(list(self.launchers), lambda launcher: bench(launcher, *args, **kwargs), asleep.pop() if asleep else 0.0)
+        nonlocal spent
+        bench, started = self.bench, time.monotonic()
+        at_most = min(_MOST_SECONDS, _ALL_SECONDS - spent)
+        least = take_turns(
+            list(self.launchers), lambda launcher: bench(launcher, *args, **kwargs), 0.0 if spent else _AWAKE_SECONDS, at_most
+        )
+        spent += time.monotonic() - started
         self.bench = lambda launcher, *_, **__: least[launcher]
         try:
             return choose(self, *args, **kwargs)

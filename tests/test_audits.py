@@ -113,31 +113,53 @@ def compiled(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_the_less_flattering_of_two_labels_counts(report: dict[str, Any], label: Label) -> None:
-    judged = second_opinion(verdict(), lambda: report, lambda: TASK)
+    judged = second_opinion(verdict(), lambda again: report, lambda: TASK)
     assert judged.label is label and judged.status is Status.OK
     assert ("second_opinion" in judged.environment) is (label is not Label.KERNEL)
 
 
-@pytest.mark.parametrize("failed", [InfrastructureError("the sandbox did not start"), compiled(status="crashed", message="out of memory")])
-def test_a_compilation_that_fails_is_asked_for_once_more(failed: InfrastructureError | dict[str, Any]) -> None:
-    answers = [failed, compiled()]
+class Compilers:
+    """Gives one answer after the other, and keeps whether it was asked again."""
 
-    def ask() -> dict[str, Any]:
-        answer = answers.pop(0)
+    def __init__(self, *answers: dict[str, Any] | InfrastructureError) -> None:
+        self.answers, self.again = list(answers), list[bool]()
+
+    def ask(self, again: bool) -> dict[str, Any]:
+        self.again.append(again)
+        answer = self.answers.pop(0)
         if isinstance(answer, InfrastructureError):
             raise answer
         return answer
 
-    judged = second_opinion(verdict(), ask, lambda: TASK)
-    assert judged.label is Label.KERNEL and "second_opinion" not in judged.environment
-    answers[:] = [failed, failed]
-    judged = second_opinion(verdict(), ask, lambda: TASK)
-    assert judged.label is Label.HYBRID and not answers
+
+@pytest.mark.parametrize("failed", [InfrastructureError("the sandbox did not start"), compiled(status="crashed", message="out of memory")])
+def test_a_compilation_that_dies_is_asked_for_once_more(failed: InfrastructureError | dict[str, Any]) -> None:
+    compilers = Compilers(failed, compiled())
+    judged = second_opinion(verdict(), compilers.ask, lambda: TASK)
+    assert judged.label is Label.KERNEL and "second_opinion" not in judged.environment and compilers.again == [False, True]
+    judged = second_opinion(verdict(), Compilers(failed, failed).ask, lambda: TASK)
+    assert judged.label is Label.HYBRID and judged.facts.own_time_share is None
     assert ("did not start" if isinstance(failed, InfrastructureError) else "out of memory") in judged.environment["second_opinion"]
 
 
+@pytest.mark.parametrize(
+    "report",
+    [
+        compiled(status="runtime_error", message="no such device"),
+        compiled(status="timeout", message="took longer than 8 s"),
+        compiled(torch_ops=7),
+        compiled(torch_ops={"aten::mm": "many"}),
+        compiled(torch_ops={"aten::mm": 1}, torch_flops=[]),
+    ],
+)
+def test_what_a_candidate_does_there_is_not_tried_again_and_gets_it_no_better_label(report: dict[str, Any]) -> None:
+    compilers = Compilers(report)
+    assert second_opinion(verdict(), compilers.ask, lambda: TASK).label is Label.HYBRID and compilers.again == [False]
+
+
 def test_a_second_opinion_never_flatters() -> None:
-    assert second_opinion(verdict(label=Label.LIBRARY), lambda: compiled(torch_ops={"aten::mm": 1}), lambda: TASK).label is Label.LIBRARY
+    report = compiled(torch_ops={"aten::mm": 1})
+    assert second_opinion(verdict(label=Label.LIBRARY), lambda again: report, lambda: TASK).label is Label.LIBRARY
 
 
 def test_only_what_cannot_run_is_refused_before_the_card() -> None:

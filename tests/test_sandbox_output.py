@@ -26,7 +26,7 @@ def test_seconds_count_from_the_first_byte(tmp_path: Path) -> None:
 
 
 def test_after_the_first_byte_the_deadline_holds(tmp_path: Path) -> None:
-    with running(tmp_path, _READY + "time.sleep(600)") as process:
+    with running(tmp_path, _READY + "time.sleep(10)\nprint('done')") as process:
         assert process.read_output(0.5, 1 << 10, first_within=_SOON) is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class Card:
         return ms * self._factor(self.now)
 
     def choice(self, *configs: float, at_least: float = 0.0) -> float:
-        times = take_turns(configs, self.bench, at_least, lambda: self.now)
+        times = take_turns(configs, self.bench, at_least, clock=lambda: self.now)
         return min(configs, key=times.__getitem__)
 
 
@@ -44,7 +45,7 @@ class Card:
 )
 def test_the_faster_configuration_is_chosen_whichever_comes_first(factor: Callable[[float], float]) -> None:
     wrong = 0
-    for configs in itertools.permutations([FAST, SLOW, 0.090]):
+    for configs in [*itertools.permutations([FAST, SLOW]), *itertools.permutations([FAST, SLOW, 0.090])]:
         once = Card(factor)
         times = {config: once.bench(config) for config in configs}
         wrong += min(configs, key=times.__getitem__) != FAST
@@ -52,9 +53,16 @@ def test_the_faster_configuration_is_chosen_whichever_comes_first(factor: Callab
     assert wrong, "where each is timed once, one of these orders ends with another one"
 
 
-def test_a_disturbance_of_all_the_time_changes_no_order() -> None:
-    times = iter([1.39, 1.30, 1.38, 1.33, 1.37, 1.35] * 100)
-    assert Card(lambda now: next(times)).choice(FAST, SLOW) == FAST
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_that_does_not_end_changes_no_order(seed: int) -> None:
+    noise = random.Random(seed)
+    card = Card(lambda now: noise.uniform(1.0, 1.35))
+    assert card.choice(FAST, SLOW) == FAST and card.now < 2.1
+
+
+def test_a_model_of_many_kernels_is_not_held_up() -> None:
+    card = Card(lambda now: 1.0 + 0.4 * now)  # nothing is ever settled
+    assert take_turns([FAST, SLOW], card.bench, 0.5, 0.0, lambda: card.now).keys() == {FAST, SLOW} and card.calls == 2
 
 
 def test_a_quiet_card_is_asked_three_times_each() -> None:
@@ -64,7 +72,7 @@ def test_a_quiet_card_is_asked_three_times_each() -> None:
 
 def test_one_that_cannot_run_is_not_asked_again_and_none_is_timed_for_ever() -> None:
     card = Card(lambda now: 1.0)
-    assert take_turns([float("inf"), FAST], card.bench, 0.0, lambda: card.now) == {float("inf"): float("inf"), FAST: FAST}
+    assert take_turns([float("inf"), FAST], card.bench, clock=lambda: card.now) == {float("inf"): float("inf"), FAST: FAST}
     assert card.calls == 4
     falling = Card(lambda now: 0.9 ** (now / 0.025))
     falling.choice(FAST, SLOW)
@@ -104,5 +112,5 @@ def test_the_torch_that_is_asked_for_chooses_so(tuner: Any) -> None:
     one._close_static_launcher = lambda launcher: closed.append(launcher.name)
     one.reset_to_zero_args = lambda *args: None
     times = {launcher.name: ms for launcher, ms in one.benchmark_all_configs("arguments").items()}
-    assert times == {"fast": FAST, "slow": SLOW} and closed == ["slow"]
+    assert times == {"fast": FAST, "slow": SLOW} and closed in (["slow"], [])  # a torch before 2.13 leaves both open
     assert "bench" not in vars(one)
