@@ -1,6 +1,7 @@
 """`tritonsmith doctor`: what works on this machine, what does not, and what to do about it."""
 
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -8,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -21,6 +23,8 @@ from tritonsmith.graph.trace_target import look, target_of
 from tritonsmith.nodes.chat_connect import web_address
 
 _PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langchain-openai", "langsmith", "pydantic", "numpy", "greenlet")
+_IMPORTED = {"torch": ("__init__.py", "_dynamo/convert_frame.py", "_inductor/compile_fx.py"), "triton": ("compiler/compiler.py",)}
+"""Files that stand for what every process of an evaluator imports."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,8 @@ def doctor(as_json: JsonOption = False) -> None:
         card = _card()
         sandbox = _ask_child("sandbox_check", *(["card"] if card.works else []))
     checks = [
-        card, _python(), _torch(compiled or interpreted), _outcome("interpreter", interpreted), _outcome("compiler", compiled),
-        _launch(card, compiled), _c_compiler(), *_packages(), *_sandbox(sandbox), _model(), *trace_checks(),
+        card, _python(), _torch(compiled or interpreted), bytecode_check(), _outcome("interpreter", interpreted),
+        _outcome("compiler", compiled), _launch(card, compiled), _c_compiler(), *_packages(), *_sandbox(sandbox), _model(), *trace_checks(),
     ]  # fmt: skip
     ways = _ways({check.name: check.works for check in checks})
     if as_json:
@@ -117,6 +121,23 @@ def _torch(answer: dict[str, Any]) -> Check:
         return Check("torch and triton", False, answer["error"], "run make again, or `pip install -c constraints.txt -e .`")
     build = f"CUDA {answer['cuda']}" if answer["cuda"] else "CPU build"
     return Check("torch and triton", True, f"torch {answer['torch']} ({build}), triton {answer['triton']}")
+
+
+def bytecode_check() -> Check:
+    """Whether torch and triton are there as bytecode: an evaluator's processes write none, and without it each compiles them anew."""
+    missing = []
+    for package, files in _IMPORTED.items():
+        found = importlib.util.find_spec(package)
+        if found is None or found.origin is None:
+            continue  # another line says so
+        folder = Path(found.origin).parent
+        sources = [folder / file for file in files if (folder / file).is_file()]
+        if not all(Path(importlib.util.cache_from_source(source)).is_file() for source in sources):
+            missing.append(folder)
+    if not missing:
+        return Check("bytecode", True, "torch and triton are compiled to bytecode")
+    command = f"once: {sys.executable} -m compileall -q {' '.join(map(str, missing))}"
+    return Check("bytecode", False, f"{' and '.join(one.name for one in missing)} without: every evaluator starts seconds later", command)
 
 
 def _outcome(name: str, answer: dict[str, Any]) -> Check:
