@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -136,7 +137,7 @@ def bytecode_check() -> Check:
             missing.append(folder)
     if not missing:
         return Check("bytecode", True, "torch and triton are compiled to bytecode")
-    command = f"once: {sys.executable} -m compileall -q {' '.join(map(str, missing))}"
+    command = "once: " + shlex.join([sys.executable, "-m", "compileall", "-q", *map(str, missing)])
     return Check("bytecode", False, f"{' and '.join(one.name for one in missing)} without: every evaluator starts seconds later", command)
 
 
