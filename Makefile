@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Files go to as many workers as there are processors, four at most; a worker's evaluator holds half a gigabyte.
-# In the order of their names: by the number of tests in a file, as xdist has it, the two minutes of test_demo.py would begin when all else is done.
+# In the order of their names: by the number of tests in a file, as xdist has it, the long set-up of test_demo.py would begin when all else is done.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 PACKAGES := benchmarks cli evaluator graph nodes prompts
 

@@ -37,8 +37,11 @@ class CompilePool:
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="compile")
 
     def submit(self, source: Path, request: Path, seconds: float) -> Future[Report]:
-        """The report of `compile_only` in the future; the files must stay until then. The future raises InfrastructureError."""
-        return self._threads.submit(self._compile, source, request, seconds)
+        """The report of `compile_only` in the future; the files must stay until then. It raises InfrastructureError, and so does this."""
+        try:
+            return self._threads.submit(self._compile, source, request, seconds)
+        except RuntimeError as error:
+            raise InfrastructureError("the compilers are closed") from error
 
     def _compile(self, source: Path, request: Path, seconds: float) -> Report:
         compiler = self._free.get()

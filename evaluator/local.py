@@ -167,12 +167,12 @@ class LocalEvaluator:
 
     # ---- compilers beside the card
 
-    def _start_compiling(self, task: Task, path: Path) -> Future[Report] | None:
+    def _start_compiling(self, task: Task, path: Path, *, again: bool = False) -> Future[Report] | None:
         if self._compilers is None:
             return None
         key = (task.sha, text_sha(path.read_text()))
         known = self._compiled.get(key)
-        if known is None or known.cancelled() or (known.done() and known.exception() is not None):
+        if again or known is None or known.cancelled() or (known.done() and known.exception() is not None):
             self._compiled[key] = self._compilers.submit(path, self._compile_request(task), self._call_seconds)
         return self._compiled[key]
 
@@ -198,16 +198,12 @@ class LocalEvaluator:
 
     def _compiled_report(self, task: Task, path: Path, again: bool) -> Report:
         """What was compiled beside the card, or `again`, when it is there. Raises InfrastructureError."""
-        if again:
-            self._compiled.pop((task.sha, text_sha(path.read_text())), None)
+        compiling = self._start_compiling(task, path, again=again)
+        assert compiling is not None
         try:
-            compiling = self._start_compiling(task, path)
-            assert compiling is not None
             return compiling.result()
         except CancelledError as error:
             raise InfrastructureError("the compilation was called off") from error
-        except RuntimeError as error:  # nothing can be submitted any more
-            raise InfrastructureError("the compilers are closed") from error
 
     # ---- audits
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tritonsmith.evaluator.compile_client import Compilation, CompileFault
+from tritonsmith.evaluator.compile_pool import CompilePool
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.sandbox import settle
@@ -60,14 +61,13 @@ class Pool:
     """Compilers beside a card, which say in turn what they are told to."""
 
     def __init__(self, *reports: dict[str, str]) -> None:
-        self.reports, self.closed = list(reports), False
+        self.reports, self.given = list(reports), list[Future[dict[str, str]]]()
 
     def submit(self, *about: object) -> Future[dict[str, str]]:
-        if self.closed:
-            raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[dict[str, str]] = Future()
         if self.reports:
             future.set_result(self.reports.pop(0))
+        self.given.append(future)
         return future
 
 
@@ -86,9 +86,16 @@ def test_a_report_is_kept_and_made_anew_where_that_is_asked_for(tmp_path: Path) 
     assert [ask(False)["status"], ask(False)["status"], ask(True)["status"], ask(False)["status"]] == ["crashed", "crashed", "ok", "ok"]
 
 
-def test_compilers_that_are_closed_meanwhile_are_the_machines_fault(tmp_path: Path) -> None:
+def test_a_compilation_that_is_called_off_is_the_machines_fault(tmp_path: Path) -> None:
     pool = Pool()
     ask = beside_a_card(pool, tmp_path)
-    pool.closed = True
-    with pytest.raises(InfrastructureError, match="closed"):
+    threading.Timer(0.2, lambda: pool.given[0].cancel()).start()
+    with pytest.raises(InfrastructureError, match="called off"):
         ask(False)
+
+
+def test_compilers_that_are_closed_take_nothing(tmp_path: Path) -> None:
+    pool = CompilePool("h200", "auto", tmp_path / "mark")
+    pool.close()
+    with pytest.raises(InfrastructureError, match="closed"):
+        pool.submit(tmp_path / "candidate.py", tmp_path / "request.pkl", 1.0)

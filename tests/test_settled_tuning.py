@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
+from tritonsmith.evaluator import settled_tuning
 from tritonsmith.evaluator.settled_tuning import settle_tuning, take_turns
 
 FAST, SLOW = 0.070, 0.084
@@ -99,18 +100,31 @@ def tuner() -> Iterator[type]:
     CachingAutotuner.benchmark_all_configs, CachingAutotuner.bench = kept
 
 
-def test_the_torch_that_is_asked_for_chooses_so(tuner: Any) -> None:
-    card = Card(lambda now: 1.5 if now < 0.03 else 1.0)
-    closed: list[str] = []
+def one_with(tuner: Any, card: Card, closed: list[str]) -> Any:
+    """One of the installed torch, with a fast and a slow configuration."""
     tuner.bench = lambda self, launcher, *args: time.sleep(0.01) or card.bench(launcher.ms)
-    settle_tuning()
-    settle_tuning()  # a second model of the process
     one = object.__new__(tuner)
     one.launchers = [Launcher("fast", FAST), Launcher("slow", SLOW)]
     one.compile_id, one.is_backward, one.inductor_meta = None, False, {}
     one.coordesc_tuner = SimpleNamespace(cache_benchmark_result=lambda config, ms: None)
     one._close_static_launcher = lambda launcher: closed.append(launcher.name)
     one.reset_to_zero_args = lambda *args: None
+    return one
+
+
+def test_the_torch_that_is_asked_for_chooses_so(tuner: Any) -> None:
+    closed: list[str] = []
+    settle_tuning()
+    settle_tuning()  # a second model of the process
+    one = one_with(tuner, Card(lambda now: 1.5 if now < 0.03 else 1.0), closed)
     times = {launcher.name: ms for launcher, ms in one.benchmark_all_configs("arguments").items()}
     assert times == {"fast": FAST, "slow": SLOW} and closed in (["slow"], [])  # a torch before 2.13 leaves both open
     assert "bench" not in vars(one)
+
+
+def test_when_the_time_for_all_kernels_is_over_each_is_timed_once(tuner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settled_tuning, "_ALL_SECONDS", 0.0)
+    settle_tuning()
+    card = Card(lambda now: 1.0)
+    one_with(tuner, card, []).benchmark_all_configs("arguments")
+    assert card.calls == 2
