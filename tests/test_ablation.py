@@ -1,5 +1,6 @@
 """An experiment from its options to its tables, with an author and an evaluator that answer from tables."""
 
+import asyncio
 import csv
 import json
 import math
@@ -19,7 +20,9 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from tritonsmith.benchmarks.ablation.keep import keep
 from tritonsmith.benchmarks.ablation.runner import ablate, retabulate
 from tritonsmith.benchmarks.ablation.schema import Ablation, CellState, Rule
+from tritonsmith.benchmarks.ablation.sharing import Memo, SharedEvaluator
 from tritonsmith.evaluator.errors import RunStopped, UsageError
+from tritonsmith.evaluator.schema import Status, Task, Verdict
 from tritonsmith.graph.run import active_runs
 from tritonsmith.nodes.chat_connect import Models
 
@@ -144,6 +147,28 @@ def test_kill_9_in_the_middle_repeats_no_cell_and_no_evaluation(suite, tmp_path)
     whole = ablate(plan_of(suite, checkpoints="sqlite"), tmp_path / "whole", evaluator=Judge(tmp_path / "whole_log"), author=author_of)
     same = ("task", "policy", "repeat", "score", "winner", "winner_sha", "candidates", "evaluations", "shared_evaluations", "seed_scores")
     assert [row.model_dump(include={*same}) for row in tables.cells] == [row.model_dump(include={*same}) for row in whole.cells]
+
+
+def test_an_answer_is_kept_before_the_next_question(tmp_path, monkeypatch):
+    """Else a kill in the middle of the next one would lose it."""
+    memo, put, kept = Memo(tmp_path), Memo.put, []
+
+    def slow(self, *about):
+        time.sleep(0.1)
+        return put(self, *about)
+
+    class Asked:
+        async def evaluate(self, task, source, profile):
+            kept.append(len(memo.all()))
+            return Verdict(status=Status.CRASHED)
+
+    async def ask_for_three():
+        shared, task = SharedEvaluator(Asked()), Task(name="t", source=driver.TASK, path="t.py")
+        await asyncio.gather(*(shared.judge("cell", memo, task, source, "quick") for source in ("a = 1", "a = 2", "a = 3")))
+
+    monkeypatch.setattr(Memo, "put", slow)
+    asyncio.run(ask_for_three())
+    assert kept == [0, 1, 2]
 
 
 @pytest.mark.slow

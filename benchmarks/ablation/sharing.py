@@ -90,8 +90,8 @@ class SharedEvaluator:
                 async with self._slots:  # the queue is here, so that no thread waits for the card
                     started = time.monotonic()
                     verdict = await self.inner.evaluate(task, source, profile)
-                judged = Judged(cell=cell, task=task.sha, seconds=round(time.monotonic() - started, 3), verdict=verdict)
-                known = await asyncio.to_thread(memo.put, kernel, profile, judged)
+                    judged = Judged(cell=cell, task=task.sha, seconds=round(time.monotonic() - started, 3), verdict=verdict)
+                    known = await asyncio.to_thread(memo.put, kernel, profile, judged)  # before the next question: a kill loses no answer
             return known.verdict
 
 
