@@ -1,16 +1,13 @@
 """`tritonsmith doctor`: what works on this machine, what does not, and what to do about it."""
 
 import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
-import shlex
 import shutil
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -18,14 +15,13 @@ import typer
 from rich.markup import escape
 
 from tritonsmith.cli.common import JsonOption, err, out, print_json
+from tritonsmith.evaluator.bytecode import can_be_written, shell_line, without_bytecode
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.redact import Redactor
 from tritonsmith.graph.trace_target import look, target_of
 from tritonsmith.nodes.chat_connect import web_address
 
 _PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langchain-openai", "langsmith", "pydantic", "numpy", "greenlet")
-_IMPORTED = {"torch": ("__init__.py", "_dynamo/convert_frame.py", "_inductor/compile_fx.py"), "triton": ("compiler/compiler.py",)}
-"""Files that stand for what every process of an evaluator imports."""
 
 
 @dataclass(frozen=True)
@@ -125,20 +121,14 @@ def _torch(answer: dict[str, Any]) -> Check:
 
 
 def bytecode_check() -> Check:
-    """Whether torch and triton are there as bytecode: an evaluator's processes write none, and without it each compiles them anew."""
-    missing = []
-    for package, files in _IMPORTED.items():
-        found = importlib.util.find_spec(package)
-        if found is None or found.origin is None:
-            continue  # another line says so
-        folder = Path(found.origin).parent
-        sources = [folder / file for file in files if (folder / file).is_file()]
-        if not all(Path(importlib.util.cache_from_source(source)).is_file() for source in sources):
-            missing.append(folder)
+    """Whether torch and what it imports are there as bytecode, which an evaluator's confined processes cannot write."""
+    missing = without_bytecode()
     if not missing:
-        return Check("bytecode", True, "torch and triton are compiled to bytecode")
-    command = "once: " + shlex.join([sys.executable, "-m", "compileall", "-q", *map(str, missing)])
-    return Check("bytecode", False, f"{' and '.join(one.name for one in missing)} without: every evaluator starts seconds later", command)
+        return Check("bytecode", True, "torch and what it imports are compiled to bytecode")
+    names = ", ".join(one.name for one in missing)
+    if can_be_written(missing):
+        return Check("bytecode", True, f"{names} without: the first evaluator compiles it, which takes seconds")
+    return Check("bytecode", False, f"{names} without: every evaluator starts seconds later", f"once: {shell_line(missing)}")
 
 
 def _outcome(name: str, answer: dict[str, Any]) -> Check:

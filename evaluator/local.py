@@ -18,6 +18,7 @@ from typing import Any
 
 from tritonsmith.evaluator.advice import advice_lines
 from tritonsmith.evaluator.audit import Finding, of_interpreter, of_sanitizer, settled
+from tritonsmith.evaluator.bytecode import supplied
 from tritonsmith.evaluator.cards import CARDS, named_card
 from tritonsmith.evaluator.compile_client import refusal, second_opinion
 from tritonsmith.evaluator.compile_pool import CompilePool, Report
@@ -57,7 +58,8 @@ class LocalEvaluator:
         first = OracleProcess(target, sandbox=sandbox)
         self._next_probe: TaskProcess | None = start_probe()  # beside the oracle, which takes as long to import what it needs
         try:
-            self.hardware = first.hello()
+            with supplied():  # while these start
+                self.hardware = first.hello()
         except BaseException:
             self._next_probe.close()
             first.remove()
