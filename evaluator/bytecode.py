@@ -52,8 +52,11 @@ def _compiled(source: Path) -> Path:
 
 
 def can_be_written(folders: list[Path]) -> bool:
-    """Whether this process may write bytecode there, and nobody has told Python not to."""
-    return not (sys.dont_write_bytecode or sys.pycache_prefix) and all(os.access(folder, os.W_OK) for folder in folders)
+    """Whether this process may write there, and bytecode is not kept elsewhere.
+
+    PYTHONDONTWRITEBYTECODE, which many images set, is about imports: pip compiles what it installs all the same.
+    """
+    return not sys.pycache_prefix and all(os.access(folder, os.W_OK) for folder in folders)
 
 
 def compile_command(folders: list[Path]) -> list[str]:

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import torch
 
+_SMALL = 1e-12
+"""Squares of less may vanish in float32 (its least is 1e-45), and many of them be missing in a sum."""
 _USUAL = 1.5
 """A distance up to so many times the largest that the oracle accepted needs no oracle."""
 
@@ -38,7 +40,22 @@ def _distance(one: torch.Tensor, two: torch.Tensor) -> Distance:
         return _NONE
     if not one.is_floating_point():
         return _NONE if torch.equal(one, two) else _FAR
-    one, two = one.double(), two.double()
+    near = _near(one, two)
+    return _anywhere(one.double(), two.double()) if near is None else near
+
+
+def _near(one: torch.Tensor, two: torch.Tensor) -> Distance | None:
+    """In five passes over the values, without doubles; None where a value is not finite, or too large or too small for squares."""
+    one, two = (side if side.dtype is torch.float64 else side.float() for side in (one, two))
+    norm, root = torch.linalg.vector_norm, math.sqrt(one.numel())
+    gap = one - two
+    largest, average, unit = torch.stack([norm(gap, math.inf), norm(gap) / root, norm(two) / root]).tolist()
+    if not math.isfinite(largest + average + unit) or 0.0 < largest < _SMALL or unit < _SMALL:
+        return None
+    return Distance(largest / unit, average / unit)
+
+
+def _anywhere(one: torch.Tensor, two: torch.Tensor) -> Distance:
     known = torch.isfinite(two)
     odd = (torch.isfinite(one) != known) | (~known & (one != two) & ~(one.isnan() & two.isnan()))
     gap = torch.where(known, one - two, 0.0).abs()

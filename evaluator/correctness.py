@@ -164,27 +164,28 @@ def error_stats(actual: list[torch.Tensor], oracle: list[torch.Tensor]) -> Error
                 exact = False
                 where = (number, *_place(wrong.to(torch.float64), want, got))
             continue
-        got64, want64 = got.to(torch.float64), want.to(torch.float64)
-        same = torch.isfinite(got64) == torch.isfinite(want64)
-        same &= torch.isfinite(want64) | (got64 == want64) | (torch.isnan(got64) & torch.isnan(want64))
-        if not bool(same.all()):
-            if exact:
+        got64, scale = got.to(torch.float64), want.to(torch.float64)
+        error = (got64 - scale).abs()
+        if not math.isfinite(float(error.max())):  # as it is where a value of either is not
+            same = _alike(got64, scale)
+            if exact and not bool(same.all()):
                 exact = False
                 where = (number, *_place((~same).to(torch.float64), want, got))
                 unwritten = int((_poisoned(got) & ~same).sum())
-            got64 = torch.where(same, got64, torch.zeros_like(got64))
-        finite = torch.isfinite(want64)
-        error = torch.where(finite, got64 - want64, torch.zeros_like(want64)).abs()
-        scale = torch.where(finite, want64, torch.zeros_like(want64))
-        squares += float((error * error).sum())
+            known = torch.isfinite(scale)
+            error = torch.where(known, torch.where(same, got64, 0.0) - scale, 0.0).abs()
+            scale = torch.where(known, scale, 0.0)
+        own_epsilon = torch.finfo(got.dtype).eps
+        whole, *edges = _parts(number, error, scale, own_epsilon)
+        squares += whole.rms**2 * error.numel()
         absolute += float(error.sum())
-        oracle_squares += float((scale * scale).sum())
-        oracle_max = max(oracle_max, float(scale.abs().max()))
-        epsilon = max(epsilon, torch.finfo(got.dtype).eps)
+        oracle_squares += whole.oracle_rms**2 * error.numel()
+        oracle_max = max(oracle_max, whole.oracle_max)
+        epsilon = max(epsilon, own_epsilon)
         count += error.numel()
-        parts += _parts(number, error, scale, torch.finfo(got.dtype).eps)
-        if float(error.max()) > worst:
-            worst = float(error.max())
+        parts += [whole, *edges] if error.numel() >= _FEWEST else []
+        if whole.max_abs > worst:
+            worst = whole.max_abs
             if exact:
                 where = (number, *_place(error, want, got))
     count = max(count, 1)
@@ -193,6 +194,12 @@ def error_stats(actual: list[torch.Tensor], oracle: list[torch.Tensor]) -> Error
         oracle_max=oracle_max, epsilon=epsilon, exact=exact, worst_tensor=where[0], worst_index=where[1],
         worst_expected=where[2], worst_actual=where[3], parts=tuple(parts), unwritten=unwritten,
     )  # fmt: skip
+
+
+def _alike(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
+    """Where both are finite, or the same infinity, or both no number."""
+    same = torch.isfinite(got) == torch.isfinite(want)
+    return same & (torch.isfinite(want) | (got == want) | (torch.isnan(got) & torch.isnan(want)))
 
 
 def _bytes_of_truth(tensor: torch.Tensor) -> torch.Tensor:
@@ -208,23 +215,24 @@ def _poisoned(tensor: torch.Tensor) -> torch.Tensor:
 
 def _parts(number: int, error: torch.Tensor, scale: torch.Tensor, epsilon: float) -> list[Part]:
     """One output by itself, then its edges; one wait for the card in all."""
-    found = [(words, whole, e, y) for words, whole, e, y in _slices(number, error, scale) if e.numel() >= _FEWEST]
-    if not found:
-        return []
-    figures = [
-        torch.stack(((e * e).mean().sqrt(), e.max(), (y * y).mean().sqrt(), y.abs().max(), _places(e, whole))) for _, whole, e, y in found
-    ]
-    rows = torch.stack(figures).tolist()
+    found = [part for part in _slices(number, error, scale) if part[1] or part[2].numel() >= _FEWEST]
+    rows = torch.stack([_figures(e, y, whole) for _, whole, e, y in found]).tolist()
     return [
         Part(number, words, whole, rms, max_abs, oracle_rms, oracle_max, epsilon, places)
         for (words, whole, _, _), (rms, max_abs, oracle_rms, oracle_max, places) in zip(found, rows, strict=True)
     ]
 
 
+def _figures(error: torch.Tensor, scale: torch.Tensor, whole: bool) -> torch.Tensor:
+    """The last five fields of a `Part` but its epsilon; each norm is one pass over the values, where squares to be summed take three."""
+    norm, root = torch.linalg.vector_norm, math.sqrt(error.numel())
+    return torch.stack((norm(error) / root, error.max(), norm(scale) / root, norm(scale, math.inf), _places(error, whole)))
+
+
 def _places(error: torch.Tensor, whole: bool) -> torch.Tensor:
     """`Part.places`; 0 where an edge has no error."""
     if whole:
-        return torch.full_like(error.max(), math.inf)
+        return error.new_full((), math.inf)
     squares = (error / error.max().clamp(min=torch.finfo(error.dtype).tiny)).square()  # its fourth power must not vanish
     return squares.sum().square() / squares.square().sum().clamp(min=1e-300)
 

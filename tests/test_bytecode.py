@@ -28,14 +28,13 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(
         bytecode.importlib.util, "find_spec", lambda name: ModuleSpec(name, None, origin=str(tmp_path / name / "__init__.py"))
     )
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     return tmp_path
 
 
 @pytest.fixture
 def unwritable(installed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """As an image of which its maker said that Python writes nothing there."""
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    """As a system's packages are to its users."""
+    monkeypatch.setattr(bytecode.os, "access", lambda path, mode: False)  # root may write whatever the mode says
     return installed
 
 
@@ -60,14 +59,17 @@ def _until(what: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_an_evaluator_compiles_what_is_missing(installed: Path) -> None:
+@pytest.mark.parametrize("unwilling", ["", "1"])
+def test_an_evaluator_compiles_what_is_missing(installed: Path, monkeypatch: pytest.MonkeyPatch, unwilling: str) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", unwilling)
+    monkeypatch.setattr(sys, "dont_write_bytecode", bool(unwilling))
     assert bytecode_check().works and "the first evaluator compiles it" in bytecode_check().detail
     with open_evaluator("h200"):
         assert _compiled(installed) == {*FILES, "triton/__init__.py"}
     assert bytecode_check().works and "without" not in bytecode_check().detail
 
 
-def test_nothing_is_compiled_where_python_writes_no_bytecode(unwritable: Path) -> None:
+def test_nothing_is_compiled_where_that_is_not_allowed(unwritable: Path) -> None:
     with bytecode.supplied():
         pass
     assert not _compiled(unwritable)

@@ -27,6 +27,14 @@ def test_distance_is_a_share_of_the_baselines_root_mean_square() -> None:
     assert distances([torch.tensor([1e30, 0.0, 0.0])], huge)[0].worst > 0.0  # no overflow on the way
 
 
+@pytest.mark.parametrize("unit", [1e-35, 1e-25, 1e-13, 1.0, 1e15, 1e30])
+def test_a_distance_is_the_same_in_any_unit(unit: float) -> None:
+    theirs = torch.linspace(-1.0, 1.0, 4096, dtype=torch.float64)
+    mine = theirs + 1e-3 * torch.linspace(-1.0, 1.0, 4096, dtype=torch.float64) ** 3
+    (found,) = distances([(mine * unit).float()], [(theirs * unit).float()])
+    assert found == pytest.approx((3**0.5 * 1e-3, (3 / 7) ** 0.5 * 1e-3), rel=0.01)
+
+
 @pytest.mark.parametrize("value", [float("nan"), INF, -INF])
 def test_values_that_are_not_finite_must_be_the_same(value: float) -> None:
     theirs, mine = [torch.ones(4)], [torch.ones(4)]
