@@ -29,7 +29,7 @@ from tritonsmith.evaluator.schema import (
     text_sha,
 )
 from tritonsmith.evaluator.session import TaskSession
-from tritonsmith.evaluator.timing import compare, spread
+from tritonsmith.evaluator.timing import CLOCK_MS, clocks_apart, compare, spread
 from tritonsmith.evaluator.trace_records import OperatorCost
 from tritonsmith.evaluator.trials import TrialLog, checked_call, repeat_bitwise, require_settled
 from tritonsmith.evaluator.wire import spec_bytes
@@ -40,8 +40,6 @@ _LAST_TRIALS = {"quick": ("signed",), "strict": ("signed", "signed")}  # on inpu
 _REPEATS = {"quick": 20, "strict": 100}
 _SESSIONS = {"quick": 1, "strict": 3}
 _KERNEL_SHARE, _LIBRARY_SHARE = 0.9, 0.05
-_CLOCK_PART, _CLOCK_MS = 0.1, 0.05
-"""How far the two clocks may be apart: a share of the call, or this many milliseconds."""
 _OVERLAPPING = 2.0
 """Kernels on several streams take longer one after the other than the call that overlaps them: by up to this factor."""
 _INCREDIBLE = 10.0
@@ -264,7 +262,7 @@ Clocks = tuple[float, float]
 def _apart(clocks: Clocks) -> str:
     """How far the two clocks disagree, beyond what a disturbed host makes for; empty when they agree."""
     wall, card = clocks
-    if abs(wall - card) <= max(_CLOCK_PART * wall, _CLOCK_MS):
+    if not clocks_apart(wall, card):
         return ""
     return f"the two clocks disagree: {wall:.4g} ms by the oracle's, {card:.4g} ms by the card's events in the candidate's process"
 
@@ -285,7 +283,7 @@ def unlaunched(card_ms: float, baseline_ms: float, facts: LaunchFacts, floor_ms:
 def _another_forward(facts: LaunchFacts, clocks: Clocks) -> str:
     """Whether what was profiled cannot be what was timed, and so does not tell whose work that is; empty when it can."""
     profiled, card = facts.device_ms or 0.0, clocks[1]
-    if profiled <= _OVERLAPPING * card + _CLOCK_MS:
+    if profiled <= _OVERLAPPING * card + CLOCK_MS:
         return ""
     return f"the kernels of the profiled forward take {profiled:.4g} ms, the timed calls {card:.4g} ms: another forward was profiled"
 

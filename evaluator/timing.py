@@ -27,6 +27,8 @@ ENOUGH = 0.25
 """Share of the calls for which the card's clock must stand; of honest kernels' it stands for 95 % as a rule (H200, 2026-11-22)."""
 _IN_TIME = 0.8
 """Share of the calls that the card must have been asked for before the answer, for the others to be left out."""
+CLOCK_PART, CLOCK_MS = 0.1, 0.05
+"""How far the two clocks may be apart: a share of the call, or this many milliseconds."""
 _FAR_SLOWER = 0.5
 """A candidate that reaches less than this by the card's clock alone gains nothing that matters from another take."""
 _FEWEST = 4
@@ -238,8 +240,18 @@ def alone_factor(beside_ms: float, alone_ms: float) -> float:
 
 
 def suffices(weighed: Weighed, control: float) -> bool:
-    """Whether a take may stand: its control holds, and the card's clock stands for enough calls or says itself that this is far slower."""
-    return control_holds(control) and (weighed.enough or weighed.bare.ratio < _FAR_SLOWER)
+    """Whether a take may stand: its control holds, and the card's clock stands for enough calls.
+
+    Or says itself that this is far slower, unless the clocks are so far apart that the candidate would be refused for it: once in some
+    thirty takes something of the host's slows all calls down (H200, 2026-11-22), and that is over in the next one.
+    """
+    slower = weighed.bare.ratio < _FAR_SLOWER and not clocks_apart(*weighed.clocks)
+    return control_holds(control) and (weighed.enough or slower)
+
+
+def clocks_apart(wall: float, card: float) -> bool:
+    """Whether two clocks' milliseconds of one forward differ by more than what a disturbed host makes for."""
+    return abs(wall - card) > max(CLOCK_PART * wall, CLOCK_MS)
 
 
 def _shift(mine: Sequence[float], theirs: Sequence[float], kept: Sequence[int]) -> float:

@@ -14,6 +14,7 @@ from tritonsmith.evaluator.timing import (
     Weighed,
     abba,
     alone_factor,
+    clocks_apart,
     compare,
     pair_count,
     rounds_of,
@@ -102,9 +103,11 @@ def test_honest_calls_are_neither_faster_nor_slower() -> None:
 
 def test_a_take_on_whose_calls_the_clocks_disagree_stands_only_for_what_is_far_slower() -> None:
     agreed, disturbed = judged(), judged(lambda one: one._replace(wall=one.wall + 0.02))
-    slow = judged(lambda one: one._replace(wall=one.wall + 0.2, card=one.card + 0.1))
+    slow = judged(lambda one: one._replace(wall=one.wall + 0.14, card=one.card + 0.1))
+    apart = judged(lambda one: one._replace(wall=one.wall + 0.2, card=one.card + 0.1))  # the strict profile refuses such a session
     assert (agreed.share >= ENOUGH, disturbed.share >= ENOUGH, slow.share >= ENOUGH) == (True, False, False)
     assert (suffices(agreed, 1.0), suffices(disturbed, 1.0), suffices(slow, 1.0)) == (True, False, True)
+    assert not suffices(apart, 1.0) and clocks_apart(*apart.clocks) and not clocks_apart(*slow.clocks)
     assert not suffices(judged(lambda one: one._replace(wall=one.wall + 3.0, card=one.card * 1.25)), 1.0)
     assert not suffices(agreed, 1.02) and not suffices(slow, 1.02)
 
