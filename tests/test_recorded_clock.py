@@ -91,12 +91,6 @@ def asked_early() -> dict[str, Calls]:
     return early_sessions("0547_asked_early", "0612_ablation")
 
 
-@pytest.fixture(scope="module")
-def slow_host() -> dict[str, Calls]:
-    """The same of kernels of known work, four evaluators beside each other on a host whose processors are half as fast."""
-    return early_sessions("0917_equal_gain")
-
-
 def early_sessions(*names: str) -> dict[str, Calls]:
     found: dict[str, Calls] = {}
     for name in names:
@@ -132,18 +126,22 @@ def test_a_lie_is_worth_no_more_since_the_card_is_asked_for_early(asked_early: d
     assert np.median(found) < 0.5 and found.max() < 3.0
 
 
-def test_a_slow_host_changes_no_word_and_makes_no_lie_worth_more(slow_host: dict[str, Calls]) -> None:
+@pytest.mark.parametrize(
+    ("study", "counts"), [("0917_equal_gain", [49, 32, 8]), ("1600_equal_gain", [60, 32, 12])], ids=["slow host", "fast host"]
+)
+def test_of_kernels_of_known_work_every_word_is_right_and_no_lie_is_worth_more(study: str, counts: list[int]) -> None:
     asked = {"equal": Comparison.SAME, "gain": Comparison.FASTER, "loss": Comparison.SLOWER}
-    kinds = [name.split()[-2] for name in slow_host]
-    assert [kinds.count(kind) for kind in asked] == [49, 32, 8]
-    for kind, (mine, theirs, empty) in zip(kinds, slow_host.values(), strict=True):
+    recorded = early_sessions(study)
+    kinds = [name.split()[-2] for name in recorded]
+    assert [kinds.count(kind) for kind in asked] == counts
+    for kind, (mine, theirs, empty) in zip(kinds, recorded.values(), strict=True):
         weighed = weigh(mine, theirs, empty)
         assert compare([weighed.measurement.interval], weighed.paired.candidate_ms) is asked[kind]
-    found = gains(list(slow_host.values()), lambda one, rng: one)
+    found = gains(list(recorded.values()), lambda one, rng: one)
     assert np.median(found) > -1.0 and found.min() > -2.5 and found.max() < 0.5
     for ms in (0.002, 0.004, 0.008, 0.02):
         for share in (0.5, 0.8, 1.0):
-            assert gains(list(slow_host.values()), sometimes(share, lies(ms))).max() < 2.5
+            assert gains(list(recorded.values()), sometimes(share, lies(ms))).max() < 2.5
 
 
 def test_on_the_slowest_hosts_honest_kernels_lose_and_liars_gain_no_more() -> None:
