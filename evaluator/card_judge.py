@@ -118,7 +118,8 @@ class CardJudge:
             return Verdict(status=fault.status, sha=sha, message=str(fault), correctness=log.correctness, profile=profile)
         return Verdict(
             status=Status.OK, sha=sha, label=label_of(facts), correctness=log.correctness, timing=timing, facts=facts, profile=profile,
-            message=_summary(timing), quarantine=suspicion(timing, clocks, facts), environment={"seconds_by_step": self._steps},
+            message=_summary(timing), quarantine=suspicion(timing, clocks, facts, slower=first.far_slower),
+            environment={"seconds_by_step": self._steps},
         )  # fmt: skip
 
     @contextlib.contextmanager
@@ -222,7 +223,7 @@ class CardJudge:
         paired = one.paired[one.strongest]
         self._require_above_floor(paired.candidate_ms)
         said = unlaunched(one.clocks[1], paired.baseline_ms, facts, measured().launch_floor_ms)
-        if said or (strict and (said := contradiction(one.clocks, facts))):
+        if said or (strict and (said := contradiction(one.clocks, facts, slower=one.far_slower))):
             raise RunnerFault(Status.CHEATING, said)
 
     def _require_above_floor(self, ms: float) -> None:
@@ -288,16 +289,19 @@ def _another_forward(facts: LaunchFacts, clocks: Clocks) -> str:
     return f"the kernels of the profiled forward take {profiled:.4g} ms, the timed calls {card:.4g} ms: another forward was profiled"
 
 
-def contradiction(clocks: Clocks, facts: LaunchFacts) -> str:
-    """What two ways to look at the same forward disagree about; empty when they agree."""
-    return _apart(clocks) or _another_forward(facts, clocks)
+def contradiction(clocks: Clocks, facts: LaunchFacts, *, slower: bool = False) -> str:
+    """What two ways to look at the same forward disagree about; empty when they agree.
+
+    `slower`: by its own word the candidate is far slower, so a clock that lies gains it nothing; the oracle's counts.
+    """
+    return ("" if slower else _apart(clocks)) or _another_forward(facts, clocks)
 
 
-def suspicion(timing: Timing, clocks: Clocks, facts: LaunchFacts) -> str:
+def suspicion(timing: Timing, clocks: Clocks, facts: LaunchFacts, *, slower: bool = False) -> str:
     """Why a verdict is to be audited; empty when nothing is odd."""
     if timing.score > _INCREDIBLE:
         return f"{timing.score:.3g}x the strongest baseline is hard to believe"
-    return contradiction(clocks, facts)
+    return contradiction(clocks, facts, slower=slower)
 
 
 def _adds_atomically(source: str) -> bool:

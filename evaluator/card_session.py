@@ -65,8 +65,13 @@ class Session:
         self._screens = {name: Screen() for name in names}
         self._samples: dict[str, tuple[list[Sample], list[Sample]]] = {}
         """By baseline: the candidate's calls and the baseline's, pair by pair."""
+        self._discarded: list[dict[str, Any]] = []
+        """Takes that were taken again: the calls of the candidate and of the strongest baseline."""
         self._weighed: dict[str, Weighed] = {}
         self.paired: dict[str, Paired] = {}
+        self.strongest: str
+        self.control: Paired
+        """The strongest baseline against itself."""
         self.takes: list[float] = []
         """Share of the candidate's calls for which the card's clock stands, take by take; the last take is the result."""
         self.before = clocks()
@@ -130,6 +135,8 @@ class Session:
     def _take(self, pairs: dict[str, int], control: int) -> None:
         """In rounds, so that a noisy second of the machine falls on every baseline and not on one."""
         plan = {name: rounds_of(count, _ROUNDS) for name, count in pairs.items()}
+        if self.takes:
+            self._discarded.append({"baseline": self.strongest, **_told(*self._samples[self.strongest])})
         self._samples = {name: ([], []) for name in pairs}
         empties = []
         for turn in range(_ROUNDS):
@@ -181,6 +188,11 @@ class Session:
         return self._weighed[self.strongest].clocks
 
     @property
+    def far_slower(self) -> bool:
+        """Whether it is by the card's clock alone."""
+        return self._weighed[self.strongest].far_slower
+
+    @property
     def measurement(self) -> Measurement:
         """The score against the strongest baseline."""
         return self._weighed[self.strongest].measurement
@@ -189,20 +201,14 @@ class Session:
         """Every sample in milliseconds, in the order in which it was taken."""
         samples = {
             name: {
-                "candidate_ms": self.paired[name].candidate, "baseline_ms": self.paired[name].baseline,
-                "all": {
-                    "candidate_card_ms": [one.card for one in mine], "candidate_wall_ms": [one.wall for one in mine],
-                    "candidate_late_ms": [one.late for one in mine], "candidate_asked_early": [one.early for one in mine],
-                    "baseline_card_ms": [one.card for one in theirs], "baseline_wall_ms": [one.wall for one in theirs],
-                    "baseline_late_ms": [one.late for one in theirs], "baseline_asked_early": [one.early for one in theirs],
-                },
+                "candidate_ms": self.paired[name].candidate, "baseline_ms": self.paired[name].baseline, "all": _told(mine, theirs),
             }
             for name, (mine, theirs) in self._samples.items()
         }  # fmt: skip
         control = {"one_ms": self.control.candidate, "other_ms": self.control.baseline}
         told = {
             "empty_ms": self._empty._asdict(), "clocks_agree": self.takes, "baselines_alone_ms": self._alone,
-            "looks": self._looks, "void_calls": self._lost,
+            "looks": self._looks, "void_calls": self._lost, "discarded_takes": self._discarded,
         }  # fmt: skip
         return {"samples": samples, "control": control, **told, "clocks_before": self.before, "clocks_after": self.after}
 
@@ -257,6 +263,15 @@ class _Pairs:
         if not self._screen.usual(found) or secrets.randbelow(_JUDGED_PART) == 0:
             self._session._judge(*self._mine)
             self._screen.accept(found)
+
+
+def _told(mine: list[Sample], theirs: list[Sample]) -> dict[str, list[Any]]:
+    """Calls of both sides as they are written down."""
+    return {
+        f"{side}_{word}": [getattr(one, name) for one in calls]
+        for side, calls in (("candidate", mine), ("baseline", theirs))
+        for word, name in (("card_ms", "card"), ("wall_ms", "wall"), ("late_ms", "late"), ("asked_early", "early"))
+    }
 
 
 def _kept(samples: list[Sample], sample: Sample) -> float:

@@ -177,9 +177,9 @@ def error_stats(actual: list[torch.Tensor], oracle: list[torch.Tensor]) -> Error
             scale = torch.where(known, scale, 0.0)
         own_epsilon = torch.finfo(got.dtype).eps
         whole, *edges = _parts(number, error, scale, own_epsilon)
-        squares += whole.rms**2 * error.numel()
+        squares += whole.rms * whole.rms * error.numel()  # infinite where it is too large; `**` would raise
         absolute += float(error.sum())
-        oracle_squares += whole.oracle_rms**2 * error.numel()
+        oracle_squares += whole.oracle_rms * whole.oracle_rms * error.numel()
         oracle_max = max(oracle_max, whole.oracle_max)
         epsilon = max(epsilon, own_epsilon)
         count += error.numel()

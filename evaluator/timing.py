@@ -30,7 +30,7 @@ _IN_TIME = 0.8
 CLOCK_PART, CLOCK_MS = 0.1, 0.05
 """How far the two clocks may be apart: a share of the call, or this many milliseconds."""
 _FAR_SLOWER = 0.5
-"""A candidate that reaches less than this by the card's clock alone gains nothing that matters from another take."""
+"""A candidate that reaches less than this by the card's clock alone gains nothing by a wrong clock."""
 _FEWEST = 4
 _COMPARED, _CERTAIN = (10, 25, 40, 50), 7
 """Percentiles in which the two sides are compared: what is done in more than half of the calls shows in one of them."""
@@ -179,6 +179,11 @@ class Weighed(NamedTuple):
     clocks: tuple[float, float]
     """Milliseconds of the candidate's forward by the oracle's clock, undisturbed, and by the card's."""
 
+    @property
+    def far_slower(self) -> bool:
+        """Whether the candidate is by its own word."""
+        return self.bare.ratio < _FAR_SLOWER
+
     def scaled(self, factor: float) -> Weighed:
         """The same with every sample of the baseline multiplied."""
         return self._replace(paired=self.paired.scaled(factor), bare=self.bare.scaled(factor))
@@ -242,11 +247,10 @@ def alone_factor(beside_ms: float, alone_ms: float) -> float:
 def suffices(weighed: Weighed, control: float) -> bool:
     """Whether a take may stand: its control holds, and the card's clock stands for enough calls.
 
-    Or says itself that this is far slower, unless the clocks are so far apart that the candidate would be refused for it: once in some
-    thirty takes something of the host's slows all calls down (H200, 2026-11-22), and that is over in the next one.
+    Or says itself that this is far slower, and the clocks are not so far apart that its time would be wrong by much: one take in some
+    thirty is disturbed by something of the host's, and the next one or the one after it is not (H200, 2026-11-22).
     """
-    slower = weighed.bare.ratio < _FAR_SLOWER and not clocks_apart(*weighed.clocks)
-    return control_holds(control) and (weighed.enough or slower)
+    return control_holds(control) and (weighed.enough or (weighed.far_slower and not clocks_apart(*weighed.clocks)))
 
 
 def clocks_apart(wall: float, card: float) -> bool:

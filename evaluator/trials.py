@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 
@@ -106,11 +107,12 @@ def checked_call(log: TrialLog, runner: Runner, kind: str, mode: int, timeout: f
     tensors = session.draw(kind)
     got = fresh_call(session, runner, tensors, mode, timeout)
     try:
-        trial = judged(session, tensors, got, kind, log.trials)
+        expected = _expected(session, tensors, kind, log.trials)
     except UNDEFINED as error:
         if kind == "own" or not _has_no_answer(session, error):
             raise
         return got  # no answer is right or wrong where the reference has none
+    trial = expected.trial(got)  # nothing that a candidate wrote may end in that exception
     if kind == "own" or _tells(log, trial, kind):
         log.trials.append(trial)
     return got
@@ -158,10 +160,27 @@ def _poison_whole_numbers(runner: Runner) -> None:
             slot.view(-1).view(torch.uint8).fill_(2 + secrets.randbelow(254))
 
 
-def judged(
-    session: TaskSession, tensors: list[torch.Tensor], got: list[torch.Tensor], kind: str = "own", before: Sequence[Trial] = ()
-) -> Trial:
-    """The trial that these outputs make; the oracle is computed here, after the candidate answered.
+class _Expected(NamedTuple):
+    """What is right on some inputs, and how far off the reference is."""
+
+    oracle: list[torch.Tensor]
+    errors: dict[PrecisionClass, ErrorStats]
+    finite: bool
+    hidden: bool
+    blurred: bool
+
+    def trial(self, got: list[torch.Tensor]) -> Trial:
+        """The trial that these outputs make."""
+        return Trial(error_stats(got, self.oracle), self.errors, self.finite, hidden=self.hidden, blurred=self.blurred)
+
+
+def judged(session: TaskSession, tensors: list[torch.Tensor], got: list[torch.Tensor]) -> Trial:
+    """The trial that these outputs make on inputs of the task's own; the oracle is computed here, after the candidate answered."""
+    return _expected(session, tensors, "own", ()).trial(got)
+
+
+def _expected(session: TaskSession, tensors: list[torch.Tensor], kind: str, before: Sequence[Trial]) -> _Expected:
+    """The oracle on inputs of a kind, and the reference's errors. Raises what the reference raises.
 
     On inputs that the task did not choose, the reference may be right by luck (a row without variance, say). There its error counts as
     at least what moving each input by one unit of float32's last place does to the oracle: no algorithm promises to be better. So it does
@@ -194,7 +213,7 @@ def judged(
         errors = {precision: one.coarse(_COARSE) for precision, one in errors.items()}
         for trial in before[:1]:
             errors = {precision: one.widened(trial.reference[precision]) for precision, one in errors.items()}
-    return Trial(error_stats(got, oracle), errors, finite, hidden=kind in HIDDEN, blurred=blurred)
+    return _Expected(oracle, errors, finite, kind in HIDDEN, blurred)
 
 
 def _in_any_order(tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> float:

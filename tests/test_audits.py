@@ -227,6 +227,8 @@ def test_clocks_that_disagree_and_scores_beyond_belief_are_suspicious() -> None:
     assert suspicion(timing(3.0), agreeing, facts) == ""
     assert "hard to believe" in suspicion(timing(12.0), agreeing, facts)
     assert "two clocks disagree" in suspicion(timing(3.0), (1.0, 0.2), facts)
+    assert suspicion(timing(0.3), (1.0, 0.9), facts, slower=True) == suspicion(timing(0.3), (1.0, 0.5), LaunchFacts(), slower=True) == ""
+    assert "another forward was profiled" in suspicion(timing(0.3), (1.0, 0.2), facts, slower=True)
     assert suspicion(timing(3.0), (0.05, 0.02), LaunchFacts()) == ""  # a disturbed host; what the oracle's clock reads beyond is added
 
 

@@ -27,12 +27,28 @@ def test_distance_is_a_share_of_the_baselines_root_mean_square() -> None:
     assert distances([torch.tensor([1e30, 0.0, 0.0])], huge)[0].worst > 0.0  # no overflow on the way
 
 
-@pytest.mark.parametrize("unit", [1e-35, 1e-25, 1e-13, 1.0, 1e15, 1e30])
-def test_a_distance_is_the_same_in_any_unit(unit: float) -> None:
+UNITS = {
+    torch.float32: (1e-35, 1e-25, 1e-13, 1.0, 1e15, 1e30), torch.float64: (1e-140, 1.0, 1e30, 1e200), torch.bfloat16: (1e-30, 1.0, 1e30),
+    torch.float16: (1e-2, 1.0, 1e3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [(dtype, unit) for dtype, units in UNITS.items() for unit in units])
+def test_a_distance_is_the_same_in_any_unit(dtype: torch.dtype, unit: float) -> None:
     theirs = torch.linspace(-1.0, 1.0, 4096, dtype=torch.float64)
-    mine = theirs + 1e-3 * torch.linspace(-1.0, 1.0, 4096, dtype=torch.float64) ** 3
-    (found,) = distances([(mine * unit).float()], [(theirs * unit).float()])
-    assert found == pytest.approx((3**0.5 * 1e-3, (3 / 7) ** 0.5 * 1e-3), rel=0.01)
+    mine = theirs + 0.1 * torch.linspace(-1.0, 1.0, 4096, dtype=torch.float64) ** 3
+    (found,) = distances([(mine * unit).to(dtype)], [(theirs * unit).to(dtype)])
+    assert found == ((INF, INF) if unit == 1e200 else pytest.approx((3**0.5 * 0.1, (3 / 7) ** 0.5 * 0.1), rel=0.05))
+
+
+def test_one_value_whose_square_is_too_large_hides_no_other() -> None:
+    theirs = [torch.ones(4096)]
+    mine = [theirs[0].clone()]
+    theirs[0][0] = mine[0][0] = 1e25
+    (near,) = distances(mine, theirs)
+    mine[0][1] = 2.0
+    (far,) = distances(mine, theirs)
+    assert near == (0.0, 0.0) and far.worst > 0.0 and far.mean > 0.0
 
 
 @pytest.mark.parametrize("value", [float("nan"), INF, -INF])

@@ -126,6 +126,14 @@ def test_values_that_are_not_finite_must_stand_where_the_oracle_has_them(dtype: 
         assert not stats.exact and wrong[stats.worst_index[0]] == pytest.approx(stats.worst_actual, nan_ok=True)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (70,)])
+@pytest.mark.parametrize(("got", "want", "right"), [(1e200, 1.0, False), (1.0, 1e200, False), (1e200, 1e200, True), (-1e308, 1e308, False)])
+def test_values_whose_squares_are_infinite_are_judged(shape: tuple[int, ...], got: float, want: float, right: bool) -> None:
+    oracle = [torch.full(shape, want, dtype=torch.float64)]
+    stats = error_stats([torch.full(shape, got, dtype=torch.float64)], oracle)
+    assert reached_class([Trial(stats, {PrecisionClass.IEEE: error_stats(oracle, oracle)})]) is (PrecisionClass.IEEE if right else None)
+
+
 def test_scalars_and_outputs_without_elements() -> None:
     want = [
         torch.tensor(2.5, dtype=torch.float64),

@@ -107,6 +107,7 @@ def test_a_take_on_whose_calls_the_clocks_disagree_stands_only_for_what_is_far_s
     apart = judged(lambda one: one._replace(wall=one.wall + 0.2, card=one.card + 0.1))  # the strict profile refuses such a session
     assert (agreed.share >= ENOUGH, disturbed.share >= ENOUGH, slow.share >= ENOUGH) == (True, False, False)
     assert (suffices(agreed, 1.0), suffices(disturbed, 1.0), suffices(slow, 1.0)) == (True, False, True)
+    assert slow.far_slower and apart.far_slower and not disturbed.far_slower
     assert not suffices(apart, 1.0) and clocks_apart(*apart.clocks) and not clocks_apart(*slow.clocks)
     assert not suffices(judged(lambda one: one._replace(wall=one.wall + 3.0, card=one.card * 1.25)), 1.0)
     assert not suffices(agreed, 1.02) and not suffices(slow, 1.02)
