@@ -174,9 +174,11 @@ class _Expected(NamedTuple):
         return Trial(error_stats(got, self.oracle), self.errors, self.finite, hidden=self.hidden, blurred=self.blurred)
 
 
-def judged(session: TaskSession, tensors: list[torch.Tensor], got: list[torch.Tensor]) -> Trial:
-    """The trial that these outputs make on inputs of the task's own; the oracle is computed here, after the candidate answered."""
-    return _expected(session, tensors, "own", ()).trial(got)
+def judged(
+    session: TaskSession, tensors: list[torch.Tensor], got: list[torch.Tensor], kind: str = "own", before: Sequence[Trial] = ()
+) -> Trial:
+    """The trial that these outputs make; the oracle is computed here, after the candidate answered."""
+    return _expected(session, tensors, kind, before).trial(got)
 
 
 def _expected(session: TaskSession, tensors: list[torch.Tensor], kind: str, before: Sequence[Trial]) -> _Expected:
