@@ -201,15 +201,13 @@ def test_strict_tries_every_kind_and_an_honest_normalisation_passes(evaluator: L
     assert verdict.correctness is not None and len(NATURAL) + 2 <= verdict.correctness.trials <= 16
 
 
-@pytest.mark.parametrize("value", ["1e200", "float('inf')"])
-def test_an_answer_too_large_for_the_judge_is_an_answer(evaluator: LocalEvaluator, tmp_path: Path, value: str) -> None:
+def test_an_answer_too_large_for_the_judge_is_an_answer(evaluator: LocalEvaluator, tmp_path: Path) -> None:
     path = tmp_path / "total.py"
     path.write_text(NORM.replace("self.norm(x)", "x.double().sum()"))
     task = load_task(path)
-    wrong = OWN_NORM.replace("self.norm(x)", f"x.double().sum() if x.min() >= 0 else torch.tensor({value}, dtype=torch.float64)")
-    assert wrong != OWN_NORM and evaluator.evaluate_now(task, wrong.split(" if x.min")[0] + "\n").status is Status.OK
+    wrong = OWN_NORM.replace("self.norm(x)", "x.double().sum() if x.min() >= 0 else torch.tensor(1e200, dtype=torch.float64)")
     verdict = evaluator.evaluate_now(task, wrong)
-    assert verdict.status is Status.INACCURATE, verdict.message
+    assert verdict.status is Status.INACCURATE and "1e+200" in verdict.message, verdict.message
 
 
 def test_a_kernel_that_clips_what_its_task_never_draws_fails_on_the_hidden_half(evaluator: LocalEvaluator, norm: Task) -> None:
