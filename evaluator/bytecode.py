@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tritonsmith.evaluator import lifeline
-from tritonsmith.evaluator.run_folder import life_line
-from tritonsmith.evaluator.sandbox import ALLOWED_ENVIRONMENT
+from tritonsmith.evaluator.run_folder import life_line, run_folder
+from tritonsmith.evaluator.sandbox import scrubbed_environment
 
 _DEEP = {
     "torch": ("__init__", "_dynamo/convert_frame", "_inductor/compile_fx", "xpu/__init__"),
@@ -114,8 +114,8 @@ def _begin(folders: list[Path], compilers: list[subprocess.Popen[bytes]], stack:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     files = [str(file) for folder in folders for file in folder.rglob("*.py")]
     count = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
-    environment = {name: os.environ[name] for name in ALLOWED_ENVIRONMENT if name in os.environ} | {"PYTHONUTF8": "1"}
-    command, life, no = lifeline.command(life_line(), "compileall", "-qq", "-i", "-"), life_line(), subprocess.DEVNULL
+    environment, life, no = scrubbed_environment(run_folder(), {"PYTHONUTF8": "1"}), life_line(), subprocess.DEVNULL
+    command = lifeline.command(life, "compileall", "-qq", "-i", "-")
     for number in range(count):
         with tempfile.TemporaryFile() as names:
             names.write(os.fsencode("\n".join(files[number::count]) + "\n"))

@@ -204,9 +204,8 @@ def test_strict_tries_every_kind_and_an_honest_normalisation_passes(evaluator: L
 def test_an_answer_too_large_for_the_judge_is_an_answer(evaluator: LocalEvaluator, tmp_path: Path) -> None:
     path = tmp_path / "total.py"
     path.write_text(NORM.replace("self.norm(x)", "x.double().sum()"))
-    task = load_task(path)
     wrong = OWN_NORM.replace("self.norm(x)", "x.double().sum() if x.min() >= 0 else torch.tensor(1e200, dtype=torch.float64)")
-    verdict = evaluator.evaluate_now(task, wrong)
+    verdict = evaluator.evaluate_now(load_task(path), wrong)
     assert verdict.status is Status.INACCURATE and "1e+200" in verdict.message, verdict.message
 
 
