@@ -8,25 +8,15 @@ from typing import Any
 
 import torch
 
+from tritonsmith.evaluator.doorbell import BASELINES
+from tritonsmith.evaluator.precision import set_tf32
 from tritonsmith.evaluator.reference import flatten, load_reference
 from tritonsmith.evaluator.schema import Task
 from tritonsmith.evaluator.settled_tuning import settle_tuning
 
-NAMES = ("eager", "cuda_graph", "compile", "compile_reduce_overhead")
 _WARMUP = 3
 
 Forward = Callable[..., Any]
-
-
-def set_tf32(allowed: bool) -> None:
-    """Allow or forbid TF32 in cuBLAS and cuDNN."""
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    torch.backends.cudnn.allow_tf32 = allowed
-
-
-def mode_number(name: str, tf32: bool) -> int:
-    """The doorbell argument of a baseline at a TF32 setting."""
-    return NAMES.index(name) * 2 + int(tf32)
 
 
 class Baselines:
@@ -66,7 +56,7 @@ class Baselines:
             self._mode = -1
             set_tf32(bool(mode % 2))
             if mode not in self._forwards:
-                self._forwards[mode] = getattr(self, f"_{NAMES[mode // 2]}")()
+                self._forwards[mode] = getattr(self, f"_{BASELINES[mode // 2]}")()
             self._mode, self._forward = mode, self._forwards[mode]
         return flatten(self._forward(*arguments))
 

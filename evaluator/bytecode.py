@@ -23,7 +23,7 @@ from pathlib import Path
 
 from tritonsmith.evaluator import lifeline
 from tritonsmith.evaluator.run_folder import life_line, run_folder
-from tritonsmith.evaluator.sandbox import scrubbed_environment
+from tritonsmith.evaluator.scrubbed import scrubbed_environment
 
 _DEEP = {
     "torch": ("__init__", "_dynamo/convert_frame", "_inductor/compile_fx", "xpu/__init__"),

@@ -1,7 +1,7 @@
 """What a forward launched on a card, from the report of the candidate's process and the candidate's text. Imports no torch.
 
 The report cannot be trusted far, so it is read with care: whatever is not as it must be is refused, and which kernels are the
-candidate's own is decided by its text. `compile_client.second_opinion` compares the label with another process's view.
+candidate's own is decided by its text. `second_opinion.second_opinion` compares the label with another process's view.
 """
 
 from __future__ import annotations

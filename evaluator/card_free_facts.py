@@ -5,11 +5,12 @@ Either runs candidate code and could be told apart by it, so each kind of work c
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tritonsmith.evaluator.interp_counts import LaunchCount, merge
+from tritonsmith.evaluator.report import LaunchCount
 from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts
 
 Grid = tuple[int, int, int]
@@ -82,3 +83,30 @@ def launch_facts(compiled: dict[str, Any], interpreted: dict[str, Any], order_de
         kernels=tuple(merge(kernels, counts)), order_dependent=order_dependent,
     )  # fmt: skip
     return facts, library
+
+
+def merge(kernels: Sequence[KernelFacts], launches: Sequence[LaunchCount]) -> list[KernelFacts]:
+    """Facts of compiled kernels with bytes, FLOPs and sync rounds per launch (mean over launches of the same name and grid).
+
+    Launches that agree in constexprs too are preferred. A kernel the interpreter never saw keeps its empty counts.
+    """
+    by_grid: dict[tuple[str, tuple[int, int, int]], list[LaunchCount]] = defaultdict(list)
+    for launch in launches:
+        by_grid[launch.name, launch.grid].append(launch)
+    return [_filled(kernel, by_grid.get((kernel.name, kernel.grid), [])) for kernel in kernels]
+
+
+def _filled(kernel: KernelFacts, launches: list[LaunchCount]) -> KernelFacts:
+    same = [x for x in launches if all(kernel.constexprs.get(name, value) == value for name, value in x.constexprs.items())]
+    chosen = same or launches
+    if not chosen:
+        return kernel
+    count = sum(x.count for x in chosen)
+    return kernel.model_copy(
+        update={
+            "bytes_loaded": sum(x.bytes_loaded * x.count for x in chosen) / count,
+            "bytes_stored": sum(x.bytes_stored * x.count for x in chosen) / count,
+            "flops": sum(x.total_flops * x.count for x in chosen) / count,
+            "sync_rounds": max(x.sync_rounds for x in chosen),
+        }
+    )

@@ -20,9 +20,8 @@ from tritonsmith.evaluator.doorbell import Command
 from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace
 from tritonsmith.evaluator.replay_client import Replayer, Traces, trace_of
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
-from tritonsmith.evaluator.schema import LaunchFacts, Status, Timing, TimingKind, Verdict, text_sha
+from tritonsmith.evaluator.schema import LaunchFacts, OperatorCost, Status, Timing, TimingKind, Verdict, text_sha
 from tritonsmith.evaluator.session import TaskSession, fresh_seed
-from tritonsmith.evaluator.trace_records import OperatorCost
 from tritonsmith.evaluator.trials import (
     TrialLog,
     checked_call,

@@ -6,8 +6,8 @@ import secrets
 
 import torch
 
-from tritonsmith.evaluator.distributions import distinct
 from tritonsmith.evaluator.session import TaskSession
+from tritonsmith.evaluator.strides import distinct
 
 _INPUT_SETS = 3
 _FRESH_PART = 256

@@ -21,6 +21,7 @@ from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import (
     Label,
     LaunchFacts,
+    OperatorCost,
     PrecisionClass,
     Status,
     Timing,
@@ -30,7 +31,6 @@ from tritonsmith.evaluator.schema import (
 )
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.timing import CLOCK_MS, clocks_apart, compare, spread
-from tritonsmith.evaluator.trace_records import OperatorCost
 from tritonsmith.evaluator.trials import TrialLog, checked_call, repeat_bitwise, require_settled
 from tritonsmith.evaluator.wire import spec_bytes
 from tritonsmith.evaluator.witness import Witness, has_room

@@ -29,11 +29,10 @@ from typing import TypeVar
 
 import torch
 
-from tritonsmith.evaluator.baselines import NAMES, mode_number
 from tritonsmith.evaluator.card_hold import CardHold, card_hold
 from tritonsmith.evaluator.card_inputs import Inputs
 from tritonsmith.evaluator.card_turns import OVERSLEPT, TOO_SOON, Exchange, Turn
-from tritonsmith.evaluator.doorbell import Command
+from tritonsmith.evaluator.doorbell import BASELINES, Command, mode_number
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import PrecisionClass, Status
@@ -251,7 +250,7 @@ class Bench:
 
     # ---- baselines
 
-    def begin(self, names: tuple[str, ...] = NAMES) -> None:
+    def begin(self, names: tuple[str, ...] = BASELINES) -> None:
         """Start the baselines' process, which builds these baselines while something else goes on; `open_baselines` waits for it."""
         if self._baselines is None:
             self.close()  # what a start that failed has left

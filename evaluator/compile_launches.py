@@ -21,8 +21,8 @@ from triton.runtime import _allocation
 from triton.runtime.errors import OutOfResources, PTXASError
 from triton.runtime.jit import get_jit_fn_file_line
 
+from tritonsmith.evaluator.cards import resident_programs
 from tritonsmith.evaluator.fake_driver import FakeDriver
-from tritonsmith.evaluator.occupancy import resident_programs
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, Status
 from tritonsmith.evaluator.triton_untyped import JITFunction
 

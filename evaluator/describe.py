@@ -15,9 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 from tritonsmith.evaluator import lifeline
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.run_folder import life_line, run_folder
-from tritonsmith.evaluator.sandbox import scrubbed_environment
-from tritonsmith.evaluator.schema import Task, TaskFacts
-from tritonsmith.evaluator.trace_records import OperatorCost
+from tritonsmith.evaluator.schema import OperatorCost, Task, TaskFacts
+from tritonsmith.evaluator.scrubbed import scrubbed_environment
 
 PROBE_SECONDS = 120.0
 

@@ -26,6 +26,8 @@ from collections.abc import Sequence
 
 import torch
 
+from tritonsmith.evaluator.strides import distinct, with_values
+
 NATURAL = ("own", "signed")
 """Kinds on which the acceptance rule stands as it is; the others may be ill-conditioned for a task."""
 STRUCTURAL = ("sided", "below", "above", "holes")
@@ -77,23 +79,6 @@ def squeezed(tensors: Sequence[torch.Tensor], own: Sequence[torch.Tensor]) -> li
 
 def _is_share(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() and tensor.numel() > 0 and bool(((tensor >= 0) & (tensor <= 1)).all())
-
-
-def distinct(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
-    """The view that holds each element of an expanded tensor once; `like` says which axes are expanded, by default those of `tensor`."""
-    for axis, (stride, extent) in enumerate(zip((tensor if like is None else like).stride(), tensor.shape, strict=True)):
-        if stride == 0 and extent > 1:
-            tensor = tensor.narrow(axis, 0, 1)
-    return tensor
-
-
-def with_values(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Values for the distinct elements, in the shape and memory layout of `like`."""
-    if like.is_contiguous():
-        return values
-    one = distinct(like)
-    laid_out = torch.empty_strided(one.shape, one.stride(), dtype=like.dtype, device=like.device).copy_(values)
-    return laid_out.expand(like.shape)
 
 
 def _values(kind: str, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -18,6 +18,8 @@ import time
 from enum import IntEnum
 from typing import Any
 
+BASELINES = ("eager", "cuda_graph", "compile", "compile_reduce_overhead")
+"""How a reference may be run; a runner's mode is an index into these and a setting of TF32."""
 _PAGE = 4096
 _LINE_LIMIT = 64 << 10
 _SPIN_SECONDS = {"cuda": 0.0002, "cpu": 0.0001}
@@ -138,3 +140,9 @@ class LineReader:
         except ValueError:
             return None
         return message if isinstance(message, dict) else None
+
+
+
+def mode_number(name: str, tf32: bool) -> int:
+    """The doorbell argument of a baseline at a TF32 setting."""
+    return BASELINES.index(name) * 2 + int(tf32)

@@ -11,7 +11,6 @@ from typing import Any
 import pynvml
 
 from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.evaluator.sandbox import sandbox_report
 from tritonsmith.evaluator.schema import Hardware
 
 
@@ -67,7 +66,6 @@ def describe_environment(hardware: Hardware) -> dict[str, Any]:
         "nvml": card_in_nvml(),
         "versions": versions(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "sandbox": sandbox_report(),
     }
 
 

@@ -24,8 +24,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tritonsmith.evaluator.schema import Hardware, KernelFacts
-from tritonsmith.evaluator.trace_records import OperatorCost
+from tritonsmith.evaluator.schema import Hardware, KernelFacts, OperatorCost
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def estimate_candidate(
     in_graph: bool = False,
     torch_launches: int | None = None,
 ) -> Estimate:
-    """Estimate of one forward from compile facts and the interpreter's counts (see interp_counts.merge).
+    """Estimate of one forward from compile facts and the interpreter's counts (see card_free_facts.merge).
 
     Args:
         hardware: the card.

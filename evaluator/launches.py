@@ -14,7 +14,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from triton.runtime.jit import JITFunction
 
-from tritonsmith.evaluator.occupancy import resident_programs
+from tritonsmith.evaluator.cards import resident_programs
 from tritonsmith.evaluator.schema import Hardware
 
 _BYTES_PER_SPILL_UNIT = 4  # Triton reports local memory in four-byte words

@@ -18,16 +18,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from tritonsmith.evaluator.baselines import set_tf32
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.correctness import Trial, error_stats
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.lint import Finding, LintReport
-from tritonsmith.evaluator.other_shapes import at_shape, ends_of
+from tritonsmith.evaluator.precision import set_tf32
 from tritonsmith.evaluator.reference import flatten, load_reference
 from tritonsmith.evaluator.schema import PrecisionClass, Task
 from tritonsmith.evaluator.session import TaskSession
-from tritonsmith.evaluator.tasks import Value, declared_shapes
+from tritonsmith.evaluator.tasks import Value, at_shape, declared_shapes, ends_of
 from tritonsmith.evaluator.trials import reference_errors
 
 _FLAT = 0.01

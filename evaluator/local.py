@@ -20,16 +20,15 @@ from tritonsmith.evaluator.advice import advice_lines
 from tritonsmith.evaluator.audit import Finding, of_interpreter, of_sanitizer, settled
 from tritonsmith.evaluator.bytecode import supplied
 from tritonsmith.evaluator.cards import CARDS, named_card
-from tritonsmith.evaluator.compile_client import refusal, second_opinion
 from tritonsmith.evaluator.compile_pool import CompilePool, Report
 from tritonsmith.evaluator.describe import TaskProcess, run_probe, start_probe
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, TritonsmithError
 from tritonsmith.evaluator.oracle_process import OracleProcess
 from tritonsmith.evaluator.other_shapes import at_other_sizes
 from tritonsmith.evaluator.run_folder import run_folder
-from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Status, Task, TaskFacts, Verdict, text_sha
+from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, OperatorCost, Status, Task, TaskFacts, Verdict, text_sha
+from tritonsmith.evaluator.second_opinion import refusal, second_opinion
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.evaluator.trace_records import OperatorCost
 
 CALL_SECONDS = 120.0
 EVALUATE_SECONDS = 2700.0

@@ -22,19 +22,19 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.baselines import set_tf32
 from tritonsmith.evaluator.card_free_judge import CardFreeJudge
 from tritonsmith.evaluator.card_judge import CardJudge
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.environment import describe_environment, present_card
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
+from tritonsmith.evaluator.precision import set_tf32
 from tritonsmith.evaluator.runner_process import RunnerPool
+from tritonsmith.evaluator.sandbox import sandbox_report
 from tritonsmith.evaluator.sandbox_check import establish
-from tritonsmith.evaluator.sanitize import sanitized
-from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Task, Verdict
+from tritonsmith.evaluator.sanitizer import sanitized
+from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, OperatorCost, Status, Task, Verdict
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.shape_trials import judge_correctness
-from tritonsmith.evaluator.trace_records import OperatorCost
 from tritonsmith.evaluator.wire_text import send_line
 
 DEFAULT_TARGET = "h200"
@@ -96,7 +96,8 @@ class Oracle:
         if verdict.status not in (Status.OK, Status.INACCURATE) and self._hardware.present:
             self._require_healthy_card()
         seconds = time.monotonic() - started
-        return verdict.model_copy(update={"environment": describe_environment(self._hardware) | verdict.environment, "seconds": seconds})
+        environment = describe_environment(self._hardware) | {"sandbox": sandbox_report()} | verdict.environment
+        return verdict.model_copy(update={"environment": environment, "seconds": seconds})
 
     def _judge(self, task: Task) -> CardJudge | CardFreeJudge:
         assert self._hardware is not None

@@ -17,8 +17,8 @@ from typing import Any
 from tritonsmith.evaluator import lifeline
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.run_folder import life_line, remove_tree, run_folder
-from tritonsmith.evaluator.sandbox import scrubbed_environment
 from tritonsmith.evaluator.schema import Hardware
+from tritonsmith.evaluator.scrubbed import scrubbed_environment
 from tritonsmith.evaluator.wire_text import read_line
 
 HELLO_SECONDS = 120.0

@@ -22,9 +22,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.fx_facts import leaf_modules, trace_forward
 from tritonsmith.evaluator.reference import Reference, flatten, load_reference
-from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts, TensorSpec
+from tritonsmith.evaluator.schema import OperatorCost, OpNode, Task, TaskFacts, TensorSpec
 from tritonsmith.evaluator.trace import Trace, tensor_bytes, trace_operators
-from tritonsmith.evaluator.trace_records import OperatorCost
 
 _SEED = 0
 

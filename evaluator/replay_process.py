@@ -26,6 +26,7 @@ from tritonsmith.evaluator.schema import Hardware, Status
 from tritonsmith.evaluator.torch_ops import RECURRENT, TorchOpCounter
 from tritonsmith.evaluator.triton_untyped import interpreter, tl
 from tritonsmith.evaluator.wire import Layout, dtype_of
+from tritonsmith.evaluator.wire_text import send_line
 
 _FILE = "candidate.py"
 _UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
@@ -296,14 +297,14 @@ def main() -> None:
     control = os.dup(1)
     os.dup2(2, 1)  # what kernels print
     server = Server(json.loads(sys.stdin.readline()))
-    wire.send_line(control, {"event": "ready"})
+    send_line(control, {"event": "ready"})
     for line in sys.stdin:
         try:
             answer = server.answer(json.loads(line))
         except BaseException as error:  # noqa: BLE001 - the process boundary: kernels and forged traces may raise anything
             answer = classify(error, _FILE)
         interp_launch.running.launch = None
-        wire.send_line(control, answer)
+        send_line(control, answer)
 
 
 if __name__ == "__main__":

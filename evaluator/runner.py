@@ -20,13 +20,15 @@ from typing import Any
 import torch
 
 from tritonsmith.evaluator import candidate_module, quiet, wire
-from tritonsmith.evaluator.baselines import Baselines, set_tf32
+from tritonsmith.evaluator.baselines import Baselines
 from tritonsmith.evaluator.candidate_module import CandidateFault
 from tritonsmith.evaluator.doorbell import Command, Doorbell
+from tritonsmith.evaluator.precision import set_tf32
 from tritonsmith.evaluator.reference import flatten
 from tritonsmith.evaluator.sandbox import confine_self
 from tritonsmith.evaluator.schema import Hardware, Status, Task
 from tritonsmith.evaluator.wire import Layout
+from tritonsmith.evaluator.wire_text import send_line
 
 
 class Runner:
@@ -88,7 +90,7 @@ class Runner:
         """One JSON line to the oracle; long text is cut so that the line stays within its limit."""
         if "message" in message:
             message["message"] = str(message["message"])[:4000]
-        wire.send_line(self.control, message)
+        send_line(self.control, message)
 
     def start(self) -> None:
         """Import and build what this process runs, then say `ready`."""
@@ -169,13 +171,13 @@ def main() -> None:
         from tritonsmith.evaluator import runner_warm  # noqa: PLC0415 - as above
 
         runner_warm.ready(sys.argv[1:])
-    wire.send_line(control, {"event": "warm"})
+    send_line(control, {"event": "warm"})
     config = json.loads(sys.stdin.readline())
     try:
         runner = Runner(config, control)
         runner.start()
     except BaseException as error:  # noqa: BLE001 - the process boundary
-        wire.send_line(control, {"event": "failed"} | candidate_module.classify(error, config.get("source", "")))
+        send_line(control, {"event": "failed"} | candidate_module.classify(error, config.get("source", "")))
         return
     runner.serve()
 

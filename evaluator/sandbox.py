@@ -25,13 +25,8 @@ from types import TracebackType
 from typing import Any
 
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.scrubbed import scrubbed_environment
 
-# What a process that runs candidate code may know of our environment; keys and tokens are not among it.
-ALLOWED_ENVIRONMENT = (
-    "PATH", "LANG", "LC_ALL", "PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES",
-    "TRITON_PTXAS_PATH", "TRITON_LIBCUDA_PATH", "CC",
-)  # fmt: skip
-SCRUBBED_ADDITIONS = ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "PYTHONDONTWRITEBYTECODE", "USER")
 LAYERS = (
     "bubblewrap", "user_ns", "mount_ns", "net_ns", "ipc_ns", "pid_ns", "uid", "limits", "capabilities", "no_new_privs", "own_proc",
     "landlock", "seccomp",
@@ -57,13 +52,6 @@ _OTHERS_READ = 0o004
 
 def _prctl(option: int, value: int) -> bool:
     return bool(ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) == 0)
-
-
-def scrubbed_environment(scratch: Path, extra: dict[str, str] | None = None) -> dict[str, str]:
-    """An environment with the allow-listed names only, a private home and a private Triton cache."""
-    env = {name: os.environ[name] for name in ALLOWED_ENVIRONMENT if name in os.environ}
-    own = (str(scratch), str(scratch), str(scratch / "triton"), "1", "candidate")
-    return env | dict(zip(SCRUBBED_ADDITIONS, own, strict=True)) | (extra or {})
 
 
 def confine_self(*, file_bytes: int = 1 << 30) -> None:

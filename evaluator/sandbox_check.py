@@ -20,16 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
-from tritonsmith.evaluator.sandbox import (
-    ALLOWED_ENVIRONMENT,
-    LAYERS,
-    SCRUBBED_ADDITIONS,
-    Policy,
-    SandboxedProcess,
-    guard_self,
-    settle,
-)
+from tritonsmith.evaluator.sandbox import LAYERS, Policy, SandboxedProcess, guard_self, settle
 from tritonsmith.evaluator.sandbox_card import CardLoan
+from tritonsmith.evaluator.scrubbed import ALLOWED_ENVIRONMENT, SCRUBBED_ADDITIONS
 from tritonsmith.evaluator.wire_text import read_line
 
 MODES = ("auto", "strict", "off")

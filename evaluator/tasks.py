@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
@@ -255,3 +256,32 @@ def _check_override(path: Path, names: Mapping[str, object], name: str, value: V
         raise TaskError(f"{given} the number {current}; give a number")
     if isinstance(current, int) and not isinstance(current, bool) and isinstance(value, float):
         raise TaskError(f"{given} the whole number {current}; give a whole number")
+
+
+MOST_SHAPES = 2
+"""Sizes that one promotion is tried at; where more are declared they are drawn anew each time."""
+
+
+def shapes_of(task: Task, most: int = MOST_SHAPES) -> list[Task]:
+    """Up to `most` variants of the task at sizes that it declares besides its own, drawn by chance. Raises TaskError."""
+    order = secrets.SystemRandom()
+    declared = declared_shapes(task)
+    return [
+        at_shape(task, {name: _drawn(value) for name, value in shape.items()}) for shape in order.sample(declared, min(most, len(declared)))
+    ]
+
+
+def ends_of(shape: Shape) -> list[dict[str, Value]]:
+    """The lowest and the highest size of an entry; one where it holds no span."""
+    low = {name: value[0] if isinstance(value, tuple) else value for name, value in shape.items()}
+    high = {name: value[1] if isinstance(value, tuple) else value for name, value in shape.items()}
+    return [low] if low == high else [low, high]
+
+
+def at_shape(task: Task, changes: dict[str, Value]) -> Task:
+    """The task with these names changed on top of its own size."""
+    return task.model_copy(update={"overrides": {**task.overrides, **changes}, "size": "custom"})
+
+
+def _drawn(value: Value | tuple[int, int]) -> Value:
+    return value[0] + secrets.randbelow(value[1] - value[0] + 1) if isinstance(value, tuple) else value

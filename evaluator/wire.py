@@ -16,13 +16,11 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator import cuda_memory, wire_text
-from tritonsmith.evaluator.distributions import distinct
+from tritonsmith.evaluator import cuda_memory
 from tritonsmith.evaluator.schema import TensorSpec
+from tritonsmith.evaluator.strides import distinct
 
 _ALIGN = 512
-
-send_line = wire_text.send_line
 
 
 @dataclass(frozen=True)

@@ -222,5 +222,3 @@ def _grouped(found: Iterable[Violation]) -> tuple[Violation, ...]:
 
 def _drawing(graph: Graph) -> str:
     return f"{graph.compile(name='tritonsmith').get_graph(xray=1).draw_mermaid()}{SITES}"  # one arrow may stand for several choices
-
-

@@ -187,5 +187,3 @@ def _analysis() -> Analysis:
         bottleneck="launches", optimisation_method="one launch", modification_plan="move the time loop into the kernel",
         category=Category.LAUNCHES, expected_speedup=3.0, promise=Promise(metric="launches_per_forward", before=3000, bound=2),
     )  # fmt: skip
-
-

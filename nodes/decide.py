@@ -98,5 +98,3 @@ def _record(answers: list[tuple[str, str, str]], view: View, policy: str) -> dic
 def choice_of(state: State | BranchState) -> str:
     """What the last gate answered; the conditional edges read it."""
     return state["choice"]
-
-

@@ -13,7 +13,7 @@ from triton.language.extra import libdevice
 from tritonsmith.evaluator import interp_patches, interp_schedule
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.fake_cuda import FakeCuda
-from tritonsmith.evaluator.interp_counts import LaunchCount
+from tritonsmith.evaluator.report import LaunchCount
 
 
 @triton.jit

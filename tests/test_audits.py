@@ -10,9 +10,9 @@ from tritonsmith.evaluator.audit import Finding, of_interpreter, of_sanitizer, s
 from tritonsmith.evaluator.card_facts import launch_facts
 from tritonsmith.evaluator.card_judge import suspicion, unlaunched
 from tritonsmith.evaluator.ceilings import Ceilings
-from tritonsmith.evaluator.compile_client import refusal, second_opinion
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.sanitize import FINISHED, verdict_of
+from tritonsmith.evaluator.report import FINISHED
+from tritonsmith.evaluator.sanitizer import verdict_of
 from tritonsmith.evaluator.schema import (
     Correctness,
     Label,
@@ -24,6 +24,7 @@ from tritonsmith.evaluator.schema import (
     TimingKind,
     Verdict,
 )
+from tritonsmith.evaluator.second_opinion import refusal, second_opinion
 
 SOURCE = '''
 import triton

@@ -4,8 +4,7 @@ import pytest
 
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace
-from tritonsmith.evaluator.schema import Hardware, KernelFacts
-from tritonsmith.evaluator.trace_records import OperatorCost
+from tritonsmith.evaluator.schema import Hardware, KernelFacts, OperatorCost
 
 STEPS, LAYERS, HIDDEN = 512, 6, 256
 WEIGHTS = 3 * HIDDEN * HIDDEN * 4

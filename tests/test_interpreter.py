@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tritonsmith.evaluator.interp_counts import LaunchCount, merge
+from tritonsmith.evaluator.card_free_facts import merge
+from tritonsmith.evaluator.report import LaunchCount
 from tritonsmith.evaluator.schema import KernelFacts
 
 CASES = Path(__file__).parent / "interpreter_cases.py"

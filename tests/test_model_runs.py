@@ -352,5 +352,3 @@ def test_no_key_is_written_anywhere(play):
     result = play([answer(1), analysis(), chat.fault(401, "bad key sk-local-test-key")], {1: SLOW})
     texts = [file.read_text(errors="replace") for file in result.out.rglob("*") if file.is_file()]
     assert texts and not [text for text in texts if "sk-local-test-key" in text] and "[key]" in result.summary.stopped_because
-
-

@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from tritonsmith.evaluator.errors import TaskError, UsageError
-from tritonsmith.evaluator.other_shapes import at_shape, ends_of, shapes_of
 from tritonsmith.evaluator.reference import flatten, load_reference
 from tritonsmith.evaluator.schema import PrecisionClass
-from tritonsmith.evaluator.tasks import declared_shapes, load_task, parse_overrides
+from tritonsmith.evaluator.tasks import at_shape, declared_shapes, ends_of, load_task, parse_overrides, shapes_of
 
 TASKS = sorted((Path(__file__).parents[1] / "benchmarks" / "tasks").glob("[0-9]*.py"))
 PLAIN = """

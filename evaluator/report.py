@@ -1,11 +1,10 @@
-"""What one interpreted launch did, and how those counts fill the facts of the compiled kernel. Imports neither torch nor Triton."""
+"""What a process that interprets or compiles a forward reports about it. Imports neither torch nor Triton."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
-
-from tritonsmith.evaluator.schema import KernelFacts
 
 Constexpr = int | float | bool | str | None
 
@@ -44,34 +43,11 @@ class LaunchCount:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "LaunchCount":
+    def from_dict(cls, values: Mapping[str, Any]) -> LaunchCount:
         """The inverse of as_dict, also after a round trip through JSON; missing counts are zero, unknown keys ignored."""
         known = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
         return cls(**known | {"grid": tuple(values["grid"]), "races": tuple(values.get("races", ()))})
 
 
-def merge(kernels: Sequence[KernelFacts], launches: Sequence[LaunchCount]) -> list[KernelFacts]:
-    """Facts of compiled kernels with bytes, FLOPs and sync rounds per launch (mean over launches of the same name and grid).
-
-    Launches that agree in constexprs too are preferred. A kernel the interpreter never saw keeps its empty counts.
-    """
-    by_grid: dict[tuple[str, tuple[int, int, int]], list[LaunchCount]] = defaultdict(list)
-    for launch in launches:
-        by_grid[launch.name, launch.grid].append(launch)
-    return [_filled(kernel, by_grid.get((kernel.name, kernel.grid), [])) for kernel in kernels]
-
-
-def _filled(kernel: KernelFacts, launches: list[LaunchCount]) -> KernelFacts:
-    same = [x for x in launches if all(kernel.constexprs.get(name, value) == value for name, value in x.constexprs.items())]
-    chosen = same or launches
-    if not chosen:
-        return kernel
-    count = sum(x.count for x in chosen)
-    return kernel.model_copy(
-        update={
-            "bytes_loaded": sum(x.bytes_loaded * x.count for x in chosen) / count,
-            "bytes_stored": sum(x.bytes_stored * x.count for x in chosen) / count,
-            "flops": sum(x.total_flops * x.count for x in chosen) / count,
-            "sync_rounds": max(x.sync_rounds for x in chosen),
-        }
-    )
+FINISHED = "the candidate came to its end"
+"""What a candidate under compute-sanitizer prints last."""

@@ -1,0 +1,65 @@
+"""The label of a kernel after a second view of what its forward launches. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.schema import Label, LaunchFacts, Status, TaskFacts, Verdict
+
+_FAR_FROM_NOTHING = 0.5
+"""Part of the task's work that torch operators must do before a kernel is no longer called one."""
+_LONGEST_NOTE = 300
+
+
+def second_opinion(verdict: Verdict, ask: Callable[[bool], dict[str, Any]], task: Callable[[], TaskFacts]) -> Verdict:
+    """The verdict with the less flattering of two labels: the profiler's in the candidate's process, and the compiler's view.
+
+    A candidate would have to fool both processes to have torch's operators pass for its own kernels. `ask` gives a report of
+    `compile_only` or raises InfrastructureError; where the process died it is asked once more, with True. Without a view a kernel is a
+    hybrid: nothing but the candidate's own process says that it is one, and which share of the time it has.
+    """
+    if verdict.status is not Status.OK or verdict.label is Label.LIBRARY:
+        return verdict
+    for again in (False, True):
+        try:
+            report = ask(again)
+            if Status(report["status"]) is Status.OK:
+                return _less_flattering(verdict, report, task())
+        except InfrastructureError as error:
+            why = str(error)
+        except (TypeError, ValueError):  # the process runs the candidate
+            why = "the compiler's report is unreadable"
+            break
+        else:
+            why = f"{report['status']}: {report.get('message', '')}"
+            if Status(report["status"]) is not Status.CRASHED:
+                break
+    note = f"not had, so that the label is not above hybrid: {why}"[:_LONGEST_NOTE]
+    facts = verdict.facts.model_copy(update={"own_time_share": None})
+    return verdict.model_copy(
+        update={"label": Label.HYBRID, "facts": facts, "environment": verdict.environment | {"second_opinion": note}}
+    )
+
+
+def _less_flattering(verdict: Verdict, report: dict[str, Any], task: TaskFacts) -> Verdict:
+    operators = {str(name): int(count) for name, count in dict(report.get("torch_ops", {})).items()}
+    if not operators:
+        return verdict
+    flops, moved = float(report.get("torch_flops", 0.0)), float(report.get("torch_bytes", 0.0))
+    most = flops >= _FAR_FROM_NOTHING * task.flops > 0 or moved >= _FAR_FROM_NOTHING * task.min_bytes > 0
+    label = Label.LIBRARY if not report.get("kernels") else Label.HYBRID if most else verdict.label
+    if label is verdict.label:
+        return verdict
+    facts: LaunchFacts = verdict.facts.model_copy(update={"library_calls": {**operators, **verdict.facts.library_calls}})
+    note = "compiled without the card, forward calls torch operators that do most of the task's work"
+    return verdict.model_copy(update={"label": label, "facts": facts, "environment": verdict.environment | {"second_opinion": note}})
+
+
+def refusal(report: dict[str, Any]) -> tuple[Status, str] | None:
+    """Why the card need not be asked: the candidate does not import, does not compile, or cannot be launched."""
+    status = Status(report["status"])
+    if status in (Status.COMPILE_ERROR, Status.LAUNCH_ERROR):
+        return status, str(report.get("message", ""))[:4000]
+    return None

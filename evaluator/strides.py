@@ -1,0 +1,22 @@
+"""Tensors with strides of zero: what an expanded one holds once. Imports torch."""
+
+from __future__ import annotations
+
+import torch
+
+
+def distinct(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
+    """The view that holds each element of an expanded tensor once; `like` says which axes are expanded, by default those of `tensor`."""
+    for axis, (stride, extent) in enumerate(zip((tensor if like is None else like).stride(), tensor.shape, strict=True)):
+        if stride == 0 and extent > 1:
+            tensor = tensor.narrow(axis, 0, 1)
+    return tensor
+
+
+def with_values(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Values for the distinct elements, in the shape and memory layout of `like`."""
+    if like.is_contiguous():
+        return values
+    one = distinct(like)
+    laid_out = torch.empty_strided(one.shape, one.stride(), dtype=like.dtype, device=like.device).copy_(values)
+    return laid_out.expand(like.shape)
