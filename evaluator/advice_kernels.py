@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from tritonsmith.evaluator.advice_source import Remark, Text, assigned_names
-from tritonsmith.evaluator.kernel_source import Function, calls_of
 from tritonsmith.evaluator.schema import PrecisionClass
+from tritonsmith.evaluator.source.kernel_file import Function, calls_of
 
 _COMPUTING = frozenset(
     "matmul mm bmm addmm addmv addbmm baddbmm mv dot einsum tensordot linear bilinear conv1d conv2d conv3d conv_transpose1d "

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tritonsmith.evaluator.kernel_source import Function, KernelSource, read_kernel_source
 from tritonsmith.evaluator.schema import PrecisionClass
-from tritonsmith.evaluator.syntax import parse
+from tritonsmith.evaluator.source.kernel_file import Function, KernelSource, read_kernel_source
+from tritonsmith.evaluator.source.parse import parse
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from tritonsmith.evaluator.kernel_source import read_kernel_source
 from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts
+from tritonsmith.evaluator.source.kernel_file import read_kernel_source
 
 _FREE = ("Memcpy", "Memset")
 _MOST_KINDS = 20

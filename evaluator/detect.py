@@ -8,10 +8,10 @@ from tritonsmith.evaluator import detect_host, detect_kernels
 from tritonsmith.evaluator.detect_bounds import bound
 from tritonsmith.evaluator.detect_records import Detection, KernelCode, LabelHit, LabelName
 from tritonsmith.evaluator.errors import KernelFileError
-from tritonsmith.evaluator.kernel_source import Call, host_calls, read_kernel_source
-from tritonsmith.evaluator.kernel_values import KernelWalk
-from tritonsmith.evaluator.kernel_walk import walk_kernel
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts, TaskFacts, Timing
+from tritonsmith.evaluator.source.kernel_file import Call, host_calls, read_kernel_source
+from tritonsmith.evaluator.source.values import KernelWalk
+from tritonsmith.evaluator.source.walk import walk_kernel
 
 __all__ = ["Detection", "KernelCode", "LabelHit", "LabelName", "detect"]
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from tritonsmith.evaluator.detect_records import LabelHit, LabelName
-from tritonsmith.evaluator.kernel_source import Call, HostLoop, KernelSource, attribute_values, calls_of, host_calls
 from tritonsmith.evaluator.schema import LaunchFacts, TaskFacts
+from tritonsmith.evaluator.source.kernel_file import Call, HostLoop, KernelSource, attribute_values, calls_of, host_calls
 
 _PRODUCTS = {
     "matmul", "mm", "bmm", "addmm", "addmv", "mv", "baddbmm", "addbmm", "einsum", "linear", "tensordot", "dot", "inner", "bilinear",

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from tritonsmith.evaluator.detect_records import LabelHit, LabelName
-from tritonsmith.evaluator.kernel_source import KernelSource
-from tritonsmith.evaluator.kernel_values import KernelWalk, Loop, Product
 from tritonsmith.evaluator.schema import KernelFacts
-from tritonsmith.evaluator.syntax import parse_expression
+from tritonsmith.evaluator.source.kernel_file import KernelSource
+from tritonsmith.evaluator.source.parse import parse_expression
+from tritonsmith.evaluator.source.values import KernelWalk, Loop, Product
 
 _SHORT_TRIPS = 11
 """A loop of at most so many iterations may run over the taps of a filter; hidden units are more."""

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from tritonsmith.evaluator.errors import TaskError, UsageError
 from tritonsmith.evaluator.schema import PrecisionClass, Task
-from tritonsmith.evaluator.syntax import parse, parse_expression
+from tritonsmith.evaluator.source.parse import parse, parse_expression
 
 Value: TypeAlias = int | float | bool | str
 Span: TypeAlias = tuple[int, int]

@@ -5,7 +5,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from tritonsmith.evaluator.syntax import parse
+from tritonsmith.evaluator.source.parse import parse
 
 _THINKING = re.compile(r"<(think|thinking|thought)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END = re.compile(r"\A.*</(?:think|thinking|thought)>", re.DOTALL | re.IGNORECASE)

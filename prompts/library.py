@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tritonsmith.evaluator.detect import Detection, detect
 from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import Record, TensorSpec
-from tritonsmith.evaluator.syntax import parse
+from tritonsmith.evaluator.source.parse import parse
 from tritonsmith.evaluator.tasks import assigned_names
 from tritonsmith.prompts.author import Brief, Example
 from tritonsmith.prompts.error_text import ErrorText, trimmed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from tritonsmith.evaluator.schema import OpNode, TaskFacts
-from tritonsmith.evaluator.syntax import parse
+from tritonsmith.evaluator.source.parse import parse
 
 
 def attribute(path: str) -> str:

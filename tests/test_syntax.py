@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tritonsmith.evaluator.syntax import parse, parse_expression
+from tritonsmith.evaluator.source.parse import parse, parse_expression
 
 TEXT = "\n".join(f"def f{i}(a, b=[{i}, (1, {{2: 3}})]):\n    return (lambda x: [y for y in x if a])(b)[{i}:]" for i in range(40))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tritonsmith.evaluator.errors import KernelFileError
-from tritonsmith.evaluator.syntax import parse
+from tritonsmith.evaluator.source.parse import parse
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 HostLoop: TypeAlias = ast.For | ast.While | ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp

@@ -10,8 +10,8 @@ import ast
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tritonsmith.evaluator.kernel_source import KernelSource
-from tritonsmith.evaluator.kernel_values import NOTHING, Access, KernelWalk, Loop, Product, Rescale, Value, union
+from tritonsmith.evaluator.source.kernel_file import KernelSource
+from tritonsmith.evaluator.source.values import NOTHING, Access, KernelWalk, Loop, Product, Rescale, Value, union
 
 _MAX_DEPTH = 6
 _KEEP_ADDRESS = {"multiple_of", "max_contiguous", "max_constancy", "cast", "where", "advance", "make_block_ptr", "make_tensor_descriptor"}

@@ -1,0 +1,1 @@
+"""A Python text as syntax: kernels, values and calls are read, nothing is run."""
