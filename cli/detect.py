@@ -17,8 +17,8 @@ from tritonsmith.cli.common import (
     read_kernel,
 )
 from tritonsmith.cli.judging import Settings, judge
-from tritonsmith.evaluator.detect import Detection
-from tritonsmith.evaluator.detect import detect as detect_labels
+from tritonsmith.evaluator.detect.detection import Detection
+from tritonsmith.evaluator.detect.detection import detect as detect_labels
 from tritonsmith.evaluator.schema import Status
 
 TaskOption = Annotated[

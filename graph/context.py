@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from tritonsmith.evaluator.detect import Detection, detect
+from tritonsmith.evaluator.detect.detection import Detection, detect
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, Evaluator, Hardware, LaunchFacts, Task, TaskFacts, Timing
 from tritonsmith.graph.background import run_blocking

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.detect import Detection, LabelHit, LabelName
+from tritonsmith.evaluator.detect.detection import Detection, LabelHit, LabelName
 from tritonsmith.evaluator.schema import (
     Comparison,
     Correctness,

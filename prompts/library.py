@@ -11,7 +11,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tritonsmith.evaluator.detect import Detection, detect
+from tritonsmith.evaluator.detect.detection import Detection, detect
 from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import Record, TensorSpec
 from tritonsmith.evaluator.source.parse import parse

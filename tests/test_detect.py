@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.evaluator.detect import Detection, LabelHit, LabelName, detect
+from tritonsmith.evaluator.detect.detection import Detection, LabelHit, LabelName, detect
 from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts, OpNode, TaskFacts, Timing, TimingKind
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from tritonsmith.evaluator.detect_records import LabelHit, LabelName
+from tritonsmith.evaluator.detect.records import LabelHit, LabelName
 from tritonsmith.evaluator.schema import KernelFacts
 from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.parse import parse_expression

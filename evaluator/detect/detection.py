@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from tritonsmith.evaluator import detect_host, detect_kernels
-from tritonsmith.evaluator.detect_bounds import bound
-from tritonsmith.evaluator.detect_records import Detection, KernelCode, LabelHit, LabelName
+from tritonsmith.evaluator.detect import host, kernels
+from tritonsmith.evaluator.detect.bounds import bound
+from tritonsmith.evaluator.detect.records import Detection, KernelCode, LabelHit, LabelName
 from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts, TaskFacts, Timing
 from tritonsmith.evaluator.source.kernel_file import Call, host_calls, read_kernel_source
@@ -53,7 +53,7 @@ def _detect(
     for name, walk in walks.items():
         known = _facts_of(name, facts)
         lines = sorted({call.node.lineno for call in launches if call.kernel == name})
-        persistent = detect_kernels.persistent(walk)
+        persistent = kernels.persistent(walk)
         hits.append(persistent)
         if persistent is not None:
             hits.append(_one_axis_grid(walk, known, [call for call in launches if call.kernel == name], hardware))
@@ -64,9 +64,9 @@ def _detect(
                 uses_dot=walk.has_dot, waits=walk.waits, persistent=persistent is not None,
             )
         )  # fmt: skip
-    hits.append(detect_host.time_loop_in_python(index, facts, task_facts))
-    hits.append(detect_host.library_pass_through(index, facts, uses_dot=any(walk.has_dot for walk in walks.values())))
-    hits.append(detect_kernels.winograd(index))
+    hits.append(host.time_loop_in_python(index, facts, task_facts))
+    hits.append(host.library_pass_through(index, facts, uses_dot=any(walk.has_dot for walk in walks.values())))
+    hits.append(kernels.winograd(index))
     if facts is not None and task_facts is not None and hardware is not None and timing is not None:
         hits.append(bound(facts, task_facts, hardware, timing))
     order = list(LabelName)
@@ -76,14 +76,14 @@ def _detect(
 
 def _kernel_labels(walk: KernelWalk, known: KernelFacts | None, launches: list[Call]) -> list[LabelHit | None]:
     constants = dict(known.constexprs) if known is not None else {}
-    extents = detect_kernels.extents_of(known)
+    extents = kernels.extents_of(known)
     if known is None and launches and all(_grid_extents(call) == (1,) * len(_grid_extents(call) or (0,)) for call in launches):
         extents = (1, 1, 1)
     return [
-        detect_kernels.unsynchronised_sharing(walk, extents),
-        detect_kernels.serial_hidden_loop(walk, constants),
-        detect_kernels.direct_convolution(walk, constants),
-        detect_kernels.flash_attention(walk),
+        kernels.unsynchronised_sharing(walk, extents),
+        kernels.serial_hidden_loop(walk, constants),
+        kernels.direct_convolution(walk, constants),
+        kernels.flash_attention(walk),
     ]
 
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from tritonsmith.evaluator.detect_records import LabelHit, LabelName
+from tritonsmith.evaluator.detect.records import LabelHit, LabelName
 from tritonsmith.evaluator.schema import LaunchFacts, TaskFacts
 from tritonsmith.evaluator.source.kernel_file import Call, HostLoop, KernelSource, attribute_values, calls_of, host_calls
 

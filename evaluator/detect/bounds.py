@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tritonsmith.evaluator.detect_records import LabelHit, LabelName
+from tritonsmith.evaluator.detect.records import LabelHit, LabelName
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, TaskFacts, Timing, TimingKind
 
 _LAUNCH_SECONDS = 5e-6

@@ -1,0 +1,1 @@
+"""What kind of kernel a text is, with the lines that show it."""
