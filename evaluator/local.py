@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tritonsmith.evaluator.advice import advice_lines
+from tritonsmith.evaluator.advice.advise import advice_lines
 from tritonsmith.evaluator.audit import Finding, of_interpreter, of_sanitizer, settled
 from tritonsmith.evaluator.bytecode import supplied
 from tritonsmith.evaluator.cards import CARDS, named_card

@@ -3,7 +3,7 @@
 import pytest
 
 from tritonsmith.benchmarks.hacks.catalogue import hacks, variants
-from tritonsmith.evaluator.advice import Advice, Kind, advice_lines, advise
+from tritonsmith.evaluator.advice.advise import Advice, Kind, advice_lines, advise
 from tritonsmith.evaluator.schema import PrecisionClass
 
 IMPORTS = """import os

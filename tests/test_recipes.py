@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tritonsmith.evaluator.advice import advise
+from tritonsmith.evaluator.advice.advise import advise
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.schema import (
     Candidate,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from tritonsmith.evaluator.advice_source import Remark, Text, is_endless, root_of
+from tritonsmith.evaluator.advice.text import Remark, Text, is_endless, root_of
 
 _FOREIGN = {
     "subprocess": "starts other programs", "socket": "opens connections", "ctypes": "reaches into memory",

@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from tritonsmith.evaluator.advice_source import Remark, Text, assigned_names
+from tritonsmith.evaluator.advice.text import Remark, Text, assigned_names
 from tritonsmith.evaluator.schema import PrecisionClass
 from tritonsmith.evaluator.source.kernel_file import Function, calls_of
 

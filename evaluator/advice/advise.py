@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tritonsmith.evaluator import advice_host, advice_kernels
-from tritonsmith.evaluator.advice_source import Remark, Text, read_text
+from tritonsmith.evaluator.advice import host, kernels
+from tritonsmith.evaluator.advice.text import Remark, Text, read_text
 from tritonsmith.evaluator.schema import PrecisionClass
 
 _MOST_CHARACTERS = 200_000
 _MOST_ADVICE = 12
 """Sentences per candidate; more would bury the first."""
 
-_RULES: tuple[Callable[[Text], Iterator[Remark]], ...] = (*advice_kernels.RULES, *advice_host.RULES)
+_RULES: tuple[Callable[[Text], Iterator[Remark]], ...] = (*kernels.RULES, *host.RULES)
 
 
 class Kind(StrEnum):
