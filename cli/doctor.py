@@ -15,8 +15,8 @@ import typer
 from rich.markup import escape
 
 from tritonsmith.cli.common import JsonOption, err, out, print_json
-from tritonsmith.evaluator.bytecode import can_be_written, shell_line, without_bytecode
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.processes.bytecode import can_be_written, shell_line, without_bytecode
 from tritonsmith.graph.redact import Redactor
 from tritonsmith.graph.trace_target import look, target_of
 from tritonsmith.nodes.chat_connect import web_address

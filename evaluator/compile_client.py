@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Any
 
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.sandbox import SandboxedProcess
 from tritonsmith.evaluator.schema import Status
-from tritonsmith.evaluator.wire_text import send_line
 
 _REPORT_BYTES = 16 << 20
 START_SECONDS = 90.0

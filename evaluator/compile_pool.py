@@ -11,7 +11,7 @@ from typing import Any
 
 from tritonsmith.evaluator.compile_client import START_SECONDS
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.oracle_process import OracleProcess
+from tritonsmith.evaluator.processes.server import OracleProcess
 
 _MOST = 4
 _ANSWER_SECONDS = START_SECONDS + 30.0  # beyond the limit that the compiler itself keeps

@@ -21,9 +21,9 @@ from typing import Any
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.compile_client import Compilation, CompileFault
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.sandbox import guard_self
 from tritonsmith.evaluator.sandbox_check import establish
-from tritonsmith.evaluator.wire_text import send_line
 
 
 class Server:

@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from tritonsmith.evaluator import lifeline
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
-from tritonsmith.evaluator.run_folder import life_line, run_folder
+from tritonsmith.evaluator.processes import lifeline
+from tritonsmith.evaluator.processes.run_folder import life_line, run_folder
+from tritonsmith.evaluator.processes.scrubbed import scrubbed_environment
 from tritonsmith.evaluator.schema import OperatorCost, Task, TaskFacts
-from tritonsmith.evaluator.scrubbed import scrubbed_environment
 
 PROBE_SECONDS = 120.0
 

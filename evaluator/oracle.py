@@ -28,6 +28,7 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.environment import describe_environment, present_card
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.precision import set_tf32
+from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.runner_process import RunnerPool
 from tritonsmith.evaluator.sandbox import sandbox_report
 from tritonsmith.evaluator.sandbox_check import establish
@@ -35,7 +36,6 @@ from tritonsmith.evaluator.sanitizer import sanitized
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, OperatorCost, Status, Task, Verdict
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.shape_trials import judge_correctness
-from tritonsmith.evaluator.wire_text import send_line
 
 DEFAULT_TARGET = "h200"
 """The card that estimates are made for when none is named and none is present."""

@@ -10,13 +10,13 @@ from typing import Any, NoReturn
 import torch
 
 from tritonsmith.evaluator.doorbell import LineReader
+from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.replay_format import TRACE_BYTES, copy_trace
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault, RunnerSetup
 from tritonsmith.evaluator.runner_process import IMPORT_SECONDS
 from tritonsmith.evaluator.sandbox import SandboxedProcess
 from tritonsmith.evaluator.schema import Status
 from tritonsmith.evaluator.wire import SharedBlock, fill_slots
-from tritonsmith.evaluator.wire_text import send_line
 
 Traces = tuple[bytes, bytes]
 """Of an earlier call, and of the one to be done again."""

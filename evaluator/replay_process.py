@@ -19,6 +19,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tritonsmith.evaluator import interp_launch, interp_patches, interp_schedule, wire
 from tritonsmith.evaluator.candidate_module import classify, fold_launches
+from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.replay_format import INPUTS, Trace, Unreplayable, digest, read_trace
 from tritonsmith.evaluator.replay_kernels import Kernels
 from tritonsmith.evaluator.sandbox import confine_self
@@ -26,7 +27,6 @@ from tritonsmith.evaluator.schema import Hardware, Status
 from tritonsmith.evaluator.torch_ops import RECURRENT, TorchOpCounter
 from tritonsmith.evaluator.triton_untyped import interpreter, tl
 from tritonsmith.evaluator.wire import Layout, dtype_of
-from tritonsmith.evaluator.wire_text import send_line
 
 _FILE = "candidate.py"
 _UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")

@@ -24,11 +24,11 @@ from tritonsmith.evaluator.baselines import Baselines
 from tritonsmith.evaluator.candidate_module import CandidateFault
 from tritonsmith.evaluator.doorbell import Command, Doorbell
 from tritonsmith.evaluator.precision import set_tf32
+from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.reference import flatten
 from tritonsmith.evaluator.sandbox import confine_self
 from tritonsmith.evaluator.schema import Hardware, Status, Task
 from tritonsmith.evaluator.wire import Layout
-from tritonsmith.evaluator.wire_text import send_line
 
 
 class Runner:

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any
 
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.scrubbed import scrubbed_environment
+from tritonsmith.evaluator.processes.scrubbed import scrubbed_environment
 
 LAYERS = (
     "bubblewrap", "user_ns", "mount_ns", "net_ns", "ipc_ns", "pid_ns", "uid", "limits", "capabilities", "no_new_privs", "own_proc",

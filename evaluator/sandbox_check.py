@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
+from tritonsmith.evaluator.processes.lines import read_line
+from tritonsmith.evaluator.processes.scrubbed import ALLOWED_ENVIRONMENT, SCRUBBED_ADDITIONS
 from tritonsmith.evaluator.sandbox import LAYERS, Policy, SandboxedProcess, guard_self, settle
 from tritonsmith.evaluator.sandbox_card import CardLoan
-from tritonsmith.evaluator.scrubbed import ALLOWED_ENVIRONMENT, SCRUBBED_ADDITIONS
-from tritonsmith.evaluator.wire_text import read_line
 
 MODES = ("auto", "strict", "off")
 _NAMESPACES = ("user_ns", "mount_ns", "net_ns", "ipc_ns", "pid_ns")

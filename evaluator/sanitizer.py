@@ -7,9 +7,9 @@ import re
 import shutil
 from pathlib import Path
 
+from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.report import FINISHED
 from tritonsmith.evaluator.sandbox import SandboxedProcess, sandbox_report
-from tritonsmith.evaluator.wire_text import send_line
 
 _MOST_BYTES = 4 << 20
 _PLACES = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/nvidia/compute-sanitizer")

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.cli.doctor import bytecode_check
-from tritonsmith.evaluator import bytecode
 from tritonsmith.evaluator.local import open_evaluator
+from tritonsmith.evaluator.processes import bytecode
 
 FILES = ("torch/__init__.py", "torch/_dynamo/convert_frame.py", "torch/_inductor/compile_fx.py", "triton/compiler/compiler.py")
 MANY = 2000
 KILLED = """
 import importlib.util, sys, time
 from pathlib import Path
-from tritonsmith.evaluator import bytecode
+from tritonsmith.evaluator.processes import bytecode
 importlib.util.find_spec = lambda name: importlib.util.spec_from_file_location(name, Path(sys.argv[1], name, "__init__.py"))
 with bytecode.supplied():
     print(flush=True)

@@ -92,7 +92,7 @@ ORCHESTRATOR = """
 import sys
 from pathlib import Path
 from tritonsmith.evaluator.local import open_evaluator
-from tritonsmith.evaluator.run_folder import run_folder
+from tritonsmith.evaluator.processes.run_folder import run_folder
 from tritonsmith.evaluator.tasks import load_task
 
 folder = Path(sys.argv[1])

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
-from tritonsmith.evaluator.run_folder import remove_tree, run_folder, sweep
+from tritonsmith.evaluator.processes.run_folder import remove_tree, run_folder, sweep
 from tritonsmith.evaluator.sandbox_layers import RUN_UID
 from tritonsmith.evaluator.schema import Status, Task, Verdict
 from tritonsmith.evaluator.tasks import load_task
@@ -312,7 +312,7 @@ def test_an_orchestrator_that_is_killed_leaves_nothing(task: Task, tmp_path: Pat
 
 
 def test_the_next_start_removes_what_a_killed_janitor_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "from tritonsmith.evaluator.run_folder import run_folder; print(run_folder(), flush=True); input()"
+    code = "from tritonsmith.evaluator.processes.run_folder import run_folder; print(run_folder(), flush=True); input()"
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     holder = subprocess.Popen([sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdin is not None and holder.stdout is not None

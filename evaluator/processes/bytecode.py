@@ -21,9 +21,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tritonsmith.evaluator import lifeline
-from tritonsmith.evaluator.run_folder import life_line, run_folder
-from tritonsmith.evaluator.scrubbed import scrubbed_environment
+from tritonsmith.evaluator.processes import lifeline
+from tritonsmith.evaluator.processes.run_folder import life_line, run_folder
+from tritonsmith.evaluator.processes.scrubbed import scrubbed_environment
 
 _DEEP = {
     "torch": ("__init__", "_dynamo/convert_frame", "_inductor/compile_fx", "xpu/__init__"),

@@ -14,12 +14,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tritonsmith.evaluator import lifeline
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
-from tritonsmith.evaluator.run_folder import life_line, remove_tree, run_folder
+from tritonsmith.evaluator.processes import lifeline
+from tritonsmith.evaluator.processes.lines import read_line
+from tritonsmith.evaluator.processes.run_folder import life_line, remove_tree, run_folder
+from tritonsmith.evaluator.processes.scrubbed import scrubbed_environment
 from tritonsmith.evaluator.schema import Hardware
-from tritonsmith.evaluator.scrubbed import scrubbed_environment
-from tritonsmith.evaluator.wire_text import read_line
 
 HELLO_SECONDS = 120.0
 _GOODBYE_SECONDS = 3.0

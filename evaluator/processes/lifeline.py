@@ -1,4 +1,4 @@
-"""`python -P -m tritonsmith.evaluator.lifeline FD MODULE`: runs a module that ends at once when whoever holds the other end of FD ends.
+"""`python -P -m tritonsmith.evaluator.processes.lifeline FD MODULE` runs a module that ends at once with the other end of FD.
 
 A parent's death signal would not do: it comes when the thread that started the process ends, and callers start theirs from short-lived
 threads. Standard library only.
@@ -15,7 +15,7 @@ import threading
 
 def command(life: int, module: str, *arguments: str) -> list[str]:
     """The command line of a trusted module that ends with its caller; `life` must be passed on to it."""
-    return [sys.executable, "-P", "-W", "ignore", "-m", "tritonsmith.evaluator.lifeline", str(life), module, *arguments]
+    return [sys.executable, "-P", "-W", "ignore", "-m", "tritonsmith.evaluator.processes.lifeline", str(life), module, *arguments]
 
 
 def _watch(life: int) -> None:

@@ -1,0 +1,1 @@
+"""Trusted child processes: life line, folder, environment and JSON lines."""
