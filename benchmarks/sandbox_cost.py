@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.sandbox import Policy, SandboxedProcess, guard_self
-from tritonsmith.evaluator.sandbox_check import bubblewrap_form, own_form
+from tritonsmith.evaluator.sandbox.process import Policy, SandboxedProcess, guard_self
+from tritonsmith.evaluator.sandbox.self_test import bubblewrap_form, own_form
 
 PROMISED_MS = 50.0
 _MODULE = "tritonsmith.evaluator.errors"  # has nothing to do and loads nothing

@@ -39,7 +39,7 @@ def doctor(as_json: JsonOption = False) -> None:
     with err.status("Trying Triton in child processes (a few seconds) ..."):
         interpreted, compiled = _self_check("interpret"), _self_check("compile")
         card = _card()
-        sandbox = _ask_child("sandbox_check", *(["card"] if card.works else []))
+        sandbox = _ask_child("sandbox.self_test", *(["card"] if card.works else []))
     checks = [
         card, _python(), _torch(compiled or interpreted), bytecode_check(), _outcome("interpreter", interpreted),
         _outcome("compiler", compiled), _launch(card, compiled), _c_compiler(), *_packages(), *_sandbox(sandbox), _model(), *trace_checks(),

@@ -11,7 +11,7 @@ from typing import Any
 
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.processes.lines import send_line
-from tritonsmith.evaluator.sandbox import SandboxedProcess
+from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 from tritonsmith.evaluator.schema import Status
 
 _REPORT_BYTES = 16 << 20

@@ -22,8 +22,8 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.compile_client import Compilation, CompileFault
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.processes.lines import send_line
-from tritonsmith.evaluator.sandbox import guard_self
-from tritonsmith.evaluator.sandbox_check import establish
+from tritonsmith.evaluator.sandbox.process import guard_self
+from tritonsmith.evaluator.sandbox.self_test import establish
 
 
 class Server:

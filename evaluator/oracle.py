@@ -30,8 +30,8 @@ from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageEr
 from tritonsmith.evaluator.precision import set_tf32
 from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.runner_process import RunnerPool
-from tritonsmith.evaluator.sandbox import sandbox_report
-from tritonsmith.evaluator.sandbox_check import establish
+from tritonsmith.evaluator.sandbox.process import sandbox_report
+from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.sanitizer import sanitized
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, OperatorCost, Status, Task, Verdict
 from tritonsmith.evaluator.session import TaskSession

@@ -15,8 +15,8 @@ import traceback
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.environment import card_in_nvml
 from tritonsmith.evaluator.runner_process import RunnerPool
-from tritonsmith.evaluator.sandbox import guard_self
-from tritonsmith.evaluator.sandbox_check import establish
+from tritonsmith.evaluator.sandbox.process import guard_self
+from tritonsmith.evaluator.sandbox.self_test import establish
 
 
 def pool_ahead(line: str) -> RunnerPool | None:

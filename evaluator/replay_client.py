@@ -14,7 +14,7 @@ from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.replay_format import TRACE_BYTES, copy_trace
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault, RunnerSetup
 from tritonsmith.evaluator.runner_process import IMPORT_SECONDS
-from tritonsmith.evaluator.sandbox import SandboxedProcess
+from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 from tritonsmith.evaluator.schema import Status
 from tritonsmith.evaluator.wire import SharedBlock, fill_slots
 

@@ -22,7 +22,7 @@ from tritonsmith.evaluator.candidate_module import classify, fold_launches
 from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.replay_format import INPUTS, Trace, Unreplayable, digest, read_trace
 from tritonsmith.evaluator.replay_kernels import Kernels
-from tritonsmith.evaluator.sandbox import confine_self
+from tritonsmith.evaluator.sandbox.process import confine_self
 from tritonsmith.evaluator.schema import Hardware, Status
 from tritonsmith.evaluator.torch_ops import RECURRENT, TorchOpCounter
 from tritonsmith.evaluator.triton_untyped import interpreter, tl

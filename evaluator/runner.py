@@ -26,7 +26,7 @@ from tritonsmith.evaluator.doorbell import Command, Doorbell
 from tritonsmith.evaluator.precision import set_tf32
 from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.reference import flatten
-from tritonsmith.evaluator.sandbox import confine_self
+from tritonsmith.evaluator.sandbox.process import confine_self
 from tritonsmith.evaluator.schema import Hardware, Status, Task
 from tritonsmith.evaluator.wire import Layout
 

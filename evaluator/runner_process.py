@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tritonsmith.evaluator.doorbell import Doorbell, LineReader
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.sandbox import SandboxedProcess, threads_of
+from tritonsmith.evaluator.sandbox.process import SandboxedProcess, threads_of
 
 IMPORT_SECONDS = 90.0
 """Import of torch, Triton and the candidate, and the building of its model."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.report import FINISHED
-from tritonsmith.evaluator.sandbox import SandboxedProcess, sandbox_report
+from tritonsmith.evaluator.sandbox.process import SandboxedProcess, sandbox_report
 
 _MOST_BYTES = 4 << 20
 _PLACES = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/nvidia/compute-sanitizer")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tritonsmith.evaluator.sandbox_check import establish
+from tritonsmith.evaluator.sandbox.self_test import establish
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="searches /proc")
 TASK = """

@@ -15,8 +15,8 @@ from tritonsmith.evaluator.compile_client import Compilation, CompileFault
 from tritonsmith.evaluator.compile_pool import CompilePool
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.local import LocalEvaluator
-from tritonsmith.evaluator.sandbox import settle
-from tritonsmith.evaluator.sandbox_check import establish
+from tritonsmith.evaluator.sandbox.process import settle
+from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.schema import Status
 from tritonsmith.evaluator.tasks import load_task
 

@@ -16,7 +16,7 @@ import pytest
 
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.processes.run_folder import remove_tree, run_folder, sweep
-from tritonsmith.evaluator.sandbox_layers import RUN_UID
+from tritonsmith.evaluator.sandbox.layers import RUN_UID
 from tritonsmith.evaluator.schema import Status, Task, Verdict
 from tritonsmith.evaluator.tasks import load_task
 

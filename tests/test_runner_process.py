@@ -13,8 +13,8 @@ from tritonsmith.evaluator import runner_process
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.doorbell import Command
 from tritonsmith.evaluator.runner_process import RunnerPool, RunnerProcess
-from tritonsmith.evaluator.sandbox import settle
-from tritonsmith.evaluator.sandbox_check import establish
+from tritonsmith.evaluator.sandbox.process import settle
+from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.evaluator.trials import run_and_deliver, snapshot

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tritonsmith.evaluator import sandbox_check
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.local import open_evaluator
-from tritonsmith.evaluator.sandbox import FILE_BYTES, Policy, SandboxedProcess, settle
-from tritonsmith.evaluator.sandbox_check import attack, establish, missing_protections
+from tritonsmith.evaluator.sandbox import self_test
+from tritonsmith.evaluator.sandbox.process import FILE_BYTES, Policy, SandboxedProcess, settle
+from tritonsmith.evaluator.sandbox.self_test import attack, establish, missing_protections
 from tritonsmith.evaluator.schema import Status
 from tritonsmith.evaluator.tasks import load_task
 
@@ -97,11 +97,11 @@ def test_without_layers_the_self_test_says_what_it_could_do() -> None:
 
 
 def test_strict_refuses_in_one_sentence_and_auto_goes_on(monkeypatch: pytest.MonkeyPatch, report: dict[str, Any]) -> None:
-    monkeypatch.setattr(sandbox_check, "LAYERS", ("limits", "no_new_privs"))
+    monkeypatch.setattr(self_test, "LAYERS", ("limits", "no_new_privs"))
     with pytest.raises(UsageError, match="--sandbox strict.*no network.*writes stay") as refused:
         establish("strict", cuda=False)
     assert "\n" not in str(refused.value)
-    monkeypatch.setattr(sandbox_check, "settle", lambda policy, found: None)
+    monkeypatch.setattr(self_test, "settle", lambda policy, found: None)
     assert "no network" in establish("auto", cuda=False)["missing"]
     with pytest.raises(UsageError, match="--sandbox loose"):
         establish("loose", cuda=False)
@@ -250,8 +250,8 @@ def test_a_flood_of_output_is_bounded(confined: Any) -> None:
 KEEPS_ONE = """
 import sys, time
 from pathlib import Path
-from tritonsmith.evaluator.sandbox import SandboxedProcess
-from tritonsmith.evaluator.sandbox_check import establish
+from tritonsmith.evaluator.sandbox.process import SandboxedProcess
+from tritonsmith.evaluator.sandbox.self_test import establish
 establish("auto", cuda=False)
 folder = Path(sys.argv[2])
 process = SandboxedProcess("runpy", ["hostile"], confined=True, read=[folder, folder / "hostile.py"], pass_fds=[int(sys.argv[1])],

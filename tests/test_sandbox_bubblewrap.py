@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from tritonsmith.evaluator import sandbox_bubblewrap as bubblewrap
-from tritonsmith.evaluator import sandbox_check
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.sandbox import Policy, SandboxedProcess
-from tritonsmith.evaluator.sandbox_check import bubblewrap_form, establish
+from tritonsmith.evaluator.sandbox import bubblewrap, self_test
+from tritonsmith.evaluator.sandbox.process import Policy, SandboxedProcess
+from tritonsmith.evaluator.sandbox.self_test import bubblewrap_form, establish
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the layers are Linux's")
 shared = runpy.run_path(str(Path(__file__).with_name("confined_code.py")))
@@ -59,8 +58,8 @@ def test_bubblewrap_is_told_to_show_what_may_be_read_and_no_more(tmp_path: Path)
 def test_bubblewrap_supplies_the_namespaces_also_where_ours_cannot_be_made(
     wrapped: tuple[Policy, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox_check, "_RELAXATIONS", (sandbox_check._NAMESPACES,))
-    monkeypatch.setattr(sandbox_check, "settle", lambda policy, found: None)
+    monkeypatch.setattr(self_test, "_RELAXATIONS", (self_test._NAMESPACES,))
+    monkeypatch.setattr(self_test, "settle", lambda policy, found: None)
     report = establish("strict", cuda=False)
     assert report["layers"]["bubblewrap"] == report["layers"]["net_ns"] == report["layers"]["pid_ns"] == "applied"
     monkeypatch.setattr(shutil, "which", lambda name: None)

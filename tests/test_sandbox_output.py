@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.sandbox import SandboxedProcess
+from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 
 _READY = "import time\nprint(flush=True)\n"
 _SOON = 60.0  # a loaded machine may take long to start Python

@@ -17,10 +17,9 @@ import select
 import sys
 import time
 
-from tritonsmith.evaluator import sandbox_bubblewrap as bubblewrap
-from tritonsmith.evaluator import sandbox_layers as layers
-from tritonsmith.evaluator.sandbox_filter import install_filter
-from tritonsmith.evaluator.sandbox_layers import suppress
+from tritonsmith.evaluator.sandbox import bubblewrap, layers
+from tritonsmith.evaluator.sandbox.layers import suppress
+from tritonsmith.evaluator.sandbox.seccomp import install_filter
 
 TYPE_CHECKING = False  # as in sandbox_layers
 if TYPE_CHECKING:

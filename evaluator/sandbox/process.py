@@ -72,10 +72,10 @@ def guard_self() -> None:
 # The launcher without site-packages, which halves its start; its modules need the standard library only.
 _LAUNCH = """
 import sys, types
-for name, path in (("tritonsmith", []), ("tritonsmith.evaluator", [sys.argv[2]])):
+for name, path in (("tritonsmith", []), ("tritonsmith.evaluator", []), ("tritonsmith.evaluator.sandbox", [sys.argv[2]])):
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = path
-from tritonsmith.evaluator.sandbox_launch import main
+from tritonsmith.evaluator.sandbox.launcher import main
 main()
 """
 
@@ -143,7 +143,7 @@ def _memory_bytes() -> int:
 def readable_paths() -> list[str]:
     """What confined processes may read: the system, the interpreter, this package, and nothing of the user's."""
     mine = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values(), *(one for one in sys.path if one)]
-    mine += [str(Path(__file__).parent), *_links_to(sys.executable)]
+    mine += [str(Path(__file__).parents[1]), *_links_to(sys.executable)]  # all of `evaluator`
     for name in _PATHS_IN_ENVIRONMENT:
         mine += [one for one in os.environ.get(name, "").split(os.pathsep) if one]
     found = [*_SYSTEM_FOLDERS, *(path for one in mine for path in (os.path.abspath(one), os.path.realpath(one)))]

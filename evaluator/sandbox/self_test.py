@@ -1,6 +1,6 @@
 """Which layers work on this machine, verified by an attack on ourselves; run once at the start of each oracle. No torch.
 
-`python -P -m tritonsmith.evaluator.sandbox_check [card]` prints the report as JSON, for `doctor`.
+`python -P -m tritonsmith.evaluator.sandbox.self_test [card]` prints the report as JSON, for `doctor`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.processes.lines import read_line
 from tritonsmith.evaluator.processes.scrubbed import ALLOWED_ENVIRONMENT, SCRUBBED_ADDITIONS
-from tritonsmith.evaluator.sandbox import LAYERS, Policy, SandboxedProcess, guard_self, settle
-from tritonsmith.evaluator.sandbox_card import CardLoan
+from tritonsmith.evaluator.sandbox.card_loan import CardLoan
+from tritonsmith.evaluator.sandbox.process import LAYERS, Policy, SandboxedProcess, guard_self, settle
 
 MODES = ("auto", "strict", "off")
 _NAMESPACES = ("user_ns", "mount_ns", "net_ns", "ipc_ns", "pid_ns")
@@ -177,7 +177,7 @@ def attack(policy: Policy) -> dict[str, Any]:
 
 def _run(policy: Policy, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     with SandboxedProcess(
-        "tritonsmith.evaluator.sandbox_probe", [json.dumps(request)], pass_fds=[request["held"]], policy=policy
+        "tritonsmith.evaluator.sandbox.attack", [json.dumps(request)], pass_fds=[request["held"]], policy=policy
     ) as process:
         assert process.process.stdout is not None
         answer = read_line(process.process.stdout.fileno(), _PROBE_SECONDS[policy.cuda])

@@ -1,6 +1,6 @@
 """The self-test's hostile part: runs inside the layers, tries what candidate code must not be able to do, and says what it could.
 
-`python -P -m tritonsmith.evaluator.sandbox_probe REQUEST` prints {"actions": {name: true when it was possible}, "names": [names of the
+`python -P -m tritonsmith.evaluator.sandbox.attack REQUEST` prints {"actions": {name: true when it was possible}, "names": [names of the
 environment], "card": byte read from the loan or a reason} as one JSON line, leaves an escaped process behind that holds the descriptor
 `held`, and waits to be killed. Standard library only. It attacks nothing but what its request names.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tritonsmith.evaluator.sandbox_card import borrowed_byte
+from tritonsmith.evaluator.sandbox.card_loan import borrowed_byte
 
 _PTRACE_SEIZE, _PTRACE_DETACH, _CLONE_NEWUSER = 0x4206, 17, 0x10000000
 _SECONDS = 1.0

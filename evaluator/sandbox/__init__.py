@@ -1,0 +1,1 @@
+"""Starts, confines, attacks and kills processes that run untrusted code."""
