@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.doorbell import BASELINES
+from tritonsmith.evaluator.channel.doorbell import BASELINES
 from tritonsmith.evaluator.precision import set_tf32
 from tritonsmith.evaluator.reference import flatten, load_reference
 from tritonsmith.evaluator.schema import Task

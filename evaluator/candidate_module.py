@@ -14,10 +14,10 @@ import torch
 from torch import nn
 from torch.nn.modules.module import _IncompatibleKeys
 
+from tritonsmith.evaluator.channel.slots import open_block
 from tritonsmith.evaluator.reference import flatten
 from tritonsmith.evaluator.schema import Hardware, Status
 from tritonsmith.evaluator.torch_ops import TorchOpCounter
-from tritonsmith.evaluator.wire import open_block
 
 MODULE_NAME = "candidate"
 _ROUND_ROBIN = 0

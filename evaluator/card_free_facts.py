@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tritonsmith.evaluator.report import LaunchCount
+from tritonsmith.evaluator.channel.report import LaunchCount
 from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts
 
 Grid = tuple[int, int, int]

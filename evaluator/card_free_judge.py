@@ -13,10 +13,10 @@ import torch
 
 from tritonsmith.evaluator.card_free_facts import LibraryWork, launch_facts, other_constants
 from tritonsmith.evaluator.card_judge import label_of
+from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.compile_client import Compilation, CompileFault
 from tritonsmith.evaluator.correctness import accepted, reached_class
 from tritonsmith.evaluator.distributions import stress_kinds
-from tritonsmith.evaluator.doorbell import Command
 from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace
 from tritonsmith.evaluator.replay_client import Replayer, Traces, trace_of
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault

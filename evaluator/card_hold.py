@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 import torch
 
-from tritonsmith.evaluator.cuda_memory import reset_persisting_cache
+from tritonsmith.evaluator.channel.cuda_memory import reset_persisting_cache
 from tritonsmith.evaluator.errors import InfrastructureError
 
 HOLD_MS = 0.5

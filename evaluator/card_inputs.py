@@ -6,8 +6,8 @@ import secrets
 
 import torch
 
+from tritonsmith.evaluator.channel.strides import distinct
 from tritonsmith.evaluator.session import TaskSession
-from tritonsmith.evaluator.strides import distinct
 
 _INPUT_SETS = 3
 _FRESH_PART = 256

@@ -15,8 +15,9 @@ from tritonsmith.evaluator.card_facts import launch_facts
 from tritonsmith.evaluator.card_session import Session, write_raw
 from tritonsmith.evaluator.card_timing import Bench
 from tritonsmith.evaluator.ceilings import measured
+from tritonsmith.evaluator.channel.doorbell import Command
+from tritonsmith.evaluator.channel.slots import spec_bytes
 from tritonsmith.evaluator.distributions import stress_kinds
-from tritonsmith.evaluator.doorbell import Command
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import (
     Label,
@@ -32,7 +33,6 @@ from tritonsmith.evaluator.schema import (
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.timing import CLOCK_MS, clocks_apart, compare, spread
 from tritonsmith.evaluator.trials import TrialLog, checked_call, repeat_bitwise, require_settled
-from tritonsmith.evaluator.wire import spec_bytes
 from tritonsmith.evaluator.witness import Witness, has_room
 
 _FIRST_TRIALS = {"quick": ("own", "own"), "strict": ("own", "own", "own")}

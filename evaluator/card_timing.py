@@ -32,13 +32,13 @@ import torch
 from tritonsmith.evaluator.card_hold import CardHold, card_hold
 from tritonsmith.evaluator.card_inputs import Inputs
 from tritonsmith.evaluator.card_turns import OVERSLEPT, TOO_SOON, Exchange, Turn
-from tritonsmith.evaluator.doorbell import BASELINES, Command, mode_number
+from tritonsmith.evaluator.channel.doorbell import BASELINES, Command, mode_number
+from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import PrecisionClass, Status
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.timing import Empty, Sample
-from tritonsmith.evaluator.wire import SharedBlock, fill_slots
 
 _BUILD_SECONDS = 300.0  # torch.compile of a large network
 WARM_CALLS = 5

@@ -16,7 +16,7 @@ from statistics import median
 from typing import NamedTuple
 
 from tritonsmith.evaluator.card_hold import HOLD_MS, CardHold
-from tritonsmith.evaluator.doorbell import Command
+from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.runner_client import Runner
 from tritonsmith.evaluator.timing import Empty
 

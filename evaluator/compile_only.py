@@ -24,12 +24,12 @@ import torch
 
 from tritonsmith.evaluator.candidate_module import import_candidate
 from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.channel.slots import fill_slots, spec_bytes, tensor_at
 from tritonsmith.evaluator.compile_launches import LaunchRecorder, LaunchRefused
 from tritonsmith.evaluator.fake_cuda import FakeCuda
 from tritonsmith.evaluator.schema import Status, TensorSpec
 from tritonsmith.evaluator.torch_ops import TorchOpCounter
 from tritonsmith.evaluator.triton_untyped import driver, knobs
-from tritonsmith.evaluator.wire import fill_slots, spec_bytes, tensor_at
 
 _LONGEST_MESSAGE = 4000
 _DRAWN = 1 << 20

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 import torch
 
-from tritonsmith.evaluator.strides import distinct, with_values
+from tritonsmith.evaluator.channel.strides import distinct, with_values
 
 NATURAL = ("own", "signed")
 """Kinds on which the acceptance rule stands as it is; the others may be ill-conditioned for a task."""

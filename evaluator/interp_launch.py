@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tritonsmith.evaluator.channel.report import LaunchCount
 from tritonsmith.evaluator.interp_memory import Access, AddressMap, OutOfBounds
 from tritonsmith.evaluator.interp_programs import Order, Program, Programs, Stuck
 from tritonsmith.evaluator.interp_races import RaceDetector
-from tritonsmith.evaluator.report import LaunchCount
 from tritonsmith.evaluator.triton_untyped import interpreter
 
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tritonsmith.evaluator import interp_patches
+from tritonsmith.evaluator.channel.report import LaunchCount
 from tritonsmith.evaluator.interp_hooks import install_hooks
 from tritonsmith.evaluator.interp_launch import DeadlockError, KernelError, KernelFault, Launch, OutOfBoundsError, running
 from tritonsmith.evaluator.interp_programs import Order
-from tritonsmith.evaluator.report import LaunchCount
 from tritonsmith.evaluator.triton_untyped import interpreter
 
 __all__ = ["DeadlockError", "KernelError", "KernelFault", "OutOfBoundsError", "Session", "session"]

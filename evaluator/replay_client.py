@@ -9,14 +9,14 @@ from typing import Any, NoReturn
 
 import torch
 
-from tritonsmith.evaluator.doorbell import LineReader
+from tritonsmith.evaluator.channel.doorbell import LineReader
+from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
+from tritonsmith.evaluator.channel.trace import TRACE_BYTES, copy_trace
 from tritonsmith.evaluator.processes.lines import send_line
-from tritonsmith.evaluator.replay_format import TRACE_BYTES, copy_trace
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault, RunnerSetup
 from tritonsmith.evaluator.runner_process import IMPORT_SECONDS
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 from tritonsmith.evaluator.schema import Status
-from tritonsmith.evaluator.wire import SharedBlock, fill_slots
 
 Traces = tuple[bytes, bytes]
 """Of an earlier call, and of the one to be done again."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from tritonsmith.evaluator.replay_format import Unreplayable
+from tritonsmith.evaluator.channel.trace import Unreplayable
 from tritonsmith.evaluator.triton_untyped import interpreter, tl
 
 _BUILTINS: dict[str, Any] = {

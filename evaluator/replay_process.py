@@ -17,16 +17,17 @@ from typing import Any
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from tritonsmith.evaluator import interp_launch, interp_patches, interp_schedule, wire
+from tritonsmith.evaluator import interp_launch, interp_patches, interp_schedule
 from tritonsmith.evaluator.candidate_module import classify, fold_launches
+from tritonsmith.evaluator.channel import slots
+from tritonsmith.evaluator.channel.slots import Layout, dtype_of
+from tritonsmith.evaluator.channel.trace import INPUTS, Trace, Unreplayable, digest, read_trace
 from tritonsmith.evaluator.processes.lines import send_line
-from tritonsmith.evaluator.replay_format import INPUTS, Trace, Unreplayable, digest, read_trace
 from tritonsmith.evaluator.replay_kernels import Kernels
 from tritonsmith.evaluator.sandbox.process import confine_self
 from tritonsmith.evaluator.schema import Hardware, Status
 from tritonsmith.evaluator.torch_ops import RECURRENT, TorchOpCounter
 from tritonsmith.evaluator.triton_untyped import interpreter, tl
-from tritonsmith.evaluator.wire import Layout, dtype_of
 
 _FILE = "candidate.py"
 _UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
@@ -259,9 +260,9 @@ class Server:
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._layout = Layout(**pickle.loads(bytes.fromhex(config["layout"])))
-        self._inputs = wire.open_block(config["inputs"])
-        self._outputs = self._layout.views(wire.open_block(config["outputs"]), self._layout.outputs)
-        self._traces = [wire.open_block(one) for one in config["traces"]]
+        self._inputs = slots.open_block(config["inputs"])
+        self._outputs = self._layout.views(slots.open_block(config["outputs"]), self._layout.outputs)
+        self._traces = [slots.open_block(one) for one in config["traces"]]
         interp_patches.install(Hardware.model_validate(config["hardware"]))
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:

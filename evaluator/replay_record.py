@@ -17,8 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.jit import ConstexprFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from tritonsmith.evaluator.channel.trace import INPUTS, Unreplayable, digest, write_trace
 from tritonsmith.evaluator.reference import flatten
-from tritonsmith.evaluator.replay_format import INPUTS, Unreplayable, digest, write_trace
 from tritonsmith.evaluator.torch_ops import is_recurrent
 from tritonsmith.evaluator.triton_untyped import interpreter, tl
 

@@ -19,16 +19,17 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator import candidate_module, quiet, wire
+from tritonsmith.evaluator import candidate_module, quiet
 from tritonsmith.evaluator.baselines import Baselines
 from tritonsmith.evaluator.candidate_module import CandidateFault
-from tritonsmith.evaluator.doorbell import Command, Doorbell
+from tritonsmith.evaluator.channel import slots
+from tritonsmith.evaluator.channel.doorbell import Command, Doorbell
+from tritonsmith.evaluator.channel.slots import Layout
 from tritonsmith.evaluator.precision import set_tf32
 from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.reference import flatten
 from tritonsmith.evaluator.sandbox.process import confine_self
 from tritonsmith.evaluator.schema import Hardware, Status, Task
-from tritonsmith.evaluator.wire import Layout
 
 
 class Runner:
@@ -54,8 +55,8 @@ class Runner:
             self._start, self._stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             self._record, self._stream = torch._C._CudaEventBase.record, torch.cuda.current_stream()
             self._elapsed = torch._C._CudaEventBase.elapsed_time
-        self.inputs = self.layout.views(wire.open_block(config["inputs"]), self.layout.inputs)
-        self.outputs = self.layout.views(wire.open_block(config["outputs"]), self.layout.outputs)
+        self.inputs = self.layout.views(slots.open_block(config["inputs"]), self.layout.inputs)
+        self.outputs = self.layout.views(slots.open_block(config["outputs"]), self.layout.outputs)
         self.arguments: list[Any] = []
         self._result: Any = None
         self._clocked = False
@@ -79,7 +80,7 @@ class Runner:
             if kind is not self._plain[0] and kind is not self._plain[1]:  # a subclass could do its work while it is delivered
                 raise CandidateFault(Status.WRONG_SHAPE, f"output {number} is a {kind.__name__}, return a plain torch.Tensor")
             if tuple(tensor.shape) != spec.shape or tensor.dtype != slot.dtype:
-                mine = wire.spec_of(tensor)
+                mine = slots.spec_of(tensor)
                 raise CandidateFault(
                     Status.WRONG_SHAPE,
                     f"output {number} is {mine.dtype}{list(mine.shape)}, the reference returns {spec.dtype}{list(spec.shape)}",

@@ -10,12 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tritonsmith.evaluator.doorbell import Command
+from tritonsmith.evaluator.channel.doorbell import Command
+from tritonsmith.evaluator.channel.slots import Layout, SharedBlock
+from tritonsmith.evaluator.channel.trace import TRACE_BYTES
 from tritonsmith.evaluator.processes.lines import send_line
-from tritonsmith.evaluator.replay_format import TRACE_BYTES
 from tritonsmith.evaluator.runner_process import IMPORT_SECONDS, LAST_BREATH_SECONDS, RunnerProcess
 from tritonsmith.evaluator.schema import Hardware, Status
-from tritonsmith.evaluator.wire import Layout, SharedBlock
 
 _POLL_SECONDS = 0.02
 ALL_CALLS_SECONDS = 500.0

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tritonsmith.evaluator.doorbell import Doorbell, LineReader
+from tritonsmith.evaluator.channel.doorbell import Doorbell, LineReader
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess, threads_of
 

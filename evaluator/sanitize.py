@@ -13,7 +13,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from tritonsmith.evaluator.report import FINISHED
+from tritonsmith.evaluator.channel.report import FINISHED
 
 _CALLS = 2
 

@@ -7,8 +7,8 @@ import re
 import shutil
 from pathlib import Path
 
+from tritonsmith.evaluator.channel.report import FINISHED
 from tritonsmith.evaluator.processes.lines import send_line
-from tritonsmith.evaluator.report import FINISHED
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess, sandbox_report
 
 _MOST_BYTES = 4 << 20

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from tritonsmith.evaluator.channel.slots import Layout, SharedBlock, fill_slots, input_spec, spec_of
+from tritonsmith.evaluator.channel.strides import distinct
 from tritonsmith.evaluator.correctness import ErrorStats, error_stats
 from tritonsmith.evaluator.distributions import redraw, squeezed
 from tritonsmith.evaluator.precision import set_tf32
@@ -23,8 +25,6 @@ from tritonsmith.evaluator.reference import flatten, load_reference
 from tritonsmith.evaluator.runner_client import Runner, RunnerSetup
 from tritonsmith.evaluator.runner_process import RunnerPool
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task
-from tritonsmith.evaluator.strides import distinct
-from tritonsmith.evaluator.wire import Layout, SharedBlock, fill_slots, input_spec, spec_of
 
 UNDEFINED = (RuntimeError, ValueError, ArithmeticError, LookupError, AssertionError)
 """What a reference raises on inputs that mean nothing to it."""

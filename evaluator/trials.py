@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import torch
 
+from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.correctness import ErrorStats, Trial, accepted, error_stats, reached_class, summarize, worst_trial
 from tritonsmith.evaluator.distributions import HIDDEN, NATURAL, STRUCTURAL, TIES, UNEVEN, nudged
-from tritonsmith.evaluator.doorbell import Command
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import Correctness, PrecisionClass, Status
 from tritonsmith.evaluator.session import UNDEFINED, TaskSession

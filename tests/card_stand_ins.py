@@ -8,7 +8,7 @@ import pytest
 
 from tritonsmith.evaluator import card_timing
 from tritonsmith.evaluator.card_timing import Bench
-from tritonsmith.evaluator.doorbell import Command
+from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.schema import PrecisionClass
 
 LATER = 0.02

@@ -12,8 +12,8 @@ from triton.language.extra import libdevice
 
 from tritonsmith.evaluator import interp_patches, interp_schedule
 from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.channel.report import LaunchCount
 from tritonsmith.evaluator.fake_cuda import FakeCuda
-from tritonsmith.evaluator.report import LaunchCount
 
 
 @triton.jit

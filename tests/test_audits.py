@@ -10,8 +10,8 @@ from tritonsmith.evaluator.audit import Finding, of_interpreter, of_sanitizer, s
 from tritonsmith.evaluator.card_facts import launch_facts
 from tritonsmith.evaluator.card_judge import suspicion, unlaunched
 from tritonsmith.evaluator.ceilings import Ceilings
+from tritonsmith.evaluator.channel.report import FINISHED
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.report import FINISHED
 from tritonsmith.evaluator.sanitizer import verdict_of
 from tritonsmith.evaluator.schema import (
     Correctness,

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tritonsmith.evaluator.card_free_facts import other_constants
+from tritonsmith.evaluator.channel.trace import Unreplayable, copy_trace, digest, read_trace, write_trace
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
-from tritonsmith.evaluator.replay_format import Unreplayable, copy_trace, digest, read_trace, write_trace
 from tritonsmith.evaluator.schema import Label, Status, Task, Verdict
 
 TASK = Task(
@@ -246,7 +246,7 @@ PROBE = '''
 import json, sys
 from tritonsmith.evaluator import interp_patches, interp_schedule
 interp_patches.install()
-from tritonsmith.evaluator.replay_format import Unreplayable
+from tritonsmith.evaluator.channel.trace import Unreplayable
 from tritonsmith.evaluator.replay_kernels import Kernels
 
 HEAD = """

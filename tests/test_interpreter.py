@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tritonsmith.evaluator.card_free_facts import merge
-from tritonsmith.evaluator.report import LaunchCount
+from tritonsmith.evaluator.channel.report import LaunchCount
 from tritonsmith.evaluator.schema import KernelFacts
 
 CASES = Path(__file__).parent / "interpreter_cases.py"

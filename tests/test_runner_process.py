@@ -11,7 +11,7 @@ import pytest
 
 from tritonsmith.evaluator import runner_process
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.doorbell import Command
+from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.runner_process import RunnerPool, RunnerProcess
 from tritonsmith.evaluator.sandbox.process import settle
 from tritonsmith.evaluator.sandbox.self_test import establish

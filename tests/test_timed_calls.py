@@ -10,7 +10,7 @@ import pytest
 
 from tritonsmith.evaluator import card_timing, runner_client
 from tritonsmith.evaluator.card_turns import Pace
-from tritonsmith.evaluator.doorbell import Command
+from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.runner_client import Runner, RunnerFault
 from tritonsmith.evaluator.schema import Status
 from tritonsmith.evaluator.timing import Empty, excess

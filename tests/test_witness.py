@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.doorbell import Command
+from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.runner_client import RunnerFault
 from tritonsmith.evaluator.schema import Status

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator import cuda_memory
+from tritonsmith.evaluator.channel import cuda_memory
+from tritonsmith.evaluator.channel.strides import distinct
 from tritonsmith.evaluator.schema import TensorSpec
-from tritonsmith.evaluator.strides import distinct
 
 _ALIGN = 512
 

@@ -1,0 +1,1 @@
+"""What passes between an oracle and a confined process."""
