@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from tritonsmith.evaluator.channel.doorbell import BASELINES
-from tritonsmith.evaluator.precision import set_tf32
-from tritonsmith.evaluator.reference import flatten, load_reference
+from tritonsmith.evaluator.reference.module import flatten, load_reference
+from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.schema import Task
 from tritonsmith.evaluator.settled_tuning import settle_tuning
 

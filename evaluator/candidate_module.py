@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.modules.module import _IncompatibleKeys
 
 from tritonsmith.evaluator.channel.slots import open_block
-from tritonsmith.evaluator.reference import flatten
+from tritonsmith.evaluator.reference.module import flatten
 from tritonsmith.evaluator.schema import Hardware, Status
 from tritonsmith.evaluator.torch_ops import TorchOpCounter
 

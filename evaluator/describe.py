@@ -57,7 +57,7 @@ class TaskProcess:
 
 def start_probe() -> TaskProcess:
     """A probe that waits for its task."""
-    return TaskProcess("tritonsmith.evaluator.probe")
+    return TaskProcess("tritonsmith.evaluator.reference")
 
 
 def run_probe(task: Task, timeout: float = PROBE_SECONDS, started: TaskProcess | None = None) -> tuple[TaskFacts, list[OperatorCost]]:

@@ -22,8 +22,8 @@ from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.correctness import Trial, error_stats
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.lint import Finding, LintReport
-from tritonsmith.evaluator.precision import set_tf32
-from tritonsmith.evaluator.reference import flatten, load_reference
+from tritonsmith.evaluator.reference.module import flatten, load_reference
+from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.schema import PrecisionClass, Task
 from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.tasks import Value, at_shape, declared_shapes, ends_of

@@ -27,8 +27,8 @@ from tritonsmith.evaluator.card_judge import CardJudge
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.environment import describe_environment, present_card
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
-from tritonsmith.evaluator.precision import set_tf32
 from tritonsmith.evaluator.processes.lines import send_line
+from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.runner_process import RunnerPool
 from tritonsmith.evaluator.sandbox.process import sandbox_report
 from tritonsmith.evaluator.sandbox.self_test import establish

@@ -18,7 +18,7 @@ from triton.runtime.jit import ConstexprFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tritonsmith.evaluator.channel.trace import INPUTS, Unreplayable, digest, write_trace
-from tritonsmith.evaluator.reference import flatten
+from tritonsmith.evaluator.reference.module import flatten
 from tritonsmith.evaluator.torch_ops import is_recurrent
 from tritonsmith.evaluator.triton_untyped import interpreter, tl
 

@@ -25,9 +25,9 @@ from tritonsmith.evaluator.candidate_module import CandidateFault
 from tritonsmith.evaluator.channel import slots
 from tritonsmith.evaluator.channel.doorbell import Command, Doorbell
 from tritonsmith.evaluator.channel.slots import Layout
-from tritonsmith.evaluator.precision import set_tf32
 from tritonsmith.evaluator.processes.lines import send_line
-from tritonsmith.evaluator.reference import flatten
+from tritonsmith.evaluator.reference.module import flatten
+from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.sandbox.process import confine_self
 from tritonsmith.evaluator.schema import Hardware, Status, Task
 

@@ -20,8 +20,8 @@ from tritonsmith.evaluator.channel.slots import Layout, SharedBlock, fill_slots,
 from tritonsmith.evaluator.channel.strides import distinct
 from tritonsmith.evaluator.correctness import ErrorStats, error_stats
 from tritonsmith.evaluator.distributions import redraw, squeezed
-from tritonsmith.evaluator.precision import set_tf32
-from tritonsmith.evaluator.reference import flatten, load_reference
+from tritonsmith.evaluator.reference.module import flatten, load_reference
+from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.runner_client import Runner, RunnerSetup
 from tritonsmith.evaluator.runner_process import RunnerPool
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task

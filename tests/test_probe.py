@@ -8,10 +8,10 @@ from torch import nn
 
 from tritonsmith.evaluator.describe import run_probe
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.probe import probe
+from tritonsmith.evaluator.reference.probe import probe
+from tritonsmith.evaluator.reference.trace import recurrent_cost, trace_operators
 from tritonsmith.evaluator.schema import OperatorCost, TaskFacts, TensorSpec
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.evaluator.trace import recurrent_cost, trace_operators
 
 TASKS = Path(__file__).parents[1] / "benchmarks" / "tasks"
 

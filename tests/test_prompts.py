@@ -11,7 +11,7 @@ import pytest
 from jinja2 import UndefinedError
 
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.probe import probe
+from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Candidate, OpNode, PrecisionClass, Stage, Status, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.nodes.scripted import scripted_verdict

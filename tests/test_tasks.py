@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tritonsmith.evaluator.errors import TaskError, UsageError
-from tritonsmith.evaluator.reference import flatten, load_reference
+from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.schema import PrecisionClass
 from tritonsmith.evaluator.tasks import at_shape, declared_shapes, ends_of, load_task, parse_overrides, shapes_of
 

@@ -20,7 +20,7 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.describe import run_probe
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.local import LocalEvaluator
-from tritonsmith.evaluator.reference import load_reference
+from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.schema import (
     Comparison,
     Correctness,

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.reference import load_reference
+from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.schema import Task
 
 _BLOCK_MS, _PAIRS, _WARM_SECONDS = 8.0, 60, 0.3

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from tritonsmith.evaluator.reference import flatten
+from tritonsmith.evaluator.reference.module import flatten
+from tritonsmith.evaluator.reference.trace import intercepted_cells
 from tritonsmith.evaluator.schema import OpNode, TensorSpec
-from tritonsmith.evaluator.trace import intercepted_cells
 
 _NAMESPACES = (("torch.nn.functional", torch.nn.functional), ("torch", torch), ("_operator", operator), ("math", math))
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)

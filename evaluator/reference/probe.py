@@ -1,18 +1,12 @@
-"""Describes a task's reference: `python -P -m tritonsmith.evaluator.probe`. Imports torch; runs the user's own task file.
+"""Facts and operator trace of a task's reference. Imports torch; runs the user's own task file.
 
-Reads one JSON line, the Task record, and writes one JSON object on the original stdout:
-{"facts": TaskFacts, "trace": [OperatorCost, ...]} or {"error": sentence, "kind": "task"}.
-Shapes and counts come from fake tensors, which compute nothing; where a model needs values, the forward is run for real.
+Shapes and counts come from fake tensors, which compute nothing. Where a model needs values, the forward runs for real.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -20,10 +14,10 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.fx_facts import leaf_modules, trace_forward
-from tritonsmith.evaluator.reference import Reference, flatten, load_reference
+from tritonsmith.evaluator.reference.forward import leaf_modules, trace_forward
+from tritonsmith.evaluator.reference.module import Reference, flatten, load_reference
+from tritonsmith.evaluator.reference.trace import Trace, tensor_bytes, trace_operators
 from tritonsmith.evaluator.schema import OperatorCost, OpNode, Task, TaskFacts, TensorSpec
-from tritonsmith.evaluator.trace import Trace, tensor_bytes, trace_operators
 
 _SEED = 0
 
@@ -108,21 +102,3 @@ def _recurrent_part(ops: tuple[OpNode, ...]) -> str:
         path.insert(0, op.args[1])
         at = op.args[0]
     return ""
-
-
-def main() -> None:
-    """Entry point of the process."""
-    answer_to = os.dup(1)
-    os.dup2(2, 1)  # whatever the task prints must not mix with the answer
-    task = Task.model_validate_json(sys.stdin.readline())
-    try:
-        facts, trace = probe(task)
-        answer = {"facts": facts.model_dump(mode="json"), "trace": [asdict(one) for one in trace]}
-    except TaskError as error:
-        answer = {"error": str(error), "kind": "task"}
-    with os.fdopen(answer_to, "w") as stream:
-        json.dump(answer, stream)
-
-
-if __name__ == "__main__":
-    main()
