@@ -6,7 +6,7 @@ import typer
 
 from tritonsmith.cli.common import JsonOption, PrecisionChoice, PrecisionOption, SetOption, SizeChoice, TaskArgument, err, out, print_json
 from tritonsmith.cli.judging import Settings
-from tritonsmith.evaluator.lint import lint_task
+from tritonsmith.evaluator.questions.lint import lint_task
 
 LintSizeOption = Annotated[SizeChoice, typer.Option("--size", help="auto is small: the reference runs on the CPU a few dozen times.")]
 

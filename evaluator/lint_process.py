@@ -21,7 +21,7 @@ from torch import nn
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.correctness import Trial, error_stats
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.lint import Finding, LintReport
+from tritonsmith.evaluator.questions.lint import LintFinding, LintReport
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.schema import PrecisionClass, Task
@@ -45,7 +45,7 @@ class TaskLinter:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.findings: list[Finding] = []
+        self.findings: list[LintFinding] = []
         self.notes: list[str] = []
         self._require_runnable()
         self.session = TaskSession(task, next(iter(CARDS.values())), "cpu")
@@ -84,7 +84,7 @@ class TaskLinter:
         return LintReport(task=self.task.name, size=self.task.size, findings=tuple(self.findings), notes=tuple(self.notes))
 
     def _find(self, name: str, reason: str) -> None:
-        self.findings.append(Finding(name=name, reason=reason))
+        self.findings.append(LintFinding(name=name, reason=reason))
 
     # ---- the rule
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from tritonsmith.evaluator.describe import run_probe
 from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.questions.describe import run_probe
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.reference.trace import recurrent_cost, trace_operators
 from tritonsmith.evaluator.schema import OperatorCost, TaskFacts, TensorSpec

@@ -17,9 +17,9 @@ from tritonsmith.benchmarks import timing_study
 from tritonsmith.benchmarks.timing import figures, plan
 from tritonsmith.benchmarks.timing.figures import Figure, Row, summarize
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.describe import run_probe
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.questions.describe import run_probe
 from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.schema import (
     Comparison,

@@ -13,7 +13,6 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.reference.forward import leaf_modules, trace_forward
 from tritonsmith.evaluator.reference.module import Reference, flatten, load_reference
 from tritonsmith.evaluator.reference.trace import Trace, tensor_bytes, trace_operators

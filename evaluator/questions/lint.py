@@ -1,21 +1,14 @@
-"""Is a task fit to judge kernels by? Asks a process of its own whether a degenerate answer would pass; the caller never loads torch."""
+"""Is a task fit to judge kernels by? Asks a process of its own whether a degenerate answer would pass."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
-
-from tritonsmith.evaluator.describe import ask_process
-from tritonsmith.evaluator.errors import InfrastructureError, TaskError
+from tritonsmith.evaluator.questions.process import TaskProcess
 from tritonsmith.evaluator.schema import Record, Task
 
 LINT_SECONDS = 300.0
 
-_Answer: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
-
-class Finding(Record):
+class LintFinding(Record):
     """One way in which a task can be passed without doing it, or not be judged at all."""
 
     name: str
@@ -29,7 +22,7 @@ class LintReport(Record):
 
     task: str
     size: str
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[LintFinding, ...] = ()
     notes: tuple[str, ...] = ()
     """What is worth knowing but lets no wrong answer pass."""
 
@@ -42,12 +35,4 @@ def lint_task(task: Task, timeout: float = LINT_SECONDS) -> LintReport:
         InfrastructureError: the linter itself failed.
     """
     late = f"linting took longer than {timeout:.0f} s"
-    out, log, code = ask_process("tritonsmith.evaluator.lint_process", task, timeout, late)
-    try:
-        answer = _Answer.validate_json(out)
-        if "error" in answer:
-            raise TaskError(str(answer["error"]))
-        return LintReport.model_validate(answer)
-    except ValidationError:
-        tail = log.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
-        raise InfrastructureError(f"the linter failed (exit code {code}): {tail[0][:300]}") from None
+    return TaskProcess("tritonsmith.evaluator.lint_process", "the linter").ask(task, timeout, late, LintReport.model_validate)
