@@ -17,18 +17,18 @@ from types import TracebackType
 from typing import Any
 
 from tritonsmith.evaluator.advice.advise import advice_lines
-from tritonsmith.evaluator.audit import Finding, of_interpreter, of_sanitizer, settled
+from tritonsmith.evaluator.audits.findings import Finding, of_interpreter, of_sanitizer, settled
+from tritonsmith.evaluator.audits.other_sizes import at_other_sizes
+from tritonsmith.evaluator.audits.second_opinion import refusal, second_opinion
 from tritonsmith.evaluator.cards import CARDS, named_card
 from tritonsmith.evaluator.compile_pool import CompilePool, Report
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, TritonsmithError
-from tritonsmith.evaluator.other_shapes import at_other_sizes
 from tritonsmith.evaluator.processes.bytecode import supplied
 from tritonsmith.evaluator.processes.run_folder import run_folder
 from tritonsmith.evaluator.processes.server import OracleProcess
 from tritonsmith.evaluator.questions.describe import run_probe, start_probe
 from tritonsmith.evaluator.questions.process import TaskProcess
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, OperatorCost, Status, Task, TaskFacts, Verdict, text_sha
-from tritonsmith.evaluator.second_opinion import refusal, second_opinion
 from tritonsmith.evaluator.tasks import load_task
 
 CALL_SECONDS = 120.0

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tritonsmith.evaluator.audit import Finding, of_interpreter, of_sanitizer, settled
+from tritonsmith.evaluator.audits.findings import Finding, of_interpreter, of_sanitizer, settled
+from tritonsmith.evaluator.audits.second_opinion import refusal, second_opinion
 from tritonsmith.evaluator.card_facts import launch_facts
 from tritonsmith.evaluator.card_judge import suspicion, unlaunched
 from tritonsmith.evaluator.ceilings import Ceilings
@@ -24,7 +25,6 @@ from tritonsmith.evaluator.schema import (
     TimingKind,
     Verdict,
 )
-from tritonsmith.evaluator.second_opinion import refusal, second_opinion
 
 SOURCE = '''
 import triton

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tritonsmith.evaluator.audits.other_sizes import at_other_sizes
 from tritonsmith.evaluator.correctness import Trial, error_stats, summarize
 from tritonsmith.evaluator.distributions import HIDDEN, NATURAL, redraw, stress_kinds
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
-from tritonsmith.evaluator.other_shapes import at_other_sizes
 from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, Verdict
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.evaluator.trials import describe_error

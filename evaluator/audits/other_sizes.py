@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tritonsmith.evaluator.audit import Finding
+from tritonsmith.evaluator.audits.findings import Finding
 from tritonsmith.evaluator.schema import Status, Task, Verdict
 from tritonsmith.evaluator.tasks import shapes_of
 

@@ -1,0 +1,1 @@
+"""What further examinations do to a verdict."""
