@@ -14,7 +14,7 @@ import torch
 from tritonsmith.evaluator.card_free_facts import LibraryWork, launch_facts, other_constants
 from tritonsmith.evaluator.card_judge import label_of
 from tritonsmith.evaluator.channel.doorbell import Command
-from tritonsmith.evaluator.compile_client import Compilation, CompileFault
+from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
 from tritonsmith.evaluator.correctness import accepted, reached_class
 from tritonsmith.evaluator.distributions import stress_kinds
 from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace

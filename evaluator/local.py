@@ -21,11 +21,11 @@ from tritonsmith.evaluator.audits.findings import Finding, of_interpreter, of_sa
 from tritonsmith.evaluator.audits.other_sizes import at_other_sizes
 from tritonsmith.evaluator.audits.second_opinion import refusal, second_opinion
 from tritonsmith.evaluator.cards import CARDS, named_card
-from tritonsmith.evaluator.compile_pool import CompilePool, Report
+from tritonsmith.evaluator.compiling.pool import CompilePool, Report
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, TritonsmithError
 from tritonsmith.evaluator.processes.bytecode import supplied
 from tritonsmith.evaluator.processes.run_folder import run_folder
-from tritonsmith.evaluator.processes.server import OracleProcess
+from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.questions.describe import run_probe, start_probe
 from tritonsmith.evaluator.questions.process import TaskProcess
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, OperatorCost, Status, Task, TaskFacts, Verdict, text_sha
@@ -55,7 +55,7 @@ class LocalEvaluator:
         Path(self._temporary.name).chmod(0o711)  # a confined process reads one file below it
         self.raw_dir = raw_dir or Path(self._temporary.name)
         self._call_seconds = call_seconds
-        first = OracleProcess(target, sandbox=sandbox)
+        first = ServerProcess(target, sandbox=sandbox)
         self._next_probe: TaskProcess | None = start_probe()  # beside the oracle, which takes as long to import what it needs
         try:
             with supplied():  # while these start
@@ -66,9 +66,9 @@ class LocalEvaluator:
             self._temporary.cleanup()
             raise
         self.parallel = 1 if self.hardware.present else min(2, os.cpu_count() or 1)
-        self._oracles: queue.Queue[OracleProcess] = queue.Queue()
+        self._oracles: queue.Queue[ServerProcess] = queue.Queue()
         audited = self.hardware.present and self.hardware.key in CARDS
-        self._auditor = OracleProcess(self.hardware.key, use_card=False, sandbox=sandbox) if audited else None
+        self._auditor = ServerProcess(self.hardware.key, use_card=False, sandbox=sandbox) if audited else None
         self._audit_lock = threading.Lock()
         self._mark = Path(self._temporary.name) / "measuring"
         """Exists while something is timed."""
@@ -77,7 +77,7 @@ class LocalEvaluator:
         self._request_lock = threading.Lock()
         self._compiled: dict[tuple[str, str], Future[Report]] = {}
         """Reports by task and text: a confirmation asks about a text that was compiled before."""
-        self._all = [first, *(OracleProcess(target, sandbox=sandbox) for _ in range(self.parallel - 1))]
+        self._all = [first, *(ServerProcess(target, sandbox=sandbox) for _ in range(self.parallel - 1))]
         for oracle in reversed(self._all):
             self._oracles.put(oracle)
         self._probes: dict[str, tuple[TaskFacts, list[OperatorCost]]] = {}
@@ -96,7 +96,7 @@ class LocalEvaluator:
             self._probe(task)
 
     @contextlib.contextmanager
-    def _leased(self, auditor: OracleProcess | None) -> Iterator[OracleProcess]:
+    def _leased(self, auditor: ServerProcess | None) -> Iterator[ServerProcess]:
         if auditor is not None:
             with self._audit_lock:
                 yield auditor
@@ -142,7 +142,7 @@ class LocalEvaluator:
         return verdict
 
     def _ask(
-        self, task: Task, path: Path, profile: str, auditor: OracleProcess | None = None, compiling: Future[Report] | None = None
+        self, task: Task, path: Path, profile: str, auditor: ServerProcess | None = None, compiling: Future[Report] | None = None
     ) -> Verdict:
         sha = text_sha(path.read_text())
         with self._leased(auditor) as oracle:
@@ -158,7 +158,7 @@ class LocalEvaluator:
     def _about(self, task: Task, *, traced: bool = True) -> dict[str, Any]:
         return {"task": task.model_dump(mode="json"), "trace": [asdict(one) for one in self._probe(task)[1]] if traced else []}
 
-    def _answer(self, oracle: OracleProcess, request: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, oracle: ServerProcess, request: dict[str, Any]) -> dict[str, Any]:
         """The oracle's answer; one that fails is started again and asked once more."""
         try:
             return oracle.ask(request, EVALUATE_SECONDS)
@@ -186,7 +186,7 @@ class LocalEvaluator:
             with self._leased(None) as oracle:
                 return self._request_at(task, oracle)
 
-    def _request_at(self, task: Task, oracle: OracleProcess) -> Path:
+    def _request_at(self, task: Task, oracle: ServerProcess) -> Path:
         if task.sha not in self._requests:
             said = self._answer(oracle, {"op": "prepare", "task": task.model_dump(mode="json")})  # before the probe: baselines start here
             kept = Path(self._temporary.name) / f"{task.sha}.pkl"

@@ -13,9 +13,7 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
 
 from __future__ import annotations
 
-import json
 import time
-import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -26,8 +24,8 @@ from tritonsmith.evaluator.card_free_judge import CardFreeJudge
 from tritonsmith.evaluator.card_judge import CardJudge
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.environment import describe_environment, present_card
-from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
-from tritonsmith.evaluator.processes.lines import send_line
+from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.processes.serve import serve_requests
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.runner_process import RunnerPool
 from tritonsmith.evaluator.sandbox.process import sandbox_report
@@ -134,16 +132,6 @@ def serve(requests: Iterable[str], out: int, pool: RunnerPool | None = None) -> 
     set_tf32(False)
     oracle = Oracle(pool)
     try:
-        for line in requests:
-            try:
-                message = oracle.answer(json.loads(line))
-            except TaskError as error:
-                message = {"error": str(error), "kind": "task"}
-            except UsageError as error:
-                message = {"error": str(error), "kind": "usage"}
-            except Exception as error:  # noqa: BLE001 - the process boundary: the orchestrator decides what to do
-                traceback.print_exc()
-                message = {"error": f"{type(error).__name__}: {error}"[:2000], "kind": "infrastructure"}
-            send_line(out, message)
+        serve_requests(requests, out, oracle.answer)
     finally:
         oracle.close()

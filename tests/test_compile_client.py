@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tritonsmith.evaluator.compile_client import Compilation, CompileFault
-from tritonsmith.evaluator.compile_pool import CompilePool
+from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
+from tritonsmith.evaluator.compiling.pool import CompilePool
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.sandbox.process import settle

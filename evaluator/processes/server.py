@@ -25,7 +25,7 @@ HELLO_SECONDS = 120.0
 _GOODBYE_SECONDS = 3.0
 
 
-class OracleProcess:
+class ServerProcess:
     """One oracle (or another server of `module` that speaks as it does) over pipes; started at the first request and after it died."""
 
     def __init__(

@@ -9,9 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tritonsmith.evaluator.compile_client import START_SECONDS
+from tritonsmith.evaluator.compiling.client import START_SECONDS
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.processes.server import OracleProcess
+from tritonsmith.evaluator.processes.server import ServerProcess
 
 _MOST = 4
 _ANSWER_SECONDS = START_SECONDS + 30.0  # beyond the limit that the compiler itself keeps
@@ -30,8 +30,8 @@ class CompilePool:
     def __init__(self, target: str, sandbox: str, mark: Path) -> None:
         self._mark = mark
         count = max(1, min(_MOST, (os.cpu_count() or 2) // 4))
-        self._all = [OracleProcess(target, sandbox=sandbox, module="tritonsmith.evaluator.compiler") for _ in range(count)]
-        self._free: queue.LifoQueue[OracleProcess] = queue.LifoQueue()  # the one that ran last is warm
+        self._all = [ServerProcess(target, sandbox=sandbox, module="tritonsmith.evaluator.compiling") for _ in range(count)]
+        self._free: queue.LifoQueue[ServerProcess] = queue.LifoQueue()  # the one that ran last is warm
         for one in self._all:
             self._free.put(one)
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="compile")

@@ -1,6 +1,6 @@
-"""A process that compiles candidates without the card, so that several compile while one is measured. Imports no torch.
+"""The trusted compiler: compiles candidates without the card, so that several compile while one is measured.
 
-`python -P -m tritonsmith.evaluator.compiler` is asked as the oracle is, line by line:
+Its requests come line by line, as the oracle's do:
 
     {"op": "hello", "target": key, "sandbox": mode}                        -> {"hardware": {...}}
     {"op": "compile", "source": path, "request": path, "seconds": limit,
@@ -11,22 +11,15 @@ The process for the next compilation starts when one has told its report, and wa
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.compile_client import Compilation, CompileFault
-from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.processes.lines import send_line
-from tritonsmith.evaluator.sandbox.process import guard_self
+from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
 from tritonsmith.evaluator.sandbox.self_test import establish
 
 
-class Server:
+class CompilerServer:
     """One compiler, with the process that waits for the next candidate."""
 
     def __init__(self) -> None:
@@ -54,26 +47,3 @@ class Server:
         """End the process that waits."""
         if self._next is not None:
             self._next.close()
-
-
-def main() -> None:
-    """Serve until stdin closes."""
-    guard_self()
-    out = os.dup(1)
-    os.dup2(2, 1)
-    server = Server()
-    for line in sys.stdin:
-        try:
-            message = server.answer(json.loads(line))
-        except UsageError as error:
-            message = {"error": str(error), "kind": "usage"}
-        except Exception as error:  # noqa: BLE001 - the process boundary: the caller decides what to do
-            traceback.print_exc()
-            message = {"error": f"{type(error).__name__}: {error}"[:2000], "kind": "infrastructure"}
-        send_line(out, message)
-    server.close()
-
-
-if __name__ == "__main__":
-    main()
-    os._exit(0)
