@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from tritonsmith.evaluator import card_timing
-from tritonsmith.evaluator.card_timing import Bench
 from tritonsmith.evaluator.channel.doorbell import Command
+from tritonsmith.evaluator.oracle.timing import calls
+from tritonsmith.evaluator.oracle.timing.calls import Bench
 from tritonsmith.evaluator.schema import PrecisionClass
 
 LATER = 0.02
@@ -112,5 +112,5 @@ def bench(lost: Iterable[bool] = (), **about: Any) -> tuple[Bench, Any, Any]:
 
 def looked_at(monkeypatch: pytest.MonkeyPatch, always: bool = True) -> None:
     """Let the card be looked at in every call of the baselines, or in none, with no time spent on it."""
-    monkeypatch.setattr(card_timing.secrets, "randbelow", lambda part: 0 if always else 1)
-    monkeypatch.setattr(card_timing.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(calls.secrets, "randbelow", lambda part: 0 if always else 1)
+    monkeypatch.setattr(calls.time, "sleep", lambda seconds: None)

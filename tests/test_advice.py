@@ -58,7 +58,7 @@ WARNED = [
     ("a fallback", honest("try:  # HERE\n    self.work(x)\nexcept Exception:\n    return F.gelu(x)"), "caught"),
     *((f"import {name}", honest(above=f"import {name}  # HERE"), f"import {name}") for name in (
         "subprocess", "socket", "ctypes", "threading", "importlib.util", "gc", "inspect", "numpy", "multiprocessing",
-        "tritonsmith.evaluator.oracle",
+        "tritonsmith.evaluator.oracle.server",
     )),
     ("from concurrent", honest(above="from concurrent.futures import ThreadPoolExecutor  # HERE"), "concurrent.futures"),
     ("a stream", honest("s = torch.cuda.Stream()  # HERE"), "another stream"),

@@ -8,12 +8,12 @@ import pytest
 
 from tritonsmith.evaluator.audits.findings import Finding, of_interpreter, of_sanitizer, settled
 from tritonsmith.evaluator.audits.second_opinion import refusal, second_opinion
-from tritonsmith.evaluator.card_facts import launch_facts
-from tritonsmith.evaluator.card_judge import suspicion, unlaunched
-from tritonsmith.evaluator.ceilings import Ceilings
 from tritonsmith.evaluator.channel.report import FINISHED
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.sanitizer import verdict_of
+from tritonsmith.evaluator.oracle.judge.facts_on_card import launch_facts
+from tritonsmith.evaluator.oracle.judge.on_card import suspicion, unlaunched
+from tritonsmith.evaluator.oracle.sanitizer import verdict_of
+from tritonsmith.evaluator.oracle.timing.ceilings import Ceilings
 from tritonsmith.evaluator.schema import (
     Correctness,
     Label,

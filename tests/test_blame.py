@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from tritonsmith.evaluator import card_timing
-from tritonsmith.evaluator.card_timing import Bench, Blamed
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.runner_client import RunnerFault
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
+from tritonsmith.evaluator.oracle.timing import calls
+from tritonsmith.evaluator.oracle.timing.calls import Bench, Blamed
 from tritonsmith.evaluator.schema import Status
 
 stands = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("card_stand_ins.py"))))
@@ -141,7 +141,7 @@ def test_answers_in_a_time_slice_that_came_before_the_card_was_given_away_are_no
 def test_an_oracle_that_never_runs_is_the_candidates_fault_only_if_it_runs_without_it(
     still: bool, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(card_timing.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(calls.time, "sleep", lambda seconds: None)
     made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.7)
     made.accompany(runner)
     runner.hold.sleeps = repeat(True)
@@ -154,7 +154,7 @@ def test_an_oracle_that_never_runs_is_the_candidates_fault_only_if_it_runs_witho
 def test_nobody_is_blamed_where_nothing_could_be_timed_without_it(
     asleep: int, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(card_timing.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(calls.time, "sleep", lambda seconds: None)
     made, runner, _ = bench(lost=[True] * 60, clocked=1.5, card=1.0, deliver=0.7)
     made.accompany(runner)
 

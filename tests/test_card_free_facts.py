@@ -1,6 +1,6 @@
 """Two processes see the candidate without a card; what either saw counts."""
 
-from tritonsmith.evaluator.card_free_facts import launch_facts
+from tritonsmith.evaluator.oracle.judge.facts_without_card import launch_facts
 
 COMPILED = {
     "kernels": [{"name": "step", "grid": [4, 1, 1], "launches": 2, "registers": 32}],

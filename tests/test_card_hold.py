@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tritonsmith.evaluator import card_hold
+from tritonsmith.evaluator.oracle.timing import hold
 
 
 class Clock:
@@ -32,7 +32,7 @@ def test_a_process_that_did_not_run_before_it_saw_something_knows_it(
     busy: tuple[int, ...], slept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, looks = Clock(*busy), 0
-    monkeypatch.setattr(card_hold.time, "perf_counter", clock)
+    monkeypatch.setattr(hold.time, "perf_counter", clock)
 
     def come() -> bool:  # what is looked for comes after five looks
         nonlocal looks
@@ -41,9 +41,9 @@ def test_a_process_that_did_not_run_before_it_saw_something_knows_it(
         clock.pause(-looks)  # after the look, before the clock is read
         return seen
 
-    seen, before = card_hold.awaited(come)
+    seen, before = hold.awaited(come)
     assert (seen - before > 50e-6) is slept and seen == clock.now
 
 
 def test_what_has_come_before_the_first_look_may_have_come_long_ago() -> None:
-    assert card_hold.awaited(lambda: True)[1] == -math.inf
+    assert hold.awaited(lambda: True)[1] == -math.inf

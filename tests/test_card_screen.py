@@ -6,12 +6,12 @@ from typing import Any, cast
 import pytest
 import torch
 
-from tritonsmith.evaluator import card_session
-from tritonsmith.evaluator.card_screen import Distance, Screen, distances
-from tritonsmith.evaluator.card_session import Session, _Pairs
-from tritonsmith.evaluator.runner_client import RunnerFault
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
+from tritonsmith.evaluator.oracle.timing import session as timing
+from tritonsmith.evaluator.oracle.timing.paired import Sample, abba
+from tritonsmith.evaluator.oracle.timing.screen import Distance, Screen, distances
+from tritonsmith.evaluator.oracle.timing.session import Session, _Pairs
 from tritonsmith.evaluator.schema import Status
-from tritonsmith.evaluator.timing import Sample, abba
 
 INF = float("inf")
 
@@ -127,8 +127,8 @@ def session(monkeypatch: pytest.MonkeyPatch, wrong: Iterable[int] = (), void: It
             raise RunnerFault(Status.CHEATING, "wrong")
 
     monkeypatch.setattr(made, "_judge", judge)
-    monkeypatch.setattr(card_session, "require_unchanged", lambda session, tensors: None)
-    monkeypatch.setattr(card_session.secrets, "randbelow", lambda part: 1)  # nobody is asked by chance
+    monkeypatch.setattr(timing, "require_unchanged", lambda session, tensors: None)
+    monkeypatch.setattr(timing.secrets, "randbelow", lambda part: 1)  # nobody is asked by chance
     return made, bench, asked
 
 

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from tritonsmith.evaluator.card_judge import contradiction
-from tritonsmith.evaluator.card_session import Session
+from tritonsmith.evaluator.oracle.judge.on_card import contradiction
+from tritonsmith.evaluator.oracle.timing.paired import Empty, Sample
+from tritonsmith.evaluator.oracle.timing.session import Session
 from tritonsmith.evaluator.schema import LaunchFacts
-from tritonsmith.evaluator.timing import Empty, Sample
 
 BASELINE_MS = 0.1
 
@@ -46,7 +46,7 @@ def session_of(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(Session, "_take_pairs", pairs)
         monkeypatch.setattr(Session, "_call", lambda self, draw: ())
         monkeypatch.setattr(Session, "_judge", lambda self: None)
-        monkeypatch.setattr("tritonsmith.evaluator.card_session.Inputs", lambda session: SimpleNamespace(next=list))
+        monkeypatch.setattr("tritonsmith.evaluator.oracle.timing.session.Inputs", lambda session: SimpleNamespace(next=list))
         return Session(cast(Any, Bench()), cast(Any, SimpleNamespace(outputs=[])), "strict", 1.0, ("eager",))
 
     return made

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tritonsmith.evaluator.correctness import Trial, accepted, error_stats, reached_class
+from tritonsmith.evaluator.oracle.checks.correctness import Trial, accepted, error_stats, reached_class
+from tritonsmith.evaluator.oracle.checks.trials import describe_error
 from tritonsmith.evaluator.schema import PrecisionClass
-from tritonsmith.evaluator.trials import describe_error
 
 
 def trial(candidate: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> Trial:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tritonsmith.evaluator.card_free_facts import other_constants
 from tritonsmith.evaluator.channel.trace import Unreplayable, copy_trace, digest, read_trace, write_trace
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
+from tritonsmith.evaluator.oracle.judge.facts_without_card import other_constants
 from tritonsmith.evaluator.schema import Label, Status, Task, Verdict
 
 TASK = Task(

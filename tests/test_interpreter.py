@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tritonsmith.evaluator.card_free_facts import merge
 from tritonsmith.evaluator.channel.report import LaunchCount
+from tritonsmith.evaluator.oracle.judge.facts_without_card import merge
 from tritonsmith.evaluator.schema import KernelFacts
 
 CASES = Path(__file__).parent / "interpreter_cases.py"

@@ -9,7 +9,7 @@ import torch
 
 from tritonsmith.cli.main import run
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.lint_process import TaskLinter
+from tritonsmith.evaluator.oracle.lint import TaskLinter
 from tritonsmith.evaluator.questions.lint import LintReport, lint_task
 from tritonsmith.evaluator.schema import PrecisionClass, Task
 from tritonsmith.evaluator.tasks import load_task

@@ -13,15 +13,17 @@ from typing import Any, cast
 
 import pytest
 
-from tritonsmith.evaluator import oracle, oracle_start, runner_process, runner_warm
+from tritonsmith.evaluator import runner_warm
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
-from tritonsmith.evaluator.runner_process import RunnerPool
+from tritonsmith.evaluator.oracle import server, start
+from tritonsmith.evaluator.oracle.handles import process
+from tritonsmith.evaluator.oracle.handles.process import RunnerPool
 
 HELLO = {"op": "hello", "target": "auto", "use_card": True, "sandbox": "auto"}
 
 
 def test_no_torch_is_imported_before_the_first_request_was_looked_at() -> None:
-    program = "import sys, tritonsmith.evaluator.oracle_start as m; print([one for one in ('torch', 'triton') if one in sys.modules])"
+    program = "import sys, tritonsmith.evaluator.oracle.__main__ as m; print([one for one in ('torch', 'triton') if one in sys.modules])"
     assert subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
@@ -30,9 +32,9 @@ class Started:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, card: str, fails: Exception | None = None) -> None:
         self.done: list[Any] = []
-        monkeypatch.setattr(oracle_start, "card_in_nvml", lambda: {"name": card} if card else {})
-        monkeypatch.setattr(oracle_start, "establish", self._establish)
-        monkeypatch.setattr(runner_process, "RunnerProcess", self._process)
+        monkeypatch.setattr(start, "card_in_nvml", lambda: {"name": card} if card else {})
+        monkeypatch.setattr(start, "establish", self._establish)
+        monkeypatch.setattr(process, "RunnerProcess", self._process)
         self._fails = fails
 
     def _establish(self, mode: str, *, cuda: bool) -> None:
@@ -49,7 +51,7 @@ class Started:
 def test_processes_for_the_card_that_is_here_are_started_ahead(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     started = Started(monkeypatch, "NVIDIA H200")
-    pool = oracle_start.pool_ahead(json.dumps(HELLO | {"target": target, "sandbox": "strict"}))
+    pool = start.pool_ahead(json.dumps(HELLO | {"target": target, "sandbox": "strict"}))
     assert isinstance(pool, RunnerPool) and pool.sessions.is_dir()
     assert started.done == [("strict", True), "reference", "candidate", "witness"]
 
@@ -70,7 +72,7 @@ def test_processes_for_the_card_that_is_here_are_started_ahead(target: str, tmp_
 )
 def test_nothing_is_started_ahead_otherwise(card: str, request_line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     started = Started(monkeypatch, card)
-    assert oracle_start.pool_ahead(request_line) is None and started.done == []
+    assert start.pool_ahead(request_line) is None and started.done == []
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_nothing_is_started_ahead_otherwise(card: str, request_line: str, monkey
 )
 def test_what_speaks_against_it_is_told_with_the_answer(fails: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     started = Started(monkeypatch, "NVIDIA H200", fails)
-    assert oracle_start.pool_ahead(json.dumps(HELLO)) is None and started.done == [("auto", True)]
+    assert start.pool_ahead(json.dumps(HELLO)) is None and started.done == [("auto", True)]
 
 
 def test_a_pool_that_cannot_be_filled_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,8 +98,8 @@ def test_a_pool_that_cannot_be_filled_leaves_no_process(tmp_path: Path, monkeypa
         def close(self) -> None:
             closed.append(self.role)
 
-    monkeypatch.setattr(runner_process, "RunnerProcess", Process)
-    assert oracle_start.pool_ahead(json.dumps(HELLO)) is None
+    monkeypatch.setattr(process, "RunnerProcess", Process)
+    assert start.pool_ahead(json.dumps(HELLO)) is None
     assert closed == ["reference", "candidate"] and started.done == [("auto", True)]
 
 
@@ -112,25 +114,25 @@ class Pool:
 
 def established(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
-    monkeypatch.setattr(oracle, "establish", lambda mode, *, cuda: found.append(cuda))
+    monkeypatch.setattr(server, "establish", lambda mode, *, cuda: found.append(cuda))
     return found
 
 
 def test_a_card_that_torch_cannot_use_ends_what_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
     found, pool = established(monkeypatch), Pool()
-    monkeypatch.setattr(oracle, "present_card", lambda: None)
-    asked = oracle.Oracle(cast(RunnerPool, pool))
+    monkeypatch.setattr(server, "present_card", lambda: None)
+    asked = server.Oracle(cast(RunnerPool, pool))
     assert not asked.answer(HELLO)["hardware"]["present"]
     assert pool.closed and found == [False] and asked._pool is None
 
 
 @pytest.mark.parametrize("ahead", [True, False])
 def test_the_sandbox_is_established_once(ahead: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, card = established(monkeypatch), oracle.named_card("h200").model_copy(update={"present": True})
+    found, card = established(monkeypatch), server.named_card("h200").model_copy(update={"present": True})
     pool, later = Pool(), Pool()
-    monkeypatch.setattr(oracle, "present_card", lambda: card)
+    monkeypatch.setattr(server, "present_card", lambda: card)
     monkeypatch.setattr(RunnerPool, "begun", classmethod(lambda cls: later))
-    asked = oracle.Oracle(cast(RunnerPool, pool) if ahead else None)
+    asked = server.Oracle(cast(RunnerPool, pool) if ahead else None)
     assert asked.answer(HELLO)["hardware"]["present"]
     assert asked._pool is cast(object, pool if ahead else later) and found == ([] if ahead else [True])
 

@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tritonsmith.evaluator import trials
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.distributions import redraw, stress_kinds
 from tritonsmith.evaluator.interp_memory import Access, Region
 from tritonsmith.evaluator.interp_races import RaceDetector
-from tritonsmith.evaluator.session import TaskSession
+from tritonsmith.evaluator.oracle.checks import trials
+from tritonsmith.evaluator.oracle.checks.inputs import redraw, stress_kinds
+from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.trials import TrialLog, judged
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.evaluator.trials import TrialLog, judged
 
 Answer = Callable[..., Any]
 TASK = """

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from tritonsmith.evaluator.audits.other_sizes import at_other_sizes
-from tritonsmith.evaluator.correctness import Trial, error_stats, summarize
-from tritonsmith.evaluator.distributions import HIDDEN, NATURAL, redraw, stress_kinds
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
+from tritonsmith.evaluator.oracle.checks.correctness import Trial, error_stats, summarize
+from tritonsmith.evaluator.oracle.checks.inputs import HIDDEN, NATURAL, redraw, stress_kinds
+from tritonsmith.evaluator.oracle.checks.trials import describe_error
 from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, Verdict
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.evaluator.trials import describe_error
 
 ROOT = Path(__file__).parents[1]
 GOOD = (ROOT / "tests/kernels/gru_batch.py").read_text()

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tritonsmith.evaluator.oracle.timing.paired import Empty, Sample, compare, weigh
 from tritonsmith.evaluator.schema import Comparison
-from tritonsmith.evaluator.timing import Empty, Sample, compare, weigh
 
 STUDY = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "timing_study"
 Calls = tuple[list[Sample], list[Sample], Empty]

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tritonsmith.evaluator import runner_process
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.channel.doorbell import Command
-from tritonsmith.evaluator.runner_process import RunnerPool, RunnerProcess
+from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.trials import run_and_deliver, snapshot
+from tritonsmith.evaluator.oracle.handles import process as handles
+from tritonsmith.evaluator.oracle.handles.process import RunnerPool, RunnerProcess
 from tritonsmith.evaluator.sandbox.process import settle
 from tritonsmith.evaluator.sandbox.self_test import establish
-from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.evaluator.trials import run_and_deliver, snapshot
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 TASK = """
@@ -73,7 +73,7 @@ def stands_still(process: RunnerProcess, wanted: bool) -> bool:
 
 
 def test_a_pool_gives_each_process_once_and_none_that_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_process, "_READIED", {"candidate": (), "witness": ()})  # what they ready needs a card
+    monkeypatch.setattr(handles, "_READIED", {"candidate": (), "witness": ()})  # what they ready needs a card
     before = descriptors()
     pool = RunnerPool(tmp_path)
     pool.fill(candidate=2, witness=0)

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.correctness import MAX_FACTOR, RMS_FACTOR, accepted, reached_class
-from tritonsmith.evaluator.session import TaskSession
+from tritonsmith.evaluator.oracle.checks.correctness import MAX_FACTOR, RMS_FACTOR, accepted, reached_class
+from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.trials import judged
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.evaluator.trials import judged
 
 ROOT = Path(__file__).parents[1]
 STEPS, DRAWS = 48, 4

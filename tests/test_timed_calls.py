@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from tritonsmith.evaluator import card_timing, runner_client
-from tritonsmith.evaluator.card_turns import Pace
 from tritonsmith.evaluator.channel.doorbell import Command
-from tritonsmith.evaluator.runner_client import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.timing import calls
+from tritonsmith.evaluator.oracle.timing.paired import Empty, excess
+from tritonsmith.evaluator.oracle.timing.turns import Pace
 from tritonsmith.evaluator.schema import Status
-from tritonsmith.evaluator.timing import Empty, excess
 
 stands = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("card_stand_ins.py"))))
 bench, LATER = stands.bench, stands.LATER
@@ -123,7 +123,7 @@ def test_calls_in_which_the_oracle_did_not_run_are_taken_again_far_more_often() 
 
 def test_somebody_elses_burst_of_work_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(card_timing.time, "sleep", slept.append)
+    monkeypatch.setattr(calls.time, "sleep", slept.append)
     made, runner, _ = bench(lost=[True] * 36, clocked=1.5, card=1.0, deliver=0.7)
     assert made.timed(runner, list, 1.0).card == 1.0
     assert sum(seconds >= 0.02 for seconds in slept) == 3  # before the eleventh try, the twelfth, and the one that is good
@@ -152,11 +152,11 @@ def test_calls_of_a_candidate_have_a_limit_in_all(role: str, device: str, refuse
     runner._doorbell = cast(Any, SimpleNamespace(answered=lambda nonce: True, failed=False))
     runner._sandbox = cast(Any, None)
     clock = iter(range(0, 10_000, 120))
-    monkeypatch.setattr(runner_client, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    monkeypatch.setattr(runner, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
 
     def call() -> None:
         runner._nonce += 1
-        start = runner_client.time.perf_counter()
+        start = runner.time.perf_counter()
         for _ in range(2):  # a timed call's answer is waited for twice, and its time counts once
             runner.echo(start, 150.0)
 

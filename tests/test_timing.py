@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tritonsmith.evaluator.schema import Comparison
-from tritonsmith.evaluator.timing import (
+from tritonsmith.evaluator.oracle.timing.paired import (
     ENOUGH,
     UNSEEN_MS,
     Empty,
@@ -22,6 +21,7 @@ from tritonsmith.evaluator.timing import (
     suffices,
     weigh,
 )
+from tritonsmith.evaluator.schema import Comparison
 
 
 def clock(base: float, state: dict[str, float], rng: random.Random):  # type: ignore[no-untyped-def]

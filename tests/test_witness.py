@@ -9,11 +9,11 @@ import torch
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.runner_client import RunnerFault
+from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
+from tritonsmith.evaluator.oracle.judge.witness import Witness, has_room
 from tritonsmith.evaluator.schema import Status
-from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.evaluator.witness import Witness, has_room
 
 TASK = """
 import torch

@@ -4,7 +4,7 @@
 # expect: inaccurate|cheating|compile_error
 
 import sys
-import tritonsmith.evaluator.correctness as correctness
+import tritonsmith.evaluator.oracle.checks.correctness as correctness
 
 import torch
 import triton

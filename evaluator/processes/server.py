@@ -29,7 +29,7 @@ class ServerProcess:
     """One oracle (or another server of `module` that speaks as it does) over pipes; started at the first request and after it died."""
 
     def __init__(
-        self, target: str, *, use_card: bool = True, sandbox: str = "auto", module: str = "tritonsmith.evaluator.oracle_start"
+        self, target: str, *, use_card: bool = True, sandbox: str = "auto", module: str = "tritonsmith.evaluator.oracle"
     ) -> None:
         self._module = module
         self._hello = {"op": "hello", "target": target, "use_card": use_card, "sandbox": sandbox}

@@ -35,4 +35,4 @@ def lint_task(task: Task, timeout: float = LINT_SECONDS) -> LintReport:
         InfrastructureError: the linter itself failed.
     """
     late = f"linting took longer than {timeout:.0f} s"
-    return TaskProcess("tritonsmith.evaluator.lint_process", "the linter").ask(task, timeout, late, LintReport.model_validate)
+    return TaskProcess("tritonsmith.evaluator.oracle.lint", "the linter").ask(task, timeout, late, LintReport.model_validate)

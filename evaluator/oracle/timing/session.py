@@ -11,14 +11,13 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.card_inputs import Inputs
-from tritonsmith.evaluator.card_screen import Screen, distances
-from tritonsmith.evaluator.card_timing import WARM_CALLS, Bench, Draw
-from tritonsmith.evaluator.correctness import accepted, reached_class
 from tritonsmith.evaluator.environment import clocks
-from tritonsmith.evaluator.runner_client import Runner, RunnerFault
-from tritonsmith.evaluator.schema import Measurement, Status
-from tritonsmith.evaluator.timing import (
+from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
+from tritonsmith.evaluator.oracle.checks.trials import describe_error, judged, require_unchanged
+from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.timing.calls import WARM_CALLS, Bench, Draw
+from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
+from tritonsmith.evaluator.oracle.timing.paired import (
     Empty,
     Paired,
     Sample,
@@ -31,7 +30,8 @@ from tritonsmith.evaluator.timing import (
     suffices,
     weigh,
 )
-from tritonsmith.evaluator.trials import describe_error, judged, require_unchanged
+from tritonsmith.evaluator.oracle.timing.screen import Screen, distances
+from tritonsmith.evaluator.schema import Measurement, Status
 
 _SECONDS_PER_BASELINE = {"quick": 1.0, "strict": 2.0}
 _MOST_PAIRS = {"quick": 80, "strict": 120}

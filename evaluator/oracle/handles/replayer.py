@@ -12,9 +12,9 @@ import torch
 from tritonsmith.evaluator.channel.doorbell import LineReader
 from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
 from tritonsmith.evaluator.channel.trace import TRACE_BYTES, copy_trace
+from tritonsmith.evaluator.oracle.handles.process import IMPORT_SECONDS
+from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault, RunnerSetup
 from tritonsmith.evaluator.processes.lines import send_line
-from tritonsmith.evaluator.runner_client import Runner, RunnerFault, RunnerSetup
-from tritonsmith.evaluator.runner_process import IMPORT_SECONDS
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 from tritonsmith.evaluator.schema import Status
 

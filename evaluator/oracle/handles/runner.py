@@ -13,8 +13,8 @@ from typing import Any
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.channel.slots import Layout, SharedBlock
 from tritonsmith.evaluator.channel.trace import TRACE_BYTES
+from tritonsmith.evaluator.oracle.handles.process import IMPORT_SECONDS, LAST_BREATH_SECONDS, RunnerProcess
 from tritonsmith.evaluator.processes.lines import send_line
-from tritonsmith.evaluator.runner_process import IMPORT_SECONDS, LAST_BREATH_SECONDS, RunnerProcess
 from tritonsmith.evaluator.schema import Hardware, Status
 
 _POLL_SECONDS = 0.02

@@ -7,7 +7,7 @@ import secrets
 import torch
 
 from tritonsmith.evaluator.channel.strides import distinct
-from tritonsmith.evaluator.session import TaskSession
+from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
 
 _INPUT_SETS = 3
 _FRESH_PART = 256

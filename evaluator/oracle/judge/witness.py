@@ -13,12 +13,12 @@ from typing import Any
 
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
-from tritonsmith.evaluator.correctness import accepted, reached_class
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.runner_client import RunnerFault
+from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
+from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.trials import judged, snapshot
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.schema import Status
-from tritonsmith.evaluator.session import TaskSession
-from tritonsmith.evaluator.trials import judged, snapshot
 
 _ROOM = 24
 """Inputs, outputs and weights fit so often into the card's memory, else a second process might leave too little for the first one."""

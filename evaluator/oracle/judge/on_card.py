@@ -11,14 +11,18 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.card_facts import launch_facts
-from tritonsmith.evaluator.card_session import Session, write_raw
-from tritonsmith.evaluator.card_timing import Bench
-from tritonsmith.evaluator.ceilings import measured
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.channel.slots import spec_bytes
-from tritonsmith.evaluator.distributions import stress_kinds
-from tritonsmith.evaluator.runner_client import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
+from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call, repeat_bitwise, require_settled
+from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.judge.facts_on_card import launch_facts
+from tritonsmith.evaluator.oracle.judge.witness import Witness, has_room
+from tritonsmith.evaluator.oracle.timing.calls import Bench
+from tritonsmith.evaluator.oracle.timing.ceilings import measured
+from tritonsmith.evaluator.oracle.timing.paired import CLOCK_MS, clocks_apart, compare, spread
+from tritonsmith.evaluator.oracle.timing.session import Session, write_raw
 from tritonsmith.evaluator.schema import (
     Label,
     LaunchFacts,
@@ -30,10 +34,6 @@ from tritonsmith.evaluator.schema import (
     Verdict,
     text_sha,
 )
-from tritonsmith.evaluator.session import TaskSession
-from tritonsmith.evaluator.timing import CLOCK_MS, clocks_apart, compare, spread
-from tritonsmith.evaluator.trials import TrialLog, checked_call, repeat_bitwise, require_settled
-from tritonsmith.evaluator.witness import Witness, has_room
 
 _FIRST_TRIALS = {"quick": ("own", "own"), "strict": ("own", "own", "own")}
 _LAST_TRIALS = {"quick": ("signed",), "strict": ("signed", "signed")}  # on inputs of the last one the repetitions run

@@ -11,18 +11,13 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.card_free_facts import LibraryWork, launch_facts, other_constants
-from tritonsmith.evaluator.card_judge import label_of
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
-from tritonsmith.evaluator.correctness import accepted, reached_class
-from tritonsmith.evaluator.distributions import stress_kinds
 from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace
-from tritonsmith.evaluator.replay_client import Replayer, Traces, trace_of
-from tritonsmith.evaluator.runner_client import Runner, RunnerFault
-from tritonsmith.evaluator.schema import LaunchFacts, OperatorCost, Status, Timing, TimingKind, Verdict, text_sha
-from tritonsmith.evaluator.session import TaskSession, fresh_seed
-from tritonsmith.evaluator.trials import (
+from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
+from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
+from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession, fresh_seed
+from tritonsmith.evaluator.oracle.checks.trials import (
     TrialLog,
     checked_call,
     describe_error,
@@ -31,6 +26,11 @@ from tritonsmith.evaluator.trials import (
     require_settled,
     same_bits,
 )
+from tritonsmith.evaluator.oracle.handles.replayer import Replayer, Traces, trace_of
+from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.judge.facts_without_card import LibraryWork, launch_facts, other_constants
+from tritonsmith.evaluator.oracle.judge.on_card import label_of
+from tritonsmith.evaluator.schema import LaunchFacts, OperatorCost, Status, Timing, TimingKind, Verdict, text_sha
 
 _INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _SHUFFLES = {"quick": 1, "strict": 2}

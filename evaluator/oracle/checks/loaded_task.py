@@ -18,12 +18,12 @@ from torch import nn
 
 from tritonsmith.evaluator.channel.slots import Layout, SharedBlock, fill_slots, input_spec, spec_of
 from tritonsmith.evaluator.channel.strides import distinct
-from tritonsmith.evaluator.correctness import ErrorStats, error_stats
-from tritonsmith.evaluator.distributions import redraw, squeezed
+from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats, error_stats
+from tritonsmith.evaluator.oracle.checks.inputs import redraw, squeezed
+from tritonsmith.evaluator.oracle.handles.process import RunnerPool
+from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerSetup
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.precision import set_tf32
-from tritonsmith.evaluator.runner_client import Runner, RunnerSetup
-from tritonsmith.evaluator.runner_process import RunnerPool
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task
 
 UNDEFINED = (RuntimeError, ValueError, ArithmeticError, LookupError, AssertionError)

@@ -1,21 +1,17 @@
-"""How an oracle begins: `python -P -m tritonsmith.evaluator.oracle_start`. No torch until the first request has been looked at.
+"""A head start for an oracle: what a first verdict on a card needs is started before torch is imported.
 
 The import of torch takes seconds, in this process and in each that the first verdict on a card needs. They are started first, so that
-all import it at the same time; the longest, the baselines' with torch.compile, is what a first verdict waits for.
+all import it at the same time. The longest import is the baselines', which includes torch.compile; a first verdict waits for it.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
-import sys
 import traceback
 
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.environment import card_in_nvml
-from tritonsmith.evaluator.runner_process import RunnerPool
-from tritonsmith.evaluator.sandbox.process import guard_self
+from tritonsmith.evaluator.oracle.handles.process import RunnerPool
 from tritonsmith.evaluator.sandbox.self_test import establish
 
 
@@ -40,20 +36,3 @@ def _is_here(target: str) -> bool:
     name = card_in_nvml().get("name", "")
     known = CARDS.get(target.lower())
     return bool(name) and (target == "auto" or (known is not None and name.startswith(known.name)))
-
-
-def main() -> None:
-    """Serve until stdin closes."""
-    guard_self()
-    out = os.dup(1)
-    os.dup2(2, 1)  # a task file may print
-    first = sys.stdin.readline()
-    pool = pool_ahead(first)
-    from tritonsmith.evaluator import oracle  # noqa: PLC0415 - torch, while the pool's processes import it as well
-
-    oracle.serve(itertools.chain([first] if first else [], sys.stdin), out, pool)
-
-
-if __name__ == "__main__":
-    main()
-    os._exit(0)

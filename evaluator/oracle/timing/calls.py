@@ -29,16 +29,16 @@ from typing import TypeVar
 
 import torch
 
-from tritonsmith.evaluator.card_hold import CardHold, card_hold
-from tritonsmith.evaluator.card_inputs import Inputs
-from tritonsmith.evaluator.card_turns import OVERSLEPT, TOO_SOON, Exchange, Turn
 from tritonsmith.evaluator.channel.doorbell import BASELINES, Command, mode_number
 from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.runner_client import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
+from tritonsmith.evaluator.oracle.timing.hold import CardHold, card_hold
+from tritonsmith.evaluator.oracle.timing.paired import Empty, Sample
+from tritonsmith.evaluator.oracle.timing.turns import OVERSLEPT, TOO_SOON, Exchange, Turn
 from tritonsmith.evaluator.schema import PrecisionClass, Status
-from tritonsmith.evaluator.session import TaskSession
-from tritonsmith.evaluator.timing import Empty, Sample
 
 _BUILD_SECONDS = 300.0  # torch.compile of a large network
 WARM_CALLS = 5

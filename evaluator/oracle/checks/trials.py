@@ -13,11 +13,11 @@ from typing import NamedTuple
 import torch
 
 from tritonsmith.evaluator.channel.doorbell import Command
-from tritonsmith.evaluator.correctness import ErrorStats, Trial, accepted, error_stats, reached_class, summarize, worst_trial
-from tritonsmith.evaluator.distributions import HIDDEN, NATURAL, STRUCTURAL, TIES, UNEVEN, nudged
-from tritonsmith.evaluator.runner_client import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats, Trial, accepted, error_stats, reached_class, summarize, worst_trial
+from tritonsmith.evaluator.oracle.checks.inputs import HIDDEN, NATURAL, STRUCTURAL, TIES, UNEVEN, nudged
+from tritonsmith.evaluator.oracle.checks.loaded_task import UNDEFINED, TaskSession
+from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
 from tritonsmith.evaluator.schema import Correctness, PrecisionClass, Status
-from tritonsmith.evaluator.session import UNDEFINED, TaskSession
 
 _LATE_WRITE_SECONDS = 0.05
 _BLURRED = 0.05

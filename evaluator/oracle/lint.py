@@ -1,4 +1,4 @@
-"""Would a degenerate answer pass as this task's solution? `python -P -m tritonsmith.evaluator.lint_process`. Imports torch.
+"""Would a degenerate answer pass as this task's solution? `python -P -m tritonsmith.evaluator.oracle.lint`. Imports torch.
 
 Reads one JSON line, the Task record, and writes one JSON object on the original stdout: a LintReport, or {"error": sentence}.
 A trusted process: it runs the user's own task file and no candidate. Every question goes to the acceptance rule of `correctness`,
@@ -19,15 +19,15 @@ import torch
 from torch import nn
 
 from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.evaluator.correctness import Trial, error_stats
 from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.oracle.checks.correctness import Trial, error_stats
+from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.trials import reference_errors
 from tritonsmith.evaluator.questions.lint import LintFinding, LintReport
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.schema import PrecisionClass, Task
-from tritonsmith.evaluator.session import TaskSession
 from tritonsmith.evaluator.tasks import Value, at_shape, declared_shapes, ends_of
-from tritonsmith.evaluator.trials import reference_errors
 
 _FLAT = 0.01
 """Ratio of standard deviation to mean below which a report mentions that an output hardly varies."""

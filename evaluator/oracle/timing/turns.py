@@ -15,10 +15,10 @@ from collections.abc import Callable
 from statistics import median
 from typing import NamedTuple
 
-from tritonsmith.evaluator.card_hold import HOLD_MS, CardHold
 from tritonsmith.evaluator.channel.doorbell import Command
-from tritonsmith.evaluator.runner_client import Runner
-from tritonsmith.evaluator.timing import Empty
+from tritonsmith.evaluator.oracle.handles.runner import Runner
+from tritonsmith.evaluator.oracle.timing.hold import HOLD_MS, CardHold
+from tritonsmith.evaluator.oracle.timing.paired import Empty
 
 _EMPTY_CALLS = 8
 """Calls without forward of each kind."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tritonsmith.evaluator.distributions import stress_kinds
-from tritonsmith.evaluator.runner_client import Runner, RunnerFault
-from tritonsmith.evaluator.runner_process import RunnerPool
+from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
+from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call
+from tritonsmith.evaluator.oracle.handles.process import RunnerPool
+from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Task, Verdict, text_sha
-from tritonsmith.evaluator.session import TaskSession
-from tritonsmith.evaluator.trials import TrialLog, checked_call
 
 _INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 

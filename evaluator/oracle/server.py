@@ -20,20 +20,20 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.card_free_judge import CardFreeJudge
-from tritonsmith.evaluator.card_judge import CardJudge
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.environment import describe_environment, present_card
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.other_size import judge_correctness
+from tritonsmith.evaluator.oracle.handles.process import RunnerPool
+from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
+from tritonsmith.evaluator.oracle.judge.without_card import CardFreeJudge
+from tritonsmith.evaluator.oracle.sanitizer import sanitized
 from tritonsmith.evaluator.processes.serve import serve_requests
 from tritonsmith.evaluator.reference.precision import set_tf32
-from tritonsmith.evaluator.runner_process import RunnerPool
 from tritonsmith.evaluator.sandbox.process import sandbox_report
 from tritonsmith.evaluator.sandbox.self_test import establish
-from tritonsmith.evaluator.sanitizer import sanitized
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, OperatorCost, Status, Task, Verdict
-from tritonsmith.evaluator.session import TaskSession
-from tritonsmith.evaluator.shape_trials import judge_correctness
 
 DEFAULT_TARGET = "h200"
 """The card that estimates are made for when none is named and none is present."""

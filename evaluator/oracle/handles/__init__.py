@@ -1,0 +1,1 @@
+"""The oracle's grip on the processes that it asks."""

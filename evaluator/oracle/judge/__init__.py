@@ -1,0 +1,1 @@
+"""One verdict: the steps, the facts, and what is hard to believe."""
