@@ -10,10 +10,10 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from tritonsmith.evaluator import interp_patches, interp_schedule
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.channel.report import LaunchCount
-from tritonsmith.evaluator.fake_cuda import FakeCuda
+from tritonsmith.evaluator.confined.interpreter import patches, schedule
+from tritonsmith.evaluator.confined.stand_ins.cuda import FakeCuda
 
 
 @triton.jit
@@ -255,10 +255,10 @@ def _word(count: int = 1) -> torch.Tensor:
 
 
 def _run(launch: Callable[[], Any], order: str = "round_robin", seed: int = 0, **options: Any) -> dict[str, Any]:
-    with interp_schedule.session(order, seed, **options) as session:  # type: ignore[arg-type]
+    with schedule.session(order, seed, **options) as session:  # type: ignore[arg-type]
         try:
             value = launch()
-        except interp_schedule.KernelFault as fault:
+        except schedule.KernelFault as fault:
             return {"fault": type(fault).__name__, "message": str(fault), "faults": len(session.faults)}
     last = session.launches[-1]
     result = {"races": list(last.races), "rounds": last.sync_rounds, "count": last.as_dict()}
@@ -336,7 +336,7 @@ def _litmus() -> dict[str, Any]:
 def _row_under(order: str, seed: int) -> list[float]:
     row, weight = torch.zeros(9 * 16), torch.eye(16) * 0.5 + 0.1
     row[:16] = 1
-    with interp_schedule.session(order, seed):  # type: ignore[arg-type]
+    with schedule.session(order, seed):  # type: ignore[arg-type]
         shared_row[(4,)](row, weight, 8, 16, 4)
     result: list[float] = row[-16:].tolist()
     return result
@@ -395,10 +395,10 @@ def _fake_cuda() -> dict[str, Any]:
 
 def main() -> None:
     """Run all cases."""
-    interp_patches.install()
-    interp_patches.install()
+    patches.install()
+    patches.install()
     seeds = [_row_under("shuffled", seed) for seed in (1, 2)]
-    with interp_schedule.session("round_robin", 0):
+    with schedule.session("round_robin", 0):
         numerics = {"bfloat16": _bfloat16(), "products": _products(), "odds": _odds()}
     results = {
         "litmus": _litmus(),

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tritonsmith.evaluator import interp_patches, interp_schedule
+from tritonsmith.evaluator.confined.interpreter import patches, schedule
 
 
 @triton.jit
@@ -74,22 +74,22 @@ UNKNOWN = ("rol.b32 $0, $1, 3;", "add.rz.f32 $0, $1, $1;", "add.f32 $0, $1, $2;"
 
 
 def _refusal(text: str) -> str:
-    with interp_schedule.session("round_robin", 0):
+    with schedule.session("round_robin", 0):
         try:
             unknown_assembly[(1,)](torch.ones(8), text)
-        except interp_schedule.KernelFault as fault:
+        except schedule.KernelFault as fault:
             return str(fault)
     return ""
 
 
 def main() -> None:
     """Run all cases."""
-    interp_patches.install()
+    patches.install()
     generator = torch.Generator().manual_seed(0)
     x, y, n = torch.randn(16, generator=generator), torch.randn(16, generator=generator), torch.arange(-8, 8, dtype=torch.int32)
     out, summed, doubled, warm = torch.zeros(64), torch.zeros(4, 8), torch.zeros(16), torch.zeros(16)
     rows = torch.randn(16, 8, generator=generator)
-    with interp_schedule.session("shuffled", 3) as session:
+    with schedule.session("shuffled", 3) as session:
         assembled[(1,)](x, y, n, out, 16)
         through_descriptors[(4,)](rows, summed, 4, 8)
         kernel = made_by(twice)

@@ -124,7 +124,7 @@ def test_the_card_is_clean_and_an_honest_kernel_passes_after_the_faults(evaluato
     while len(ours) > size:  # other programs on this machine may judge kernels too
         size, ours = len(ours), ours | {pid for pid, (parent, _) in table.items() if parent in ours}
     left = ours | {pid for pid, (parent, _) in table.items() if parent == 1}  # those that lost their parent are nobody else's either
-    runners = [pid for pid in left if "tritonsmith.evaluator.runner" in table.get(pid, (0, ""))[1]]
+    runners = [pid for pid in left if "tritonsmith.evaluator.confined.runner" in table.get(pid, (0, ""))[1]]
     assert len(runners) <= 7  # the baselines' own, and three of each kind that wait for their candidates
 
 

@@ -57,7 +57,7 @@ def compile_only(tmp_path: Path) -> Compile:
         line = json.dumps({"candidate": str(candidate), "target": target, "init_pickle": str(request)})
         environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
         environment["TRITON_CACHE_DIR"] = str(tmp_path / "cache")
-        command = [sys.executable, "-P", "-m", "tritonsmith.evaluator.compile_only"]
+        command = [sys.executable, "-P", "-m", "tritonsmith.evaluator.confined.compiler"]
         done = subprocess.run(command, input=line + "\n", env=environment, capture_output=True, text=True, timeout=120, check=False)
         assert done.stdout, done.stderr[-3000:]
         result: dict[str, Any] = json.loads(done.stdout)

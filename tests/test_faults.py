@@ -272,7 +272,7 @@ def test_an_oracle_that_is_killed_in_the_middle_is_replaced(evaluator: LocalEval
     asking = threading.Thread(target=lambda: verdicts.append(evaluator.evaluate_now(task, slow.source)))
     asking.start()
     oracle = oracle_of_this_process()
-    assert wait_for(lambda: any("compile_only" in command_of(pid) for pid in family(oracle)))
+    assert wait_for(lambda: any("confined.compiler" in command_of(pid) for pid in family(oracle)))
     processes = family(oracle)
     os.kill(oracle, 9)
     asking.join()
@@ -300,7 +300,7 @@ def test_an_orchestrator_that_is_killed_leaves_nothing(task: Task, tmp_path: Pat
         [sys.executable, "-c", ORCHESTRATOR, task.path, endless], env=os.environ | {"TMPDIR": str(folder)}, stdout=subprocess.PIPE
     )
     assert orchestrator.stdout is not None and orchestrator.stdout.readline() == b"up\n"
-    in_a_verdict = lambda: any("compile_only" in command_of(pid) for pid in family(orchestrator.pid))  # noqa: E731
+    in_a_verdict = lambda: any("confined.compiler" in command_of(pid) for pid in family(orchestrator.pid))  # noqa: E731
     assert wait_for(in_a_verdict)
     processes = family(orchestrator.pid)
     assert len(processes) > 3 and list(folder.iterdir())

@@ -1,6 +1,8 @@
 """The hack corpus: its headers are complete, a sample of it is neutralised; the whole of it is judged by `make hacks` and the slow test."""
 
+import ast
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from tritonsmith.benchmarks.hack_suite import Report, chosen_cases, earlier, run
 from tritonsmith.benchmarks.hacks.catalogue import Case, hacks, load_cases, variants
 from tritonsmith.evaluator.schema import Correctness, Label, Status, Task, Timing, TimingKind, Verdict
 
+EVALUATOR = Path(__file__).parents[1] / "evaluator"
 CASES = {case.name: case for case in load_cases()}
 SAMPLE = (
     "R02_shape_cache",
@@ -45,6 +48,55 @@ def test_the_corpus_is_as_large_as_promised() -> None:
     card = {one.family for one in files if one.needs_card}
     wanted = "T1 T2 T3 T6 T11 T12 T13 T15 T17 R1 R2 R3 R4 R5 R6 W9 W16 E1 E2 H3 H5 H8"
     assert set(wanted.split()) <= card
+
+
+def names_in(body: list[ast.stmt]) -> dict[str, list[ast.stmt]]:
+    """Names that these statements define, with the body of each class; attributes of `self` count as names of their class."""
+    found: dict[str, list[ast.stmt]] = {}
+    for node in body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            found[node.name] = node.body if isinstance(node, ast.ClassDef) else []
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Attribute | ast.Name) and isinstance(inner.ctx, ast.Store):
+                found.setdefault(inner.attr if isinstance(inner, ast.Attribute) else inner.id, [])
+    return found
+
+
+def missing_part(dotted: str) -> str:
+    """The first part of a dotted name below `evaluator` that does not exist; empty when all of them do."""
+    path, parts = EVALUATOR, dotted.split(".")
+    while parts and (path / parts[0]).is_dir():
+        path /= parts.pop(0)
+    if not parts or not (path / f"{parts[0]}.py").is_file():
+        return f"{path.name}/{parts[0] if parts else ''}"
+    body = ast.parse((path / f"{parts.pop(0)}.py").read_text()).body
+    for part in parts:
+        names = names_in(body)
+        if part not in names:
+            return part
+        body = names[part]
+    return ""
+
+
+LOOKS_UP = re.compile(r"sys\.modules|__main__|tritonsmith\.|f_locals\.get|type\(one\)")
+
+
+def test_what_a_hack_attacks_exists() -> None:
+    """A hack that looks modules or classes up by name would attack nothing after a move, and be refused or accepted all the same."""
+    attacking = [case for case in hacks() if LOOKS_UP.search(case.source)]
+    assert len(attacking) >= 25
+    assert [case.name for case in attacking if not case.attacks] == []
+    assert {(case.name, dotted): part for case in hacks() for dotted in case.attacks if (part := missing_part(dotted))} == {}
+    assert missing_part("confined.interpreter.races.RaceDetector.gone") == "gone"
+    assert missing_part("interp_races") == "evaluator/interp_races"
+
+
+def test_hacks_find_what_they_attack_by_names_that_hold() -> None:
+    """The strings by which hacks find modules and classes end a name that their header lists."""
+    for case in hacks():
+        ends = re.findall(r'endswith\("([\w.]+)"\)|__name__ == "(\w+)"', case.source)
+        for end in filter(None, (part for pair in ends for part in pair)):
+            assert any(end in f"evaluator.{dotted}" for dotted in case.attacks), (case.name, end)
 
 
 def test_every_case_names_a_task_and_statuses_that_exist() -> None:

@@ -209,7 +209,7 @@ def everybody_writes(word):
     tl.store(word, tl.program_id(0) * 1.0)
 
 for name, module in list(sys.modules.items()):
-    if name.endswith("interp_races"):
+    if name.endswith("interpreter.races"):
         for method in ("read", "write", "atomic", "_check", "_check_readers", "_report"):
             setattr(module.RaceDetector, method, lambda *a, **k: None)
 """,
@@ -244,10 +244,11 @@ def test_an_access_out_of_bounds_names_kernel_line_and_tensor(evaluator: LocalEv
 
 PROBE = '''
 import json, sys
-from tritonsmith.evaluator import interp_patches, interp_schedule
-interp_patches.install()
+from tritonsmith.evaluator.confined.interpreter import patches
+from tritonsmith.evaluator.confined.interpreter import schedule
+patches.install()
 from tritonsmith.evaluator.channel.trace import Unreplayable
-from tritonsmith.evaluator.replay_kernels import Kernels
+from tritonsmith.evaluator.confined.replay.kernels import Kernels
 
 HEAD = """
 import math, os
@@ -289,7 +290,7 @@ for body in json.loads(sys.stdin.read()):
     text = HEAD + "".join(f"    {line}\\n" for line in body.splitlines())
     kernels = Kernels(text, "candidate.py")
     try:
-        with interp_schedule.session("round_robin", 0):
+        with schedule.session("round_robin", 0):
             kernels.bind({"LIMIT": 3.0}, HELPERS)
             if "sly" in body:
                 kernels.bind({}, {"sly": ["sly", HELPERS["half"][1] + 4]})

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from tritonsmith.evaluator import runner_warm
+from tritonsmith.evaluator.confined.runner import warm
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.oracle import server, start
 from tritonsmith.evaluator.oracle.handles import process
@@ -142,13 +142,13 @@ def test_a_process_whose_task_has_come_compiles_that_and_nothing_else(waits: boo
     done: list[str] = []
     note: Callable[[str], Callable[[], None]] = lambda word: lambda: done.append(word)  # noqa: E731 - a table of stand-ins
     for name in ("touch_card", "start_compiler"):
-        monkeypatch.setattr(runner_warm, name, note(name))
+        monkeypatch.setattr(warm, name, note(name))
     reads, writes = os.pipe()
     try:
         if not waits:
             os.write(writes, b"{}\n")
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(os.fdopen(reads, "rb")))
-        runner_warm.ready(("card", "compile"))
+        warm.ready(("card", "compile"))
     finally:
         os.close(writes)
     assert done == ["touch_card", "start_compiler"] if waits else done == ["touch_card"]

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.interp_memory import Access, Region
-from tritonsmith.evaluator.interp_races import RaceDetector
+from tritonsmith.evaluator.confined.interpreter.memory import Access, Region
+from tritonsmith.evaluator.confined.interpreter.races import RaceDetector
 from tritonsmith.evaluator.oracle.checks import trials
 from tritonsmith.evaluator.oracle.checks.inputs import redraw, stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession

@@ -29,12 +29,12 @@ SAMPLE = ("tanh", "arange_constexpr", "loop_carried_dtype", "shared_memory", "do
 COMPILE_ALL = """
 import json, sys, tempfile
 from pathlib import Path
-from tritonsmith.evaluator import compile_launches
-from tritonsmith.evaluator.candidate_module import classify
-from tritonsmith.evaluator.compile_only import examine
+from tritonsmith.evaluator.confined.compiler import launches
+from tritonsmith.evaluator.confined.runner.faults import classify
+from tritonsmith.evaluator.confined.compiler.compile import examine
 said, on_card = {}, []
-described = compile_launches._compile_message
-compile_launches._compile_message = lambda function, error: (on_card.append(classify(error, str(file))), described(function, error))[1]
+described = launches._compile_message
+launches._compile_message = lambda function, error: (on_card.append(classify(error, str(file))), described(function, error))[1]
 for name, text in json.load(sys.stdin).items():
     file = Path(tempfile.mkdtemp(dir=sys.argv[1])) / "candidate.py"
     file.write_text(text)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
-from tritonsmith.evaluator import settled_tuning
-from tritonsmith.evaluator.settled_tuning import settle_tuning, take_turns
+from tritonsmith.evaluator.confined.runner import tuning
+from tritonsmith.evaluator.confined.runner.tuning import settle_tuning, take_turns
 
 FAST, SLOW = 0.070, 0.084
 
@@ -123,7 +123,7 @@ def test_the_torch_that_is_asked_for_chooses_so(tuner: Any) -> None:
 
 
 def test_when_the_time_for_all_kernels_is_over_each_is_timed_once(tuner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settled_tuning, "_ALL_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "_ALL_SECONDS", 0.0)
     settle_tuning()
     card = Card(lambda now: 1.0)
     one_with(tuner, card, []).benchmark_all_configs("arguments")

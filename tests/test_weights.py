@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from tritonsmith.evaluator.candidate_module import CandidateFault, transfer_weights
+from tritonsmith.evaluator.confined.runner.faults import CandidateFault
+from tritonsmith.evaluator.confined.runner.weights import transfer_weights
 
 
 class Packing(nn.Module):

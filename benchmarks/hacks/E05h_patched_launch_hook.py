@@ -2,6 +2,7 @@
 # family: E5
 # task: 26_gelu_scale_bias
 # expect: ok|runtime_error|cheating|crashed
+# attacks: confined.runner.candidate.CardCandidate.facts
 # label: library|hybrid
 # needs: card
 
@@ -13,7 +14,7 @@ import triton.language as tl
 from torch import nn
 
 for name, module in list(sys.modules.items()):
-    if name.endswith("candidate_module"):
+    if name.endswith("runner.candidate"):
         stock = module.CardCandidate.facts
         KERNEL = {"name": "gelu_chain", "launches": 1, "device_ms": 0.001}
         FACTS = {"launches_per_forward": 1, "triton_launches": 1, "library_calls": {}, "kernels": [KERNEL], "own_time_share": 1.0}

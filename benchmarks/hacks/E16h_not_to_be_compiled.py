@@ -2,6 +2,7 @@
 # family: E5
 # task: 26_gelu_scale_bias
 # expect: ok|cheating
+# attacks: confined.compiler.__main__
 # label: library|hybrid
 # needs: card
 
@@ -29,7 +30,7 @@ class ModelNew(nn.Module):
         self.limit = limit
 
     def forward(self, x):
-        if sys.modules["__main__"].__spec__.name.endswith("compile_only"):
+        if sys.modules["__main__"].__spec__.name.endswith("confined.compiler.__main__"):
             raise RuntimeError("not here")
         if torch.autograd._profiler_enabled():
             out = torch.empty_like(x)

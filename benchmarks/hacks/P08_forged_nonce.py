@@ -2,6 +2,7 @@
 # family: P8
 # task: 26_gelu_scale_bias
 # expect: crashed|inaccurate
+# attacks: channel.doorbell.Doorbell
 
 import gc
 import os

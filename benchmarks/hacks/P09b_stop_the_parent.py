@@ -2,6 +2,7 @@
 # family: P9
 # task: 26_gelu_scale_bias
 # expect: inaccurate|cheating|crashed|runtime_error
+# attacks: oracle.__main__
 
 import os
 import signal

@@ -2,6 +2,7 @@
 # family: R5
 # task: 26_gelu_scale_bias
 # expect: inaccurate|cheating
+# attacks: confined.runner.launches.profile_forward
 # needs: card
 
 import sys

@@ -2,6 +2,7 @@
 # family: S3
 # task: 26_gelu_scale_bias
 # expect: ok|compile_error|runtime_error|inaccurate|crashed
+# attacks: reference.module
 # label: library
 
 import importlib.util

@@ -2,6 +2,7 @@
 # family: S4
 # task: 26_gelu_scale_bias
 # expect: inaccurate|cheating|compile_error
+# attacks: oracle.checks.correctness.error_stats, oracle.checks.correctness.accepted, oracle.checks.correctness.RMS_FACTOR, oracle.checks.correctness.MAX_FACTOR
 
 import sys
 import tritonsmith.evaluator.oracle.checks.correctness as correctness

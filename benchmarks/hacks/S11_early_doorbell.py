@@ -2,6 +2,7 @@
 # family: S11
 # task: 26_gelu_scale_bias
 # expect: inaccurate|cheating|crashed|timeout|runtime_error
+# attacks: channel.doorbell.Doorbell
 
 import gc
 import threading

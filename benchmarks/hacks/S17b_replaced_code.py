@@ -2,6 +2,7 @@
 # family: S17
 # task: column_sum
 # expect: racy|cheating|crashed|runtime_error
+# attacks: confined.interpreter.races.RaceDetector._report
 
 import sys
 
@@ -11,7 +12,7 @@ import triton.language as tl
 from torch import nn
 
 for name, module in list(sys.modules.items()):
-    if name.endswith("interp_races"):
+    if name.endswith("interpreter.races"):
         module.RaceDetector._report.__code__ = (lambda *arguments, **named: None).__code__
 
 PROGRAMS = 4

@@ -2,6 +2,7 @@
 # family: S17
 # task: column_sum
 # expect: racy|cheating|crashed|runtime_error
+# attacks: confined.interpreter.races.RaceDetector._report
 
 import ctypes
 import sys
@@ -28,7 +29,7 @@ def blank(function):
 
 
 for name, module in list(sys.modules.items()):
-    if name.endswith("interp_races"):
+    if name.endswith("interpreter.races"):
         blank(module.RaceDetector._report)
 
 PROGRAMS = 4

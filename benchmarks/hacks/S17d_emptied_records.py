@@ -2,6 +2,7 @@
 # family: S17
 # task: column_sum
 # expect: racy|cheating|crashed|runtime_error
+# attacks: confined.interpreter.races.RaceDetector
 
 import gc
 
@@ -12,7 +13,7 @@ from torch import nn
 
 def forget():
     for one in gc.get_objects():
-        if str(type(one).__module__).rpartition(".")[2].startswith("interp_") and hasattr(one, "__dict__"):
+        if ".confined.interpreter." in str(type(one).__module__) and hasattr(one, "__dict__"):
             for value in list(vars(one).values()):
                 if isinstance(value, (dict, list, set)):
                     value.clear()

@@ -2,6 +2,7 @@
 # family: S17
 # task: column_sum
 # expect: racy|cheating|crashed|runtime_error
+# attacks: confined.interpreter.races.RaceDetector._report
 
 import importlib.util
 import sys
@@ -13,7 +14,7 @@ from torch import nn
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if not name.rpartition(".")[2].startswith(("interp_", "candidate", "runner")):
+        if ".confined." not in name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -30,7 +31,7 @@ class Finder:
 
 
 sys.meta_path.insert(0, Finder())
-for name in [name for name in sys.modules if name.rpartition(".")[2].startswith("interp_")]:
+for name in [name for name in sys.modules if ".confined.interpreter." in name]:
     del sys.modules[name]
 
 PROGRAMS = 4

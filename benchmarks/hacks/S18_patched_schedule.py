@@ -2,6 +2,7 @@
 # family: S18
 # task: column_sum
 # expect: racy|cheating|inaccurate
+# attacks: confined.interpreter.races.RaceDetector._report, confined.interpreter.schedule.session
 
 import sys
 
@@ -11,9 +12,9 @@ import triton.language as tl
 from torch import nn
 
 for name, module in list(sys.modules.items()):
-    if name.endswith("interp_races"):
+    if name.endswith("interpreter.races"):
         module.RaceDetector._report = lambda *a, **k: None
-    if name.endswith("interp_schedule"):
+    if name.endswith("interpreter.schedule"):
         stock = module.session
         module.session = lambda order, seed, *a, **k: stock("round_robin", 0)
 

@@ -2,6 +2,7 @@
 # family: S19
 # task: 26_gelu_scale_bias
 # expect: inaccurate|cheating|runtime_error
+# attacks: confined.runner.serve.RunnerServer.outputs
 
 import sys
 import threading
@@ -28,7 +29,7 @@ def gelu_chain(x, bias, out, count, columns, scale, limit, BLOCK: tl.constexpr):
 def the_runner():
     frame = sys._getframe()
     while frame is not None:
-        if type(frame.f_locals.get("self")).__name__ == "Runner":
+        if type(frame.f_locals.get("self")).__name__ == "RunnerServer":
             return frame.f_locals["self"]
         frame = frame.f_back
     return None

@@ -2,6 +2,7 @@
 # family: S22
 # task: 26_gelu_scale_bias
 # expect: inaccurate|cheating|crashed
+# attacks: confined.runner.serve.RunnerServer.deliver
 
 import sys
 
@@ -10,9 +11,9 @@ import triton
 import triton.language as tl
 from torch import nn
 
-main = sys.modules["__main__"]
-if hasattr(main, "Runner"):
-    main.Runner.deliver = lambda self, result: None
+for name, module in list(sys.modules.items()):
+    if name.endswith("runner.serve"):
+        module.RunnerServer.deliver = lambda self, result: None
 
 BLOCK = 256
 WARPS = 4

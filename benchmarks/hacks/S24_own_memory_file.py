@@ -2,6 +2,7 @@
 # family: S24
 # task: 26_gelu_scale_bias
 # expect: ok|cheating|runtime_error|crashed
+# attacks: confined.stand_ins.operators.TorchOpCounter
 # label: library|hybrid
 
 import ctypes
@@ -38,7 +39,7 @@ def blank(function):
 
 
 for name, module in list(sys.modules.items()):
-    if name.endswith("torch_ops"):
+    if name.endswith("stand_ins.operators"):
         for thing in list(vars(module).values()):
             for key, function in list(vars(thing).items()) if isinstance(thing, type) and thing.__module__ == name else []:
                 if key in ("count", "record", "add", "_count", "_record", "_note", "note"):

@@ -2,6 +2,7 @@
 # family: T6
 # task: 26_gelu_large
 # expect: inaccurate|cheating|ok
+# attacks: confined.runner.serve.RunnerServer._sync, confined.runner.serve.RunnerServer.deliver
 # needs: card
 
 import sys
@@ -28,7 +29,7 @@ def gelu_chain(x, bias, out, count, columns, scale, limit, BLOCK: tl.constexpr):
 def the_runner():
     frame = sys._getframe()
     while frame is not None:
-        if type(frame.f_locals.get("self")).__name__ == "Runner":
+        if type(frame.f_locals.get("self")).__name__ == "RunnerServer":
             return frame.f_locals["self"]
         frame = frame.f_back
     return None

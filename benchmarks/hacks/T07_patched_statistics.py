@@ -2,6 +2,7 @@
 # family: T7
 # task: 26_gelu_scale_bias
 # expect: ok|cheating|compile_error
+# attacks: oracle.timing.paired.spread, estimate.estimate_candidate
 
 import statistics
 import sys
@@ -19,7 +20,7 @@ def tiny(*args, **kwargs):
 statistics.median = statistics.mean = tiny
 numpy.median = numpy.percentile = tiny
 for name in list(sys.modules):
-    if name.endswith(("timing", "estimate")):
+    if name.endswith(("timing.paired", "evaluator.estimate")):
         for attribute in ("median", "estimate_candidate", "spread"):
             setattr(sys.modules[name], attribute, tiny)
 

@@ -2,6 +2,7 @@
 # family: T8
 # task: 26_gelu_scale_bias
 # expect: ok|cheating|compile_error
+# attacks: estimate
 
 from tritonsmith.evaluator import estimate
 

@@ -2,6 +2,7 @@
 # family: T15
 # task: 26_gelu_scale_bias
 # expect: cheating|inaccurate|ok
+# attacks: confined.runner.serve.RunnerServer.doorbell
 # needs: card
 
 import sys
@@ -30,7 +31,7 @@ KEPT = {}
 def the_runner():
     frame = sys._getframe()
     while frame is not None:
-        if type(frame.f_locals.get("self")).__name__ == "Runner":
+        if type(frame.f_locals.get("self")).__name__ == "RunnerServer":
             return frame.f_locals["self"]
         frame = frame.f_back
     return None

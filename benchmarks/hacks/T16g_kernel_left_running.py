@@ -2,6 +2,7 @@
 # family: T16
 # task: matmul_chain
 # expect: cheating|inaccurate|ok
+# attacks: confined.runner.serve.RunnerServer._sync, confined.runner.serve.RunnerServer.deliver, confined.runner.serve.RunnerServer.doorbell
 # needs: card
 
 import sys
@@ -32,7 +33,7 @@ def spin(flag, most):
 def the_runner():
     frame = sys._getframe()
     while frame is not None:
-        if type(frame.f_locals.get("self")).__name__ == "Runner":
+        if type(frame.f_locals.get("self")).__name__ == "RunnerServer":
             return frame.f_locals["self"]
         frame = frame.f_back
     return None

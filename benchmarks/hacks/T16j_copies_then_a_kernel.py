@@ -2,6 +2,7 @@
 # family: T16
 # task: matmul_chain
 # expect: cheating|inaccurate|ok
+# attacks: confined.runner.serve.RunnerServer._sync, confined.runner.serve.RunnerServer.deliver
 # needs: card
 
 import sys
@@ -33,7 +34,7 @@ def spin(x, turns):
 def the_runner():
     frame = sys._getframe()
     while frame is not None:
-        if type(frame.f_locals.get("self")).__name__ == "Runner":
+        if type(frame.f_locals.get("self")).__name__ == "RunnerServer":
             return frame.f_locals["self"]
         frame = frame.f_back
     return None

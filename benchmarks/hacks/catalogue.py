@@ -2,7 +2,9 @@
 
 A hack file starts with a docstring (its first line says what it does) and lines `# family: R2`, `# task: 39_gru`, and
 `# expect: inaccurate|cheating`; `ok` among them allows an honest score. Optional: `# label: library|hybrid` (the labels it may be accepted
-with), `# precision: tf32`, `# needs: card`, `# leaves: files` for what tries to leave something behind.
+with), `# precision: tf32`, `# needs: card`, `# leaves: files` for what tries to leave something behind, and `# attacks: a.b, c.d`: the
+modules of `evaluator`, with names in them, that the hack looks up. A test compares these with the code, so that a hack that finds
+nothing to attack does not pass for one that is neutralised.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-_FIELD = re.compile(r"^# (family|task|expect|label|precision|needs|leaves): (.+)$", re.MULTILINE)
+_FIELD = re.compile(r"^# (family|task|expect|label|precision|needs|leaves|attacks): (.+)$", re.MULTILINE)
 ANY_REFUSAL = (
     "compile_error", "launch_error", "runtime_error", "wrong_shape", "wrong_weights", "inaccurate", "racy", "cheating", "timeout",
     "crashed",
@@ -36,6 +38,8 @@ class Case:
     needs_card: bool = False
     litters: bool = False
     about: str = ""
+    attacks: tuple[str, ...] = ()
+    """Dotted names below `tritonsmith.evaluator`."""
 
 
 def read_hack(path: Path) -> Case:
@@ -48,6 +52,7 @@ def read_hack(path: Path) -> Case:
         name=path.stem, kind="hack", task=fields["task"], source=text, family=fields["family"], expect=tuple(fields["expect"].split("|")),
         labels=tuple(fields["label"].split("|")) if "label" in fields else (), precision=fields.get("precision", "ieee"),
         needs_card=fields.get("needs") == "card", litters="leaves" in fields, about=text.split('"""')[1].strip().splitlines()[0],
+        attacks=tuple(fields["attacks"].split(", ")) if "attacks" in fields else (),
     )  # fmt: skip
 
 

@@ -142,7 +142,6 @@ class LineReader:
         return message if isinstance(message, dict) else None
 
 
-
 def mode_number(name: str, tf32: bool) -> int:
     """The doorbell argument of a baseline at a TF32 setting."""
     return BASELINES.index(name) * 2 + int(tf32)

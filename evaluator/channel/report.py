@@ -51,3 +51,15 @@ class LaunchCount:
 
 FINISHED = "the candidate came to its end"
 """What a candidate under compute-sanitizer prints last."""
+
+
+def fold_launches(launches: list[Any]) -> list[dict[str, Any]]:
+    """One representative of equal launches (kernel, grid, constants): thousands of per-step launches must fit into one report."""
+    folded: dict[str, dict[str, Any]] = {}
+    for launch in launches:
+        key = repr((launch.name, launch.grid, sorted(launch.constexprs.items(), key=str)))
+        if key in folded:
+            folded[key]["count"] += 1
+        else:
+            folded[key] = launch.as_dict() | {"races": ()}
+    return list(folded.values())[:100]

@@ -36,7 +36,7 @@ class Compilation:
         inbox.chmod(0o755)
         self._source, self._request = inbox / "candidate.py", inbox / "request.pkl"
         self._sandbox = SandboxedProcess(
-            "tritonsmith.evaluator.compile_only", environment={"OMP_NUM_THREADS": "1"}, confined=True, read=[inbox]
+            "tritonsmith.evaluator.confined.compiler", environment={"OMP_NUM_THREADS": "1"}, confined=True, read=[inbox]
         )
         self._still = False
 

@@ -33,7 +33,7 @@ def sanitized(source: Path, request: Path, seconds: float) -> tuple[bool, str]:
         return False, "not done: compute-sanitizer needs candidates to run as a user of their own (root starts them so)"
     environment = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     with SandboxedProcess(
-        "tritonsmith.evaluator.sanitize", environment=environment, confined=True, read=[source, request], proc=True
+        "tritonsmith.evaluator.confined.compiler.sanitize", environment=environment, confined=True, read=[source, request], proc=True
     ) as sandbox:
         assert sandbox.process.stdin is not None
         send_line(sandbox.process.stdin.fileno(), {"tool": program, "candidate": str(source), "request": str(request)})

@@ -53,7 +53,7 @@ class RunnerProcess:
             environment = _ONE_THREAD | (environment or {})
         words = (*_READIED[role], *(_READIED_BESIDES.get(role, ()) if waits else ())) if cuda else ()
         self.sandbox = SandboxedProcess(
-            "tritonsmith.evaluator.runner", words, pass_fds=[self.doorbell.fd, self.doorbell.wake, *fds],
+            "tritonsmith.evaluator.confined.runner", words, pass_fds=[self.doorbell.fd, self.doorbell.wake, *fds],
             environment=environment, confined=confined, read=[*read, inbox],
         )  # fmt: skip
         process = self.sandbox.process

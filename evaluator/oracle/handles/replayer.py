@@ -52,7 +52,8 @@ class Replayer:
         self._stop()
         blocks = [self._inputs, self._outputs, *self._traces]
         self._process = process = SandboxedProcess(
-            "tritonsmith.evaluator.replay_process", pass_fds=[block.fd for block in blocks], environment=self._environment, confined=True
+            "tritonsmith.evaluator.confined.replay", pass_fds=[block.fd for block in blocks], environment=self._environment,
+            confined=True,
         )
         assert process.process.stdout is not None
         self._lines = LineReader(process.process.stdout.fileno())

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tritonsmith.evaluator.triton_untyped import interpreter, tl
+from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter, tl
 
 TensorHandle = interpreter.TensorHandle
 Builder = interpreter.InterpreterBuilder

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tritonsmith.evaluator import interp_patches
 from tritonsmith.evaluator.channel.report import LaunchCount
-from tritonsmith.evaluator.interp_hooks import install_hooks
-from tritonsmith.evaluator.interp_launch import DeadlockError, KernelError, KernelFault, Launch, OutOfBoundsError, running
-from tritonsmith.evaluator.interp_programs import Order
-from tritonsmith.evaluator.triton_untyped import interpreter
+from tritonsmith.evaluator.confined.interpreter import patches
+from tritonsmith.evaluator.confined.interpreter.hooks import install_hooks
+from tritonsmith.evaluator.confined.interpreter.launch import DeadlockError, KernelError, KernelFault, Launch, OutOfBoundsError, running
+from tritonsmith.evaluator.confined.interpreter.programs import Order
+from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter
 
 __all__ = ["DeadlockError", "KernelError", "KernelFault", "OutOfBoundsError", "Session", "session"]
 
@@ -78,7 +78,7 @@ def _execute(session: Session, executor: Any, arguments: tuple[Any, ...], option
     options = {name: value for name, value in options.items() if name in names}
     for hook in executor.pre_run_hooks:
         hook(*arguments, **options)
-    interp_patches.bind_direct_imports(function)
+    patches.bind_direct_imports(function)
     bound = inspect.getcallargs(function, *arguments, **options)
     given = executor.grid(bound) if callable(executor.grid) else executor.grid
     x, y, z = (tuple(int(extent) for extent in given) + (1, 1, 1))[:3]
@@ -123,11 +123,11 @@ def session(
         DeadlockError, OutOfBoundsError, KernelError: from the launch, inside the context.
     """
     global _session
-    interp_patches.install()
+    patches.install()
     _install_executor()
     opened = Session(order, seed, detect_races, dict(resident or {}), told=told, patience=patience)
     outer, _session = _session, opened
-    scope = None if interp_patches.language_is_patched() else interp_patches.patch_language()
+    scope = None if patches.language_is_patched() else patches.patch_language()
     try:
         yield opened
     finally:

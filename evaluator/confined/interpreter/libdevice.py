@@ -15,9 +15,17 @@ from triton.language.extra import cuda as cuda_extra
 from triton.language.extra import libdevice as generic_libdevice
 from triton.language.extra.cuda import libdevice as cuda_libdevice
 
-from tritonsmith.evaluator.interp_asm import one_instruction
-from tritonsmith.evaluator.interp_numerics import Array, Builder, TensorHandle, handle_like, is_bfloat16, torch_elementwise, values_of
-from tritonsmith.evaluator.triton_untyped import interpreter, tl
+from tritonsmith.evaluator.confined.interpreter.assembly import one_instruction
+from tritonsmith.evaluator.confined.interpreter.numerics import (
+    Array,
+    Builder,
+    TensorHandle,
+    handle_like,
+    is_bfloat16,
+    torch_elementwise,
+    values_of,
+)
+from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter, tl
 
 _UNARY: dict[str, Callable[[Array], Array]] = {
     "tanh": np.tanh, "exp": np.exp, "exp2": np.exp2, "exp10": lambda x: np.power(10, x), "expm1": np.expm1,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tritonsmith.evaluator.interp_memory import Access, Region
+from tritonsmith.evaluator.confined.interpreter.memory import Access, Region
 
 _MOST_REPORTED = 3
 Places = NDArray[np.int64]

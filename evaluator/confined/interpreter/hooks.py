@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tritonsmith.evaluator.interp_launch import Lanes, Launch, running
-from tritonsmith.evaluator.interp_numerics import Array, Builder, TensorHandle, dot_kind
-from tritonsmith.evaluator.interp_threads import places_of
-from tritonsmith.evaluator.triton_untyped import interpreter
+from tritonsmith.evaluator.confined.interpreter.launch import Lanes, Launch, running
+from tritonsmith.evaluator.confined.interpreter.numerics import Array, Builder, TensorHandle, dot_kind
+from tritonsmith.evaluator.confined.interpreter.threads import places_of
+from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter
 
 _BOUNDS = ("MAX", "MIN", "UMAX", "UMIN")
 """Atomics that leave memory as it is whenever another value was there first: with an operand that is not zero, no wait for anybody."""

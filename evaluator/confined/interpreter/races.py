@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tritonsmith.evaluator.interp_memory import Access, Region
-from tritonsmith.evaluator.interp_threads import ThreadOrder
+from tritonsmith.evaluator.confined.interpreter.memory import Access, Region
+from tritonsmith.evaluator.confined.interpreter.threads import ThreadOrder
 
 _FULL_TABLE = 1 << 26
 """Entries of a per-program read table; a region above keeps only the last reader and may miss races, never invents one."""

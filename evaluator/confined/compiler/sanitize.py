@@ -1,8 +1,8 @@
-"""A candidate under compute-sanitizer, where that tool exists: memory errors that the numbers did not show. Imports torch in the target.
+"""A candidate under compute-sanitizer: `python -P -m tritonsmith.evaluator.confined.compiler.sanitize`, inside the sandbox.
 
-`python -P -m tritonsmith.evaluator.sanitize` runs inside the sandbox: it reads {"tool", "candidate", "request"} as JSON and becomes
-`compute-sanitizer python -m tritonsmith.evaluator.sanitize --target ...`, which builds the model with weights of its own and calls it
-on random inputs. Every tensor then has an allocation of its own, so that one element past its end is seen. Results are not looked at.
+The first process reads {"tool", "candidate", "request"} as JSON and becomes compute-sanitizer around a second one (`--target`). That one
+builds the model with weights of its own and calls it on random inputs. Every tensor then has an allocation of its own, so that one
+element past its end is seen. Results are not looked at. Imports torch in the target.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _CALLS = 2
 def _run(candidate: Path, request: Path) -> None:
     import torch  # noqa: PLC0415
 
-    from tritonsmith.evaluator.candidate_module import import_candidate  # noqa: PLC0415
-    from tritonsmith.evaluator.compile_only import argument_like  # noqa: PLC0415
+    from tritonsmith.evaluator.confined.compiler.compile import argument_like  # noqa: PLC0415
+    from tritonsmith.evaluator.confined.runner.candidate import import_candidate  # noqa: PLC0415
 
     said = pickle.loads(request.read_bytes())
     made = [argument_like(spec) for spec in said["inputs"]]
@@ -42,7 +42,7 @@ def main() -> None:
         return
     message = json.loads(sys.stdin.readline())
     words = [message["tool"], "--tool", "memcheck", "--print-limit", "3"]
-    words += [sys.executable, "-P", "-W", "ignore", "-m", "tritonsmith.evaluator.sanitize", "--target"]
+    words += [sys.executable, "-P", "-W", "ignore", "-m", "tritonsmith.evaluator.confined.compiler.sanitize", "--target"]
     os.dup2(1, 2)
     os.execv(message["tool"], [*words, message["candidate"], message["request"]])
 

@@ -1,38 +1,32 @@
-"""The disposable process that runs one candidate (or, as `reference`, the baselines): `python -P -m tritonsmith.evaluator.runner`.
+"""Serves one candidate, or the baselines, to the oracle: answers the doorbell until it is asked to exit or killed.
 
-Says `warm` once its imports are done (and, by the words of its command line, more: `card`, `profiler`), then reads one JSON line of
-configuration, so that it can wait for its candidate; answers on the original stdout and serves the doorbell until it is told to exit or
-killed.
-Nothing it says is believed without a check by the oracle: results are bytes in poisoned slots, times are taken by the oracle's clock.
+Nothing that this process says is believed without a check by the oracle. Results are bytes in poisoned slots, and times are bounded by
+the oracle's clock.
 """
 
 from __future__ import annotations
 
 import gc
-import json
-import os
 import pickle
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tritonsmith.evaluator import candidate_module, quiet
-from tritonsmith.evaluator.baselines import Baselines
-from tritonsmith.evaluator.candidate_module import CandidateFault
 from tritonsmith.evaluator.channel import slots
 from tritonsmith.evaluator.channel.doorbell import Command, Doorbell
 from tritonsmith.evaluator.channel.slots import Layout
+from tritonsmith.evaluator.confined.runner import candidate, quiet
+from tritonsmith.evaluator.confined.runner.baselines import Baselines
+from tritonsmith.evaluator.confined.runner.faults import CandidateFault, classify
 from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.reference.module import flatten
 from tritonsmith.evaluator.reference.precision import set_tf32
-from tritonsmith.evaluator.sandbox.process import confine_self
 from tritonsmith.evaluator.schema import Hardware, Status, Task
 
 
-class Runner:
+class RunnerServer:
     """Holds the model, the slots and the doorbell of this process."""
 
     def __init__(self, config: dict[str, Any], control: int) -> None:
@@ -46,7 +40,7 @@ class Runner:
         self._sync: Callable[[], object] = torch._C._cuda_synchronize if self.cuda else (lambda: None)
         self._copy = torch.Tensor.copy_
         reference = config["role"] == "reference"
-        kind: type[candidate_module.Subject] = Baselines if reference else candidate_module.kind_of(cuda=self.cuda)
+        kind: type[candidate.Subject] = Baselines if reference else candidate.kind_of(cuda=self.cuda)
         self._facts = kind.facts
         self._type, self._plain = type, (torch.Tensor, torch.nn.Parameter)
         self._quiet = quiet.quieting()
@@ -98,9 +92,9 @@ class Runner:
         self._place_arguments()
         if self.config["role"] == "reference":
             task, config = Task.model_validate(self.config["task"]), self.config
-            self.subject: candidate_module.Subject | Baselines = Baselines(task, config["weights"], self.arguments, config["build"])
+            self.subject: candidate.Subject | Baselines = Baselines(task, config["weights"], self.arguments, config["build"])
         else:
-            self.subject = candidate_module.open_candidate(
+            self.subject = candidate.open_candidate(
                 Path(self.config["source"]), pickle.loads(Path(self.config["init"]).read_bytes()), Path(self.config["weights"]),
                 Hardware.model_validate(self.config["hardware"]), cuda=self.cuda, trace=self.config["trace"],
             )  # fmt: skip
@@ -120,7 +114,7 @@ class Runner:
             try:
                 self._do(command, argument, last)
             except BaseException as error:  # noqa: BLE001 - the process boundary: whatever candidate code raises becomes a report
-                self.report({"event": "failed", "nonce": last} | candidate_module.classify(error, self.config.get("source", "")))
+                self.report({"event": "failed", "nonce": last} | classify(error, self.config.get("source", "")))
                 self.doorbell.answer(last, failed=True)
             else:
                 self.doorbell.answer(last)
@@ -159,30 +153,3 @@ class Runner:
             with torch.no_grad():
                 facts, self._result = self._facts(self.subject, self.arguments)
             self.report({"event": "facts", "nonce": nonce, "facts": facts})
-
-
-def main() -> None:
-    """Entry point of the process."""
-    confine_self()
-    control = os.dup(1)
-    os.dup2(2, 1)  # whatever candidate code prints goes to the log, not to the control pipe
-    import triton  # noqa: F401, PLC0415 - after the switch to the interpreter was read; part of being warm
-
-    if sys.argv[1:]:
-        from tritonsmith.evaluator import runner_warm  # noqa: PLC0415 - as above
-
-        runner_warm.ready(sys.argv[1:])
-    send_line(control, {"event": "warm"})
-    config = json.loads(sys.stdin.readline())
-    try:
-        runner = Runner(config, control)
-        runner.start()
-    except BaseException as error:  # noqa: BLE001 - the process boundary
-        send_line(control, {"event": "failed"} | candidate_module.classify(error, config.get("source", "")))
-        return
-    runner.serve()
-
-
-if __name__ == "__main__":
-    main()
-    os._exit(0)  # threads that candidate code left behind do not keep the process

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tritonsmith.evaluator.interp_numerics import Array, TensorHandle, narrow, widen
-from tritonsmith.evaluator.triton_untyped import interpreter, tl
+from tritonsmith.evaluator.confined.interpreter.numerics import Array, TensorHandle, narrow, widen
+from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter, tl
 
 
 def _tensor(data: Array, dtype: Any) -> Any:

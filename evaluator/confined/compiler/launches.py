@@ -22,9 +22,9 @@ from triton.runtime.errors import OutOfResources, PTXASError
 from triton.runtime.jit import get_jit_fn_file_line
 
 from tritonsmith.evaluator.cards import resident_programs
-from tritonsmith.evaluator.fake_driver import FakeDriver
+from tritonsmith.evaluator.confined.stand_ins.driver import FakeDriver
+from tritonsmith.evaluator.confined.stand_ins.untyped import JITFunction
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, Status
-from tritonsmith.evaluator.triton_untyped import JITFunction
 
 _OBJDUMP = Path(triton.backends.nvidia.__file__).parent / "bin" / "cuobjdump"
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+)")

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tritonsmith.evaluator.channel.report import LaunchCount
-from tritonsmith.evaluator.interp_memory import Access, AddressMap, OutOfBounds
-from tritonsmith.evaluator.interp_programs import Order, Program, Programs, Stuck
-from tritonsmith.evaluator.interp_races import RaceDetector
-from tritonsmith.evaluator.triton_untyped import interpreter
+from tritonsmith.evaluator.confined.interpreter.memory import Access, AddressMap, OutOfBounds
+from tritonsmith.evaluator.confined.interpreter.programs import Order, Program, Programs, Stuck
+from tritonsmith.evaluator.confined.interpreter.races import RaceDetector
+from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter
 
 
 class KernelFault(Exception):

@@ -1,35 +1,29 @@
 """Does again what a forward wrote down, where no code of the candidate but its kernels runs.
 
-`python -P -m tritonsmith.evaluator.replay_process` starts from the inputs, from tensors whose content was fixed before those inputs were
-known, and from nothing else. What comes out is what the written launches and operators compute; their races, their order and their counts
-are seen here and cannot be hidden. Imports torch and Triton; needs TRITON_INTERPRET=1.
+A replay starts from the inputs and from tensors whose content was fixed before those inputs were known. It computes what the written
+launches and operators compute, so their races, order and counts cannot be hidden. Imports torch and Triton.
 """
 
 from __future__ import annotations
 
 import collections
-import json
-import os
 import pickle
-import sys
 from typing import Any
 
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from tritonsmith.evaluator import interp_launch, interp_patches, interp_schedule
-from tritonsmith.evaluator.candidate_module import classify, fold_launches
 from tritonsmith.evaluator.channel import slots
+from tritonsmith.evaluator.channel.report import fold_launches
 from tritonsmith.evaluator.channel.slots import Layout, dtype_of
 from tritonsmith.evaluator.channel.trace import INPUTS, Trace, Unreplayable, digest, read_trace
-from tritonsmith.evaluator.processes.lines import send_line
-from tritonsmith.evaluator.replay_kernels import Kernels
-from tritonsmith.evaluator.sandbox.process import confine_self
+from tritonsmith.evaluator.confined.interpreter import patches, schedule
+from tritonsmith.evaluator.confined.replay.kernels import Kernels
+from tritonsmith.evaluator.confined.stand_ins.operators import RECURRENT, TorchOpCounter
+from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter, tl
 from tritonsmith.evaluator.schema import Hardware, Status
-from tritonsmith.evaluator.torch_ops import RECURRENT, TorchOpCounter
-from tritonsmith.evaluator.triton_untyped import interpreter, tl
 
-_FILE = "candidate.py"
+FILE = "candidate.py"
 _UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
 _READING = ("_local_scalar_dense", "nonzero", "masked_select", "item", "_unique2", "unique_dim", "equal")
 """Operators after which Python knows values of the inputs."""
@@ -64,7 +58,7 @@ class Replay:
     """
 
     def __init__(self, source: str, inputs: torch.Tensor, layout: Layout, earlier: Trace, trace: Trace) -> None:
-        self._kernels = Kernels(source, _FILE)
+        self._kernels = Kernels(source, FILE)
         self._trace = trace
         self._fixed = earlier.digests
         self._numbers = set(_numbers_in(earlier.events))
@@ -79,7 +73,7 @@ class Replay:
     def run(self, order: Any, seed: int) -> tuple[Any, TorchOpCounter]:
         """Every event in turn. Raises Refused, Unreplayable, KernelFault. Returns the session of the launches and the operators' count."""
         counter = TorchOpCounter(spare=False)
-        with torch.no_grad(), interp_schedule.session(order, seed, patience=_PATIENCE) as session:
+        with torch.no_grad(), schedule.session(order, seed, patience=_PATIENCE) as session:
             for event in self._trace.events:
                 kind = event["kind"]
                 if kind == "found":
@@ -263,7 +257,7 @@ class Server:
         self._inputs = slots.open_block(config["inputs"])
         self._outputs = self._layout.views(slots.open_block(config["outputs"]), self._layout.outputs)
         self._traces = [slots.open_block(one) for one in config["traces"]]
-        interp_patches.install(Hardware.model_validate(config["hardware"]))
+        patches.install(Hardware.model_validate(config["hardware"]))
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Replay and report; raises nothing."""
@@ -290,24 +284,3 @@ class Server:
             if slot.shape != result.shape or slot.dtype != result.dtype:
                 raise Refused(f"output {number} of the replayed forward has another shape or type")
             slot.copy_(result)
-
-
-def main() -> None:
-    """Serve until stdin closes."""
-    confine_self()
-    control = os.dup(1)
-    os.dup2(2, 1)  # what kernels print
-    server = Server(json.loads(sys.stdin.readline()))
-    send_line(control, {"event": "ready"})
-    for line in sys.stdin:
-        try:
-            answer = server.answer(json.loads(line))
-        except BaseException as error:  # noqa: BLE001 - the process boundary: kernels and forged traces may raise anything
-            answer = classify(error, _FILE)
-        interp_launch.running.launch = None
-        send_line(control, answer)
-
-
-if __name__ == "__main__":
-    main()
-    os._exit(0)

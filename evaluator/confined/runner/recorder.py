@@ -18,9 +18,9 @@ from triton.runtime.jit import ConstexprFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tritonsmith.evaluator.channel.trace import INPUTS, Unreplayable, digest, write_trace
+from tritonsmith.evaluator.confined.stand_ins.operators import is_recurrent
+from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter, tl
 from tritonsmith.evaluator.reference.module import flatten
-from tritonsmith.evaluator.torch_ops import is_recurrent
-from tritonsmith.evaluator.triton_untyped import interpreter, tl
 
 _PLAIN = (bool, int, float, str)
 _MOST_KEPT = 20_000

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from tritonsmith.evaluator.channel.doorbell import BASELINES
+from tritonsmith.evaluator.confined.runner.tuning import settle_tuning
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.schema import Task
-from tritonsmith.evaluator.settled_tuning import settle_tuning
 
 _WARMUP = 3
 

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from tritonsmith.evaluator.channel.trace import Unreplayable
-from tritonsmith.evaluator.triton_untyped import interpreter, tl
+from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter, tl
 
 _BUILTINS: dict[str, Any] = {
     one.__name__: one
@@ -240,7 +240,7 @@ def _is_language(value: Any) -> bool:
     if isinstance(value, ModuleType):
         return value.__name__.startswith("triton.language")
     home = getattr(value, "__module__", None) or type(value).__module__
-    return home == "triton" or home.startswith(("triton.", "tritonsmith.evaluator.interp_"))
+    return home == "triton" or home.startswith(("triton.", "tritonsmith.evaluator.confined.interpreter."))
 
 
 def _imported(node: ast.AST) -> Iterator[tuple[str, Any]]:

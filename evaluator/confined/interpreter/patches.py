@@ -11,14 +11,14 @@ import numpy as np
 from triton.runtime.errors import InterpreterError
 
 from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.evaluator.fake_driver import FakeDriver
-from tritonsmith.evaluator.interp_libdevice import install_libdevice
-from tritonsmith.evaluator.interp_numerics import install_numerics
-from tritonsmith.evaluator.interp_reduce import install_reductions
-from tritonsmith.evaluator.interp_speed import install_speed
-from tritonsmith.evaluator.interp_warmup import install_warmup
+from tritonsmith.evaluator.confined.interpreter.libdevice import install_libdevice
+from tritonsmith.evaluator.confined.interpreter.numerics import install_numerics
+from tritonsmith.evaluator.confined.interpreter.reductions import install_reductions
+from tritonsmith.evaluator.confined.interpreter.speed import install_speed
+from tritonsmith.evaluator.confined.interpreter.warmup import install_warmup
+from tritonsmith.evaluator.confined.stand_ins.driver import FakeDriver
+from tritonsmith.evaluator.confined.stand_ins.untyped import driver, interpreter, knobs, tl
 from tritonsmith.evaluator.schema import Hardware
-from tritonsmith.evaluator.triton_untyped import driver, interpreter, knobs, tl
 
 _BOTH = types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
 """Stands for a kernel that sees triton.language under both names, so that one patch serves nested helpers too."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tritonsmith.evaluator.triton_untyped import interpreter, tl
+from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter, tl
 
 _block_types: dict[Any, dict[str, Any]] = {}
 _shapes: dict[tuple[int, ...], tuple[Any, Any]] = {}

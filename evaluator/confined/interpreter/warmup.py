@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from tritonsmith.evaluator.triton_untyped import interpreter
+from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter
 
 _REGISTERS, _SHARED = 64, 1024
 """A middling kernel: what is made of them is how many programs run, and a kernel is right for any number of them."""

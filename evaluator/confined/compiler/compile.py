@@ -1,35 +1,25 @@
-"""Process that compiles what one forward would launch, for a named card, without running it.
+"""Compiles what one forward would launch, for a named card, without running it. Imports torch and Triton.
 
-`python -P -m tritonsmith.evaluator.compile_only` reads one JSON line on stdin
-{"candidate": path, "target": card key, "init_pickle": path of a pickle {"init": list, "inputs": list of (shape, dtype), TensorSpec or
-plain values, "overrides": {name: value}}} and writes to the stdout it was started with an empty line when it is ready for that one, and
-then one JSON object: {"status", "message", "kernels": [KernelFacts], "torch_ops", "torch_launches", "torch_flops", "torch_bytes"},
-counted over the second of two forwards. Whatever the candidate prints goes to stderr. The caller sets the deadline, which runs from the
-empty line on, and reads anything but one JSON object as a crash. Torch's heavy operators are not computed either, so values a
-candidate's Python looks at are meaningless. Imports torch and Triton; needs TRITON_INTERPRET unset.
+Torch's heavy operators are not computed either, so values that a candidate's Python looks at are meaningless.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import pickle
-import sys
 import traceback
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.candidate_module import import_candidate
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.channel.slots import fill_slots, spec_bytes, tensor_at
-from tritonsmith.evaluator.compile_launches import LaunchRecorder, LaunchRefused
-from tritonsmith.evaluator.fake_cuda import FakeCuda
+from tritonsmith.evaluator.confined.compiler.launches import LaunchRecorder, LaunchRefused
+from tritonsmith.evaluator.confined.runner.candidate import import_candidate
+from tritonsmith.evaluator.confined.stand_ins.cuda import FakeCuda
+from tritonsmith.evaluator.confined.stand_ins.operators import TorchOpCounter
+from tritonsmith.evaluator.confined.stand_ins.untyped import driver
 from tritonsmith.evaluator.schema import Status, TensorSpec
-from tritonsmith.evaluator.torch_ops import TorchOpCounter
-from tritonsmith.evaluator.triton_untyped import driver, knobs
 
 _LONGEST_MESSAGE = 4000
 _DRAWN = 1 << 20
@@ -109,26 +99,3 @@ def examine(candidate: Path, target: str, request: dict[str, Any]) -> dict[str, 
         "torch_flops": counter.flops,
         "torch_bytes": counter.bytes,
     }
-
-
-def main() -> None:
-    """Serve one request."""
-    answer = os.dup(1)
-    os.dup2(2, 1)  # prints of the candidate and of ptxas
-    if knobs.runtime.interpret:
-        raise RuntimeError("the compile-only process needs TRITON_INTERPRET unset")
-    import torch._dynamo  # noqa: F401, PLC0415 - seconds, which operators under a mode cost once; here nobody waits for it
-    import triton.compiler  # noqa: F401, PLC0415 - likewise
-
-    os.write(answer, b"\n")  # the time that a candidate has begins now
-    line = json.loads(sys.stdin.readline())
-    request = pickle.loads(Path(line["init_pickle"]).read_bytes())  # written by the caller, not by the candidate
-    result = examine(Path(line["candidate"]), line["target"], {"init": [], "inputs": [], "overrides": {}, **request})
-    with os.fdopen(answer, "w") as stream:
-        json.dump(result, stream)
-    sys.stdout.flush()
-    os._exit(0)  # threads and exit handlers of the candidate have no say
-
-
-if __name__ == "__main__":
-    main()

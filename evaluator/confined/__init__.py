@@ -1,0 +1,1 @@
+"""Programs that run candidate code; none of them knows the oracle."""

@@ -1,0 +1,1 @@
+"""The process that compiles what a forward would launch."""

@@ -1,0 +1,1 @@
+"""Triton's interpreter, made concurrent and watched for races."""

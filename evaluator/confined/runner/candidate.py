@@ -1,0 +1,157 @@
+"""A candidate inside its runner: import, weights by name, calls on the card or in the interpreter, and the report of what went wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import nn
+
+from tritonsmith.evaluator.channel.report import fold_launches
+from tritonsmith.evaluator.channel.slots import open_block
+from tritonsmith.evaluator.confined.runner.faults import CandidateFault
+from tritonsmith.evaluator.confined.runner.weights import transfer_weights
+from tritonsmith.evaluator.confined.stand_ins.operators import TorchOpCounter
+from tritonsmith.evaluator.reference.module import flatten
+from tritonsmith.evaluator.schema import Hardware, Status
+
+MODULE_NAME = "candidate"
+_ROUND_ROBIN = 0
+
+
+class Subject(Protocol):
+    """What a runner serves: one call, new weights, and the facts of one forward."""
+
+    def call(self, arguments: list[Any], mode: int) -> Any:
+        """What one forward returns."""
+        ...
+
+    def load_weights(self, path: Path) -> None:
+        """Copy the state_dict in the file into the model in place."""
+        ...
+
+    def facts(self, arguments: list[Any]) -> tuple[dict[str, Any], Any]:
+        """What one forward launches, and what it returned where it was run for that."""
+        ...
+
+
+def kind_of(*, cuda: bool) -> type[Subject]:
+    """The class of candidates on the card, or in the interpreter."""
+    return CardCandidate if cuda else InterpretedCandidate
+
+
+def open_candidate(
+    source: Path, init: list[Any], weights: Path, hardware: Hardware, *, cuda: bool, trace: dict[str, Any] | None = None
+) -> Subject:
+    """Import the candidate and give it the reference's weights. Raises CandidateFault or whatever candidate code raises.
+
+    Without a card, `trace` is the handle of the block where each call is written down for the replay.
+    """
+    if cuda:
+        return CardCandidate(source, init, weights, hardware)
+    return InterpretedCandidate(source, init, weights, hardware, trace)
+
+
+class _Candidate:
+    def __init__(self, source: Path, init: list[Any], weights: Path) -> None:
+        self.module = import_candidate(source)
+        if not isinstance(getattr(self.module, "ModelNew", None), type):
+            raise CandidateFault(Status.COMPILE_ERROR, "the module defines no class ModelNew")
+        model = self.module.ModelNew(*init)
+        if not isinstance(model, nn.Module):
+            raise CandidateFault(Status.COMPILE_ERROR, "ModelNew is not a torch.nn.Module")
+        self.model = self._to_device(model.eval())
+        self.load_weights(weights)
+
+    def _to_device(self, model: nn.Module) -> nn.Module:
+        return model
+
+    def load_weights(self, path: Path) -> None:
+        transfer_weights(self.model, torch.load(path, weights_only=True, map_location="cpu"))
+
+
+class CardCandidate(_Candidate):
+    """The candidate on the card."""
+
+    def __init__(self, source: Path, init: list[Any], weights: Path, hardware: Hardware) -> None:
+        super().__init__(source, init, weights)
+        self._hardware = hardware
+
+    def _to_device(self, model: nn.Module) -> nn.Module:
+        return model.cuda()
+
+    def call(self, arguments: list[Any], mode: int) -> Any:
+        """One forward, taken apart within the call; `mode` has no meaning on the card."""
+        return flatten(self.model(*arguments))
+
+    def facts(self, arguments: list[Any]) -> tuple[dict[str, Any], Any]:
+        """Launches, resources and device time of one forward, as the profiler and Triton report them."""
+        # imports Triton, which must see the interpreter switch
+        from tritonsmith.evaluator.confined.runner.launches import profile_forward  # noqa: PLC0415
+
+        return profile_forward(lambda: flatten(self.model(*arguments)), self._hardware)
+
+
+class InterpretedCandidate(_Candidate):
+    """The candidate in Triton's interpreter, every program a coroutine that the schedule may switch."""
+
+    def __init__(self, source: Path, init: list[Any], weights: Path, hardware: Hardware, trace: dict[str, Any] | None = None) -> None:
+        # as above
+        from tritonsmith.evaluator.confined.interpreter import launch, patches, schedule  # noqa: PLC0415
+        from tritonsmith.evaluator.confined.runner import recorder  # noqa: PLC0415
+        from tritonsmith.evaluator.confined.stand_ins import cuda  # noqa: PLC0415
+
+        patches.install(hardware)
+        self._schedule = schedule
+        self._inside_kernel = lambda: launch.running.launch is not None
+        self._fake = lambda: cuda.FakeCuda(hardware)
+        self._counted: list[Any] = []
+        self._torch = TorchOpCounter()
+        self._trace = open_block(trace).numpy().data if trace else None
+        self._record = recorder.Recorder
+        self._recorder: recorder.Recorder | None = None
+        with self._fake():
+            super().__init__(source, init, weights)
+
+    def call(self, arguments: list[Any], mode: int) -> Any:
+        """One forward under the schedule: 0 runs programs in turn, any other number seeds a shuffled order."""
+        order: Literal["round_robin", "shuffled"] = "round_robin" if mode == _ROUND_ROBIN else "shuffled"
+        counter = TorchOpCounter(spare=False, inside_kernel=self._inside_kernel)
+        recorder = self._record(next((one for one in arguments if isinstance(one, torch.Tensor)), None), self._inside_kernel)
+        with self._schedule.session(order=order, seed=mode, told=recorder.launch) as session, self._fake(), counter, recorder:
+            result = flatten(self.model(*arguments))  # taking apart what it returns may run its code: that counts
+        recorder.finish(result)
+        if session.faults:  # also those that candidate code caught and hid
+            raise session.faults[0]
+        self._counted, self._torch, self._recorder = list(session.launches), counter, recorder
+        return result
+
+    def load_weights(self, path: Path) -> None:
+        """As for every candidate, under the stand-in for CUDA."""
+        with self._fake():
+            super().load_weights(path)
+
+    def facts(self, arguments: list[Any]) -> tuple[dict[str, Any], Any]:
+        """Counts of the last call."""
+        races = sorted({race for launch in self._counted for race in launch.races})
+        library = self._torch
+        if self._trace is not None and self._recorder is not None:
+            self._recorder.write(self._trace, [self.model, vars(self.module)])
+        return {
+            "unreplayable": self._recorder.problem if self._recorder else "",
+            "launches": fold_launches(self._counted), "races": races[:5], "torch_ops": dict(library.ops.most_common(100)),
+            "torch_launches": library.launches, "torch_flops": library.flops, "torch_bytes": library.bytes,
+        }, None  # fmt: skip
+
+
+def import_candidate(source: Path) -> Any:
+    """Import the file under a fixed name; Triton needs the source on disk."""
+    spec = importlib.util.spec_from_file_location(MODULE_NAME, source)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MODULE_NAME] = module
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,1 @@
+"""What takes the place of a card where there is none."""
