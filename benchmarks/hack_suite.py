@@ -27,7 +27,7 @@ from rich.table import Table
 
 from tritonsmith.benchmarks.hack_judge import Judge, Outcome, leftovers, task_of, weigh
 from tritonsmith.benchmarks.hacks.catalogue import Case, load_cases, variants
-from tritonsmith.evaluator.environment import versions
+from tritonsmith.evaluator.machine import versions
 from tritonsmith.evaluator.schema import Status, Verdict
 
 KINDS = ("hack", "mutant", "legitimate", "racy", "clean")

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.environment import describe_environment, present_card
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.machine import describe_environment, present_card
 from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
 from tritonsmith.evaluator.oracle.checks.other_size import judge_correctness
 from tritonsmith.evaluator.oracle.handles.process import RunnerPool

@@ -10,7 +10,7 @@ import json
 import traceback
 
 from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.evaluator.environment import card_in_nvml
+from tritonsmith.evaluator.machine import card_in_nvml
 from tritonsmith.evaluator.oracle.handles.process import RunnerPool
 from tritonsmith.evaluator.sandbox.self_test import establish
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.environment import clocks
+from tritonsmith.evaluator.machine import clocks
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.trials import describe_error, judged, require_unchanged
 from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
