@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from tritonsmith.evaluator.channel.doorbell import Command
+from tritonsmith.evaluator.oracle.handles import runner as handle
 from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
 from tritonsmith.evaluator.oracle.timing import calls
 from tritonsmith.evaluator.oracle.timing.paired import Empty, excess
@@ -152,7 +153,7 @@ def test_calls_of_a_candidate_have_a_limit_in_all(role: str, device: str, refuse
     runner._doorbell = cast(Any, SimpleNamespace(answered=lambda nonce: True, failed=False))
     runner._sandbox = cast(Any, None)
     clock = iter(range(0, 10_000, 120))
-    monkeypatch.setattr(runner, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    monkeypatch.setattr(handle, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
 
     def call() -> None:
         runner._nonce += 1
