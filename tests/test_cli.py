@@ -229,8 +229,8 @@ def test_graph_is_the_same_for_every_policy(capsys: pytest.CaptureFixture[str], 
 
 def test_the_picture_in_the_documents_is_the_graph(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["graph"]) == 0
-    picture = (ROOT / "ARCHITECTURE.md").read_text().split("```mermaid\n", 1)[1].split("```", 1)[0]
-    assert picture == capsys.readouterr().out, "paste the output of `tritonsmith graph` into ARCHITECTURE.md"
+    picture = (ROOT / "docs" / "graph.md").read_text().split("```mermaid\n", 1)[1].split("```", 1)[0]
+    assert picture == capsys.readouterr().out, "paste the output of `tritonsmith graph` into docs/graph.md"
 
 
 def test_doctor_tells_what_works_and_keeps_secrets(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
