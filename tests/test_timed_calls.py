@@ -157,7 +157,7 @@ def test_calls_of_a_candidate_have_a_limit_in_all(role: str, device: str, refuse
 
     def call() -> None:
         runner._nonce += 1
-        start = runner.time.perf_counter()
+        start = handle.time.perf_counter()
         for _ in range(2):  # a timed call's answer is waited for twice, and its time counts once
             runner.echo(start, 150.0)
 
