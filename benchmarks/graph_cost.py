@@ -36,7 +36,8 @@ from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies import load_policy
 from tritonsmith.graph.run import Run
 from tritonsmith.graph.state import Budget
-from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedDetector
+from tritonsmith.nodes.authors.scripted import ScriptedAuthor
+from tritonsmith.nodes.evaluators.scripted import ScriptedDetector
 from tritonsmith.prompts.analysis import Analysis, Category
 
 PROMISED_MS, PROMISED_MB = 10.0, 20.0

@@ -49,9 +49,9 @@ from tritonsmith.cli.report.forms import Form
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, PrecisionClass
 from tritonsmith.evaluator.tasks import parse_overrides
-from tritonsmith.nodes.authors import make_author
-from tritonsmith.nodes.chat_connect import KEY, Models
-from tritonsmith.nodes.chat_model import REQUEST_SECONDS
+from tritonsmith.nodes.authors.make import make_author
+from tritonsmith.nodes.chat.connect import KEY, Models
+from tritonsmith.nodes.chat.model import REQUEST_SECONDS
 
 SuiteArgument = Annotated[
     str, typer.Argument(metavar="SUITE", help="A folder of tasks, task files or numbers (39,40,26), or a TOML or JSON file.")

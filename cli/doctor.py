@@ -19,7 +19,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.processes.bytecode import can_be_written, shell_line, without_bytecode
 from tritonsmith.graph.redact import Redactor
 from tritonsmith.graph.trace_target import look, target_of
-from tritonsmith.nodes.chat_connect import web_address
+from tritonsmith.nodes.chat.connect import web_address
 
 _PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langchain-openai", "langsmith", "pydantic", "numpy", "greenlet")
 

@@ -35,9 +35,9 @@ from tritonsmith.evaluator.schema import Allow
 from tritonsmith.evaluator.tasks import parse_overrides
 from tritonsmith.graph.run import optimize as run_optimize
 from tritonsmith.graph.summary import Summary
-from tritonsmith.nodes.chat_connect import KEY
-from tritonsmith.nodes.chat_handoff import REPLY
-from tritonsmith.nodes.chat_model import REQUEST_SECONDS
+from tritonsmith.nodes.chat.connect import KEY
+from tritonsmith.nodes.chat.handoff import REPLY
+from tritonsmith.nodes.chat.model import REQUEST_SECONDS
 
 _DAY = 86_400
 _MOST = 100_000

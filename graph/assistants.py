@@ -14,7 +14,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
 from tritonsmith.graph.policies import PRESETS
 from tritonsmith.graph.settings import Settings
-from tritonsmith.nodes.chat_connect import web_address
+from tritonsmith.nodes.chat.connect import web_address
 
 GRAPH = "tritonsmith"
 """The graph's name in `langgraph.json`."""

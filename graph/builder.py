@@ -14,7 +14,7 @@ from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import BranchInput, BranchState, Budget, RunInput, RunOutput, Shared, State, Update, allow_of
 from tritonsmith.graph.steps import GATE_TRACE, NODE_TRACE, Edge, Step
 from tritonsmith.nodes.analyze import analyze
-from tritonsmith.nodes.common import Runner, context_of
+from tritonsmith.nodes.common import NodeRuntime, context_of
 from tritonsmith.nodes.confirm import confirm
 from tritonsmith.nodes.decide import choice_of, decide
 from tritonsmith.nodes.describe import describe
@@ -26,9 +26,9 @@ from tritonsmith.nodes.seed import seed
 from tritonsmith.nodes.select import finish, select
 from tritonsmith.nodes.tune import tune
 
-Node = Callable[[Any, Runner], Awaitable[Update]]
+Node = Callable[[Any, NodeRuntime], Awaitable[Update]]
 """A stage: state and runtime in, a small update out."""
-Around = Callable[[str, Node, Any, Runner], Awaitable[Update]]
+Around = Callable[[str, Node, Any, NodeRuntime], Awaitable[Update]]
 """What a server does about each node: makes a Context of the plain values it was sent, and calls the node."""
 
 Graph = StateGraph[Any, Any, Any, Any]
@@ -126,7 +126,7 @@ def _add_gate(graph: Graph, schema: type[Any], around: Around | None, source: st
 def _add_node(graph: Graph, schema: type[Any], around: Around | None, name: str, node: Node) -> None:
     """Add a node that gets state and runtime; a gate shows its answer in a trace, other nodes what they change."""
 
-    async def work(state: Any, runtime: Runner) -> Update:
+    async def work(state: Any, runtime: NodeRuntime) -> Update:
         if around is not None:
             return await around(name, node, state, runtime)
         context_of(runtime)  # a missing context is reported before any work

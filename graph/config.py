@@ -10,8 +10,8 @@ from pydantic import Field
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, PrecisionClass, Record
 from tritonsmith.graph.state import Budget
-from tritonsmith.nodes.chat_connect import KEY, Models
-from tritonsmith.nodes.chat_model import REQUEST_SECONDS
+from tritonsmith.nodes.chat.connect import KEY, Models
+from tritonsmith.nodes.chat.model import REQUEST_SECONDS
 
 ROLES = ("model", "analyst_model", "repair_model")
 """Settings that name a model, and may be objects where a run is started from Python."""

@@ -15,7 +15,7 @@ from tritonsmith.graph.builder import build_graph, step_limit
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.folder import Event
 from tritonsmith.graph.state import State
-from tritonsmith.nodes.chat import Waiting
+from tritonsmith.nodes.chat.records import Waiting
 from tritonsmith.prompts.author import AuthorError
 
 

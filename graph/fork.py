@@ -21,7 +21,7 @@ from tritonsmith.graph.manifest import MANIFEST, Manifest, read_manifest
 from tritonsmith.graph.policies import load_policy
 from tritonsmith.graph.run import Run, to_the_end
 from tritonsmith.graph.summary import Summary, read_summary
-from tritonsmith.nodes.chat_connect import Models
+from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.prompts.author import Author
 
 

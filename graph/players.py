@@ -7,14 +7,17 @@ from pathlib import Path
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.graph.state import Budget
-from tritonsmith.nodes.authors import make_author, replaying_author
-from tritonsmith.nodes.chat import Chat
-from tritonsmith.nodes.chat_connect import Models
-from tritonsmith.nodes.chat_handoff import HandoffChat, waits_for
-from tritonsmith.nodes.chat_tape import Kept, KeptChat, RecordedChat, Recorder, Tape, TapeEvaluator, load_tape
-from tritonsmith.nodes.memory import Memory, Recall
-from tritonsmith.nodes.model_author import ModelAuthor
-from tritonsmith.nodes.spool import Spool, SpoolEvaluator
+from tritonsmith.nodes.authors.make import make_author, replaying_author
+from tritonsmith.nodes.authors.memory import Memory, Recall
+from tritonsmith.nodes.authors.model import ModelAuthor
+from tritonsmith.nodes.chat.connect import Models
+from tritonsmith.nodes.chat.handoff import HandoffChat, waits_for
+from tritonsmith.nodes.chat.records import Chat
+from tritonsmith.nodes.evaluators.spool import Spool, SpoolEvaluator
+from tritonsmith.nodes.evaluators.tape import TapeEvaluator
+from tritonsmith.nodes.tape.chats import KeptChat, RecordedChat
+from tritonsmith.nodes.tape.recorder import Kept, Recorder
+from tritonsmith.nodes.tape.tape import Tape, load_tape
 from tritonsmith.prompts.author import Author
 
 _HANDOFF = "handoff:"

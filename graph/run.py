@@ -45,9 +45,9 @@ from tritonsmith.graph.store import Store
 from tritonsmith.graph.summary import Summary, read_summary, summarize, write_best
 from tritonsmith.graph.tracing import Trace, tracing
 from tritonsmith.graph.view import Policy
-from tritonsmith.nodes.chat_connect import Models
-from tritonsmith.nodes.chat_model import Source
-from tritonsmith.nodes.chat_tape import TapeEvaluator
+from tritonsmith.nodes.chat.connect import Models
+from tritonsmith.nodes.chat.model import Source
+from tritonsmith.nodes.evaluators.tape import TapeEvaluator
 from tritonsmith.prompts.author import Author
 from tritonsmith.prompts.library import VERSION, digest
 

@@ -26,7 +26,7 @@ from tritonsmith.graph.settings import ServedError, Settings
 from tritonsmith.graph.state import State, Update
 from tritonsmith.graph.store import Store
 from tritonsmith.graph.summary import Summary, summarize, write_best
-from tritonsmith.nodes.common import Runner
+from tritonsmith.nodes.common import NodeRuntime
 
 _KEPT = 256
 _SHORT = 8
@@ -81,7 +81,7 @@ def opened(settings: Settings | None, thread: str, run: str) -> Opened:
         raise UsageError(_as_settings(str(error))) from error
 
 
-async def serve(name: str, node: Node, state: State, runtime: Runner) -> Update:
+async def serve(name: str, node: Node, state: State, runtime: NodeRuntime) -> Update:
     """One node for a server: its events also go into the run's folder. Raises ServedError with one sentence for whoever started the run."""
     thread = str(get_config().get("configurable", {}).get("thread_id") or "no-thread")
     try:
@@ -90,7 +90,7 @@ async def serve(name: str, node: Node, state: State, runtime: Runner) -> Update:
         raise ServedError(str(error)) from error
 
 
-async def _served(name: str, node: Node, state: State, runtime: Runner, thread: str) -> Update:
+async def _served(name: str, node: Node, state: State, runtime: NodeRuntime, thread: str) -> Update:
     settings = cast("Settings | None", runtime.context)
     events: list[Event] = []
 

@@ -9,8 +9,8 @@ from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.policies import PRESETS
 from tritonsmith.graph.state import Budget
-from tritonsmith.nodes.chat_connect import KEY, Models
-from tritonsmith.nodes.chat_model import REQUEST_SECONDS
+from tritonsmith.nodes.chat.connect import KEY, Models
+from tritonsmith.nodes.chat.model import REQUEST_SECONDS
 
 _LIMITS = Budget()
 

@@ -12,7 +12,7 @@ from tritonsmith.evaluator.schema import Candidate, Comparison, Label, Stage, St
 from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import Budget, Finding, Findings, PromiseCheck, State
 from tritonsmith.graph.view import Policy, View, view_of
-from tritonsmith.nodes.scripted import scripted_verdict
+from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category
 
 _SCORES = (0.05, 0.6, 0.999, 1.0, 3.0)

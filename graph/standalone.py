@@ -12,8 +12,8 @@ from tritonsmith.graph.policies import load_policy
 from tritonsmith.graph.state import Budget
 from tritonsmith.graph.store import Store
 from tritonsmith.graph.view import Policy
-from tritonsmith.nodes.chat_connect import KEY, Models
-from tritonsmith.nodes.chat_model import REQUEST_SECONDS, Source
+from tritonsmith.nodes.chat.connect import KEY, Models
+from tritonsmith.nodes.chat.model import REQUEST_SECONDS, Source
 from tritonsmith.prompts.author import Author
 
 

@@ -14,7 +14,8 @@ from tritonsmith.graph.builder import step_limit
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.state import Budget
 from tritonsmith.graph.view import Policy
-from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedDetector, ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.authors.scripted import ScriptedAuthor
+from tritonsmith.nodes.evaluators.scripted import ScriptedDetector, ScriptedEvaluator, scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category, Promise
 
 Event = dict[str, Any]

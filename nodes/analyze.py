@@ -4,11 +4,11 @@ from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import BranchState, Update, allow_of
 from tritonsmith.nodes.asking import ask, brief_for
-from tritonsmith.nodes.common import Runner, branch_of, context_of, emit, session_of
+from tritonsmith.nodes.common import NodeRuntime, branch_of, context_of, emit, session_of
 from tritonsmith.prompts.analysis import Analysis, Category
 
 
-async def analyze(state: BranchState, runtime: Runner) -> Update:
+async def analyze(state: BranchState, runtime: NodeRuntime) -> Update:
     """Analyse the best working candidate, never a worse one; what was tried since is in the brief's history."""
     candidates = state["candidates"]
     base = best(candidates, state.get("verdicts", {}), allow_of(state))

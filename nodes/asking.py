@@ -1,88 +1,25 @@
 """Asking the author: the brief it gets, and the ledger of what a model's answers cost."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
 from tritonsmith.evaluator.schema import Candidate, Stage
 from tritonsmith.graph.pool import lineage, refusal
 from tritonsmith.graph.state import BranchState, State, Usage, allow_of
-from tritonsmith.nodes.chat import NOTICE, Reply, Request, Row, Waiting
-from tritonsmith.nodes.chat_faults import ModelFault
-from tritonsmith.nodes.common import Runner, branch_of, context_of, emit, session_of
-from tritonsmith.nodes.ledger import append_rows
+from tritonsmith.nodes.authors.meter import metered
+from tritonsmith.nodes.chat.faults import ModelFault
+from tritonsmith.nodes.chat.ledger import append_rows
+from tritonsmith.nodes.chat.records import Request, Row, Waiting
+from tritonsmith.nodes.common import NodeRuntime, branch_of, context_of, emit, session_of
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Attempt, AuthorError, Brief
 
 Answer = TypeVar("Answer")
-Keep = Callable[[str, dict[str, Any], Sequence[Row], Usage], None]
-"""Writes one call: its name, what was said, its tries, and what the request has cost so far."""
-Spend = Callable[[Request, str, Usage], None]
-"""Hears of one call that is over: the question, the model's name, and what it cost."""
-
-
-@dataclass
-class Meter:
-    """What one request to the author costs while it goes on."""
-
-    request: str
-    keep: Keep
-    spend: Spend
-    usage: Usage = field(default_factory=Usage)
-
-
-_METER: ContextVar[Meter | None] = ContextVar("tritonsmith_meter", default=None)
-
-
-@contextmanager
-def metered(request: str, keep: Keep, spend: Spend, tell: Callable[[str], None]) -> Iterator[Meter]:
-    """Collect what authors report through `record_call` in this task; `tell` hears what they say meanwhile."""
-    meter = Meter(request, keep, spend)
-    token, told = _METER.set(meter), NOTICE.set(tell)
-    try:
-        yield meter
-    finally:
-        _METER.reset(token)
-        NOTICE.reset(told)
-
-
-def current_request(default: str) -> str:
-    """The name of the request that the author is answering; `default` outside of a run."""
-    meter = _METER.get()
-    return meter.request if meter is not None else default
-
-
-async def record_call(
-    request: Request, model: str, usage: Usage, rows: Sequence[Row], *, reply: Reply | None = None, fault: ModelFault | None = None
-) -> None:
-    """For authors that call a model: report one call as soon as it ends; it is written to `llm/` and `usage.csv` at once."""
-    meter = _METER.get()
-    if meter is None:
-        return
-    first = meter.usage == Usage()
-    meter.usage = usage if first else meter.usage + usage
-    told = reply.model_dump(mode="json", include={"text", "reasoning", "finish_reason", "model", "form"}) if reply else {"text": None}
-    call: dict[str, Any] = {
-        **request.model_dump(mode="json", include={"name", "call", "stage", "role"}),
-        "model": model,
-        "prompt": request.prompt,
-        "messages": [message.model_dump() for message in request.messages],
-        "reply": told.pop("text"),
-        **told,
-        "error": str(fault or ""),
-        "broken": list(reply.broken if reply else fault.broken if fault else ()),
-        "usage": usage.model_dump(),
-        "tries": [row.model_dump(mode="json", include={"status", "seconds", "input_tokens", "output_tokens"}) for row in rows],
-    }
-    await asyncio.to_thread(meter.keep, f"{request.label}{'' if reply else '.failed'}", call, rows, meter.usage)
-    meter.spend(request, model, usage)
 
 
 async def ask(
-    request: str, answer: Awaitable[Answer], state: State | BranchState, runtime: Runner
+    request: str, answer: Awaitable[Answer], state: State | BranchState, runtime: NodeRuntime
 ) -> tuple[Answer | None, dict[str, Usage]]:
     """The author's answer and the update of the state's `usage`; every prompt and reply is written as it comes.
 
@@ -132,7 +69,7 @@ def usage_event(asked: Request, model: str, usage: Usage, so_far: Usage) -> dict
 
 async def brief_for(
     state: State | BranchState,
-    runtime: Runner,
+    runtime: NodeRuntime,
     *,
     current: Candidate | None = None,
     analysis: Analysis | None = None,

@@ -14,18 +14,18 @@ from tritonsmith.graph.session import Session
 from tritonsmith.graph.state import BranchState, State
 from tritonsmith.prompts.author import Draft
 
-Runner = Runtime[Context]
+NodeRuntime = Runtime[Context]
 """What a node gets beside the state."""
 
 
-def context_of(runtime: Runner) -> Context:
+def context_of(runtime: NodeRuntime) -> Context:
     """The context of this run. Raises UsageError when the graph was invoked without one."""
     if not isinstance(runtime.context, Context):
         raise UsageError("the graph was invoked without context=; make one with tritonsmith.graph.run.make_context(...)")
     return runtime.context
 
 
-def session_of(state: State | BranchState, runtime: Runner) -> Session:
+def session_of(state: State | BranchState, runtime: NodeRuntime) -> Session:
     """Ledger and memo of this run, brought up to date with the state."""
     session = context_of(runtime).session(state["run"])
     session.absorb(state)
@@ -37,13 +37,13 @@ def branch_of(state: State | BranchState) -> str:
     return str(state.get("branch", "main"))
 
 
-def emit(runtime: Runner, event: str, node: str, state: State | BranchState, candidate: str | None = None, **data: Any) -> None:
+def emit(runtime: NodeRuntime, event: str, node: str, state: State | BranchState, candidate: str | None = None, **data: Any) -> None:
     """Send one event to the custom stream; nothing happens when nobody listens."""
     runtime.stream_writer({"event": event, "node": node, "branch": branch_of(state), "candidate": candidate, **data})
 
 
 async def make_candidate(
-    draft: Draft, stage: Stage, candidate_id: str, parent: str | None, state: State | BranchState, runtime: Runner
+    draft: Draft, stage: Stage, candidate_id: str, parent: str | None, state: State | BranchState, runtime: NodeRuntime
 ) -> Candidate:
     """Keep a draft in the store and announce it as a candidate."""
     index = state.get("index")

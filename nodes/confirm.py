@@ -3,11 +3,11 @@
 from tritonsmith.evaluator.schema import Verdict
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import State, Update, allow_of
-from tritonsmith.nodes.common import Runner, emit, session_of
+from tritonsmith.nodes.common import NodeRuntime, emit, session_of
 from tritonsmith.nodes.evaluate import judge
 
 
-async def confirm(state: State, runtime: Runner) -> Update:
+async def confirm(state: State, runtime: NodeRuntime) -> Update:
     """Replace the quick verdict of the best working candidate by a strict one; what the search said is kept beside it."""
     verdicts = state.get("verdicts", {})
     chosen = best(state.get("candidates", {}), verdicts, allow_of(state))

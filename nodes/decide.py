@@ -6,10 +6,10 @@ from tritonsmith.graph.session import Session
 from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import BranchState, Decision, State, Update
 from tritonsmith.graph.view import Answer, Policy, View, view_of
-from tritonsmith.nodes.common import Runner, branch_of, context_of, emit, session_of
+from tritonsmith.nodes.common import NodeRuntime, branch_of, context_of, emit, session_of
 
 
-async def decide(gate: str, state: State | BranchState, runtime: Runner) -> Update:
+async def decide(gate: str, state: State | BranchState, runtime: NodeRuntime) -> Update:
     """Answer one gate. Raises UsageError when the policy answers something that the site does not offer."""
     context, session, site = context_of(runtime), session_of(state, runtime), SITES[gate]
     view = view_of(gate, state, context.budget)

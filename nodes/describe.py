@@ -11,10 +11,10 @@ from tritonsmith.evaluator.schema import Task
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.state import Shared, State, Update
-from tritonsmith.nodes.common import Runner, context_of, emit
+from tritonsmith.nodes.common import NodeRuntime, context_of, emit
 
 
-async def describe(state: State, runtime: Runner) -> Update:
+async def describe(state: State, runtime: NodeRuntime) -> Update:
     """Check the input and ask the evaluator for the task's facts. Raises TaskError, or InfrastructureError after a second try."""
     context = context_of(runtime)
     task = await _task_of(state, context)

@@ -5,18 +5,18 @@ import asyncio
 from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import Candidate, Verdict
 from tritonsmith.graph.state import BranchState, Finding, Findings, PromiseCheck, State, Update
-from tritonsmith.nodes.common import Runner, context_of, emit
-from tritonsmith.nodes.promises import measured
+from tritonsmith.nodes.common import NodeRuntime, context_of, emit
 from tritonsmith.prompts.analysis import Promise
+from tritonsmith.prompts.promises import measured
 
 
-async def detect(state: State, runtime: Runner) -> Update:
+async def detect(state: State, runtime: NodeRuntime) -> Update:
     """Label the selected candidate."""
     candidate = state["candidates"][str(state["current"])]
     return {"findings": {candidate.id: await _findings("detect", candidate, state, runtime)}}
 
 
-async def check(state: BranchState, runtime: Runner) -> Update:
+async def check(state: BranchState, runtime: NodeRuntime) -> Update:
     """Label the optimized candidate and hold it against the promise of its analysis."""
     candidate = state["candidates"][str(state["current"])]
     verdict = state.get("verdicts", {}).get(candidate.id)
@@ -52,7 +52,7 @@ def check_promise(candidate: str, analysis: str, promise: Promise | None, verdic
     )
 
 
-async def _findings(node: str, candidate: Candidate, state: State | BranchState, runtime: Runner) -> Findings:
+async def _findings(node: str, candidate: Candidate, state: State | BranchState, runtime: NodeRuntime) -> Findings:
     context = context_of(runtime)
     emit(runtime, "stage", node, state, candidate.id)
     source = await asyncio.to_thread(context.store.get, candidate.sha)

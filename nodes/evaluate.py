@@ -6,12 +6,12 @@ from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.schema import Task, Verdict
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import BranchState, State, Update, allow_of
-from tritonsmith.nodes.chat import Waiting
-from tritonsmith.nodes.common import Runner, branch_of, context_of, emit, session_of, verdict_event
-from tritonsmith.nodes.spans import score_verdict, span
+from tritonsmith.nodes.chat.records import Waiting
+from tritonsmith.nodes.chat.spans import score_verdict, span
+from tritonsmith.nodes.common import NodeRuntime, branch_of, context_of, emit, session_of, verdict_event
 
 
-async def judge(candidate_id: str, profile: str, node: str, state: State | BranchState, runtime: Runner) -> Verdict | str | None:
+async def judge(candidate_id: str, profile: str, node: str, state: State | BranchState, runtime: NodeRuntime) -> Verdict | str | None:
     """The verdict, measured once per text and profile; or, after the machinery failed a second time, the reason as a sentence.
 
     None where the verdict comes in a later part of the run; the next gate then ends the branch.
@@ -58,7 +58,7 @@ def _never(task: Task, source: str, profile: str) -> bool:
     return False
 
 
-async def evaluate(state: BranchState, runtime: Runner) -> Update:
+async def evaluate(state: BranchState, runtime: NodeRuntime) -> Update:
     """Judge the branch's current candidate, if its author wrote one."""
     if state.get("current") is None:
         return {}
@@ -70,7 +70,7 @@ async def evaluate(state: BranchState, runtime: Runner) -> Update:
     return {"stopped_because": answer} if isinstance(answer, str) else {"verdicts": {candidate_id: answer}}
 
 
-async def evaluate_queue(node: str, state: State, runtime: Runner) -> Update:
+async def evaluate_queue(node: str, state: State, runtime: NodeRuntime) -> Update:
     """Judge all variants of a tuning stage; the best working candidate of the whole run becomes the current one."""
     queue = state.get("queue", [])
     answers = await asyncio.gather(*(judge(candidate_id, "quick", node, state, runtime) for candidate_id in queue))

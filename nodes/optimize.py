@@ -3,10 +3,10 @@
 from tritonsmith.evaluator.schema import Stage
 from tritonsmith.graph.state import BranchState, Update
 from tritonsmith.nodes.asking import ask, brief_for
-from tritonsmith.nodes.common import Runner, context_of, emit, make_candidate, next_id
+from tritonsmith.nodes.common import NodeRuntime, context_of, emit, make_candidate, next_id
 
 
-async def optimize(state: BranchState, runtime: Runner) -> Update:
+async def optimize(state: BranchState, runtime: NodeRuntime) -> Update:
     """Ask the author for the proposed kernel; marks the line as exhausted when it cannot write it."""
     base = state["candidates"][str(state["current"])]
     emit(runtime, "stage", "optimize", state, base.id)

@@ -3,10 +3,10 @@
 from tritonsmith.evaluator.schema import Stage
 from tritonsmith.graph.state import BranchState, Update
 from tritonsmith.nodes.asking import ask, brief_for
-from tritonsmith.nodes.common import Runner, context_of, emit, make_candidate, next_id
+from tritonsmith.nodes.common import NodeRuntime, context_of, emit, make_candidate, next_id
 
 
-async def repair(state: BranchState, runtime: Runner) -> Update:
+async def repair(state: BranchState, runtime: NodeRuntime) -> Update:
     """Ask the author to mend the current candidate; marks the line as exhausted when it has nothing further to try."""
     failing = state["candidates"][str(state["current"])]
     emit(runtime, "stage", "repair", state, failing.id)

@@ -3,10 +3,10 @@
 from tritonsmith.evaluator.schema import Stage
 from tritonsmith.graph.state import BranchState, Update
 from tritonsmith.nodes.asking import ask, brief_for
-from tritonsmith.nodes.common import Runner, context_of, emit, make_candidate, next_id
+from tritonsmith.nodes.common import NodeRuntime, context_of, emit, make_candidate, next_id
 
 
-async def seed(state: BranchState, runtime: Runner) -> Update:
+async def seed(state: BranchState, runtime: NodeRuntime) -> Update:
     """Ask the author for this branch's first kernel; a branch without one ends at its next gate."""
     emit(runtime, "stage", "seed", state)
     cid = next_id(state.get("candidates", {}), state["branch"])

@@ -4,11 +4,11 @@ from tritonsmith.evaluator.schema import Allow, Status, Verdict
 from tritonsmith.graph.pool import best, refusal, working
 from tritonsmith.graph.state import State, Update, allow_of
 from tritonsmith.graph.summary import winner_of
-from tritonsmith.nodes.common import Runner, emit, session_of
-from tritonsmith.nodes.spans import score_run
+from tritonsmith.nodes.chat.spans import score_run
+from tritonsmith.nodes.common import NodeRuntime, emit, session_of
 
 
-async def select(state: State, runtime: Runner) -> Update:
+async def select(state: State, runtime: NodeRuntime) -> Update:
     """Make the best working candidate of all branches the current one. Raises AuthorError when the author failed every branch."""
     session_of(state, runtime).raise_if_over(len(state.get("candidates", {})))
     chosen = best(state.get("candidates", {}), state.get("verdicts", {}), allow_of(state))
@@ -16,7 +16,7 @@ async def select(state: State, runtime: Runner) -> Update:
     return {"current": chosen.id if chosen else None}
 
 
-async def finish(state: State, runtime: Runner) -> Update:
+async def finish(state: State, runtime: NodeRuntime) -> Update:
     """Name the winner and why the run ends: a confirmed candidate, else the best so far, else none."""
     candidates, verdicts = state.get("candidates", {}), state.get("verdicts", {})
     ranked = [one for one in working(candidates, verdicts, allow_of(state)) if not verdicts[one.id].quarantine]

@@ -4,10 +4,10 @@ from tritonsmith.evaluator.schema import Candidate, Stage
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import State, Update, allow_of
 from tritonsmith.nodes.asking import ask, brief_for
-from tritonsmith.nodes.common import Runner, context_of, emit, make_candidate, next_id, session_of
+from tritonsmith.nodes.common import NodeRuntime, context_of, emit, make_candidate, next_id, session_of
 
 
-async def tune(stage: Stage, state: State, runtime: Runner) -> Update:
+async def tune(stage: Stage, state: State, runtime: NodeRuntime) -> Update:
     """Queue the author's variants of the best working candidate, never of a worse one; as many as the budget has room for."""
     context, candidates = context_of(runtime), state["candidates"]
     base = best(candidates, state.get("verdicts", {}), allow_of(state))

@@ -16,7 +16,8 @@ from tritonsmith.benchmarks.ablation.runner import ablate
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.schema import Comparison
-from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.authors.scripted import ScriptedAuthor
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
 TASK = """
 import torch

@@ -11,7 +11,8 @@ from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies import load_policy
 from tritonsmith.graph.state import Budget
-from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedDetector, ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.authors.scripted import ScriptedAuthor
+from tritonsmith.nodes.evaluators.scripted import ScriptedDetector, ScriptedEvaluator, scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category, Promise
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests run beside each other, and its threads would wait in turns

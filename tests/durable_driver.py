@@ -35,10 +35,10 @@ from tritonsmith.evaluator.schema import TaskFacts, text_sha
 from tritonsmith.graph.config import RunConfig
 from tritonsmith.graph.run import Run
 from tritonsmith.graph.version import graph_version
-from tritonsmith.nodes import chat_tape
-from tritonsmith.nodes.chat_connect import Models
-from tritonsmith.nodes.model_author import ModelAuthor
-from tritonsmith.nodes.scripted import scripted_verdict
+from tritonsmith.nodes.authors.model import ModelAuthor
+from tritonsmith.nodes.chat.connect import Models
+from tritonsmith.nodes.evaluators.scripted import scripted_verdict
+from tritonsmith.nodes.tape import tape
 
 chat = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("chat_server.py"))))
 SECONDS = 0.004
@@ -119,7 +119,7 @@ async def work(folder: Path, task: Path, fresh: bool, checkpoints: str = os.envi
 
 def die_at_line(number: int) -> None:
     """Kill this process as soon as it has written so many lines of its tape."""
-    written, append = [0], chat_tape.append_text
+    written, append = [0], tape.append_text
 
     def appended(path: Path, text: str) -> None:
         append(path, text)
@@ -127,7 +127,7 @@ def die_at_line(number: int) -> None:
         if written[0] == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    chat_tape.append_text = appended  # type: ignore[attr-defined]
+    tape.append_text = appended  # type: ignore[attr-defined]
 
 
 def child(folder: Path, task: Path, fresh: bool, kill_after: float | None = None, lines: int | None = None) -> tuple[int, float]:

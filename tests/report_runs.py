@@ -10,7 +10,8 @@ from tritonsmith.benchmarks.ablation.tables import tabulate, write_tables
 from tritonsmith.evaluator.schema import Comparison, Label, Measurement, Stage, Status, Verdict
 from tritonsmith.graph.run import optimize
 from tritonsmith.graph.state import Budget
-from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.authors.scripted import ScriptedAuthor
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category, Promise
 
 ROOT = Path(__file__).resolve().parent.parent

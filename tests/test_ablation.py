@@ -24,7 +24,7 @@ from tritonsmith.benchmarks.ablation.sharing import Memo, SharedEvaluator
 from tritonsmith.evaluator.errors import RunStopped, UsageError
 from tritonsmith.evaluator.schema import Status, Task, Verdict
 from tritonsmith.graph.run import active_runs
-from tritonsmith.nodes.chat_connect import Models
+from tritonsmith.nodes.chat.connect import Models
 
 DRIVER = Path(__file__).with_name("ablation_driver.py")
 driver = SimpleNamespace(**runpy.run_path(str(DRIVER)))

@@ -17,7 +17,7 @@ from tritonsmith.cli.tables import verdict_lines
 from tritonsmith.evaluator.schema import Comparison, Label, Measurement
 from tritonsmith.graph.policies import PRESETS
 from tritonsmith.graph.summary import CandidateRow, Summary, Winner
-from tritonsmith.nodes.scripted import scripted_verdict
+from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 GRU = str(ROOT / "benchmarks" / "tasks" / "39_gru.py")

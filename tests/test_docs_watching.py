@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tritonsmith.graph.run import Run, RunConfig
-from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.authors.scripted import ScriptedAuthor
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "recorded_run"

@@ -19,8 +19,9 @@ from tritonsmith.graph.config import RunConfig
 from tritonsmith.graph.folder import RunBusy
 from tritonsmith.graph.run import Run, optimize, resume
 from tritonsmith.graph.state import Budget
-from tritonsmith.nodes.chat_connect import Models
-from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.authors.scripted import ScriptedAuthor
+from tritonsmith.nodes.chat.connect import Models
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parent / "examples" / "recorded_run"

@@ -19,7 +19,8 @@ from tritonsmith.cli.main import run as command
 from tritonsmith.evaluator.errors import RunError, UsageError
 from tritonsmith.graph.config import RunConfig
 from tritonsmith.graph.run import Run, optimize, resume
-from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.authors.scripted import ScriptedAuthor
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
 DRIVER = Path(__file__).with_name("durable_driver.py")
 chat = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("chat_server.py"))))

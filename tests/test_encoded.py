@@ -9,7 +9,7 @@ from tritonsmith.graph import encoded
 from tritonsmith.graph.checkpoints import RECORDS, serializer
 from tritonsmith.graph.encoded import EncodedOnce
 from tritonsmith.graph.state import Decision
-from tritonsmith.nodes.scripted import scripted_verdict
+from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 
 
 def checkpoint(count):

@@ -20,8 +20,9 @@ from tritonsmith.graph.sites import QUESTIONS, SITES
 from tritonsmith.graph.situations import situations
 from tritonsmith.graph.state import Decision
 from tritonsmith.graph.trial_runs import trials
-from tritonsmith.nodes.chat_connect import Models
-from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.authors.scripted import ScriptedAuthor
+from tritonsmith.nodes.chat.connect import Models
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category
 
 chat = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("chat_server.py"))))

@@ -12,10 +12,10 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Candidate, KernelFacts, LaunchFacts, Stage, Task, TaskFacts, TensorSpec
-from tritonsmith.nodes.authors import make_author
-from tritonsmith.nodes.model_author import ModelAuthor
-from tritonsmith.nodes.replies import modules_in, reason_in
-from tritonsmith.nodes.scripted import scripted_verdict
+from tritonsmith.nodes.authors.make import make_author
+from tritonsmith.nodes.authors.model import ModelAuthor
+from tritonsmith.nodes.chat.replies import modules_in, reason_in
+from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import Attempt, AuthorError, Brief
 from tritonsmith.prompts.library import prompt_for

@@ -15,7 +15,7 @@ from tritonsmith.graph.drawing import graph_mermaid
 from tritonsmith.graph.policies import PRESETS, load_policy
 from tritonsmith.graph.sites import QUESTIONS, SITES
 from tritonsmith.graph.state import Decision
-from tritonsmith.nodes.scripted import scripted_verdict
+from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 
 THREAD = {"configurable": {"thread_id": "one"}}
 

@@ -9,7 +9,7 @@ from tritonsmith.evaluator.schema import Allow, Comparison, Label, Status
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.policies import Default
 from tritonsmith.graph.state import Budget
-from tritonsmith.nodes.scripted import scripted_verdict
+from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.author import AuthorError
 
 SLOW = scripted_verdict(0.1, launches=3000)

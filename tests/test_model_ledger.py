@@ -14,10 +14,10 @@ from langchain_openai import ChatOpenAI
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.run import make_context, optimize
 from tritonsmith.graph.state import Budget, Usage, spent_by
-from tritonsmith.nodes.chat_connect import Models
-from tritonsmith.nodes.chat_model import Patience
-from tritonsmith.nodes.ledger import Price, dollars, load_prices
-from tritonsmith.nodes.scripted import ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.chat.connect import Models
+from tritonsmith.nodes.chat.ledger import Price, dollars, load_prices
+from tritonsmith.nodes.chat.model import Patience
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
 chat = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("chat_server.py"))))
 FAST = {chat.kernel(1): scripted_verdict(1.5)}

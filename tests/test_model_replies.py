@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 from langchain_core.messages import AIMessage
 
-from tritonsmith.nodes.chat_forms import analysis_in
-from tritonsmith.nodes.chat_wire import Wire, reply_of
-from tritonsmith.nodes.replies import module_in, modules_in, reason_in
+from tritonsmith.nodes.chat.forms import analysis_in
+from tritonsmith.nodes.chat.replies import module_in, modules_in, reason_in
+from tritonsmith.nodes.chat.wire import Wire, reply_of
 
 chat = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("chat_server.py"))))
 MODULE = chat.kernel(1)

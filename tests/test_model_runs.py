@@ -12,9 +12,9 @@ import pytest
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.run import optimize
 from tritonsmith.graph.state import Budget
-from tritonsmith.nodes.chat_connect import Models
-from tritonsmith.nodes.chat_model import Patience
-from tritonsmith.nodes.scripted import ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.chat.connect import Models
+from tritonsmith.nodes.chat.model import Patience
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
 chat = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("chat_server.py"))))
 Turn = chat.Turn

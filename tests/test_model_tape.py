@@ -10,8 +10,9 @@ import pytest
 from tritonsmith.cli.main import run as command
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.run import optimize, resume
-from tritonsmith.nodes.chat_tape import Kept, Recorder, load_tape
-from tritonsmith.nodes.scripted import ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.tape.recorder import Kept, Recorder
+from tritonsmith.nodes.tape.tape import load_tape
 
 chat = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("chat_server.py"))))
 VERDICTS = {

@@ -11,7 +11,8 @@ from tritonsmith.graph.pool import refusal, working
 from tritonsmith.graph.run import optimize, resume
 from tritonsmith.graph.state import Budget, PromiseCheck
 from tritonsmith.graph.view import View
-from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.authors.scripted import ScriptedAuthor
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category
 
 KERNEL = Candidate(id="seed0-01", sha="0", stage=Stage.SEED)

@@ -27,7 +27,8 @@ from tritonsmith.cli.progress import LiveProgress, LiveView, PlainProgress, open
 from tritonsmith.cli.watch import follow
 from tritonsmith.evaluator.schema import Comparison
 from tritonsmith.graph.run import optimize
-from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.authors.scripted import ScriptedAuthor
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
 TASK = Path(__file__).parent.parent / "examples" / "recorded_run" / "task.py"
 TAPE = TASK.with_name("run.jsonl")

@@ -14,7 +14,7 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Candidate, OpNode, PrecisionClass, Stage, Status, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.nodes.scripted import scripted_verdict
+from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.__main__ import documents, read_briefs
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import Attempt, Brief, Example

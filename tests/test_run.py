@@ -11,8 +11,9 @@ from tritonsmith.evaluator.schema import Comparison, Label, TaskFacts, TimingKin
 from tritonsmith.graph.policies import Default
 from tritonsmith.graph.run import RunConfig, make_context, optimize, optimize_async
 from tritonsmith.graph.summary import Winner
-from tritonsmith.nodes.authors import make_author
-from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.authors.make import make_author
+from tritonsmith.nodes.authors.scripted import ScriptedAuthor
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
 TASK = """
 import torch

@@ -20,8 +20,9 @@ from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph import app, serving
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.settings import ServedError, Settings, TaskInput
-from tritonsmith.nodes.chat_tape import TapeEvaluator, load_tape
-from tritonsmith.nodes.spool import Spool, work_off
+from tritonsmith.nodes.evaluators.spool import Spool, work_off
+from tritonsmith.nodes.evaluators.tape import TapeEvaluator
+from tritonsmith.nodes.tape.tape import load_tape
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "recorded_run"
 TASK, TAPE = str(EXAMPLE / "task.py"), str(EXAMPLE / "run.jsonl")

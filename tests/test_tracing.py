@@ -26,10 +26,11 @@ from tritonsmith.graph.redact import Redactor
 from tritonsmith.graph.run import Run, RunConfig, make_context, optimize
 from tritonsmith.graph.state import Budget
 from tritonsmith.graph.tracing import tracing
-from tritonsmith.nodes.chat import Reply
-from tritonsmith.nodes.chat_connect import Models
-from tritonsmith.nodes.model_author import ModelAuthor
-from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.authors.model import ModelAuthor
+from tritonsmith.nodes.authors.scripted import ScriptedAuthor
+from tritonsmith.nodes.chat.connect import Models
+from tritonsmith.nodes.chat.records import Reply
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
 chat = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("chat_server.py"))))
 capture = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("capture_server.py"))))

@@ -14,8 +14,8 @@ from tritonsmith.graph import trace_link, trace_target
 from tritonsmith.graph.run import optimize
 from tritonsmith.graph.trace_target import target_of
 from tritonsmith.graph.tracing import tracing
-from tritonsmith.nodes.chat_connect import Models
-from tritonsmith.nodes.scripted import ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.chat.connect import Models
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
 chat = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("chat_server.py"))))
 capture = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("capture_server.py"))))

@@ -15,7 +15,8 @@ from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies import load_policy
 from tritonsmith.graph.tracing import Trace, tracing
-from tritonsmith.nodes.scripted import ScriptedAuthor, ScriptedDetector, ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.authors.scripted import ScriptedAuthor
+from tritonsmith.nodes.evaluators.scripted import ScriptedDetector, ScriptedEvaluator, scripted_verdict
 
 
 class Slow(ScriptedEvaluator):

@@ -19,7 +19,7 @@ from tritonsmith.graph.forked import before
 from tritonsmith.graph.manifest import MANIFEST
 from tritonsmith.graph.run import Run, RunConfig
 from tritonsmith.graph.summary import read_summary
-from tritonsmith.nodes.chat_connect import Models
+from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.prompts.author import Author, AuthorError
 
 Line = dict[str, Any]

@@ -21,8 +21,8 @@ from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.graph.background import finished
 from tritonsmith.graph.folder import RunBusy
 from tritonsmith.graph.run import active_runs
-from tritonsmith.nodes.authors import make_author
-from tritonsmith.nodes.chat_connect import Models
+from tritonsmith.nodes.authors.make import make_author
+from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.prompts.author import Author
 
 AuthorOf = Callable[[Cell], Author]

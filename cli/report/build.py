@@ -11,8 +11,8 @@ from tritonsmith.evaluator.schema import TimingKind, Verdict
 from tritonsmith.graph.outcome import compared, is_win
 from tritonsmith.graph.state import Usage
 from tritonsmith.graph.summary import Summary
-from tritonsmith.nodes.chat import Row
-from tritonsmith.nodes.ledger import sum_of
+from tritonsmith.nodes.chat.ledger import sum_of
+from tritonsmith.nodes.chat.records import Row
 
 
 def build_report(files: RunFiles) -> Report:

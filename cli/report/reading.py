@@ -16,8 +16,8 @@ from tritonsmith.graph.folder import Event
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import Decision, State, Usage
 from tritonsmith.graph.summary import Summary, summarize
-from tritonsmith.nodes.chat import Row
-from tritonsmith.nodes.ledger import read_rows
+from tritonsmith.nodes.chat.ledger import read_rows
+from tritonsmith.nodes.chat.records import Row
 
 Read = TypeVar("Read")
 _FINISHED = ("end", "stop", "stopped")

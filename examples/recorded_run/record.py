@@ -19,7 +19,8 @@ from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.graph.run import optimize
 from tritonsmith.graph.summary import Summary
-from tritonsmith.nodes.chat_tape import TapeEvaluator, load_tape
+from tritonsmith.nodes.evaluators.tape import TapeEvaluator
+from tritonsmith.nodes.tape.tape import load_tape
 
 HERE = Path(__file__).parent
 TAPE = HERE / "run.jsonl"

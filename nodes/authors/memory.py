@@ -16,8 +16,9 @@ from pydantic import ValidationError
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Hardware, Record, Status, Task, TaskFacts, Verdict
 from tritonsmith.graph.state import State
-from tritonsmith.nodes.chat_tape import Recorder, Tape
-from tritonsmith.nodes.spool import write_record
+from tritonsmith.nodes.evaluators.spool import write_record
+from tritonsmith.nodes.tape.recorder import Recorder
+from tritonsmith.nodes.tape.tape import Tape
 from tritonsmith.prompts.author import Example
 from tritonsmith.prompts.families import families_of
 

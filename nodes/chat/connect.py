@@ -11,11 +11,11 @@ from openai import DefaultHttpxClient
 from pydantic import SecretStr
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.nodes.chat import Chat
-from tritonsmith.nodes.chat_handoff import HandoffChat
-from tritonsmith.nodes.chat_model import REQUEST_SECONDS, ModelChat, Patience, Source
-from tritonsmith.nodes.chat_wire import note_response
-from tritonsmith.nodes.ledger import Prices, load_prices
+from tritonsmith.nodes.chat.handoff import HandoffChat
+from tritonsmith.nodes.chat.ledger import Prices, load_prices
+from tritonsmith.nodes.chat.model import REQUEST_SECONDS, ModelChat, Patience, Source
+from tritonsmith.nodes.chat.records import Chat
+from tritonsmith.nodes.chat.wire import note_response
 
 KEY = "OPENAI_API_KEY"
 OPENAI = "https://api.openai.com/v1"

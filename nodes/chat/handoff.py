@@ -6,8 +6,8 @@ from uuid import uuid4
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.state import Usage
-from tritonsmith.nodes.chat import Reply, Request, Row, Waiting
-from tritonsmith.nodes.ledger import Price
+from tritonsmith.nodes.chat.ledger import Price
+from tritonsmith.nodes.chat.records import Reply, Request, Row, Waiting
 
 REQUEST, REPLY = ".request.md", ".reply.md"
 _KEY = "request key: "

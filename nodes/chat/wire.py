@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from tritonsmith.graph.state import Usage
-from tritonsmith.nodes.chat import Reply
+from tritonsmith.nodes.chat.records import Reply
 
 _CUT = {"length", "max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length"}
 """What servers call a reply that stops at the limit."""

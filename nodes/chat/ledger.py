@@ -16,7 +16,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
 from tritonsmith.graph.files import append_text, fault_of
 from tritonsmith.graph.state import Usage
-from tritonsmith.nodes.chat import Row
+from tritonsmith.nodes.chat.records import Row
 
 _BUILT_IN = Path(__file__).with_name("prices.toml")
 _MILLION = 1_000_000

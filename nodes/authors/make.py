@@ -3,11 +3,12 @@
 from collections.abc import Callable
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.nodes.chat import Chat, Role
-from tritonsmith.nodes.chat_connect import Models, open_chat
-from tritonsmith.nodes.chat_tape import ReplayedChat, Tape
-from tritonsmith.nodes.ledger import load_prices
-from tritonsmith.nodes.model_author import ModelAuthor
+from tritonsmith.nodes.authors.model import ModelAuthor
+from tritonsmith.nodes.chat.connect import Models, open_chat
+from tritonsmith.nodes.chat.ledger import load_prices
+from tritonsmith.nodes.chat.records import Chat, Role
+from tritonsmith.nodes.tape.chats import ReplayedChat
+from tritonsmith.nodes.tape.tape import Tape
 from tritonsmith.prompts.author import Author
 from tritonsmith.prompts.recipe_author import RecipeAuthor
 

@@ -21,7 +21,7 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.schema import Evaluator, Hardware, Record, Task, TaskFacts, Verdict, text_sha
 from tritonsmith.graph.files import fault_of
-from tritonsmith.nodes.chat import Waiting
+from tritonsmith.nodes.chat.records import Waiting
 
 HEARTBEAT_SECONDS = 2.0
 _DEAD_AFTER = 5 * HEARTBEAT_SECONDS

@@ -8,7 +8,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_openai.chat_models.base import BaseChatOpenAI
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
-from tritonsmith.nodes.replies import spoken
+from tritonsmith.nodes.chat.replies import spoken
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 
 Form = Literal["schema", "json", "text"]

@@ -19,7 +19,7 @@ from langchain_core.runnables.config import RunnableConfig, ensure_config, get_a
 from tritonsmith.evaluator.schema import Status, TimingKind, Verdict
 from tritonsmith.graph.traced import verdict_shown
 from tritonsmith.graph.tracing import RunTracer
-from tritonsmith.nodes.chat import Reply, Request
+from tritonsmith.nodes.chat.records import Reply, Request
 
 _LIBRARY_CALLS: ContextVar[list[str] | None] = ContextVar("tritonsmith_library_calls", default=None)
 

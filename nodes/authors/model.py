@@ -5,18 +5,18 @@ import asyncio
 from collections.abc import Callable
 from copy import copy
 
-from tritonsmith.nodes.asking import current_request, record_call
-from tritonsmith.nodes.chat import ROLE_OF, Chat, Message, Reply, Request, Role, Wants
-from tritonsmith.nodes.chat_faults import ModelFault
-from tritonsmith.nodes.chat_forms import analysis_in
-from tritonsmith.nodes.chat_model import ModelChat, Source
-from tritonsmith.nodes.ledger import sum_of
-from tritonsmith.nodes.promises import held_to_facts
-from tritonsmith.nodes.replies import ask_again, ask_analysis_again, module_in, modules_in, reason_in, spoken
-from tritonsmith.nodes.spans import library_calls, tell_reply
+from tritonsmith.nodes.authors.meter import current_request, record_call
+from tritonsmith.nodes.chat.faults import ModelFault
+from tritonsmith.nodes.chat.forms import analysis_in
+from tritonsmith.nodes.chat.ledger import sum_of
+from tritonsmith.nodes.chat.model import ModelChat, Source
+from tritonsmith.nodes.chat.records import ROLE_OF, Chat, Message, Reply, Request, Role, Wants
+from tritonsmith.nodes.chat.replies import ask_again, ask_analysis_again, module_in, modules_in, reason_in, spoken
+from tritonsmith.nodes.chat.spans import library_calls, tell_reply
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import AuthorError, Brief, Draft
 from tritonsmith.prompts.library import Prompt, prompt_for
+from tritonsmith.prompts.promises import held_to_facts
 
 MAX_VARIANTS = 3
 _QUOTED = 4000

@@ -21,7 +21,7 @@ from langchain_core.exceptions import (
 )
 from openai import APIError
 
-from tritonsmith.nodes.chat import Row
+from tritonsmith.nodes.chat.records import Row
 from tritonsmith.prompts.author import AuthorError
 
 _DETAIL = 300

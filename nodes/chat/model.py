@@ -20,12 +20,12 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.state import Usage
-from tritonsmith.nodes.chat import Reply, Request, Row, notice
-from tritonsmith.nodes.chat_faults import Failure, Fault, ModelFault, censored, clean, failure_of, sentence
-from tritonsmith.nodes.chat_forms import FORMS, Form, response_format
-from tritonsmith.nodes.chat_wire import Wire, body_on, listening, reply_of, usage_on
-from tritonsmith.nodes.ledger import Price, dollars, sum_of
-from tritonsmith.nodes.spans import about, note_library_call
+from tritonsmith.nodes.chat.faults import Failure, Fault, ModelFault, censored, clean, failure_of, sentence
+from tritonsmith.nodes.chat.forms import FORMS, Form, response_format
+from tritonsmith.nodes.chat.ledger import Price, dollars, sum_of
+from tritonsmith.nodes.chat.records import Reply, Request, Row, notice
+from tritonsmith.nodes.chat.spans import about, note_library_call
+from tritonsmith.nodes.chat.wire import Wire, body_on, listening, reply_of, usage_on
 
 REQUEST_SECONDS = 600.0
 """The longest that one try may take; models that think need minutes."""

@@ -1,0 +1,1 @@
+"""Asking a language model: requests, replies, retries, faults and what they cost."""

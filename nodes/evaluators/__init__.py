@@ -1,0 +1,1 @@
+"""Who judges kernels, other than this machine."""

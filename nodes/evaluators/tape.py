@@ -1,0 +1,114 @@
+"""An evaluator that answers from a recording, and asks another one for the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from pydantic import ValidationError
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import Evaluator, Hardware, Task, TaskFacts, Verdict, text_sha
+from tritonsmith.nodes.tape.recorder import Recorder, refuse_when
+from tritonsmith.nodes.tape.tape import Line, Tape
+
+
+class TapeEvaluator:
+    """Answers what is on a tape from it; asks another evaluator for the rest, and writes that down."""
+
+    def __init__(
+        self,
+        tape: Tape,
+        inner: Evaluator | None = None,
+        recorder: Recorder | None = None,
+        *,
+        portable: bool = False,
+        stopping: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """Without another evaluator, what is not on the tape ends the run; `portable` leaves out paths of this machine.
+
+        Raises UsageError for a tape without evaluations, and for one of another card.
+        """
+        self._stopping = stopping
+        self._at_work: set[asyncio.Task[Verdict]] = set()
+        self._tape, self._inner, self._recorder, self._portable = tape, inner, recorder, portable
+        self.parallel = getattr(inner, "parallel", 1)
+        if inner is not None:
+            self.hardware: Hardware = inner.hardware
+            self._refuse_another_card()
+            if recorder is not None and "hardware" not in tape.head:
+                tape.head["hardware"] = inner.hardware.model_dump(mode="json")
+                recorder.write({"kind": "hardware", "hardware": tape.head["hardware"]})
+            return
+        try:
+            self.hardware = Hardware.model_validate(tape.head.get("hardware"))
+        except ValidationError as error:
+            raise UsageError(f"--replay {tape.path}: the recording has no evaluations; record a whole run") from error
+
+    def _refuse_another_card(self) -> None:
+        """Times of two cards must not be compared within a run."""
+        before = self._tape.head.get("hardware")
+        if before is None or (before["key"], before["present"]) == (self.hardware.key, self.hardware.present):
+            return
+        then = before["name"] if before["present"] else f"estimates for {before['name']}"
+        now = self.hardware.name if self.hardware.present else f"estimates for {self.hardware.name}"
+        raise UsageError(
+            f"{self._tape.path.parent}: the run began with {then} and cannot go on with {now}; resume it where the first is, "
+            "or start a new run"
+        )
+
+    async def describe(self, task: Task) -> TaskFacts:
+        """The recorded facts of the task."""
+        if task.sha in self._tape.facts:
+            return TaskFacts.model_validate(self._tape.facts[task.sha])
+        if self._inner is None:
+            raise UsageError(
+                f"--replay {self._tape.path}: the recording is of another task, size or precision than {task.name} ({task.size})"
+            )
+        facts = await self._inner.describe(task)
+        await self._keep({"kind": "facts", "task": task.sha, "facts": facts.model_dump(mode="json")})
+        return facts
+
+    async def evaluate(self, task: Task, source: str, profile: str = "quick") -> Verdict:
+        """The recorded verdict about a text."""
+        key = (task.sha, text_sha(source), profile)
+        line = self._tape.verdicts.get(key)
+        if line is not None:
+            return Verdict.model_validate(line["verdict"])
+        if self._inner is None:
+            raise UsageError(
+                f"--replay {self._tape.path}: the recording has no {profile} verdict about kernel {key[1]}; an earlier decision differs"
+            )
+        refuse_when(self._stopping)
+        work = asyncio.ensure_future(self._judge(self._inner, task, source, profile))
+        self._at_work.add(work)
+        work.add_done_callback(self._at_work.discard)
+        return await work
+
+    def knows(self, task: Task, source: str, profile: str = "quick") -> bool:
+        """Whether the verdict is on the tape, so that nothing is judged for it."""
+        return (task.sha, text_sha(source), profile) in self._tape.verdicts
+
+    async def settle(self) -> None:
+        """Wait for what is judged just now, and keep it; whoever asked for it may have gone."""
+        await asyncio.gather(*self._at_work, return_exceptions=True)
+
+    async def _judge(self, inner: Evaluator, task: Task, source: str, profile: str) -> Verdict:
+        key = (task.sha, text_sha(source), profile)
+        verdict = await inner.evaluate(task, source, profile)
+        told = verdict.model_dump(mode="json")
+        if self._portable and told["timing"]:
+            told["timing"]["raw"] = None  # the samples stay where they were measured
+        line = {"kind": "verdict", "task": key[0], "kernel": key[1], "profile": profile, "verdict": told}
+        self._tape.verdicts[key] = line
+        await self._keep(line)
+        return verdict
+
+    async def aclose(self) -> None:
+        """End the other evaluator."""
+        if self._inner is not None:
+            await self._inner.aclose()
+
+    async def _keep(self, line: Line) -> None:
+        if self._recorder is not None:
+            await asyncio.to_thread(self._recorder.write, line)

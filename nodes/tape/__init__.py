@@ -1,0 +1,1 @@
+"""Recordings of requests, replies and verdicts, and chats that are played from them."""
