@@ -14,7 +14,7 @@ from tritonsmith.evaluator.schema import Record, text_sha
 from tritonsmith.graph.config import RunConfig, kept_settings, whole_address
 from tritonsmith.graph.files import fault_of, parse_object, put_text
 from tritonsmith.graph.version import graph_version
-from tritonsmith.prompts.library import VERSION, digest
+from tritonsmith.prompts.templates.render import VERSION, digest
 
 MANIFEST, PARENT = "run.json", "parent.json"
 FORMAT = 1

@@ -49,7 +49,7 @@ from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.chat.model import Source
 from tritonsmith.nodes.evaluators.tape import TapeEvaluator
 from tritonsmith.prompts.author import Author
-from tritonsmith.prompts.library import VERSION, digest
+from tritonsmith.prompts.templates.render import VERSION, digest
 
 __all__ = ["Run", "RunConfig", "active_runs", "make_context", "optimize", "optimize_async", "resume"]
 

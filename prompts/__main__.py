@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.prompts.author import Brief
-from tritonsmith.prompts.library import STAGES, prompt_for
+from tritonsmith.prompts.templates.render import STAGES, prompt_for
 
 _Briefs = TypeAdapter(dict[str, Brief])
 

@@ -18,7 +18,7 @@ from tritonsmith.nodes.chat.replies import modules_in, reason_in
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import Attempt, AuthorError, Brief
-from tritonsmith.prompts.library import prompt_for
+from tritonsmith.prompts.templates.render import prompt_for
 
 MODULE = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass\n"
 ANSWER = f"Fuses everything.\n```python\n{MODULE}```\n"

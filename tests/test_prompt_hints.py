@@ -19,7 +19,7 @@ import pytest
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.schema import Correctness, Status, Task, Verdict
-from tritonsmith.prompts.hints import MOST_HINTS, hint_table, hints_for
+from tritonsmith.prompts.templates.hints import MOST_HINTS, hint_table, hints_for
 
 H200 = named_card("h200")
 hint_kernels = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("hint_kernels.py"))))

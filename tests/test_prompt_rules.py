@@ -10,9 +10,9 @@ import pytest
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, Verdict
 from tritonsmith.prompts.__main__ import read_briefs
-from tritonsmith.prompts.families import Family
-from tritonsmith.prompts.library import prompt_for
-from tritonsmith.prompts.worked_examples import MODELS, worked_example
+from tritonsmith.prompts.templates.examples import MODELS, worked_example
+from tritonsmith.prompts.templates.families import Family
+from tritonsmith.prompts.templates.render import prompt_for
 
 BRIEFS = Path(__file__).parent / "prompts"
 RIGHT = re.compile(r"\nRight[^\n]*\n```python\n(.*?)\n```", re.DOTALL)

@@ -18,11 +18,11 @@ from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.__main__ import documents, read_briefs
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import Attempt, Brief, Example
-from tritonsmith.prompts.error_text import trimmed
-from tritonsmith.prompts.families import Family, families_of
-from tritonsmith.prompts.library import MOST_TOKENS, STAGES, VERSION, digest, prompt_for, shown_reference, token_bound
-from tritonsmith.prompts.recipe_book import match
-from tritonsmith.prompts.worked_examples import MODELS, recipe_names, worked_example
+from tritonsmith.prompts.recipes.book import match
+from tritonsmith.prompts.templates.error_text import trimmed
+from tritonsmith.prompts.templates.examples import MODELS, recipe_names, worked_example
+from tritonsmith.prompts.templates.families import Family, families_of
+from tritonsmith.prompts.templates.render import MOST_TOKENS, STAGES, VERSION, digest, prompt_for, shown_reference, token_bound
 
 ROOT = Path(__file__).parent.parent
 SNAPSHOTS = sorted((ROOT / "tests" / "prompts").glob("*.json"))

@@ -27,9 +27,9 @@ from tritonsmith.evaluator.schema import (
 )
 from tritonsmith.prompts.analysis import Category
 from tritonsmith.prompts.author import Attempt, AuthorError, Brief, Draft
-from tritonsmith.prompts.recipe_author import RecipeAuthor
-from tritonsmith.prompts.recipe_book import match
-from tritonsmith.prompts.recipe_plans import ChainPlan, GruPlan
+from tritonsmith.prompts.recipes.author import RecipeAuthor
+from tritonsmith.prompts.recipes.book import match
+from tritonsmith.prompts.recipes.plans import ChainPlan, GruPlan
 
 H200 = CARDS["h200"]
 MODEL = """

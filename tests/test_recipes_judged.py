@@ -8,7 +8,7 @@ import pytest
 
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.schema import Label, PrecisionClass, Status, Task, Verdict
-from tritonsmith.prompts.recipe_book import Recipe, match
+from tritonsmith.prompts.recipes.book import Recipe, match
 
 GRU = """
 import torch

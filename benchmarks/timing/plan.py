@@ -16,7 +16,7 @@ from tritonsmith.benchmarks.hacks.edits import Edit, edited
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.prompts.recipe_book import match
+from tritonsmith.prompts.recipes.book import match
 
 HERE = Path(__file__).resolve().parent
 BENCHMARKS = HERE.parent

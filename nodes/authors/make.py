@@ -10,7 +10,7 @@ from tritonsmith.nodes.chat.records import Chat, Role
 from tritonsmith.nodes.tape.chats import ReplayedChat
 from tritonsmith.nodes.tape.tape import Tape
 from tritonsmith.prompts.author import Author
-from tritonsmith.prompts.recipe_author import RecipeAuthor
+from tritonsmith.prompts.recipes.author import RecipeAuthor
 
 _OPTIONS: dict[Role, str] = {"author": "--model", "analyst": "--analyst-model", "repair": "--repair-model"}
 

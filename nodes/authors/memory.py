@@ -20,7 +20,7 @@ from tritonsmith.nodes.evaluators.spool import write_record
 from tritonsmith.nodes.tape.recorder import Recorder
 from tritonsmith.nodes.tape.tape import Tape
 from tritonsmith.prompts.author import Example
-from tritonsmith.prompts.families import families_of
+from tritonsmith.prompts.templates.families import families_of
 
 MOST_EXAMPLES = 2
 _MOST_FAILURES = 3

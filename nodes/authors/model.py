@@ -15,8 +15,8 @@ from tritonsmith.nodes.chat.replies import ask_again, ask_analysis_again, module
 from tritonsmith.nodes.chat.spans import library_calls, tell_reply
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import AuthorError, Brief, Draft
-from tritonsmith.prompts.library import Prompt, prompt_for
 from tritonsmith.prompts.promises import held_to_facts
+from tritonsmith.prompts.templates.render import Prompt, prompt_for
 
 MAX_VARIANTS = 3
 _QUOTED = 4000

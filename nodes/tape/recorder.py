@@ -81,6 +81,7 @@ def _identity(line: Line) -> str:
 
 
 def refuse_when(stopping: Callable[[], str | None]) -> None:
+    """Ask and judge nothing new once the run is about to stop. Raises GraphDrained with the reason."""
     reason = stopping()
     if reason is not None:
         raise GraphDrained(reason)

@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage, Task, TaskFacts
-from tritonsmith.prompts.recipe_plans import ChainPlan, GruPlan, Plan, chain_plan, gru_plan
+from tritonsmith.prompts.recipes.plans import ChainPlan, GruPlan, Plan, chain_plan, gru_plan
 
 Settings = dict[str, int | float | bool | str]
 
@@ -46,7 +46,7 @@ class Recipe:
 
 @cache
 def _environment() -> Environment:
-    folder = FileSystemLoader(Path(__file__).parent / "recipes")
+    folder = FileSystemLoader(Path(__file__).parent)
     return Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
 
 

@@ -17,11 +17,11 @@ from tritonsmith.evaluator.schema import Record, TensorSpec
 from tritonsmith.evaluator.source.parse import parse
 from tritonsmith.evaluator.tasks import assigned_names
 from tritonsmith.prompts.author import Brief, Example
-from tritonsmith.prompts.error_text import ErrorText, trimmed
-from tritonsmith.prompts.families import Family, families_of
-from tritonsmith.prompts.hints import hints_for
-from tritonsmith.prompts.recipe_book import EXCHANGE_SECONDS
-from tritonsmith.prompts.worked_examples import MOST_EXAMPLES, known_algorithms, recipe_names, worked_example
+from tritonsmith.prompts.recipes.book import EXCHANGE_SECONDS
+from tritonsmith.prompts.templates.error_text import ErrorText, trimmed
+from tritonsmith.prompts.templates.examples import MOST_EXAMPLES, known_algorithms, recipe_names, worked_example
+from tritonsmith.prompts.templates.families import Family, families_of
+from tritonsmith.prompts.templates.hints import hints_for
 
 VERSION = "v1"
 """The folder of templates that is used."""
@@ -31,7 +31,7 @@ MOST_TOKENS = 12_000
 CHARACTERS_PER_TOKEN = 3
 """An upper bound of tokens without a tokenizer: of the pieces that the common ones start from, these prompts have one in 3.3 to 3.6."""
 
-_FOLDER = Path(__file__).parent
+_FOLDER = Path(__file__).parents[1]
 _WITH_EXAMPLES = ("seed", "optimize")
 _SHORT = 240
 _TICKS = re.compile("^`{3,}", re.MULTILINE)
@@ -78,7 +78,7 @@ def token_bound(text: str) -> int:
 def digest(folder: Path = _FOLDER) -> str:
     """The first 12 hex digits of SHA-256 over templates, rules, hints and recipes in this package's folder, with their names."""
     made = hashlib.sha256()
-    files = [*(folder / "templates" / VERSION).rglob("*"), *(folder / "recipes").glob("*.j2")]
+    files = [*(folder / "templates" / VERSION).rglob("*"), *(folder / "recipes").rglob("*.j2")]
     for file in sorted(path for path in files if path.suffix in (".j2", ".toml")):
         made.update(f"{file.relative_to(folder).as_posix()}\0".encode() + file.read_bytes() + b"\0")
     return made.hexdigest()[:12]

@@ -10,8 +10,8 @@ from tritonsmith.evaluator.estimate import L2_BYTES_PER_CLOCK, ROUND, TRITON_CAL
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, PrecisionClass, TaskFacts, Verdict
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
-from tritonsmith.prompts.recipe_book import BOOK, Match, Recipe
-from tritonsmith.prompts.recipe_plans import GruPlan
+from tritonsmith.prompts.recipes.book import BOOK, Match, Recipe
+from tritonsmith.prompts.recipes.plans import GruPlan
 
 Evidence = dict[str, float | int | str]
 WORTH = 1.10

@@ -8,9 +8,9 @@ import re
 from tritonsmith.evaluator.schema import Stage, Status
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Attempt, AuthorError, Brief, Draft
-from tritonsmith.prompts.recipe_analysis import analyze
-from tritonsmith.prompts.recipe_book import BOOK, Match, Recipe, Settings, match
-from tritonsmith.prompts.recipe_plans import unsupported
+from tritonsmith.prompts.recipes.analyst import analyze
+from tritonsmith.prompts.recipes.book import BOOK, Match, Recipe, Settings, match
+from tritonsmith.prompts.recipes.plans import unsupported
 
 _MAX_VARIANTS = 8
 _SHARED = re.compile(r"shared memory, Required: (\d+), Hardware limit: (\d+)")

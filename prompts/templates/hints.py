@@ -11,7 +11,7 @@ from tritonsmith.evaluator.schema import Hardware, Verdict
 MOST_HINTS = 3
 """Hints of one prompt; an error has one cause."""
 _LONGEST_MESSAGE = 8000
-HINTS_FILE = Path(__file__).parent / "templates" / "v1" / "hints.toml"
+HINTS_FILE = Path(__file__).parent / "v1" / "hints.toml"
 
 
 @dataclass(frozen=True)

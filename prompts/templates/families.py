@@ -4,7 +4,7 @@ import re
 from enum import StrEnum
 
 from tritonsmith.evaluator.schema import OpNode, TaskFacts
-from tritonsmith.prompts.recipe_ops import operation_name
+from tritonsmith.prompts.recipes.operations import operation_name
 
 
 class Family(StrEnum):

@@ -6,9 +6,9 @@ from functools import cache
 
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass
 from tritonsmith.prompts.author import Example
-from tritonsmith.prompts.families import Family
-from tritonsmith.prompts.recipe_book import BOOK
-from tritonsmith.prompts.recipe_plans import ChainPlan, GruPlan, Operand, Plan
+from tritonsmith.prompts.recipes.book import BOOK
+from tritonsmith.prompts.recipes.plans import ChainPlan, GruPlan, Operand, Plan
+from tritonsmith.prompts.templates.families import Family
 
 MOST_EXAMPLES = 2
 

@@ -6,8 +6,8 @@ import keyword
 from typing import Any
 
 from tritonsmith.evaluator.schema import OpNode, Record, Task, TaskFacts, TensorSpec
-from tritonsmith.prompts.recipe_members import assign, attribute, gru_maker, nested, parameter, without
-from tritonsmith.prompts.recipe_ops import OPERATIONS, expression, operation_name
+from tritonsmith.prompts.recipes.members import assign, attribute, gru_maker, nested, parameter, without
+from tritonsmith.prompts.recipes.operations import OPERATIONS, expression, operation_name
 
 GETITEM = ("_operator.getitem", "operator.getitem", "getitem")
 CASTS = ("to", "float", "contiguous", "cuda", "detach")

@@ -1,0 +1,1 @@
+"""The built-in author: recipes that need no model, and the analyses that choose among them."""
