@@ -17,7 +17,7 @@ from tritonsmith.evaluator.errors import TritonsmithError, UsageError
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Evaluator, TimingKind
 from tritonsmith.graph.run import optimize
-from tritonsmith.graph.summary import Summary
+from tritonsmith.graph.storage.summary import Summary
 
 HERE = Path(__file__).resolve().parent
 Row = dict[str, Any]

@@ -31,10 +31,10 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.schema import Stage, Status, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.builder import build_graph, step_limit
-from tritonsmith.graph.config import RunConfig
 from tritonsmith.graph.context import Context
-from tritonsmith.graph.policies import load_policy
-from tritonsmith.graph.run import Run
+from tritonsmith.graph.policies.load import load_policy
+from tritonsmith.graph.runs.config import RunConfig
+from tritonsmith.graph.runs.run import Run
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.evaluators.scripted import ScriptedDetector

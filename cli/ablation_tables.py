@@ -6,7 +6,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tritonsmith.benchmarks.ablation.schema import SEED_BINS, Ablation, CellRow, CellState, CostRow, Estimate, Plan, Rule
-from tritonsmith.graph.outcome import digits
+from tritonsmith.graph.storage.outcome import digits
 
 _REFERENCE = "default"
 

@@ -7,8 +7,8 @@ import typer
 from tritonsmith.cli.common import JsonOption, out, print_json
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.tasks import parse_overrides
-from tritonsmith.graph.assistants import DEV_SERVER, make_assistants
-from tritonsmith.graph.policies import PRESETS
+from tritonsmith.graph.policies.presets import PRESETS
+from tritonsmith.graph.server.assistants import DEV_SERVER, make_assistants
 
 UrlOption = Annotated[str, typer.Option(help="Address of the server.")]
 SettingOption = Annotated[

@@ -17,8 +17,8 @@ from rich.markup import escape
 from tritonsmith.cli.common import JsonOption, err, out, print_json
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.processes.bytecode import can_be_written, shell_line, without_bytecode
-from tritonsmith.graph.redact import Redactor
-from tritonsmith.graph.trace_target import look, target_of
+from tritonsmith.graph.tracing.redact import Redactor
+from tritonsmith.graph.tracing.target import look, target_of
 from tritonsmith.nodes.chat.connect import web_address
 
 _PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langchain-openai", "langsmith", "pydantic", "numpy", "greenlet")

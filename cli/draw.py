@@ -9,10 +9,10 @@ import typer
 from tritonsmith.cli.common import JsonOption, PolicyOption, err, print_json, write_text
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.drawing import graph_mermaid
-from tritonsmith.graph.folder import EVENTS
-from tritonsmith.graph.forked import decisions_in, events_in
-from tritonsmith.graph.policies import load_policy
+from tritonsmith.graph.policies.forked import decisions_in, events_in
+from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.state import Decision
+from tritonsmith.graph.storage.folder import EVENTS
 
 
 class FormatChoice(StrEnum):

@@ -7,7 +7,7 @@ import typer
 from tritonsmith.cli.common import JsonOption, err
 from tritonsmith.cli.optimize import answer
 from tritonsmith.cli.progress import open_progress
-from tritonsmith.graph.fork import fork as fork_a_run
+from tritonsmith.graph.runs.fork import fork as fork_a_run
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The folder of the run to branch off from; it stays as it is.")]
 SiteOption = Annotated[

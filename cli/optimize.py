@@ -34,7 +34,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow
 from tritonsmith.evaluator.tasks import parse_overrides
 from tritonsmith.graph.run import optimize as run_optimize
-from tritonsmith.graph.summary import Summary
+from tritonsmith.graph.storage.summary import Summary
 from tritonsmith.nodes.chat.connect import KEY
 from tritonsmith.nodes.chat.handoff import REPLY
 from tritonsmith.nodes.chat.model import REQUEST_SECONDS

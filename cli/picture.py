@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.evaluator.schema import Comparison, Status
-from tritonsmith.graph.files import lines_of, parse_object
-from tritonsmith.graph.folder import Event
 from tritonsmith.graph.state import Budget
-from tritonsmith.graph.summary import CandidateRow
+from tritonsmith.graph.storage.files import lines_of, parse_object
+from tritonsmith.graph.storage.folder import Event
+from tritonsmith.graph.storage.summary import CandidateRow
 
 NOT_JUDGED = "..."
 """Status of a candidate without a verdict."""

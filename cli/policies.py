@@ -11,10 +11,11 @@ from rich.table import Table
 
 from tritonsmith.cli.common import JsonOption, out, print_json
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.graph.conformance import Report, check_named
-from tritonsmith.graph.policies import PRESETS, about, load_policy
-from tritonsmith.graph.situations import differing_sites, situations
-from tritonsmith.graph.view import Policy
+from tritonsmith.graph.conformance.check import Report, check_named
+from tritonsmith.graph.conformance.situations import differing_sites, situations
+from tritonsmith.graph.policies.load import about, load_policy
+from tritonsmith.graph.policies.presets import PRESETS
+from tritonsmith.graph.policies.view import Policy
 from tritonsmith.nodes.decide import ask_policy
 
 ShowOption = Annotated[str | None, typer.Option("--show", metavar="POLICY", help="What one policy answers: a preset or file.py:ClassName.")]

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from tritonsmith.cli.picture import NOT_JUDGED, RunPicture, read_events
 from tritonsmith.cli.tables import candidate_table, row_score
-from tritonsmith.graph.folder import Event
-from tritonsmith.graph.summary import CandidateRow
+from tritonsmith.graph.storage.folder import Event
+from tritonsmith.graph.storage.summary import CandidateRow
 
 _SENTENCES = 6
 """Decisions and the like that are shown under the table."""

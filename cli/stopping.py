@@ -10,8 +10,8 @@ from types import FrameType
 from typing import Any
 
 from tritonsmith.cli.common import err
-from tritonsmith.graph.manifest import MANIFEST
-from tritonsmith.graph.run import active_runs
+from tritonsmith.graph.runs.manifest import MANIFEST
+from tritonsmith.graph.runs.run import active_runs
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

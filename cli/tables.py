@@ -6,9 +6,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from tritonsmith.evaluator.schema import KernelFacts, Measurement, Status, Timing, TimingKind, Verdict
-from tritonsmith.graph.outcome import compared, digits
 from tritonsmith.graph.state import Decision
-from tritonsmith.graph.summary import CandidateRow
+from tritonsmith.graph.storage.outcome import compared, digits
+from tritonsmith.graph.storage.summary import CandidateRow
 
 
 def kind_of(timing: Timing) -> str:

@@ -13,8 +13,8 @@ from tritonsmith.cli.optimize import show
 from tritonsmith.cli.picture import parse_event
 from tritonsmith.cli.progress import open_progress
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.graph.folder import EVENTS, LOCK, Event
-from tritonsmith.graph.summary import read_summary
+from tritonsmith.graph.storage.folder import EVENTS, LOCK, Event
+from tritonsmith.graph.storage.summary import read_summary
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The folder of the run.")]
 

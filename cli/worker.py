@@ -14,7 +14,8 @@ from tritonsmith.cli.common import SandboxChoice, SandboxOption, TargetOption, o
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Evaluator
-from tritonsmith.nodes.evaluators.spool import HEARTBEAT_SECONDS, Spool, WorkerCard, claim, work_off, write_record
+from tritonsmith.graph.storage.records import write_record
+from tritonsmith.nodes.evaluators.spool import HEARTBEAT_SECONDS, Spool, WorkerCard, claim, work_off
 
 FolderArgument = Annotated[str, typer.Argument(metavar="DIR", help="The folder that --evaluator spool:DIR names.")]
 OnceOption = Annotated[bool, typer.Option("--once", help="Do what is there and end, instead of waiting for more.")]

@@ -4,7 +4,7 @@ No classes here, because a server may load this file a second time under another
 """
 
 from tritonsmith.graph.builder import build_graph
-from tritonsmith.graph.serving import serve
-from tritonsmith.graph.settings import Settings, TaskInput
+from tritonsmith.graph.server.serve import serve
+from tritonsmith.graph.server.settings import Settings, TaskInput
 
 graph = build_graph(Settings, serve, TaskInput).compile(name="tritonsmith")

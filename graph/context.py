@@ -11,10 +11,10 @@ from tritonsmith.evaluator.detect.detection import Detection, detect
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, Evaluator, Hardware, LaunchFacts, Task, TaskFacts, Timing
 from tritonsmith.graph.background import run_blocking
+from tritonsmith.graph.policies.view import Policy
 from tritonsmith.graph.session import Keep, Session
 from tritonsmith.graph.state import Budget
-from tritonsmith.graph.store import Store
-from tritonsmith.graph.view import Policy
+from tritonsmith.graph.storage.store import Store
 from tritonsmith.prompts.author import Author, Example
 
 Recaller = Callable[[Task, TaskFacts, Hardware], Awaitable[tuple[Example, ...]]]

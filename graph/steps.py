@@ -9,7 +9,7 @@ from langsmith.utils import tracing_is_enabled
 
 from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.state import Update
-from tritonsmith.graph.traced import decided, shown
+from tritonsmith.graph.tracing.shown import decided, shown
 
 
 class Step(Runnable[Any, Any]):

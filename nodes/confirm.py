@@ -4,7 +4,7 @@ from tritonsmith.evaluator.schema import Verdict
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import State, Update, allow_of
 from tritonsmith.nodes.common import NodeRuntime, emit, session_of
-from tritonsmith.nodes.evaluate import judge
+from tritonsmith.nodes.judging import judge
 
 
 async def confirm(state: State, runtime: NodeRuntime) -> Update:

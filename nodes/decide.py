@@ -2,10 +2,10 @@
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.context import Context
+from tritonsmith.graph.policies.view import Answer, Policy, View, view_of
 from tritonsmith.graph.session import Session
 from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import BranchState, Decision, State, Update
-from tritonsmith.graph.view import Answer, Policy, View, view_of
 from tritonsmith.nodes.common import NodeRuntime, branch_of, context_of, emit, session_of
 
 

@@ -3,8 +3,8 @@
 from tritonsmith.evaluator.schema import Allow, Status, Verdict
 from tritonsmith.graph.pool import best, refusal, working
 from tritonsmith.graph.state import State, Update, allow_of
-from tritonsmith.graph.summary import winner_of
-from tritonsmith.nodes.chat.spans import score_run
+from tritonsmith.graph.storage.summary import winner_of
+from tritonsmith.graph.tracing.spans import score_run
 from tritonsmith.nodes.common import NodeRuntime, emit, session_of
 
 

@@ -9,7 +9,7 @@ import pytest
 from tritonsmith.evaluator.schema import Allow, Task, Verdict
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.context import Context
-from tritonsmith.graph.policies import load_policy
+from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.evaluators.scripted import ScriptedDetector, ScriptedEvaluator, scripted_verdict

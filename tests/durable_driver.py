@@ -32,9 +32,9 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import TritonsmithError
 from tritonsmith.evaluator.schema import TaskFacts, text_sha
-from tritonsmith.graph.config import RunConfig
-from tritonsmith.graph.run import Run
-from tritonsmith.graph.version import graph_version
+from tritonsmith.graph.runs.config import RunConfig
+from tritonsmith.graph.runs.run import Run
+from tritonsmith.graph.runs.version import graph_version
 from tritonsmith.nodes.authors.model import ModelAuthor
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict

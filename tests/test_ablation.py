@@ -23,7 +23,7 @@ from tritonsmith.benchmarks.ablation.schema import Ablation, CellState, Rule
 from tritonsmith.benchmarks.ablation.sharing import Memo, SharedEvaluator
 from tritonsmith.evaluator.errors import RunStopped, UsageError
 from tritonsmith.evaluator.schema import Status, Task, Verdict
-from tritonsmith.graph.run import active_runs
+from tritonsmith.graph.runs.run import active_runs
 from tritonsmith.nodes.chat.connect import Models
 
 DRIVER = Path(__file__).with_name("ablation_driver.py")

@@ -11,11 +11,12 @@ from tritonsmith.benchmarks.ablation.policies import EXPERIMENTS
 from tritonsmith.cli.main import run
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import TaskError, UsageError
-from tritonsmith.graph.policies import Default, load_policy
+from tritonsmith.graph.policies.load import load_policy
+from tritonsmith.graph.policies.presets import Default
 
 SHIPPED = Path(__file__).resolve().parent.parent / "benchmarks" / "tasks"
 OWN = """
-from tritonsmith.graph.policies import Default
+from tritonsmith.graph.policies.presets import Default
 
 
 class Greedy(Default):

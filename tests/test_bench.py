@@ -9,7 +9,7 @@ from tritonsmith.benchmarks import bench
 from tritonsmith.benchmarks.bench import record
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Correctness, Label, PrecisionClass, Status, Timing, TimingKind, Verdict
-from tritonsmith.graph.summary import Summary, Winner
+from tritonsmith.graph.storage.summary import Summary, Winner
 
 
 def summary(raw: Path, score: float, kind: TimingKind = TimingKind.MEASURED, precision: PrecisionClass = PrecisionClass.IEEE) -> Summary:

@@ -15,8 +15,8 @@ from tritonsmith.cli.main import run
 from tritonsmith.cli.optimize import show
 from tritonsmith.cli.tables import verdict_lines
 from tritonsmith.evaluator.schema import Comparison, Label, Measurement
-from tritonsmith.graph.policies import PRESETS
-from tritonsmith.graph.summary import CandidateRow, Summary, Winner
+from tritonsmith.graph.policies.presets import PRESETS
+from tritonsmith.graph.storage.summary import CandidateRow, Summary, Winner
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,10 +6,11 @@ from itertools import count
 
 import pytest
 
-from tritonsmith.graph.conformance import check_named, check_policy
-from tritonsmith.graph.policies import PRESETS, Default, load_policy
+from tritonsmith.graph.conformance.check import check_named, check_policy
+from tritonsmith.graph.conformance.situations import situations
+from tritonsmith.graph.policies.load import load_policy
+from tritonsmith.graph.policies.presets import PRESETS, Default
 from tritonsmith.graph.sites import SITES
-from tritonsmith.graph.situations import situations
 from tritonsmith.graph.state import Budget
 
 

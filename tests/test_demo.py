@@ -7,7 +7,7 @@ import pytest
 
 from tritonsmith.evaluator.schema import Status, TimingKind
 from tritonsmith.graph.run import optimize
-from tritonsmith.graph.summary import Summary
+from tritonsmith.graph.storage.summary import Summary
 
 ROOT = Path(__file__).parents[1]
 

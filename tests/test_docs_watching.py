@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tritonsmith.graph.run import Run, RunConfig
+from tritonsmith.graph.run import RunConfig
+from tritonsmith.graph.runs.run import Run
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 

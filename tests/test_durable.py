@@ -15,10 +15,11 @@ import pytest
 from tritonsmith.benchmarks import kill_resume
 from tritonsmith.cli.main import run as command
 from tritonsmith.evaluator.errors import RunStopped, UsageError
-from tritonsmith.graph.config import RunConfig
-from tritonsmith.graph.folder import RunBusy
-from tritonsmith.graph.run import Run, optimize, resume
+from tritonsmith.graph.run import optimize, resume
+from tritonsmith.graph.runs.config import RunConfig
+from tritonsmith.graph.runs.run import Run
 from tritonsmith.graph.state import Budget
+from tritonsmith.graph.storage.folder import RunBusy
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
@@ -119,7 +120,7 @@ class Stopping(ScriptedEvaluator):
         return await super().evaluate(task, source, profile)
 
 
-async def to_the_end(run):
+async def run_to_end(run):
     return [event async for event in run.stream()]
 
 
@@ -135,11 +136,11 @@ def test_a_run_that_is_asked_to_stop_finishes_what_it_does_and_goes_on_later(tas
     judge.at = at
     config = RunConfig(task=str(task), out=str(tmp_path / "out"))
     run = judge.run = Run(config, author=players["author"], evaluator=judge)
-    events = asyncio.run(to_the_end(run))
+    events = asyncio.run(run_to_end(run))
     assert (events[-1]["event"], events[-1]["reason"]) == ("stopped", "enough") and run.stopped == "enough" and run.summary is None
     judged, judge.run = list(judge.calls), None
     again = run if at == "bad" else Run.of(tmp_path / "out", author=players["author"], evaluator=judge)
-    events = asyncio.run(to_the_end(again))
+    events = asyncio.run(run_to_end(again))
     assert (events[0]["event"], events[0]["resumed"], events[-1]["event"]) == ("run", True, "end")
     assert (at, "quick") in judged and len(judge.calls) == len(set(judge.calls)), "nothing is judged twice"
     assert again.summary.winner == whole.winner and told_by(tmp_path / "out") == told_by(tmp_path / "whole")
@@ -153,7 +154,7 @@ def test_optimize_says_how_to_go_on_when_somebody_stops_it(task, players, tmp_pa
             for run in active_runs():
                 run.stop("lunch")
 
-    from tritonsmith.graph.run import active_runs
+    from tritonsmith.graph.runs.run import active_runs
 
     with pytest.raises(RunStopped, match=r"Stopped at a safe point \(lunch\). Go on with: tritonsmith resume .*out"):
         optimize(task, out=str(tmp_path / "out"), on_event=stop, **players)
@@ -163,7 +164,7 @@ def test_optimize_says_how_to_go_on_when_somebody_stops_it(task, players, tmp_pa
 SIGNALS = """
 import os, signal
 from pathlib import Path
-from tritonsmith.graph.policies import load_policy
+from tritonsmith.graph.policies.load import load_policy
 
 class Interrupting(type(load_policy("no-tune"))):
     def after_evaluate(self, view):
@@ -202,7 +203,7 @@ def test_a_finished_run_is_not_run_again(task, players, tmp_path, capsys):
     events, calls = (tmp_path / "out" / "events.jsonl").read_bytes(), list(players["evaluator"].calls)
     assert resume(tmp_path / "out") == first
     run = Run.of(tmp_path / "out")
-    assert [event["event"] for event in asyncio.run(to_the_end(run))] == ["end"] and run.summary == first
+    assert [event["event"] for event in asyncio.run(run_to_end(run))] == ["end"] and run.summary == first
     assert command(["resume", str(tmp_path / "out")]) == 0 and "Winner block-01" in capsys.readouterr().out
     assert (tmp_path / "out" / "events.jsonl").read_bytes() == events and players["evaluator"].calls == calls
 
@@ -225,7 +226,7 @@ def test_two_processes_on_one_run(task, players, tmp_path):
         events = run.stream()
         await anext(events)
         with pytest.raises(RunBusy, match=rf"out: another process works on this run \(pid {os.getpid()} on .*wait for it, or stop it"):
-            await to_the_end(Run.of(tmp_path / "out", **players))
+            await run_to_end(Run.of(tmp_path / "out", **players))
         async for _ in events:
             pass
         return run.summary

@@ -17,8 +17,9 @@ import pytest
 
 from tritonsmith.cli.main import run as command
 from tritonsmith.evaluator.errors import RunError, UsageError
-from tritonsmith.graph.config import RunConfig
-from tritonsmith.graph.run import Run, optimize, resume
+from tritonsmith.graph.run import optimize, resume
+from tritonsmith.graph.runs.config import RunConfig
+from tritonsmith.graph.runs.run import Run
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 

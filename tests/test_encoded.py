@@ -5,9 +5,9 @@ from types import SimpleNamespace
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from tritonsmith.evaluator.schema import Candidate, Stage
-from tritonsmith.graph import encoded
-from tritonsmith.graph.checkpoints import RECORDS, serializer
-from tritonsmith.graph.encoded import EncodedOnce
+from tritonsmith.graph.checkpoints import encoded
+from tritonsmith.graph.checkpoints.encoded import EncodedOnce
+from tritonsmith.graph.checkpoints.saver import RECORDS, serializer
 from tritonsmith.graph.state import Decision
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 

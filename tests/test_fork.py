@@ -12,14 +12,15 @@ import pytest
 from tritonsmith.cli.main import run as command
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import TaskFacts
-from tritonsmith.graph.fork import fork, fork_run
-from tritonsmith.graph.forked import ForkedPolicy, Parent, before
-from tritonsmith.graph.policies import PRESETS, load_policy
+from tritonsmith.graph.conformance.situations import situations
+from tritonsmith.graph.conformance.trial_runs import trials
+from tritonsmith.graph.policies.forked import ForkedPolicy, Parent, before
+from tritonsmith.graph.policies.load import load_policy
+from tritonsmith.graph.policies.presets import PRESETS
 from tritonsmith.graph.run import optimize, resume
+from tritonsmith.graph.runs.fork import fork, fork_run
 from tritonsmith.graph.sites import QUESTIONS, SITES
-from tritonsmith.graph.situations import situations
 from tritonsmith.graph.state import Decision
-from tritonsmith.graph.trial_runs import trials
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict

@@ -10,9 +10,10 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from tritonsmith.evaluator.schema import Candidate, Status, Verdict
 from tritonsmith.graph.builder import build_graph
-from tritonsmith.graph.checkpoints import serializer
+from tritonsmith.graph.checkpoints.saver import serializer
 from tritonsmith.graph.drawing import graph_mermaid
-from tritonsmith.graph.policies import PRESETS, load_policy
+from tritonsmith.graph.policies.load import load_policy
+from tritonsmith.graph.policies.presets import PRESETS
 from tritonsmith.graph.sites import QUESTIONS, SITES
 from tritonsmith.graph.state import Decision
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict

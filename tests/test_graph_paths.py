@@ -7,7 +7,7 @@ import pytest
 from tritonsmith.evaluator.errors import InfrastructureError, KernelFileError, UsageError
 from tritonsmith.evaluator.schema import Allow, Comparison, Label, Status
 from tritonsmith.graph.builder import build_graph
-from tritonsmith.graph.policies import Default
+from tritonsmith.graph.policies.presets import Default
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.author import AuthorError

@@ -10,9 +10,9 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Status, Task, TaskFacts, TensorSpec
 from tritonsmith.graph.run import optimize, resume
+from tritonsmith.graph.storage.records import write_record
 from tritonsmith.nodes.authors.memory import Memory, Remembered
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
-from tritonsmith.nodes.evaluators.spool import write_record
 
 chat = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("chat_server.py"))))
 FACTS = TaskFacts(returns="a tensor", inputs=(TensorSpec(shape=(1024,)),))

@@ -14,8 +14,9 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.schema import TaskFacts
 from tritonsmith.graph.run import optimize, resume
+from tritonsmith.graph.storage.records import write_record
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
-from tritonsmith.nodes.evaluators.spool import Spool, WorkerCard, claim, work_off, write_record
+from tritonsmith.nodes.evaluators.spool import Spool, WorkerCard, claim, work_off
 
 chat = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("chat_server.py"))))
 VERDICTS = {

@@ -6,11 +6,12 @@ import pytest
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, Candidate, Comparison, Label, Stage, Status
-from tritonsmith.graph.policies import PRESETS, Default, load_policy
+from tritonsmith.graph.policies.load import load_policy
+from tritonsmith.graph.policies.presets import PRESETS, Default
+from tritonsmith.graph.policies.view import View
 from tritonsmith.graph.pool import refusal, working
 from tritonsmith.graph.run import optimize, resume
 from tritonsmith.graph.state import Budget, PromiseCheck
-from tritonsmith.graph.view import View
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category

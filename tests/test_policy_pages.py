@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.cli.main import run
-from tritonsmith.graph.policies import PRESETS, about, load_policy
+from tritonsmith.graph.conformance.situations import differing_sites
+from tritonsmith.graph.policies.load import about, load_policy
+from tritonsmith.graph.policies.presets import PRESETS
 from tritonsmith.graph.sites import QUESTIONS, SITES
-from tritonsmith.graph.situations import differing_sites
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tritonsmith.graph.redact import END_SHOWN, KERNEL_SHOWN, TEXT_SHOWN, Redactor, key_values
+from tritonsmith.graph.tracing.redact import END_SHOWN, KERNEL_SHOWN, TEXT_SHOWN, Redactor, key_values
 
 KERNEL = '''"""Adds two tensors.
 

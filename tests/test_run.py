@@ -8,9 +8,9 @@ import pytest
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Comparison, Label, TaskFacts, TimingKind
-from tritonsmith.graph.policies import Default
+from tritonsmith.graph.policies.presets import Default
 from tritonsmith.graph.run import RunConfig, make_context, optimize, optimize_async
-from tritonsmith.graph.summary import Winner
+from tritonsmith.graph.storage.summary import Winner
 from tritonsmith.nodes.authors.make import make_author
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict

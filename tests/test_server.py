@@ -20,7 +20,7 @@ import pytest
 from langgraph_sdk import get_client
 
 from tritonsmith.cli.main import run as command
-from tritonsmith.graph.policies import PRESETS
+from tritonsmith.graph.policies.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "recorded_run"

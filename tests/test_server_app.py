@@ -17,9 +17,10 @@ from tritonsmith.cli.picture import read_events
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.graph import app, serving
+from tritonsmith.graph import app
 from tritonsmith.graph.builder import build_graph
-from tritonsmith.graph.settings import ServedError, Settings, TaskInput
+from tritonsmith.graph.server import serve
+from tritonsmith.graph.server.settings import ServedError, Settings, TaskInput
 from tritonsmith.nodes.evaluators.spool import Spool, work_off
 from tritonsmith.nodes.evaluators.tape import TapeEvaluator
 from tritonsmith.nodes.tape.tape import load_tape
@@ -40,12 +41,12 @@ def judge() -> Evaluator:
 
 @pytest.fixture(autouse=True)
 def judged_by_the_recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(serving, "open_evaluator", lambda *args, **kwargs: judge())
-    serving._evaluator.cache_clear()
-    serving._opened.cache_clear()
+    monkeypatch.setattr(serve, "open_evaluator", lambda *args, **kwargs: judge())
+    serve._evaluator.cache_clear()
+    serve._opened.cache_clear()
     yield
-    serving._evaluator.cache_clear()
-    serving._opened.cache_clear()
+    serve._evaluator.cache_clear()
+    serve._opened.cache_clear()
 
 
 def ask(tmp_path: Path, given: dict[str, Any], thread: str = "t", **context: Any) -> dict[str, Any]:
@@ -139,7 +140,7 @@ def test_rules_of_ones_own_from_a_file(tmp_path: Path) -> None:
 
 def test_a_size_of_the_last_task_is_not_kept_for_the_next_one(tmp_path: Path) -> None:
     """The form's fields belong to one run of a thread."""
-    graph = build_graph(Settings, serving.serve, TaskInput).compile(checkpointer=InMemorySaver())
+    graph = build_graph(Settings, serve.serve, TaskInput).compile(checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "t"}}
     settings = {"seeds": 1, "policy": "no-tune", "replay": TAPE, "out": str(tmp_path / "out")}
 

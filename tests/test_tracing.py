@@ -19,13 +19,14 @@ from pydantic import SecretStr
 from tritonsmith.cli.doctor import trace_checks
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Label, TaskFacts
-from tritonsmith.graph import trace_link, trace_target
 from tritonsmith.graph.builder import build_graph
-from tritonsmith.graph.fork import fork
-from tritonsmith.graph.redact import Redactor
-from tritonsmith.graph.run import Run, RunConfig, make_context, optimize
+from tritonsmith.graph.run import RunConfig, make_context, optimize
+from tritonsmith.graph.runs.fork import fork
+from tritonsmith.graph.runs.run import Run
 from tritonsmith.graph.state import Budget
-from tritonsmith.graph.tracing import tracing
+from tritonsmith.graph.tracing import link, target
+from tritonsmith.graph.tracing.redact import Redactor
+from tritonsmith.graph.tracing.tracer import tracing
 from tritonsmith.nodes.authors.model import ModelAuthor
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.chat.connect import Models
@@ -57,8 +58,8 @@ def own_settings():
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("LANGSMITH_", "LANGCHAIN_", "OTEL_"))]:
             patch.delenv(name)
-        patch.setattr(trace_link, "troubled", set())  # ports are used again
-        patch.setattr(trace_target, "troubled", trace_link.troubled)
+        patch.setattr(link, "troubled", set())  # ports are used again
+        patch.setattr(target, "troubled", link.troubled)
 
         def point_at(server, **more):
             settings = {"TRACING": "true", "API_KEY": SMITH_KEY, "ENDPOINT": server.url, "PROJECT": "kernels"}
@@ -196,8 +197,8 @@ def test_no_key_no_kernel_and_no_path_leaves(whole, tmp_path_factory):
 
 def test_without_the_redactor_the_planted_would_be_found(settings, monkeypatch, tmp_path):
     monkeypatch.setattr(Redactor, "text", lambda _, text: text)
-    monkeypatch.setattr("tritonsmith.graph.tracing.asked", lambda inputs: inputs)
-    monkeypatch.setattr("tritonsmith.graph.tracing.shown", lambda value: value)
+    monkeypatch.setattr("tritonsmith.graph.tracing.tracer.asked", lambda inputs: inputs)
+    monkeypatch.setattr("tritonsmith.graph.tracing.tracer.shown", lambda value: value)
     got, _, _ = traced_run(tmp_path, settings)
     found = {secret for secret in PLANTED if secret.encode() in got.said()}
     assert found >= {"PLANTED-IN-THE-TASK", MODEL_KEY, OWN_KEY, "/home/someone"} and str(tmp_path).encode() in got.said()

@@ -10,10 +10,10 @@ import langsmith.utils
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tritonsmith.graph import trace_link, trace_target
 from tritonsmith.graph.run import optimize
-from tritonsmith.graph.trace_target import target_of
-from tritonsmith.graph.tracing import tracing
+from tritonsmith.graph.tracing import link, target
+from tritonsmith.graph.tracing.target import target_of
+from tritonsmith.graph.tracing.tracer import tracing
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
@@ -27,8 +27,8 @@ def clean(monkeypatch):
     for name in [name for name in os.environ if name.startswith(("LANGSMITH_", "LANGCHAIN_", "OTEL_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("OPENAI_API_KEY", MODEL_KEY)
-    monkeypatch.setattr(trace_link, "troubled", set())  # ports are used again
-    monkeypatch.setattr(trace_target, "troubled", trace_link.troubled)
+    monkeypatch.setattr(link, "troubled", set())  # ports are used again
+    monkeypatch.setattr(target, "troubled", link.troubled)
     langsmith.utils.get_env_var.cache_clear()
     yield
     monkeypatch.undo()
@@ -119,7 +119,7 @@ def test_a_dead_one_of_two_leaves_the_other(play, monkeypatch, caplog):
 
 
 def test_without_the_extra_one_sentence_says_what_to_install(monkeypatch, caplog):
-    monkeypatch.setattr("tritonsmith.graph.trace_target.has_otel", lambda: False)
+    monkeypatch.setattr("tritonsmith.graph.tracing.target.has_otel", lambda: False)
     monkeypatch.setenv("LANGSMITH_OTEL_ENABLED", "true")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     with tracing(task="t", policy="p"):

@@ -13,8 +13,8 @@ import time
 from tritonsmith.evaluator.schema import Task
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.context import Context
-from tritonsmith.graph.policies import load_policy
-from tritonsmith.graph.tracing import Trace, tracing
+from tritonsmith.graph.policies.load import load_policy
+from tritonsmith.graph.tracing.tracer import Trace, tracing
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.evaluators.scripted import ScriptedDetector, ScriptedEvaluator, scripted_verdict
 

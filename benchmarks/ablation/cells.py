@@ -12,10 +12,10 @@ from tritonsmith.benchmarks.ablation.schema import CellRow, CellState, Plan, Pla
 from tritonsmith.benchmarks.ablation.sharing import Judged, Memo
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Stage, Status
-from tritonsmith.graph.files import fault_of, lines_of, parse_object
-from tritonsmith.graph.folder import TAPE
-from tritonsmith.graph.outcome import is_win
-from tritonsmith.graph.summary import CandidateRow, Summary, Winner
+from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object
+from tritonsmith.graph.storage.folder import TAPE
+from tritonsmith.graph.storage.outcome import is_win
+from tritonsmith.graph.storage.summary import CandidateRow, Summary, Winner
 
 _TUNING = (Stage.TUNE_GRID.value, Stage.TUNE_BLOCK.value, Stage.TUNE_MEMORY.value)
 

@@ -3,8 +3,8 @@
 from types import CodeType
 from typing import Any
 
+from tritonsmith.graph.policies.view import Policy
 from tritonsmith.graph.sites import QUESTIONS
-from tritonsmith.graph.view import Policy
 
 
 def first_difference(one: Policy, other: Policy) -> str:

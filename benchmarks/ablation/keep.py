@@ -14,7 +14,7 @@ from typing import Any
 from tritonsmith.benchmarks.ablation.plan import read_plan
 from tritonsmith.benchmarks.ablation.runner import retabulate
 from tritonsmith.evaluator.errors import TritonsmithError, UsageError
-from tritonsmith.graph.summary import read_summary
+from tritonsmith.graph.storage.summary import read_summary
 
 _WHOLE = ("plan.json", "ablation.json", "runs.csv", "report.html", "report.md")
 _PATH = re.compile(r"(?<![\w.+@~-])/[\w.+@~-]+(?:/[\w.+@~-]+)+")

@@ -15,8 +15,8 @@ from tritonsmith.benchmarks.ablation.schema import FORMAT, Plan
 from tritonsmith.benchmarks.ablation.suite import Overrides, load_suite
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass
-from tritonsmith.graph.files import fault_of
 from tritonsmith.graph.run import RunConfig
+from tritonsmith.graph.storage.files import fault_of
 
 PLAN = "plan.json"
 CUSTOM = "custom"

@@ -12,13 +12,14 @@ from tritonsmith.benchmarks.ablation.cells import Cell
 from tritonsmith.benchmarks.ablation.schema import CellState, Plan
 from tritonsmith.benchmarks.ablation.sharing import CellEvaluator
 from tritonsmith.evaluator.errors import InfrastructureError, RunStopped
-from tritonsmith.graph.files import lines_of, parse_object, put_text
-from tritonsmith.graph.folder import TAPE
-from tritonsmith.graph.fork import fork_run
-from tritonsmith.graph.forked import before
-from tritonsmith.graph.manifest import MANIFEST
-from tritonsmith.graph.run import Run, RunConfig
-from tritonsmith.graph.summary import read_summary
+from tritonsmith.graph.policies.forked import before
+from tritonsmith.graph.run import RunConfig
+from tritonsmith.graph.runs.fork import fork_run
+from tritonsmith.graph.runs.manifest import MANIFEST
+from tritonsmith.graph.runs.run import Run
+from tritonsmith.graph.storage.files import lines_of, parse_object, put_text
+from tritonsmith.graph.storage.folder import TAPE
+from tritonsmith.graph.storage.summary import read_summary
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.prompts.author import Author, AuthorError
 

@@ -9,8 +9,8 @@ from tritonsmith.benchmarks.ablation.schema import PlannedPolicy
 from tritonsmith.benchmarks.ablation.suite import shown
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import text_sha
-from tritonsmith.graph.policies import load_policy
-from tritonsmith.graph.view import Policy
+from tritonsmith.graph.policies.load import load_policy
+from tritonsmith.graph.policies.view import Policy
 
 
 @dataclass(frozen=True)

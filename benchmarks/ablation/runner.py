@@ -19,8 +19,8 @@ from tritonsmith.evaluator.errors import RunStopped, TritonsmithError, UsageErro
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.graph.background import finished
-from tritonsmith.graph.folder import RunBusy
-from tritonsmith.graph.run import active_runs
+from tritonsmith.graph.runs.run import active_runs
+from tritonsmith.graph.storage.folder import RunBusy
 from tritonsmith.nodes.authors.make import make_author
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.prompts.author import Author

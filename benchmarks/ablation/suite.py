@@ -12,7 +12,7 @@ from tritonsmith.benchmarks.ablation.schema import PlannedTask
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import PrecisionClass, text_sha
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.graph.files import fault_of
+from tritonsmith.graph.storage.files import fault_of
 
 SHIPPED = Path(__file__).resolve().parent.parent / "tasks"
 """The tasks that come along, named as KernelBench numbers them."""

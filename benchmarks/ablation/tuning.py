@@ -8,7 +8,7 @@ from tritonsmith.benchmarks.ablation.cells import Cell
 from tritonsmith.benchmarks.ablation.schema import CellState, TuningRow
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record, Stage
-from tritonsmith.graph.summary import CandidateRow, read_summary
+from tritonsmith.graph.storage.summary import CandidateRow, read_summary
 
 _STAGES = (Stage.TUNE_GRID.value, Stage.TUNE_BLOCK.value, Stage.TUNE_MEMORY.value)
 _NOISE = 0.01

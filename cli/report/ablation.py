@@ -13,7 +13,7 @@ from tritonsmith.cli.report.pages import render
 from tritonsmith.cli.report.tables import csv_text
 from tritonsmith.cli.report.views import score_text
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.graph.files import fault_of
+from tritonsmith.graph.storage.files import fault_of
 
 _TABLES = "ablation.json"
 

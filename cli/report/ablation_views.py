@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tritonsmith.benchmarks.ablation.schema import SEED_BINS, Ablation, CellState, Estimate, PairRow, Rule
 from tritonsmith.cli.report.views import seconds_text
 from tritonsmith.evaluator.schema import Record
-from tritonsmith.graph.outcome import digits
+from tritonsmith.graph.storage.outcome import digits
 
 _NONE = "\N{EN DASH}"
 

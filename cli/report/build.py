@@ -8,9 +8,9 @@ from tritonsmith.cli.report.command import reproduce
 from tritonsmith.cli.report.reading import RunFiles, run_config
 from tritonsmith.cli.report.records import Change, Point, Report, RunState, Tone
 from tritonsmith.evaluator.schema import TimingKind, Verdict
-from tritonsmith.graph.outcome import compared, is_win
 from tritonsmith.graph.state import Usage
-from tritonsmith.graph.summary import Summary
+from tritonsmith.graph.storage.outcome import compared, is_win
+from tritonsmith.graph.storage.summary import Summary
 from tritonsmith.nodes.chat.ledger import sum_of
 from tritonsmith.nodes.chat.records import Row
 

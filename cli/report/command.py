@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.cli.report.reading import RunFiles, run_config
-from tritonsmith.graph.config import RunConfig
+from tritonsmith.graph.runs.config import RunConfig
 from tritonsmith.graph.state import Budget
-from tritonsmith.graph.summary import Summary
+from tritonsmith.graph.storage.summary import Summary
 
 _OPTIONS = {
     "model": "--model", "analyst_model": "--analyst-model", "repair_model": "--repair-model", "base_url": "--base-url",

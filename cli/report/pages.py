@@ -26,8 +26,8 @@ from tritonsmith.cli.report.views import (
     turnings,
 )
 from tritonsmith.evaluator.schema import TimingKind, Verdict
-from tritonsmith.graph.outcome import digits
 from tritonsmith.graph.state import Usage
+from tritonsmith.graph.storage.outcome import digits
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _SECTIONS = {

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, Candidate, PrecisionClass, Stage, Task, Verdict
-from tritonsmith.graph.files import fault_of, lines_of, parse_object
-from tritonsmith.graph.folder import Event
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import Decision, State, Usage
-from tritonsmith.graph.summary import Summary, summarize
+from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object
+from tritonsmith.graph.storage.folder import Event
+from tritonsmith.graph.storage.summary import Summary, summarize
 from tritonsmith.nodes.chat.ledger import read_rows
 from tritonsmith.nodes.chat.records import Row
 

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from tritonsmith.evaluator.schema import Record, Verdict
 from tritonsmith.graph.state import Usage
-from tritonsmith.graph.summary import Summary
+from tritonsmith.graph.storage.summary import Summary
 
 FORMAT = 1
 

@@ -8,7 +8,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from tritonsmith.cli.report.charts import COLOURS, chart, wants_log
 from tritonsmith.cli.report.records import Point
-from tritonsmith.graph.outcome import digits
+from tritonsmith.graph.storage.outcome import digits
 
 _MARKS = {"seed": ("o", "seed"), "repair": ("s", "repair"), "optimize": ("D", "optimize"), "tune": ("^", "tuning")}
 """Marks by stage; the three tuning stages share one."""

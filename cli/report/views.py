@@ -12,9 +12,9 @@ from tritonsmith.cli.report.reading import RunFiles
 from tritonsmith.cli.report.records import Report, RunState
 from tritonsmith.cli.report.texts import MOST_OF_ONE, Room, diff_html, python_html
 from tritonsmith.evaluator.schema import KernelFacts, TimingKind, Verdict
-from tritonsmith.graph.outcome import digits, kind_of_win
 from tritonsmith.graph.state import Decision
-from tritonsmith.graph.summary import CandidateRow, Summary
+from tritonsmith.graph.storage.outcome import digits, kind_of_win
+from tritonsmith.graph.storage.summary import CandidateRow, Summary
 
 _TOLD = ("tritonsmith", "torch", "triton", "python")
 """Versions that stand beside the answer."""

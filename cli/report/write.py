@@ -15,7 +15,7 @@ from tritonsmith.cli.report.reading import read_run
 from tritonsmith.cli.report.tables import candidates_csv, decisions_csv
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
-from tritonsmith.graph.files import put_text
+from tritonsmith.graph.storage.files import put_text
 
 Texts = dict[str, Callable[[], str]]
 """File names to what makes their texts."""

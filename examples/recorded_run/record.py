@@ -18,7 +18,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.graph.run import optimize
-from tritonsmith.graph.summary import Summary
+from tritonsmith.graph.storage.summary import Summary
 from tritonsmith.nodes.evaluators.tape import TapeEvaluator
 from tritonsmith.nodes.tape.tape import load_tape
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Hardware, Record, Status, Task, TaskFacts, Verdict
 from tritonsmith.graph.state import State
-from tritonsmith.nodes.evaluators.spool import write_record
+from tritonsmith.graph.storage.records import write_record
 from tritonsmith.nodes.tape.recorder import Recorder
 from tritonsmith.nodes.tape.tape import Tape
 from tritonsmith.prompts.author import Example

@@ -14,8 +14,8 @@ from pydantic import Field, ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
-from tritonsmith.graph.files import append_text, fault_of
 from tritonsmith.graph.state import Usage
+from tritonsmith.graph.storage.files import append_text, fault_of
 from tritonsmith.nodes.chat.records import Row
 
 _BUILT_IN = Path(__file__).with_name("prices.toml")

@@ -12,22 +12,18 @@ answered once, however often the run goes on.
 import asyncio
 import time
 from pathlib import Path
-from typing import TypeVar
-from uuid import uuid4
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.schema import Evaluator, Hardware, Record, Task, TaskFacts, Verdict, text_sha
-from tritonsmith.graph.files import fault_of
+from tritonsmith.graph.storage.records import read_record, write_record
 from tritonsmith.nodes.chat.records import Waiting
 
 HEARTBEAT_SECONDS = 2.0
 _DEAD_AFTER = 5 * HEARTBEAT_SECONDS
 _LOOK_SECONDS = 0.2
-
-Kind = TypeVar("Kind", bound=Record)
 
 
 class Job(Record):
@@ -100,21 +96,6 @@ def beats(path: Path) -> bool:
         return time.time() - path.stat().st_mtime < _DEAD_AFTER
     except OSError:
         return False
-
-
-def write_record(path: Path, record: Record) -> None:
-    """Write a file that is never seen half."""
-    partial = path.with_suffix(f".{uuid4().hex}.part")
-    partial.write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    partial.replace(path)
-
-
-def read_record(kind: type[Kind], path: Path) -> Kind:
-    """Read a file of the folder. Raises UsageError that names it."""
-    try:
-        return kind.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ValidationError) as error:
-        raise UsageError(f"{path}: cannot be read ({fault_of(error)}); remove it, and let the other side write it again") from error
 
 
 class SpoolEvaluator:

@@ -10,7 +10,7 @@ from pathlib import Path
 from langgraph.errors import GraphDrained
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.graph.files import append_text, drop_cut_line
+from tritonsmith.graph.storage.files import append_text, drop_cut_line
 from tritonsmith.nodes.tape.tape import FORMAT, Line, Tape, load_tape, read_lines
 
 _OWN = ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.graph.files import fault_of, lines_of, parse_object
+from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object
 from tritonsmith.nodes.chat.records import Request
 
 FORMAT = 1

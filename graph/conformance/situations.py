@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any, cast
 
 from tritonsmith.evaluator.schema import Candidate, Comparison, Label, Stage, Status, Verdict
+from tritonsmith.graph.policies.view import Policy, View, view_of
 from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import Budget, Finding, Findings, PromiseCheck, State
-from tritonsmith.graph.view import Policy, View, view_of
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category
 

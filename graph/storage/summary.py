@@ -8,11 +8,11 @@ from pydantic import Field, ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record, Verdict
-from tritonsmith.graph.files import fault_of, put_text
-from tritonsmith.graph.outcome import compared, kind_of_win, search_said
 from tritonsmith.graph.pool import refusal
 from tritonsmith.graph.state import Decision, State, Usage, allow_of, spent_by, total
-from tritonsmith.graph.store import Store
+from tritonsmith.graph.storage.files import fault_of, put_text
+from tritonsmith.graph.storage.outcome import compared, kind_of_win, search_said
+from tritonsmith.graph.storage.store import Store
 
 SUMMARY = "summary.json"
 

@@ -19,13 +19,13 @@ from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Allow, Evaluator
 from tritonsmith.graph.builder import Node
 from tritonsmith.graph.context import Context
-from tritonsmith.graph.folder import EVENTS, TAPE, Event, EventLog
-from tritonsmith.graph.players import Players, open_players
-from tritonsmith.graph.policies import load_policy
-from tritonsmith.graph.settings import ServedError, Settings
+from tritonsmith.graph.policies.load import load_policy
+from tritonsmith.graph.runs.players import Players, open_players
+from tritonsmith.graph.server.settings import ServedError, Settings
 from tritonsmith.graph.state import State, Update
-from tritonsmith.graph.store import Store
-from tritonsmith.graph.summary import Summary, summarize, write_best
+from tritonsmith.graph.storage.folder import EVENTS, TAPE, Event, EventLog
+from tritonsmith.graph.storage.store import Store
+from tritonsmith.graph.storage.summary import Summary, summarize, write_best
 from tritonsmith.nodes.common import NodeRuntime
 
 _KEPT = 256

@@ -13,14 +13,14 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.background import finished
-from tritonsmith.graph.config import kept_settings, models_of
-from tritonsmith.graph.files import fault_of, lines_of, parse_object, put_text
-from tritonsmith.graph.folder import EVENTS, TAPE, OnEvent, held, make_folder
-from tritonsmith.graph.forked import PARENT, Parent, before, check_site, decisions_in, events_in
-from tritonsmith.graph.manifest import MANIFEST, Manifest, read_manifest
-from tritonsmith.graph.policies import load_policy
-from tritonsmith.graph.run import Run, to_the_end
-from tritonsmith.graph.summary import Summary, read_summary
+from tritonsmith.graph.policies.forked import PARENT, Parent, before, check_site, decisions_in, events_in
+from tritonsmith.graph.policies.load import load_policy
+from tritonsmith.graph.runs.config import kept_settings, models_of
+from tritonsmith.graph.runs.manifest import MANIFEST, Manifest, read_manifest
+from tritonsmith.graph.runs.run import Run, run_to_end
+from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object, put_text
+from tritonsmith.graph.storage.folder import EVENTS, TAPE, OnEvent, held, make_folder
+from tritonsmith.graph.storage.summary import Summary, read_summary
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.prompts.author import Author
 
@@ -59,7 +59,7 @@ async def fork_async(
     """
     run = await asyncio.to_thread(fork_run, folder, at=at, policy=policy, out=out, evaluator=evaluator, author=author, models=models)
     try:
-        return await to_the_end(run, on_event)
+        return await run_to_end(run, on_event)
     except UsageError as error:
         if run.config.replay is None or not str(error).startswith("--replay"):
             raise

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tritonsmith.graph.trace_link import OPENING_SECONDS, Link, logger, probe, probe_otlp, told, troubled
+from tritonsmith.graph.tracing.link import OPENING_SECONDS, Link, logger, probe, probe_otlp, told, troubled
 
 HOSTED = "https://api.smith.langchain.com"
 LOOK_SECONDS = 3.0

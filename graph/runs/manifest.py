@@ -11,9 +11,9 @@ from pydantic import Field, ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record, text_sha
-from tritonsmith.graph.config import RunConfig, kept_settings, whole_address
-from tritonsmith.graph.files import fault_of, parse_object, put_text
-from tritonsmith.graph.version import graph_version
+from tritonsmith.graph.runs.config import RunConfig, kept_settings, whole_address
+from tritonsmith.graph.runs.version import graph_version
+from tritonsmith.graph.storage.files import fault_of, parse_object, put_text
 from tritonsmith.prompts.templates.render import VERSION, digest
 
 MANIFEST, PARENT = "run.json", "parent.json"

@@ -32,10 +32,10 @@ from langsmith.utils import LangSmithError
 from pydantic import ValidationError
 from urllib3.util.retry import Retry
 
-from tritonsmith.graph.redact import Redactor, secrets_in
-from tritonsmith.graph.trace_link import CLOSING_SECONDS, Link
-from tritonsmith.graph.trace_target import Target, open_links, provider_for, target_of
-from tritonsmith.graph.traced import answered, asked, decided, line_of_work, shown
+from tritonsmith.graph.tracing.link import CLOSING_SECONDS, Link
+from tritonsmith.graph.tracing.redact import Redactor, secrets_in
+from tritonsmith.graph.tracing.shown import answered, asked, decided, line_of_work, shown
+from tritonsmith.graph.tracing.target import Target, open_links, provider_for, target_of
 
 _BRANCHES = ("branch", "improve")
 """Nodes that hold a line of work each."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.schema import Verdict, text_sha
-from tritonsmith.graph.files import put_text
+from tritonsmith.graph.storage.files import put_text
 
 
 class Store:

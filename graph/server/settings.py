@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.graph.policies import PRESETS
+from tritonsmith.graph.policies.presets import PRESETS
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.chat.connect import KEY, Models
 from tritonsmith.nodes.chat.model import REQUEST_SECONDS

@@ -5,17 +5,8 @@ began with; `default` refines three of them; every other preset changes one thin
 preset's docstring says which mechanism of the notes it stands for; `tritonsmith policies` and docs/policies.md repeat it.
 """
 
-import importlib.util
-import inspect
-import sys
-from contextlib import redirect_stdout
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, cast
 
-from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.graph.sites import QUESTIONS
-from tritonsmith.graph.view import Answer, Policy, View
+from tritonsmith.graph.policies.view import Answer, View
 
 GOOD_SCORE = 1.0
 """Where a kernel is as fast as its baseline: below it is analysed, from it on it is kept."""
@@ -292,80 +283,3 @@ PRESETS: dict[str, type[Default]] = {
     preset.name: preset
     for preset in (Default, Notes, NoAnalysis, SingleSeed, NoRepair, NoDetect, NoTune, RescueAll, RescueBest, BestOfN)
 }
-
-
-@dataclass(frozen=True)
-class About:
-    """A policy in words."""
-
-    name: str
-    summary: str
-    """What it does, in one sentence."""
-    notes: str
-    """What it stands for; of a preset, the sentence of the notes."""
-    encodes: tuple[int, ...]
-    """Numbers of the notes' mechanisms."""
-    seeds: int | None
-
-
-def about(policy: Policy) -> About:
-    """A policy in the words of its class's docstring: the first paragraph and the rest."""
-    text = inspect.cleandoc(vars(type(policy)).get("__doc__") or "")
-    summary, _, rest = text.partition("\n\n")
-    own = vars(type(policy)).get("encodes", ())
-    return About(policy.name, " ".join(summary.split()), " ".join(rest.split()), tuple(own), policy.seeds)
-
-
-def load_policy(name: str, option: str = "--policy") -> Policy:
-    """A preset by name, or `path/to/file.py:ClassName`. Raises UsageError that names the option and lists what exists."""
-    if name in PRESETS:
-        return PRESETS[name]()
-    path, _, attribute = name.rpartition(":")
-    if not attribute or not path.endswith(".py"):
-        raise UsageError(f"{option} {name}: no such policy; choose one of {', '.join(PRESETS)}, or path/to/file.py:ClassName")
-    return _from_file(f"{option} {name}", Path(path), attribute)
-
-
-def _from_file(asked: str, path: Path, attribute: str) -> Policy:
-    if not path.is_file():
-        raise UsageError(f"{asked}: there is no file {path}; the presets are {', '.join(PRESETS)}")
-    spec = importlib.util.spec_from_file_location(f"tritonsmith_policy_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{asked}: {path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        with redirect_stdout(sys.stderr):  # what the file prints is no part of an answer
-            spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise UsageError(f"{asked}: {path} does not import ({type(error).__name__}: {error}); mend the file") from error
-    made = getattr(module, attribute, None)
-    if made is None:
-        classes = [key for key, value in vars(module).items() if isinstance(value, type) and value.__module__ == module.__name__]
-        raise UsageError(f"{asked}: {path} has no {attribute}; it defines {', '.join(classes) or 'no class'}")
-    try:
-        policy = made() if isinstance(made, type) else made
-        missing = [question for question in QUESTIONS if not callable(getattr(policy, question, None))]
-        return _completed(asked, attribute, policy, missing)
-    except UsageError:
-        raise
-    except (Exception, SystemExit) as error:  # a user's class may raise anything
-        told = f"{type(error).__name__}: {error}"
-        raise UsageError(f"{asked}: {attribute}() raises {told}; mend the class, which is made without arguments") from error
-
-
-def _completed(asked: str, attribute: str, policy: Any, missing: list[str]) -> Policy:
-    """The policy with a name and a number of seeds. Raises UsageError for one that is none."""
-    if missing:
-        raise UsageError(f"{asked}: {attribute} lacks {', '.join(missing)}; derive it from tritonsmith.graph.policies.Default")
-    if not isinstance(getattr(policy, "name", None), str):
-        policy.name = attribute
-    elif isinstance(policy, Default) and "name" not in vars(type(policy)):
-        policy.name = attribute  # an inherited name would be reported as the preset's
-    seeds = getattr(policy, "seeds", None)
-    if seeds is not None and (not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1):
-        raise UsageError(f"{asked}: {attribute}.seeds is {seeds!r}; make it None or a number from 1 on")
-    policy.seeds = seeds
-    encodes = getattr(policy, "encodes", ())
-    if not isinstance(encodes, tuple) or not all(isinstance(number, int) for number in encodes):
-        raise UsageError(f"{asked}: {attribute}.encodes is {encodes!r}; make it a tuple of numbers, or leave it out")
-    return cast(Policy, policy)

@@ -18,9 +18,9 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from tritonsmith.evaluator import schema
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph import state
-from tritonsmith.graph.encoded import EncodedOnce
-from tritonsmith.graph.folder import CHECKPOINTS
-from tritonsmith.graph.latest import keep_latest
+from tritonsmith.graph.checkpoints.encoded import EncodedOnce
+from tritonsmith.graph.checkpoints.latest import keep_latest
+from tritonsmith.graph.storage.folder import CHECKPOINTS
 from tritonsmith.prompts import analysis
 
 _POSTGRES = "postgres:"
@@ -90,7 +90,7 @@ async def open_checkpoints(spec: str, folder: Path, thread: str) -> AsyncIterato
         async with _open_sqlite(folder) as saver:
             yield saver
     else:
-        from tritonsmith.graph.postgres import open_postgres  # noqa: PLC0415 - an optional extra
+        from tritonsmith.graph.checkpoints.postgres import open_postgres  # noqa: PLC0415 - an optional extra
 
         address = os.environ[spec.removeprefix(_POSTGRES)]
         async with open_postgres(f"--checkpoints {spec}", address, serializer(), thread) as saver:

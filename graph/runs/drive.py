@@ -13,8 +13,8 @@ from langgraph.types import StateSnapshot
 from tritonsmith.evaluator.schema import Task
 from tritonsmith.graph.builder import build_graph, step_limit
 from tritonsmith.graph.context import Context
-from tritonsmith.graph.folder import Event
 from tritonsmith.graph.state import State
+from tritonsmith.graph.storage.folder import Event
 from tritonsmith.nodes.chat.records import Waiting
 from tritonsmith.prompts.author import AuthorError
 

@@ -6,12 +6,12 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Allow, Evaluator
 from tritonsmith.graph.context import Context
-from tritonsmith.graph.folder import TAPE
-from tritonsmith.graph.players import open_players
-from tritonsmith.graph.policies import load_policy
+from tritonsmith.graph.policies.load import load_policy
+from tritonsmith.graph.policies.view import Policy
+from tritonsmith.graph.runs.players import open_players
 from tritonsmith.graph.state import Budget
-from tritonsmith.graph.store import Store
-from tritonsmith.graph.view import Policy
+from tritonsmith.graph.storage.folder import TAPE
+from tritonsmith.graph.storage.store import Store
 from tritonsmith.nodes.chat.connect import KEY, Models
 from tritonsmith.nodes.chat.model import REQUEST_SECONDS, Source
 from tritonsmith.prompts.author import Author

@@ -12,11 +12,11 @@ from pydantic import Field, ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
-from tritonsmith.graph.files import fault_of, lines_of, parse_object
-from tritonsmith.graph.folder import EVENTS
+from tritonsmith.graph.policies.view import Answer, Policy, View
 from tritonsmith.graph.sites import QUESTIONS, SITES
 from tritonsmith.graph.state import Decision
-from tritonsmith.graph.view import Answer, Policy, View
+from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object
+from tritonsmith.graph.storage.folder import EVENTS
 
 PARENT = "parent.json"
 _REFUSED = ("budget", "author", "graph")

@@ -12,8 +12,8 @@ from langgraph_sdk.errors import APIError, NotFoundError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
-from tritonsmith.graph.policies import PRESETS
-from tritonsmith.graph.settings import Settings
+from tritonsmith.graph.policies.presets import PRESETS
+from tritonsmith.graph.server.settings import Settings
 from tritonsmith.nodes.chat.connect import web_address
 
 GRAPH = "tritonsmith"

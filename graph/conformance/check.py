@@ -12,13 +12,13 @@ from typing import Any
 from tritonsmith.evaluator.schema import Allow, Record, Status
 from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.builder import Graph, build_graph
-from tritonsmith.graph.policies import load_policy
+from tritonsmith.graph.conformance.situations import Situation, situations
+from tritonsmith.graph.conformance.trial_runs import Ended, drive, trials
+from tritonsmith.graph.policies.load import load_policy
+from tritonsmith.graph.policies.view import Policy
 from tritonsmith.graph.pool import is_proven, refusal
 from tritonsmith.graph.sites import QUESTIONS, SITES
-from tritonsmith.graph.situations import Situation, situations
 from tritonsmith.graph.state import Decision
-from tritonsmith.graph.trial_runs import Ended, drive, trials
-from tritonsmith.graph.view import Policy
 
 _ORDERS: tuple[Callable[[Sequence[Situation]], Iterable[Situation]], ...] = (iter, reversed, iter)
 """A policy is asked everything three times; in between it has seen something else."""

@@ -12,8 +12,8 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Comparison, Label, Stage, Task, Verdict
 from tritonsmith.graph.builder import step_limit
 from tritonsmith.graph.context import Context
+from tritonsmith.graph.policies.view import Policy
 from tritonsmith.graph.state import Budget
-from tritonsmith.graph.view import Policy
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.evaluators.scripted import ScriptedDetector, ScriptedEvaluator, scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category, Promise

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.evaluator.errors import RunError, UsageError
-from tritonsmith.graph.files import append_text, drop_cut_line, fault_of, lines_of, parse_object
+from tritonsmith.graph.storage.files import append_text, drop_cut_line, fault_of, lines_of, parse_object
 
 Event = dict[str, Any]
 """One line of `events.jsonl`. `event` is run, stage, candidate, evaluating, verdict, usage, analysis, findings, decision, pause, fault,

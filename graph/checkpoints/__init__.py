@@ -1,0 +1,1 @@
+"""The newest state of each line of work, kept and read back."""

@@ -1,0 +1,22 @@
+"""Rules for the gates: presets, the view that a policy sees, and how one is loaded."""
+
+from tritonsmith.graph.policies.load import load_policy
+from tritonsmith.graph.policies.presets import (
+    PRESETS,
+    BestOfN,
+    Default,
+    NoAnalysis,
+    NoDetect,
+    NoRepair,
+    Notes,
+    NoTune,
+    RescueAll,
+    RescueBest,
+    SingleSeed,
+)
+from tritonsmith.graph.policies.view import Policy, View
+
+__all__ = [
+    "PRESETS", "BestOfN", "Default", "NoAnalysis", "NoDetect", "NoRepair", "NoTune", "Notes", "Policy", "RescueAll", "RescueBest",
+    "SingleSeed", "View", "load_policy",
+]  # fmt: skip
