@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Files go to as many workers as there are processors, four at most; a worker's evaluator holds half a gigabyte.
-# In the order of their names: by the number of tests in a file, as xdist has it, the long set-up of test_demo.py would begin when all else is done.
+# In the order of testpaths (pyproject.toml), whole runs first: by the number of tests in a file, as xdist has it, they would begin last.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 PACKAGES := benchmarks cli evaluator graph nodes prompts
 
@@ -38,10 +38,10 @@ bench: $(READY) ## measure every task on the card of this machine; rows and samp
 	@$(BIN)/python -m tritonsmith.benchmarks.bench
 
 timing: $(READY) ## show how honest the timing is, on the card of this machine (half an hour)
-	@$(BIN)/python -m tritonsmith.benchmarks.timing_study
+	@$(BIN)/python -m tritonsmith.benchmarks.timing.study
 
 hacks: $(READY) ## judge the corpus of hacks, wrong kernels, races and right kernels (30 to 60 minutes)
-	@$(BIN)/python -m tritonsmith.benchmarks.hack_suite
+	@$(BIN)/python -m tritonsmith.benchmarks.hacks.suite
 
 clean: ## remove the environment and caches (runs/ stays)
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build *.egg-info

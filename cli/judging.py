@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritonsmith.cli.common import PrecisionChoice, SandboxChoice, SizeChoice, err
+from tritonsmith.cli.options import PrecisionChoice, SandboxChoice, SizeChoice, err
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.tasks import load_task, parse_overrides

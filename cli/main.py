@@ -9,21 +9,21 @@ from collections.abc import Sequence
 
 import typer
 
-from tritonsmith.cli.ablate import ablate
-from tritonsmith.cli.assistants import assistants
-from tritonsmith.cli.detect import detect
-from tritonsmith.cli.doctor import doctor
-from tritonsmith.cli.draw import graph
-from tritonsmith.cli.evaluate import evaluate
-from tritonsmith.cli.fork import fork
-from tritonsmith.cli.lint import lint
-from tritonsmith.cli.optimize import optimize
-from tritonsmith.cli.policies import policies
-from tritonsmith.cli.reporting import report
-from tritonsmith.cli.resume import resume
+from tritonsmith.cli.commands.ablate import ablate
+from tritonsmith.cli.commands.assistants import assistants
+from tritonsmith.cli.commands.detect import detect
+from tritonsmith.cli.commands.doctor import doctor
+from tritonsmith.cli.commands.draw import graph
+from tritonsmith.cli.commands.evaluate import evaluate
+from tritonsmith.cli.commands.fork import fork
+from tritonsmith.cli.commands.lint import lint
+from tritonsmith.cli.commands.optimize import optimize
+from tritonsmith.cli.commands.policies import policies
+from tritonsmith.cli.commands.report import report
+from tritonsmith.cli.commands.resume import resume
+from tritonsmith.cli.commands.watch import watch
+from tritonsmith.cli.commands.worker import worker
 from tritonsmith.cli.stopping import Stopper, stopping
-from tritonsmith.cli.watch import watch
-from tritonsmith.cli.worker import worker
 from tritonsmith.evaluator.errors import InfrastructureError, RunError, RunStopped, UsageError
 
 app = typer.Typer(

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tritonsmith.cli.common import err
+from tritonsmith.cli.options import err
 from tritonsmith.graph.runs.manifest import MANIFEST
 from tritonsmith.graph.runs.run import active_runs
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from project import ROOT
+
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = {name.removeprefix("tritonsmith.") for name in CONFIG["tool"]["setuptools"]["packages"]}
 """Dotted, packages inside packages among them."""

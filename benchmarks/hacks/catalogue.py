@@ -69,7 +69,7 @@ def variants(kind: str) -> list[Case]:
 
 def hacks() -> list[Case]:
     """Every hack file, in order of names."""
-    return [read_hack(path) for path in sorted(FOLDER.glob("[A-Z]*.py"))]
+    return [read_hack(path) for path in sorted((FOLDER / "cases").glob("*.py"))]
 
 
 def load_cases() -> list[Case]:

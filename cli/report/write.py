@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tritonsmith.cli.report.ablation import ablation_csv, ablation_markdown, ablation_page, is_ablation, read_ablation
-from tritonsmith.cli.report.ablation_views import headline
-from tritonsmith.cli.report.build import build_report
+from tritonsmith.cli.report.ablation.page import ablation_csv, ablation_markdown, ablation_page, is_ablation, read_ablation
+from tritonsmith.cli.report.ablation.views import headline
 from tritonsmith.cli.report.forms import Form
-from tritonsmith.cli.report.markdown import run_markdown
-from tritonsmith.cli.report.pages import run_page
-from tritonsmith.cli.report.reading import read_run
-from tritonsmith.cli.report.tables import candidates_csv, decisions_csv
+from tritonsmith.cli.report.run.build import build_report
+from tritonsmith.cli.report.run.markdown import run_markdown
+from tritonsmith.cli.report.run.pages import run_page
+from tritonsmith.cli.report.run.reading import read_run
+from tritonsmith.cli.report.run.tables import candidates_csv, decisions_csv
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
 from tritonsmith.graph.storage.files import put_text

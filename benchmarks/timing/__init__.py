@@ -1,0 +1,1 @@
+"""How honest the timing is: a study on the card of this machine."""

@@ -1,0 +1,171 @@
+"""`tritonsmith ablate`: tasks x policies x repeats, with statistics; the same command goes on with what is missing."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from tritonsmith.benchmarks.ablation.cells import cells_of
+from tritonsmith.benchmarks.ablation.plan import make_plan, plan_there
+from tritonsmith.benchmarks.ablation.policies import EXPERIMENTS
+from tritonsmith.benchmarks.ablation.runner import ablate as run_ablation
+from tritonsmith.benchmarks.ablation.schema import Ablation, CellRow, CellState
+from tritonsmith.cli.commands.optimize import (
+    AnalystOption,
+    BaseUrlOption,
+    CandidatesOption,
+    KeyOption,
+    ModelOption,
+    MoneyOption,
+    PricesOption,
+    RepairOption,
+    RepairsOption,
+    RoundsOption,
+    SecondsOption,
+    TimeoutOption,
+    TokensOption,
+)
+from tritonsmith.cli.options import (
+    AllowOption,
+    JsonOption,
+    PrecisionChoice,
+    PrecisionOption,
+    SandboxChoice,
+    SandboxOption,
+    SetOption,
+    SizeChoice,
+    SizeOption,
+    TargetOption,
+    budget_of,
+    err,
+    out,
+    print_json,
+)
+from tritonsmith.cli.report.forms import Form
+from tritonsmith.cli.screen.ablation_tables import cell_line, heading, plan_lines, tables_of
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import Allow, PrecisionClass
+from tritonsmith.evaluator.tasks import parse_overrides
+from tritonsmith.nodes.authors.make import make_author
+from tritonsmith.nodes.chat.connect import KEY, Models
+from tritonsmith.nodes.chat.model import REQUEST_SECONDS
+
+SuiteArgument = Annotated[
+    str, typer.Argument(metavar="SUITE", help="A folder of tasks, task files or numbers (39,40,26), or a TOML or JSON file.")
+]
+PoliciesOption = Annotated[str | None, typer.Option("--policies", metavar="A,B,...", help="Presets or path/to/file.py:ClassName.")]
+ExperimentOption = Annotated[
+    str | None, typer.Option("--experiment", help=f"A comparison of the notes: {', '.join(EXPERIMENTS)}; brings its policies along.")
+]
+RepeatsOption = Annotated[int | None, typer.Option("--repeats", min=1, max=10_000, help="Runs of each policy on each task; default 3.")]
+SeedsOption = Annotated[int | None, typer.Option("--seeds", min=1, max=1000, help="Seeds of policies that insist on no number; default 2.")]
+OutOption = Annotated[str | None, typer.Option("--out", help="The experiment's folder, new or to go on with; default: runs/ablate-<time>.")]
+ParallelOption = Annotated[int | None, typer.Option("--parallel", min=1, max=1000, help="Runs that go on at a time; default 4, offline 2.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be run, and run nothing.")]
+_FILE_WIDTH = 180
+"""Columns of tables that go to a file or a pipe."""
+
+_FILES = {
+    "report.html": "tables and plots in one page",
+    "ablation.json": "every table",
+    "runs.csv": "a row per run",
+    "plan.json": "the plan",
+    "cells": "every run's folder",
+}
+
+
+def ablate(
+    suite: SuiteArgument,
+    policies: PoliciesOption = None,
+    experiment: ExperimentOption = None,
+    repeats: RepeatsOption = None,
+    seeds: SeedsOption = None,
+    model: ModelOption = "offline",
+    base_url: BaseUrlOption = None,
+    analyst_model: AnalystOption = None,
+    repair_model: RepairOption = None,
+    key_env: KeyOption = KEY,
+    model_timeout: TimeoutOption = REQUEST_SECONDS,
+    prices: PricesOption = None,
+    target: TargetOption = "auto",
+    size: SizeOption = SizeChoice.AUTO,
+    set_: SetOption = None,
+    precision: PrecisionOption = PrecisionChoice.IEEE,
+    sandbox: SandboxOption = SandboxChoice.AUTO,
+    allow: AllowOption = Allow.HYBRID,
+    budget_candidates: CandidatesOption = None,
+    budget_repairs: RepairsOption = None,
+    budget_rounds: RoundsOption = None,
+    budget_seconds: SecondsOption = None,
+    budget_tokens: TokensOption = None,
+    budget_money: MoneyOption = None,
+    parallel: ParallelOption = None,
+    dry_run: DryRunOption = False,
+    out_folder: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare policies on SUITE; any number of processes may work on one folder. Exit code 1 when a run could not be made."""
+    budget = budget_of(budget_candidates, budget_repairs, budget_rounds, budget_seconds, budget_tokens, budget_money)
+    settings = {
+        "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
+        "model_timeout": model_timeout, "prices": prices, "target": target, "sandbox": sandbox.value, "allow": allow,
+        "budget": budget,
+    }  # fmt: skip
+    plan = make_plan(
+        suite, None if policies is None else policies.split(","), experiment=experiment, repeats=repeats, seeds=seeds,
+        size=None if size is SizeChoice.AUTO else size.value, overrides=parse_overrides(set_ or []),
+        precision=PrecisionClass(precision.value), settings=settings,
+    )  # fmt: skip
+    root = Path(out_folder or Path("runs") / f"ablate-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}")
+    plan_there(plan, root)
+    make_author(Models(model, analyst_model, repair_model, base_url, key_env, model_timeout, prices))  # a missing key is said before
+    cells = cells_of(plan)
+    page = err if as_json else out
+    for line in plan_lines(plan, sum(cell.state(root) is CellState.DONE for cell in cells), len(cells)):
+        page.print(line)
+    if dry_run:
+        if as_json:
+            print_json(plan)
+        raise typer.Exit(0)
+    err.print(f"Killed or stopped, it goes on with the same command and --out {root}", markup=False)
+    tables = run_ablation(plan, root, parallel=parallel or (2 if model == "offline" else 4), on_row=_tell)
+    _write_page(root)
+    if as_json:
+        print_json(tables)
+    else:
+        _show(tables, root)
+    raise typer.Exit(1 if any(row.state is CellState.FAILED for row in tables.cells) else 0)
+
+
+def _tell(row: CellRow, finished: int, total: int) -> None:
+    err.print(cell_line(row, finished, total), markup=False)
+
+
+def _write_page(root: Path) -> None:
+    """Write report.html; a page that cannot be written is told, and changes nothing else."""
+    from tritonsmith.cli.report.write import write_report  # noqa: PLC0415  (matplotlib would slow every other command)
+
+    try:
+        write_report(root, Form.HTML)
+    except UsageError as error:
+        err.print(f"No report was written: {error}", markup=False)
+
+
+def _show(tables: Ablation, root: Path) -> None:
+    out.print(f"\n[bold]{escape(heading(tables))}[/]")
+    page = out if out.is_terminal else Console(width=_FILE_WIDTH)
+    for table in tables_of(tables):
+        page.print()
+        page.print(table, soft_wrap=False)
+    out.print()
+    for note in tables.notes:
+        out.print(note, markup=False)
+    for row in tables.cells:
+        if row.state is CellState.FAILED:
+            out.print(f"Failed: {row.task} {row.policy} repeat {row.repeat}: {row.reason}", markup=False)
+    out.print("Files:")
+    for name, what in _FILES.items():
+        out.print(f"  {root / name}  {what}", markup=False)

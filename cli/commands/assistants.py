@@ -1,0 +1,35 @@
+"""`tritonsmith assistants`: the policy presets as assistants of a LangGraph server."""
+
+from typing import Annotated
+
+import typer
+
+from tritonsmith.cli.options import JsonOption, out, print_json
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.tasks import parse_overrides
+from tritonsmith.graph.policies.presets import PRESETS
+from tritonsmith.graph.server.assistants import DEV_SERVER, make_assistants
+
+UrlOption = Annotated[str, typer.Option(help="Address of the server.")]
+SettingOption = Annotated[
+    list[str] | None,
+    typer.Option("--setting", metavar="NAME=VALUE", help="A setting of every assistant, such as model=openai:NAME or seeds=3; repeatable."),
+]
+PoliciesOption = Annotated[str | None, typer.Option("--policies", metavar="A,B,...", help="Presets to make assistants of; default: all.")]
+
+
+def assistants(
+    url: UrlOption = DEV_SERVER, setting: SettingOption = None, policies: PoliciesOption = None, as_json: JsonOption = False
+) -> None:
+    """Make one assistant per policy preset on a LangGraph server; what is there already is kept, or brought up to date."""
+    try:
+        settings = parse_overrides(setting or [])
+    except UsageError as error:
+        raise UsageError(str(error).replace("--set ", "--setting ").replace("seq_len=16", "seeds=3")) from None
+    names = tuple(name.strip() for name in policies.split(",") if name.strip()) if policies else tuple(PRESETS)
+    made = make_assistants(url, settings, names)
+    if as_json:
+        print_json({"url": url, "assistants": [one.model_dump(mode="json") for one in made]})
+        return
+    for one in made:
+        out.print(f"{one.name:<14} {one.done:<8} {one.id}", markup=False)

@@ -1,0 +1,63 @@
+"""`tritonsmith detect`: what kind of kernel is this, with the evidence."""
+
+from typing import Annotated
+
+import typer
+
+from tritonsmith.cli.judging import Settings, judge
+from tritonsmith.cli.options import (
+    JsonOption,
+    KernelArgument,
+    SetOption,
+    SizeChoice,
+    SizeOption,
+    TargetOption,
+    err,
+    out,
+    print_json,
+    read_kernel,
+)
+from tritonsmith.evaluator.detect.detection import Detection
+from tritonsmith.evaluator.detect.detection import detect as detect_labels
+from tritonsmith.evaluator.schema import Status
+
+TaskOption = Annotated[
+    str | None, typer.Option("--task", metavar="TASK", help="Evaluate against this task first: then launches and bounds are known.")
+]
+
+
+def detect(
+    kernel: KernelArgument,
+    task: TaskOption = None,
+    target: TargetOption = "auto",
+    size: SizeOption = SizeChoice.AUTO,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what kind of kernel this is, with the lines that the answer rests on."""
+    source = read_kernel(kernel)
+    detection = detect_labels(source, path=kernel)
+    if task is not None:
+        judged = judge(source, Settings(task, target, size, tuple(set_ or ())), "quick")
+        if judged.verdict.status is Status.OK:
+            detection = detect_labels(source, judged.verdict.facts, judged.task_facts, judged.hardware, judged.verdict.timing, kernel)
+        else:
+            err.print(f"{kernel} is rejected ({judged.verdict.status.value}), so the labels rest on its text alone.", markup=False)
+    if as_json:
+        print_json(detection)
+    else:
+        _show(detection, kernel)
+
+
+def _show(detection: Detection, kernel: str) -> None:
+    for hit in detection.labels:
+        where = f"{kernel}:{hit.line}" if hit.line else "measured or estimated"
+        out.print(f"{hit.name.value:<24} {where}  {hit.evidence}", markup=False)
+    if not detection.labels:
+        out.print("no label applies")
+    for code in detection.kernels:
+        known = {"tl.dot": code.uses_dot, "waits for other programs": code.waits, "persistent": code.persistent}
+        traits = [text for text, holds in known.items() if holds]
+        out.print(f"kernel {code.name} in line {code.line}: {', '.join(traits) or 'no special traits'}", markup=False)
+    if not detection.kernels:
+        out.print("no Triton kernel is defined in the file")

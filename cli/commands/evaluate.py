@@ -1,0 +1,59 @@
+"""`tritonsmith evaluate`: one verdict about one kernel file."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tritonsmith.cli.judging import Settings, judge
+from tritonsmith.cli.options import (
+    JsonOption,
+    KernelArgument,
+    PrecisionChoice,
+    PrecisionOption,
+    ProfileChoice,
+    SandboxChoice,
+    SandboxOption,
+    SetOption,
+    SizeChoice,
+    SizeOption,
+    TargetOption,
+    TaskArgument,
+    out,
+    print_json,
+    read_kernel,
+)
+from tritonsmith.cli.screen.tables import verdict_lines
+from tritonsmith.evaluator.schema import Status
+
+ProfileOption = Annotated[ProfileChoice, typer.Option(help="strict uses more trials, fresh processes and more samples.")]
+
+
+def evaluate(
+    task: TaskArgument,
+    kernel: KernelArgument,
+    profile: ProfileOption = ProfileChoice.QUICK,
+    target: TargetOption = "auto",
+    size: SizeOption = SizeChoice.AUTO,
+    set_: SetOption = None,
+    precision: PrecisionOption = PrecisionChoice.IEEE,
+    sandbox: SandboxOption = SandboxChoice.AUTO,
+    as_json: JsonOption = False,
+) -> None:
+    """Judge KERNEL against TASK; exit code 1 when it is rejected."""
+    source = read_kernel(kernel)
+    raw = Path(tempfile.mkdtemp(prefix="tritonsmith-raw-"))
+    try:
+        verdict = judge(source, Settings(task, target, size, tuple(set_ or ()), precision, sandbox), profile.value, raw).verdict
+    finally:
+        if not any(raw.iterdir()):
+            raw.rmdir()
+    if as_json:
+        print_json(verdict)
+    else:
+        for line in verdict_lines(verdict):
+            out.print(line)
+        if verdict.timing and verdict.timing.raw:
+            out.print(f"samples   {verdict.timing.raw}", markup=False)
+    raise typer.Exit(0 if verdict.status is Status.OK else 1)

@@ -1,0 +1,132 @@
+"""`tritonsmith optimize`: the main job, with live progress and the table at the end."""
+
+from typing import Annotated
+
+import typer
+
+from tritonsmith.cli.options import (
+    AllowOption,
+    JsonOption,
+    PolicyOption,
+    PrecisionChoice,
+    PrecisionOption,
+    SandboxChoice,
+    SandboxOption,
+    SetOption,
+    SizeChoice,
+    SizeOption,
+    TargetOption,
+    TaskArgument,
+    budget_of,
+    err,
+)
+from tritonsmith.cli.screen.answer import answer
+from tritonsmith.cli.screen.progress import open_progress
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import Allow
+from tritonsmith.evaluator.tasks import parse_overrides
+from tritonsmith.graph.run import optimize as run_optimize
+from tritonsmith.nodes.chat.connect import KEY
+from tritonsmith.nodes.chat.model import REQUEST_SECONDS
+
+_DAY = 86_400
+_MOST = 100_000
+"""Of anything that is counted: far more than a run can do, and no infinity, which files cannot keep."""
+
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        help="offline (the built-in recipes), openai:NAME for an OpenAI-compatible server, or handoff:DIR (you answer requests in files)."
+    ),
+]
+AnalystOption = Annotated[str | None, typer.Option("--analyst-model", help="Who says why a kernel is slow; default: --model.")]
+RepairOption = Annotated[str | None, typer.Option("--repair-model", help="Who mends failing kernels; default: --model.")]
+KeyOption = Annotated[str, typer.Option("--key-env", metavar="NAME", help="The environment variable with the server's key.")]
+TimeoutOption = Annotated[float, typer.Option("--model-timeout", min=1, max=_DAY, help="Seconds that one request to a model may take.")]
+PricesOption = Annotated[
+    str | None, typer.Option("--prices", metavar="FILE", help="Prices of models (TOML or JSON); they go before the built-in ones.")
+]
+RecordOption = Annotated[str | None, typer.Option("--record", metavar="FILE", help="Write every request, reply and verdict to a new file.")]
+ReplayOption = Annotated[
+    str | None, typer.Option("--replay", metavar="FILE", help="Play the run from a recording: no key, no network, no evaluator.")
+]
+BaseUrlOption = Annotated[str | None, typer.Option("--base-url", help="Address of that server; default: OpenAI's own, or OPENAI_BASE_URL.")]
+SeedsOption = Annotated[int, typer.Option(min=1, max=1000, help="First kernels, each followed in a branch of its own.")]
+OutOption = Annotated[str | None, typer.Option("--out", help="A new or empty folder for the results; default: runs/<task>-<time>.")]
+CandidatesOption = Annotated[
+    int | None, typer.Option("--budget-candidates", min=1, max=_MOST, help="Kernels written in the whole run; default 60.")
+]
+RepairsOption = Annotated[
+    int | None, typer.Option("--budget-repairs", min=0, max=_MOST, help="Repairs in a row of one failing kernel; default 5.")
+]
+RoundsOption = Annotated[int | None, typer.Option("--budget-rounds", min=0, max=_MOST, help="Analyses per branch; default 2.")]
+SecondsOption = Annotated[float | None, typer.Option("--budget-seconds", min=1, max=1000 * _DAY, help="Wall time of the run.")]
+TokensOption = Annotated[int | None, typer.Option("--budget-tokens", min=1, max=10**12, help="Tokens read and written by the model.")]
+MoneyOption = Annotated[
+    float | None, typer.Option("--budget-money", min=0.0001, max=10**9, help="US dollars, where the model's prices are known.")
+]
+EvaluatorOption = Annotated[
+    str, typer.Option("--evaluator", help="local, or spool:DIR: jobs are files there, which `tritonsmith worker DIR` judges elsewhere.")
+]
+MemoryOption = Annotated[
+    str | None, typer.Option("--memory", metavar="DIR", help="Show kernels of earlier runs as examples, and add this one's.")
+]
+CheckpointsOption = Annotated[
+    str, typer.Option("--checkpoints", help="sqlite (in the run's folder), postgres:NAME (a variable with the connection string), or none.")
+]
+
+
+def optimize(
+    task: TaskArgument,
+    model: ModelOption = "offline",
+    base_url: BaseUrlOption = None,
+    analyst_model: AnalystOption = None,
+    repair_model: RepairOption = None,
+    key_env: KeyOption = KEY,
+    model_timeout: TimeoutOption = REQUEST_SECONDS,
+    prices: PricesOption = None,
+    record: RecordOption = None,
+    replay: ReplayOption = None,
+    evaluator: EvaluatorOption = "local",
+    memory: MemoryOption = None,
+    checkpoints: CheckpointsOption = "sqlite",
+    policy: PolicyOption = "default",
+    seeds: SeedsOption = 2,
+    target: TargetOption = "auto",
+    size: SizeOption = SizeChoice.AUTO,
+    set_: SetOption = None,
+    precision: PrecisionOption = PrecisionChoice.IEEE,
+    sandbox: SandboxOption = SandboxChoice.AUTO,
+    allow: AllowOption = Allow.HYBRID,
+    budget_candidates: CandidatesOption = None,
+    budget_repairs: RepairsOption = None,
+    budget_rounds: RoundsOption = None,
+    budget_seconds: SecondsOption = None,
+    budget_tokens: TokensOption = None,
+    budget_money: MoneyOption = None,
+    out_folder: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Search for a faster kernel of TASK; exit code 1 when no candidate was accepted."""
+    budget = budget_of(budget_candidates, budget_repairs, budget_rounds, budget_seconds, budget_tokens, budget_money)
+    overrides = parse_overrides(set_ or [])
+    with open_progress(err) as progress:
+        summary = run_optimize(
+            task, on_event=progress, model=model, base_url=base_url, analyst_model=analyst_model, repair_model=repair_model,
+            key_env=key_env, model_timeout=model_timeout, prices=prices, record=record, replay=replay, spool=_spool(evaluator),
+            memory=memory, checkpoints=checkpoints, policy=policy, seeds=seeds, target=target,
+            size=None if size is SizeChoice.AUTO else size.value,
+            overrides=overrides, precision=precision.value, sandbox=sandbox.value, allow=allow, out=out_folder,
+            budget=budget,
+        )  # fmt: skip
+    answer(summary, as_json)
+
+
+def _spool(evaluator: str) -> str | None:
+    """The folder of `spool:DIR`; None for `local`."""
+    provider, colon, folder = evaluator.partition(":")
+    if provider == "spool" and colon and folder:
+        return folder
+    if evaluator != "local":
+        raise UsageError(f"--evaluator {evaluator}: no such evaluator; use local or spool:DIR")
+    return None

@@ -1,0 +1,138 @@
+"""`tritonsmith policies`: the presets with what they stand for, one policy's answers, and the conformance test for a user's own."""
+
+from collections import Counter
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tritonsmith.cli.options import JsonOption, out, print_json
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.graph.conformance.check import Report, check_named
+from tritonsmith.graph.conformance.situations import differing_sites, situations
+from tritonsmith.graph.policies.load import about, load_policy
+from tritonsmith.graph.policies.presets import PRESETS
+from tritonsmith.graph.policies.view import Policy
+from tritonsmith.nodes.decide import ask_policy
+
+ShowOption = Annotated[str | None, typer.Option("--show", metavar="POLICY", help="What one policy answers: a preset or file.py:ClassName.")]
+CheckOption = Annotated[
+    str | None, typer.Option("--check", metavar="POLICY", help="Put a policy to the conformance test; exit code 1 when it breaks a rule.")
+]
+MarkdownOption = Annotated[bool, typer.Option("--markdown", help="Print the presets as Markdown, as in docs/policies.md.")]
+
+_FILE_WIDTH = 160
+_SHOWN = 100
+"""Characters of a reason in a table."""
+
+
+def policies(show: ShowOption = None, check: CheckOption = None, markdown: MarkdownOption = False, as_json: JsonOption = False) -> None:
+    """List the policy presets with the sentence of the notes that each stands for; --show and --check take any policy."""
+    if sum((show is not None, check is not None, markdown)) > 1:
+        raise UsageError("--show, --check and --markdown: choose one of them")
+    if check is not None:
+        _tell_check(check_named(check, "--check"), as_json)
+    elif show is not None:
+        _tell_one(load_policy(show, "--show"), as_json)
+    elif markdown:
+        typer.echo(preset_pages(), nl=False)
+    elif as_json:
+        print_json({"policies": [described(load_policy(name)) for name in PRESETS]})
+    else:
+        _tell_all()
+
+
+def described(policy: Policy) -> dict[str, Any]:
+    """A policy in plain values."""
+    told = about(policy)
+    return {
+        "name": told.name, "summary": told.summary, "notes": told.notes, "mechanisms": list(told.encodes), "seeds": told.seeds,
+        "differs_from_default_at": differing_sites(load_policy("default"), policy),
+    }  # fmt: skip
+
+
+def preset_pages() -> str:
+    """Every preset as a section of Markdown."""
+    lines: list[str] = []
+    for name in PRESETS:
+        told = described(load_policy(name))
+        seeds = f" Seeds: {told['seeds']}." if told["seeds"] else ""
+        lines += [f"### `{name}`", "", f"{told['summary']}{seeds}", "", told["notes"], "", f"*{_where(told)}*", ""]
+    return "\n".join(lines)
+
+
+def _where(told: dict[str, Any]) -> str:
+    differs = [f"`{site}`" for site in told["differs_from_default_at"]]
+    if told["name"] == "default":
+        return "All other presets are compared with it."
+    if differs:
+        return f"Differs from `default` at {', '.join(differs)}."
+    return "Answers like `default` everywhere; only the number of seeds differs."
+
+
+def _tell_all() -> None:
+    page = out if out.is_terminal else Console(width=_FILE_WIDTH)
+    table = Table(box=box.SIMPLE, title="Policies", pad_edge=False)
+    for column in ("policy", "what it does", "the notes", "differs from default at"):
+        table.add_column(column, overflow="fold", no_wrap=column == "policy")
+    for name in PRESETS:
+        told = described(load_policy(name))
+        sites = ", ".join(told["differs_from_default_at"]) or ("" if name == "default" else "the number of seeds")
+        table.add_row(name, told["summary"], _numbers(told["mechanisms"]), sites)
+    page.print(table)
+    out.print("The notes' mechanisms by number, and how to write a policy of your own: docs/policies.md.")
+    out.print("One policy's answers: tritonsmith policies --show NAME. Test your own: tritonsmith policies --check file.py:ClassName.")
+
+
+def _numbers(numbers: list[int]) -> str:
+    whole = len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1))
+    return f"{numbers[0]} to {numbers[-1]}" if whole else ", ".join(map(str, numbers))
+
+
+def _answers(policy: Policy) -> list[dict[str, str]]:
+    """Its answer in every situation. Raises UsageError where it has none."""
+    answers = []
+    for one in situations():
+        choice, reason = ask_policy(policy, one.gate, one.view, way_out="mend the policy")
+        answers.append({"site": one.site, "gate": one.gate, "situation": one.name, "choice": choice, "reason": reason})
+    return answers
+
+
+def _tell_one(policy: Policy, as_json: bool) -> None:
+    answers = _answers(policy)
+    told = described(policy)
+    if as_json:
+        print_json({**told, "answers": answers})
+        return
+    out.print(f"[bold]{escape(policy.name)}[/]: {escape(told['summary'] or 'its class has no docstring')}")
+    if told["notes"]:
+        out.print(told["notes"], markup=False)
+    if policy.seeds:
+        out.print(f"Seeds: {policy.seeds}.")
+    out.print(_where(told).replace("`", ""))
+    page = out if out.is_terminal else Console(width=_FILE_WIDTH)
+    table = Table(box=box.SIMPLE, title=f"Answers in {len(answers)} situations", pad_edge=False)
+    for column in ("site", "choice", "situations", "for example", "with the reason"):
+        table.add_column(column, overflow="fold", justify="right" if column == "situations" else "left")
+    counts = Counter((one["site"], one["choice"]) for one in answers)
+    for site, choice in counts:
+        first = next(one for one in answers if (one["site"], one["choice"]) == (site, choice))
+        table.add_row(site, choice, str(counts[site, choice]), first["situation"], escape(first["reason"][:_SHOWN]))
+    page.print(table)
+
+
+def _tell_check(report: Report, as_json: bool) -> None:
+    found = report.violations
+    if as_json:
+        told = {"policy": report.policy.name, "conforms": not found, "situations": report.situations, "runs": report.runs}
+        print_json({**told, "violations": [one.model_dump(mode="json") for one in found]})
+    else:
+        for one in found:
+            out.print(str(one), markup=False)
+        ends = "conforms" if not found else f"breaks {len(found)} {'rule' if len(found) == 1 else 'rules'}"
+        how = f"asked in {report.situations} situations, driven through {report.runs} runs"
+        out.print(f"Policy {report.policy.name} {ends}: {how}.", markup=False)
+    raise typer.Exit(1 if found else 0)

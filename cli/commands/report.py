@@ -1,0 +1,29 @@
+"""`tritonsmith report`: a page about a run or an ablation that needs no network."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tritonsmith.cli.options import JsonOption, out, print_json
+from tritonsmith.cli.report.forms import Form
+
+FolderArgument = Annotated[str, typer.Argument(metavar="DIR", help="Folder of a run (also of one that is not over) or of an ablation.")]
+FormOption = Annotated[Form, typer.Option("--format", help="html, md, csv, json, or all of them.")]
+PlaceOption = Annotated[
+    str | None, typer.Option("--out", metavar="PATH", help="Another folder, or the file where the format is one file; default: DIR.")
+]
+
+
+def report(folder: FolderArgument, format_: FormOption = Form.ALL, place: PlaceOption = None, as_json: JsonOption = False) -> None:
+    """Write report.html (one file, no network), report.md, CSV tables and report.json for a run or an ablation."""
+    from tritonsmith.cli.report.write import tell, write_texts  # noqa: PLC0415  (matplotlib would slow every other command)
+
+    told = tell(Path(folder))
+    paths = write_texts(told.texts, Path(folder), format_, Path(place) if place else None)
+    if as_json:
+        print_json(told.record)
+        return
+    out.print(told.headline, markup=False)
+    for path in paths:
+        out.print(f"  {path}", markup=False)

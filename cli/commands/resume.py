@@ -1,0 +1,19 @@
+"""`tritonsmith resume`: go on with a run that was stopped or killed, or that waited for replies or verdicts in files."""
+
+from typing import Annotated
+
+import typer
+
+from tritonsmith.cli.options import JsonOption, err
+from tritonsmith.cli.screen.answer import answer
+from tritonsmith.cli.screen.progress import open_progress
+from tritonsmith.graph.run import resume as resume_run
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The folder of the run.")]
+
+
+def resume(run: RunArgument, as_json: JsonOption = False) -> None:
+    """Go on with RUN where it stopped; a finished one only tells its result. Exit code 1 when no candidate was accepted, or it waits."""
+    with open_progress(err) as progress:
+        summary = resume_run(run, on_event=progress)
+    answer(summary, as_json)

@@ -1,0 +1,1 @@
+"""The drawing of the graph with the way that a run took."""

@@ -1,0 +1,176 @@
+"""One self-contained page: no script, no network, and a policy in the page itself that forbids both."""
+
+import base64
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from tritonsmith.cli.report.drawing.draw import DRAWING_RULES, draw_panels
+from tritonsmith.cli.report.run.charts import score_chart
+from tritonsmith.cli.report.run.reading import RunFiles
+from tritonsmith.cli.report.run.records import Report, RunState
+from tritonsmith.cli.report.run.texts import MOST_OF_ALL, Room, conversations
+from tritonsmith.cli.report.run.views import (
+    answer_facts,
+    candidate_tree,
+    gates,
+    kernel_rows,
+    library_rows,
+    millis,
+    seconds_text,
+    turnings,
+)
+from tritonsmith.evaluator.schema import TimingKind, Verdict
+from tritonsmith.graph.state import Usage
+from tritonsmith.graph.storage.outcome import digits
+
+_TEMPLATES = Path(__file__).parents[1] / "templates"
+_SECTIONS = {
+    "score": "Score over time", "candidates": "Candidates", "decisions": "Decisions", "kernels": "Kernels", "baselines": "Baselines",
+    "errors": "Failures", "models": "Prompts and replies", "cost": "Cost", "environment": "Environment", "again": "Run it again",
+}  # fmt: skip
+_FLAT = ("date", "audit", "interpreter_audit", "card", "target")
+
+
+def run_page(files: RunFiles, report: Report) -> str:
+    """The page of a report."""
+    room = Room(MOST_OF_ALL // 2)
+    nodes = candidate_tree(files, report, room)
+    room.left += MOST_OF_ALL // 2  # so that kernels leave room for what was said
+    winner = report.summary.winner
+    timing = winner.verdict.timing if winner else None
+    turns = turnings(report)
+    parts: dict[str, Any] = {
+        "nodes": nodes,
+        "talks": conversations(files.calls, room),
+        "turns": turns,
+        "gates": gates(turns),
+        "panels": draw_panels(report.summary.decisions, link=True) if turns else (),
+        "kernels": kernel_rows(report),
+        "libraries": library_rows(report),
+        "timing": timing,
+        "failures": [row for row in report.summary.candidates if row.not_allowed or row.status not in ("ok", "not evaluated", "...")],
+        "chart": score_chart(report.points, winner.id if winner else None, _baseline(report), _kind(report)),
+        "environment": _environment(report),
+    }
+    shown = {
+        "score": parts["chart"], "kernels": parts["kernels"], "baselines": timing, "errors": parts["failures"], "models": parts["talks"],
+        "environment": parts["environment"],
+    }  # fmt: skip
+    sections = [(key, name) for key, name in _SECTIONS.items() if shown.get(key, True)]
+    lines, facts = headline_lines(report), answer_facts(report)
+    return render("run.html.j2", report=report, lines=lines, facts=facts, sections=sections, model_cost=model_cost(report), **parts)
+
+
+def render(template: str, **parts: Any) -> str:
+    """Fill a page's template; every value is escaped unless it is markup of our own making."""
+    made = _environment_of_templates()
+    # a file of this package, with nothing of a run in it
+    style = Markup(made.get_template("style.css.j2").render(drawing=Markup(DRAWING_RULES)).strip())
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    words = {"millis": millis, "seconds": seconds_text, "factor": _factor, "known": _known, "dollars": _dollars}
+    return made.get_template(template).render(style=style, style_hash=f"sha256-{digest}", **words, **parts)
+
+
+def _factor(ratio: float) -> str:
+    return f"{digits(ratio)}x faster" if ratio >= 1 else f"{digits(1 / ratio)}x slower"
+
+
+def _known(value: object) -> object:
+    return "\N{EN DASH}" if value is None else value
+
+
+@cache
+def _environment_of_templates() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+
+
+def headline_lines(report: Report) -> list[str]:
+    """Sentences under the headline: what it rests on, and what it does not say."""
+    lines: list[str] = []
+    winner = report.summary.winner
+    if report.state is RunState.UNFINISHED:
+        lines.append("The run is not over: this page shows what its folder holds so far.")
+        lines.append("If no process works on it, `tritonsmith resume` goes on.")
+    if report.state is RunState.WAITING:
+        lines.append(f"The run waits for {len(report.summary.waits_for)} files; `tritonsmith resume` goes on when they are there.")
+    if winner is None or winner.verdict.timing is None:
+        if report.state is RunState.FINISHED:
+            lines.append("No candidate was accepted.")
+        return lines + _origin(report)
+    if winner.confirmed:
+        lines.append("Confirmed in fresh processes with new seeds and the strict profile.")
+    else:
+        lines.append("NOT confirmed: the figure is the search's, and the run ended before it was measured again.")
+    if winner.verdict.timing.kind is TimingKind.ESTIMATED:
+        lines.append("An ESTIMATE: no time was measured on a card; two estimates by one formula are compared.")
+    return lines + _origin(report)
+
+
+def _origin(report: Report) -> list[str]:
+    lines = []
+    if report.recording:
+        lines.append(f"Played from the recording {report.recording}: replies and verdicts are those of the run that was recorded.")
+    if report.parent:
+        lines.append(f"Forked from {report.parent.get('run')} at {report.parent.get('at')}.")
+    return lines
+
+
+def _baseline(report: Report) -> str:
+    timings = [verdict.timing for verdict in report.verdicts.values() if verdict.timing is not None]
+    winner = report.summary.winner
+    named = winner.verdict.timing if winner and winner.verdict.timing else (timings[0] if timings else None)
+    return named.baseline if named else "baseline"
+
+
+def _kind(report: Report) -> str:
+    kinds = {row.kind for row in report.summary.candidates if row.kind}
+    return "measured" if kinds == {TimingKind.MEASURED.value} else "ESTIMATE" if kinds == {TimingKind.ESTIMATED.value} else "both kinds"
+
+
+def _dollars(used: Usage) -> str:
+    if used.unpriced and not used.money:
+        return "no price known"
+    return f"{used.money:.4f}" + (f" and {used.unpriced} calls without a price" if used.unpriced else "")
+
+
+def model_cost(report: Report) -> str:
+    """What asking models cost, in one or two sentences."""
+    used = report.summary.usage
+    if not used.calls and not used.retries:
+        return "No model was asked."
+    guessed = f" Tokens of {used.unreported} calls are estimated from the length of the texts." if used.unreported else ""
+    money = f"{used.money:.4f} dollars" if used.money else "no known price" if used.unpriced else "no money"
+    return f"Models were asked {used.calls} times: {used.input_tokens:,} tokens read, {used.output_tokens:,} written, {money}.{guessed}"
+
+
+def _environment(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What the verdict that counts says about where it was found."""
+    winner = report.summary.winner
+    verdict: Verdict | None = winner.verdict if winner else next(iter(report.verdicts.values()), None)
+    told = verdict.environment if verdict else {}
+    found: list[tuple[str, list[tuple[str, str]]]] = []
+    flat = [(name, str(told[name])) for name in _FLAT if told.get(name) and not isinstance(told[name], dict)]
+    if flat:
+        found.append(("Where", flat))
+    for name, value in told.items():
+        if isinstance(value, dict):
+            found += _tables(name, value)
+    return [(title, rows) for title, rows in found if rows]
+
+
+def _tables(name: str, table: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+    inner = {key: value for key, value in table.items() if isinstance(value, dict)}
+    flat = [(key, _plain(value)) for key, value in table.items() if key not in inner and value not in (None, [], "")]
+    title = name.replace("_", " ").capitalize()
+    return [(title, flat), *((f"{title}: {key}", [(one, _plain(told)) for one, told in value.items()]) for key, value in inner.items())]
+
+
+def _plain(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,0 +1,102 @@
+"""Whose fault it is that a compilation without the card tells nothing: the candidate's time and deeds begin when the process is ready."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from project import ROOT
+from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
+from tritonsmith.evaluator.compiling.pool import CompilePool
+from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.sandbox.process import settle
+from tritonsmith.evaluator.sandbox.self_test import establish
+from tritonsmith.evaluator.schema import Status
+from tritonsmith.evaluator.tasks import load_task
+
+NOTHING_ESTABLISHED = {"mode": "off", "layers": {}, "actions": {}}
+REQUEST = pickle.dumps({"init": [], "inputs": [], "overrides": {}})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sandbox() -> Iterator[None]:
+    establish("auto", cuda=False)
+    yield
+    settle(None, NOTHING_ESTABLISHED)
+
+
+@pytest.mark.parametrize(
+    ("source", "status"), [("import os\nos._exit(3)", Status.CRASHED), ("while True:\n    pass", Status.TIMEOUT)], ids=["dies", "hangs"]
+)
+def test_what_a_candidate_does_is_the_candidates(source: str, status: Status) -> None:
+    with Compilation() as compilation:
+        compilation.begin(source, REQUEST, "h200")
+        with pytest.raises(CompileFault) as raised:  # within a second that begins after the seconds of the imports
+            compilation.report(1.0 if status is Status.TIMEOUT else 60.0)
+    assert raised.value.status is status
+
+
+def test_a_process_that_ends_before_it_is_ready_is_not() -> None:
+    with Compilation() as compilation:
+        compilation._sandbox.process.kill()
+        compilation._sandbox.process.wait(30)
+        compilation.begin("import os\nos._exit(3)", REQUEST, "h200")
+        with pytest.raises(InfrastructureError):
+            compilation.report(60.0)
+
+
+def test_imports_take_no_time_of_the_candidates() -> None:
+    with Compilation() as compilation:
+        compilation.begin("x = 1", REQUEST, "h200")
+        assert "ModelNew" in compilation.report(1.5)["message"]
+
+
+class Pool:
+    """Compilers beside a card, which say in turn what they are told to."""
+
+    def __init__(self, *reports: dict[str, str]) -> None:
+        self.reports, self.given = list(reports), list[Future[dict[str, str]]]()
+
+    def submit(self, *about: object) -> Future[dict[str, str]]:
+        future: Future[dict[str, str]] = Future()
+        if self.reports:
+            future.set_result(self.reports.pop(0))
+        self.given.append(future)
+        return future
+
+
+def beside_a_card(pool: Pool, tmp_path: Path) -> Callable[[bool], dict[str, Any]]:
+    """What an evaluator asks for a second opinion."""
+    task = load_task(ROOT / "benchmarks" / "tasks" / "26_gelu_scale_bias.py", size="small")
+    (tmp_path / "candidate.py").write_text("x = 1")
+    evaluator = LocalEvaluator.__new__(LocalEvaluator)
+    evaluator._compilers, evaluator._compiled, evaluator._call_seconds = pool, {}, 1.0
+    evaluator._request_lock, evaluator._requests = threading.RLock(), {task.sha: tmp_path / "request.pkl"}
+    return lambda again: evaluator._compiled_report(task, tmp_path / "candidate.py", again)
+
+
+def test_a_report_is_kept_and_made_anew_where_that_is_asked_for(tmp_path: Path) -> None:
+    ask = beside_a_card(Pool({"status": "crashed"}, {"status": "ok"}), tmp_path)
+    assert [ask(False)["status"], ask(False)["status"], ask(True)["status"], ask(False)["status"]] == ["crashed", "crashed", "ok", "ok"]
+
+
+def test_a_compilation_that_is_called_off_is_the_machines_fault(tmp_path: Path) -> None:
+    pool = Pool()
+    ask = beside_a_card(pool, tmp_path)
+    threading.Timer(0.2, lambda: pool.given[0].cancel()).start()
+    with pytest.raises(InfrastructureError, match="called off"):
+        ask(False)
+
+
+def test_compilers_that_are_closed_take_nothing(tmp_path: Path) -> None:
+    pool = CompilePool("h200", "auto", tmp_path / "mark")
+    pool.close()
+    with pytest.raises(InfrastructureError, match="closed"):
+        pool.submit(tmp_path / "candidate.py", tmp_path / "request.pkl", 1.0)

@@ -1,0 +1,51 @@
+"""What honest kernels use of Triton and the stock interpreter lacks. The kernels run once, in one process with TRITON_INTERPRET=1."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from project import HELPERS
+
+CASES = HELPERS / "language_cases.py"
+
+
+@pytest.fixture(scope="module")
+def results() -> Any:
+    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-P", str(CASES)], env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+def test_one_instruction_of_inline_assembly_is_computed(results: Any) -> None:
+    assert results["assembly"] < 1e-6
+
+
+def test_other_assembly_is_refused_and_never_guessed(results: Any) -> None:
+    for text, message in results["unknown"].items():
+        assert "cannot be interpreted without a card" in message and text.split()[0] in message
+
+
+def test_atomic_additions_through_a_descriptor_are_atomic(results: Any) -> None:
+    assert results["descriptors"] < 1e-5 and results["atomics"] == 4 * 32 and results["races"] == []
+
+
+def test_a_kernel_sees_what_the_function_around_it_gives(results: Any) -> None:
+    assert results["factory"]
+
+
+def test_a_warmed_kernel_has_numbers_and_can_be_launched(results: Any) -> None:
+    assert results["warmup"] and results["occupancy"] == [True, True, 8] and results["launches"] == 2
+
+
+def test_a_bound_that_many_steps_leave_as_it_is_is_no_deadlock(results: Any) -> None:
+    """Each step looks at one word and changes nothing, as a wait does; it reads on, as no wait does."""
+    assert results["bounds"] == [1.0, 0.0] and results["rounds"][0] == 0
+
+
+def test_eight_bit_floats_are_rounded_as_torch_rounds_them(results: Any) -> None:
+    assert results["eight_bits"] == [True, True]

@@ -1,0 +1,139 @@
+"""The task linter: every way to pass a task without doing it is named, and the tasks that come along have none."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from project import ROOT
+from tritonsmith.cli.main import run
+from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.oracle.lint import TaskLinter
+from tritonsmith.evaluator.questions.lint import LintReport, lint_task
+from tritonsmith.evaluator.schema import PrecisionClass, Task
+from tritonsmith.evaluator.tasks import load_task
+
+TASKS = sorted((ROOT / "benchmarks/tasks").glob("*.py"))
+FRAME = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+rows = 16
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(24, 24)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+def get_inputs():
+    return [torch.rand(rows, 24)]
+
+
+def get_init_inputs():
+    return []
+"""
+BODY, DRAW = "        return self.linear(x)\n", "[torch.rand(rows, 24)]"
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def planted(body: str = BODY, draw: str = DRAW, arguments: str = "x") -> str:
+    text = FRAME.replace(BODY, f"        {body.strip()}\n").replace(DRAW, draw).replace("forward(self, x)", f"forward(self, {arguments})")
+    assert text != FRAME
+    return text
+
+
+def report(source: str, precision: PrecisionClass = PrecisionClass.IEEE) -> LintReport:
+    return TaskLinter(Task(name="planted", path="planted.py", source=source, precision=precision)).report()
+
+
+def names(found: LintReport) -> set[str]:
+    return {finding.name for finding in found.findings}
+
+
+BAD = {
+    "zeros": planted("return F.relu(self.linear(x) - 50)"),
+    "constant": planted("return torch.softmax(self.linear(x), -1).sum(-1)"),
+    "other inputs": planted("return self.linear.weight + 1e-12 * x.mean()"),
+    "other weights": planted("return torch.tanh(x) + 1e-12 * self.linear(x)"),
+    "first input": planted("return F.relu(x + 0.0 * self.linear(x))"),
+    "rounded": planted("return torch.round(self.linear(x) * 4)"),
+    "input unused": planted("return self.linear(x)", "[torch.rand(rows, 24), torch.rand(rows, 24)]", "x, y"),
+    "weight unused": planted("y = self.linear(x); return y - y.mean(0)"),
+    "inputs do not vary": planted(draw="[torch.linspace(0, 1, rows * 24).view(rows, 24)]"),
+    "inputs changed": planted("return self.linear(x.mul_(2.0))"),
+    "random": planted("return F.dropout(self.linear(x), 0.5, training=True)"),
+    "not finite": planted("return torch.log(self.linear(x) - 2)"),
+    "no float64 oracle": planted("return self.linear(x) @ torch.ones(24, 24)"),
+    "size": FRAME.replace("rows = 16", "rows = 16\nwide = 24\nSHAPES = [{'rows': 3}, {'wide': (23, 24)}]").replace(
+        "rand(rows, 24)", "rand(rows, wide)"
+    ),
+    "empty": planted("return self.linear(x)[:0]"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_task_is_reported_with_the_reason(name: str) -> None:
+    found = report(BAD[name])
+    assert name in names(found), found
+    reason = next(finding.reason for finding in found.findings if finding.name == name)
+    assert len(reason.split()) > 5 and "\n" not in reason
+
+
+def test_a_sound_task_has_no_finding() -> None:
+    found = report(FRAME)
+    assert not found.findings, found
+    assert any("output 0" in note for note in found.notes)
+
+
+def test_a_weight_that_forward_never_reads_is_a_note() -> None:
+    found = report(FRAME.replace("nn.Linear(24, 24)\n", "nn.Linear(24, 24)\n        self.head = nn.Linear(24, 3)\n"))
+    assert not found.findings, found
+    assert any("head.weight" in note for note in found.notes)
+
+
+def test_a_rounded_answer_counts_only_where_the_task_asks_for_full_precision() -> None:
+    assert "rounded" not in names(report(BAD["rounded"], PrecisionClass.HALF))
+
+
+@pytest.mark.parametrize("path", TASKS, ids=[path.stem for path in TASKS])
+def test_the_tasks_that_come_along_are_sound(path: Path) -> None:
+    recurrent = "num_layers" in path.read_text()
+    task = load_task(path, "small", {"num_layers": 2, "seq_len": 8} if recurrent else None)
+    found = TaskLinter(task).report()
+    assert not found.findings, found
+    assert any("fc.weight" in note for note in found.notes) == (path.stem in ("36_lstm_hn", "37_lstm_cn"))
+
+
+def test_the_command_answers_in_words_and_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text(BAD["zeros"])
+    assert run(["lint", str(path), "--set", "rows=4"]) == 1
+    said = capsys.readouterr().out
+    assert "zeros" in said and "other inputs" in said
+    assert run(["lint", str(TASKS[2]), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["findings"] == [] and answer["size"] == "small"
+    assert run(["lint", str(path)]) == 2
+    assert "declares no small size" in capsys.readouterr().err
+
+
+def test_a_task_that_does_not_run_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(planted("return self.nothing(x)"))
+    with pytest.raises(TaskError, match="line 15: .*forward raised"):
+        lint_task(load_task(path))

@@ -1,0 +1,177 @@
+"""The probe: facts and operator trace of a reference, from a process of its own and from within."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from project import ROOT
+from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.questions.describe import run_probe
+from tritonsmith.evaluator.reference.probe import probe
+from tritonsmith.evaluator.reference.trace import recurrent_cost, trace_operators
+from tritonsmith.evaluator.schema import OperatorCost, TaskFacts, TensorSpec
+from tritonsmith.evaluator.tasks import load_task
+
+TASKS = ROOT / "benchmarks" / "tasks"
+
+
+def facts_of(name: str, size: str = "full") -> tuple[TaskFacts, list[OperatorCost]]:
+    return probe(load_task(TASKS / name, size))
+
+
+def test_the_gru_task_in_a_process_of_its_own() -> None:
+    facts, trace = run_probe(load_task(TASKS / "39_gru.py"))
+    assert facts.inputs == (TensorSpec(shape=(512, 10, 128)), TensorSpec(shape=(6, 10, 256)))
+    assert facts.outputs == (TensorSpec(shape=(512, 10, 256)),)
+    assert facts.returns == "a tensor float32[512, 10, 256], the top layer's states of every step of gru"
+    assert len(facts.parameters) == 24 and facts.parameters["gru.weight_hh_l5"].shape == (768, 256)
+    assert facts.reference_launches == sum(one.launches for one in trace) == 6 * (1 + 2 * 512)
+    assert facts.serial_steps == 3072
+    products = 512 * 10 * 2 * 768 * (128 + 256 + 5 * 512)
+    assert facts.flops == pytest.approx(products, rel=0.01)
+    weights = sum(_elements(one) for one in facts.parameters.values())
+    assert facts.min_bytes == 4 * (512 * 10 * 128 + 6 * 10 * 256 + 512 * 10 * 256 + weights)
+    gru = next(op for op in facts.ops if op.module_type == "GRU")
+    wanted = {"input_size": 128, "hidden_size": 256, "num_layers": 6, "bias": True, "batch_first": False, "bidirectional": False}
+    assert wanted.items() <= gru.attributes.items() and gru.args == ({"ref": "x"}, {"ref": "h0"})
+
+
+def _elements(spec: TensorSpec) -> int:
+    count = 1
+    for size in spec.shape:
+        count *= size
+    return count
+
+
+@pytest.mark.parametrize(
+    ("name", "returns", "serial"),
+    [
+        ("36_lstm_hn.py", "a tensor float32[6, 10, 256], the last hidden states of lstm", 3072),
+        ("37_lstm_cn.py", "a tensor float32[6, 10, 256], the last cell states of lstm", 3072),
+        ("38_lstm_bidirectional.py", "a tensor float32[10, 10]", 3072),
+        ("42_gru_bidirectional_hidden.py", "a tensor float32[12, 10, 256], the last hidden states of gru", 3072),
+        ("11_vgg16.py", "a tensor float32[10, 1000]", 1),
+    ],
+)
+def test_full_size_costs_no_computing(name: str, returns: str, serial: int) -> None:
+    facts, _ = facts_of(name)
+    assert (facts.returns, facts.serial_steps, facts.trace_error) == (returns, serial, "")
+
+
+def test_vgg16_counts() -> None:
+    facts, trace = facts_of("11_vgg16.py")
+    assert facts.modules == {"Conv2d": 13, "ReLU": 15, "MaxPool2d": 5, "Linear": 3, "Dropout": 2}
+    assert facts.flops == pytest.approx(10 * 2 * 15.47e9, rel=0.01)  # 15.47 billion multiplications and additions per image
+    assert facts.reference_launches == 2 * 13 + 15 + 5 + 3
+    assert [one.launches for one in trace if one.name == "aten.convolution"] == [2] * 13
+
+
+def test_functions_have_public_names() -> None:
+    facts, trace = facts_of("26_gelu_scale_bias.py", "small")
+    calls = [op.target for op in facts.ops if op.op == "call_function"]
+    assert calls == ["_operator.add", "torch.nn.functional.gelu", "_operator.mul", "torch.clamp"]
+    assert [one.launches for one in trace] == [1, 1, 1, 1]
+    size = 32 * 192 * 4
+    assert trace[0].bytes == 2 * size + 192 * 4 and trace[1].bytes == 2 * size
+    assert facts.ops[1].op == "get_attr" and facts.ops[1].target == "bias"
+
+
+def test_fake_and_real_tensors_cost_the_same() -> None:
+    facts, trace = facts_of("41_gru_bidirectional.py", "small")
+    model = nn.GRU(32, 64, 6, bidirectional=True).eval()
+    real = trace_operators(model, [torch.rand(16, 10, 32), torch.rand(12, 10, 64)])
+    assert real.costs == trace and real.serial_steps == facts.serial_steps == 6 * 16
+    assert trace[0].chain is not None and trace[0].chain * 2 == trace[0].launches  # both directions side by side
+    assert "forward" not in vars(model)
+
+
+def test_recurrent_cost_grows_with_steps_and_layers() -> None:
+    one = recurrent_cost(nn.LSTM(8, 16, 1), torch.empty(5, 2, 8))
+    batch_first = recurrent_cost(nn.LSTM(8, 16, 1, batch_first=True), torch.empty(2, 5, 8))
+    assert one == batch_first and one.launches == 1 + 2 * 5
+    assert one.flops == 5 * 2 * (2 * 64 * (8 + 16) + 5 * 64)
+    longer = recurrent_cost(nn.LSTM(8, 16, 1), torch.empty(10, 2, 8))
+    assert longer.flops == 2 * one.flops and longer.launches == 1 + 2 * 10
+    # Weights of the recurrent side are read in every step.
+    assert longer.bytes - one.bytes > 5 * 64 * 16 * 4
+
+
+NEEDS_VALUES = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.cell = nn.GRUCell(n, n)
+
+    def forward(self, x, factor, h=None):
+        print("text that must not reach the answer")
+        if float(x.max()) > 100.0:
+            return x
+        h = torch.zeros(x.shape[0], x.shape[2])
+        for t in range(x.shape[1]):
+            h = self.cell(x[:, t], h)
+        return {"last": h, "scaled": [x * factor]}
+
+N = 4
+
+def get_inputs():
+    return [torch.rand(3, 7, N), 2]
+
+def get_init_inputs():
+    return [N]
+"""
+
+
+def test_a_model_that_needs_values_is_run_for_real(tmp_path: Path) -> None:
+    path = tmp_path / "values.py"
+    path.write_text(NEEDS_VALUES)
+    facts, trace = run_probe(load_task(path))
+    assert facts.ops == () and "cannot trace" in facts.trace_error
+    assert facts.returns == "a dict of 2 tensors: float32[3, 4]; float32[3, 7, 4]"
+    assert facts.inputs == (TensorSpec(shape=(3, 7, 4)), None)
+    assert facts.serial_steps == 7 and [one.launches for one in trace if one.name == "nn.GRUCell"] == [3] * 7
+
+
+def test_default_arguments_are_decided_at_trace_time(tmp_path: Path) -> None:
+    path = tmp_path / "default.py"
+    text = NEEDS_VALUES.replace("float(x.max()) > 100.0", "h is not None").replace("range(x.shape[1])", "range(7)")
+    path.write_text(text.replace("torch.zeros(x.shape[0], x.shape[2])", "torch.zeros_like(x[:, 0])"))
+    facts, _ = probe(load_task(path))
+    assert facts.trace_error == "" and [op.module_type for op in facts.ops].count("GRUCell") == 7
+    assert [op.name for op in facts.ops if op.op == "placeholder"] == ["x", "factor"]
+    assert not [op for op in facts.ops if "assert" in op.target]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("return [N]", "return [N, 1]"), r"values\.py: Model\(4, 1\) raised TypeError .*; mend"),
+        (("h = self.cell(x[:, t], h)", "h = self.cell(x, h)"), r"values\.py, line 16: forward raised .*; make Model\.forward accept"),
+        (('return {"last": h, "scaled": [x * factor]}', "return 3"), r"values\.py, line 10: forward returns int, which holds no tensor"),
+    ],
+)
+def test_faults_reach_the_caller_as_sentences(tmp_path: Path, change: tuple[str, str], sentence: str) -> None:
+    path = tmp_path / "values.py"
+    path.write_text(NEEDS_VALUES.replace(*change))
+    with pytest.raises(TaskError, match=sentence) as caught:
+        probe(load_task(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_size_that_leaves_nothing_to_judge_is_refused() -> None:
+    with pytest.raises(TaskError, match=r"26_gelu_scale_bias\.py, line \d+: forward returns no element \(\[0, 8192\]\)"):
+        probe(load_task(TASKS / "26_gelu_scale_bias.py", overrides={"batch_size": 0}))
+
+
+def test_faults_cross_the_process_and_endless_tasks_end(tmp_path: Path) -> None:
+    path = tmp_path / "values.py"
+    path.write_text(NEEDS_VALUES.replace("return [N]", "raise ValueError('no width')"))
+    with pytest.raises(TaskError, match=r"values\.py, line 25: get_init_inputs\(\) raised ValueError \(no width\)"):
+        run_probe(load_task(path))
+    path.write_text(NEEDS_VALUES.replace('print("text', 'while True: print("text'))
+    with pytest.raises(TaskError, match=r"values\.py: .* took longer than 1 s; use --size small or --set NAME=VALUE"):
+        run_probe(load_task(path), timeout=1.0)

@@ -1,0 +1,130 @@
+"""The right examples of the rule blocks, taken from the prompts as they stand, are right; the recurrent one without its barrier is racy."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, Verdict
+from tritonsmith.prompts.__main__ import read_briefs
+from tritonsmith.prompts.templates.examples import MODELS, worked_example
+from tritonsmith.prompts.templates.families import Family
+from tritonsmith.prompts.templates.render import prompt_for
+
+BRIEFS = Path(__file__).parent
+RIGHT = re.compile(r"\nRight[^\n]*\n```python\n(.*?)\n```", re.DOTALL)
+HEAD = "import torch\nimport triton\nimport triton.language as tl\nfrom torch import nn\n\n"
+MODULE = """
+class {name}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {members}
+
+    def forward(self, {arguments}):
+        {body}
+"""
+INPUTS = "\ndef get_inputs():\n    return [{inputs}]\n\ndef get_init_inputs():\n    return []\n"
+# By block: members of both modules, arguments, the reference's body, the body that launches the example's kernel, the inputs.
+USES = {
+    "general": (
+        "pass", "x", "return torch.tanh(x)",
+        "y = torch.empty_like(x); tanh_rows[(x.shape[0],)](x, y, x.shape[1], 64); return y", "torch.randn(33, 100)",
+    ),
+    "recurrent": (
+        "self.rnn = nn.RNN(24, 40)", "x", "return self.rnn(x)[0]",
+        "T, B, _ = x.shape; H, rnn = 40, self.rnn; gates = x @ rnn.weight_ih_l0.t() + (rnn.bias_ih_l0 + rnn.bias_hh_l0); "
+        "states = torch.zeros(T + 1, B, H, device=x.device); counter = torch.zeros(1, dtype=torch.int32, device=x.device); "
+        "recur[(triton.cdiv(H, 32),)](gates.contiguous(), rnn.weight_hh_l0, states, counter, T, B, H, 16, 32, 64, "
+        "launch_cooperative_grid=True); return states[1:].contiguous()",
+        "torch.randn(9, 5, 24)",
+    ),
+    "convolution": (
+        "self.conv = nn.Conv2d(20, 24, 3, padding=1)", "x", "return torch.relu(self.conv(x))",
+        "N, C, H, W = x.shape; K = 24; "
+        "w = self.conv.weight.permute(2, 3, 1, 0).contiguous(); y = torch.empty(N, H, W, K, device=x.device); "
+        "conv_bias_relu[(triton.cdiv(N * H * W, 64), 1)](x.permute(0, 2, 3, 1).contiguous(), w, self.conv.bias, y, H, W, C, K, N * H * W, "
+        "64, 32, 16, 'ieee'); return y.permute(0, 3, 1, 2).contiguous()",
+        "torch.randn(2, 20, 9, 11)",
+    ),
+    "gemm": (
+        "self.fc = nn.Linear(70, 50)", "x", "return torch.relu(self.fc(x))",
+        "M = x.shape[0]; y = torch.empty(M, 50, device=x.device); "
+        "linear_relu[(triton.cdiv(M, 32), 2)](x, self.fc.weight, self.fc.bias, y, M, 50, 70, 32, 32, 32, 'ieee'); return y",
+        "torch.randn(45, 70)",
+    ),
+    "reduction": (
+        "pass", "x", "return torch.softmax(x, -1)", "y = torch.empty_like(x); softmax_rows[(x.shape[0],)](x, y, x.shape[1], 128); return y",
+        "torch.randn(20, 100)",
+    ),
+    "attention": (
+        "pass", "q, k, v", "return torch.softmax(q @ k.transpose(1, 2) * 32**-0.5, -1) @ v",
+        "h, S, D = q.shape; out = torch.empty_like(q); "
+        "attend[(triton.cdiv(S, 32), h)](q, k, v, out, S, D**-0.5, D, 32, 16, 'ieee'); return out",
+        "torch.randn(2, 50, 32), torch.randn(2, 50, 32), torch.randn(2, 50, 32)",
+    ),
+    "pointwise": (
+        "self.bias = nn.Parameter(torch.randn(40))", "x", "return 0.75 * nn.functional.gelu(x + self.bias)",
+        "y = torch.empty_like(x); "
+        "bias_gelu_scale[(triton.cdiv(x.numel(), 256),)](x, self.bias, y, 0.75, x.numel(), x.shape[1], 256); return y",
+        "torch.randn(30, 40)",
+    ),
+}  # fmt: skip
+
+
+def right_examples() -> dict[str, str]:
+    """The kernels that rule blocks show as right, by block; what follows a kernel outside of it (its launch) is cut off."""
+    found = {}
+    for family in Family:
+        blocks = RIGHT.findall(prompt_for("tune", read_briefs(BRIEFS / f"{family.value}.json")["tune"]).text)
+        found["general"], found[family.value] = blocks[0], re.split(r"\n\n(?=\w+\[)", blocks[1])[0]
+    return found
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Iterator[LocalEvaluator]:
+    made = LocalEvaluator("h200")
+    yield made
+    asyncio.run(made.aclose())
+
+
+def judged(evaluator: LocalEvaluator, block: str, kernel: str) -> Verdict:
+    members, arguments, reference, launches, inputs = USES[block]
+    model = MODULE.format(name="Model", members=members, arguments=arguments, body=reference) + INPUTS.format(inputs=inputs)
+    new = MODULE.format(name="ModelNew", members=members, arguments=arguments, body=launches)
+    task = Task(name=block, path=f"{block}.py", source=HEAD + model)
+    return asyncio.run(evaluator.evaluate(task, HEAD + kernel + "\n\n" + new))
+
+
+def test_every_block_shows_one_kernel_that_is_right() -> None:
+    found = right_examples()
+    assert set(found) == set(USES) == {"general", *(family.value for family in Family)}
+    assert all(text.startswith("@triton.jit\ndef ") and text.count("@triton.jit") == 1 for text in found.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", USES)
+def test_right_examples_are_right(evaluator: LocalEvaluator, block: str) -> None:
+    verdict = judged(evaluator, block, right_examples()[block])
+    assert verdict.status is Status.OK, verdict.message
+    assert not verdict.facts.races
+
+
+@pytest.mark.slow
+def test_the_recurrent_example_without_its_barrier_is_racy(evaluator: LocalEvaluator) -> None:
+    kernel = right_examples()["recurrent"]
+    broken = re.sub(r"        tl\.debug_barrier\(\)\n        tl\.atomic_add.*", "", kernel, flags=re.DOTALL)
+    assert broken != kernel and judged(evaluator, "recurrent", broken).status is Status.RACY
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", [name for model in MODELS.values() for name in model.recipes])
+def test_worked_examples_are_right(evaluator: LocalEvaluator, recipe: str) -> None:
+    for precision in (PrecisionClass.IEEE, PrecisionClass.TF32):
+        example = worked_example(recipe, evaluator.hardware, precision)
+        assert example is not None
+        task = Task(name=recipe, path=f"{recipe}.py", source=example.reference, precision=precision)
+        verdict = asyncio.run(evaluator.evaluate(task, example.source))
+        assert verdict.status is Status.OK, verdict.message

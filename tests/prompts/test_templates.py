@@ -1,0 +1,258 @@
+"""Prompts: documents that stay as they are, what a stage is told and what not, and how long a prompt may be."""
+
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from jinja2 import UndefinedError
+
+from project import ROOT
+from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.reference.probe import probe
+from tritonsmith.evaluator.schema import Candidate, OpNode, PrecisionClass, Stage, Status, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.nodes.evaluators.scripted import scripted_verdict
+from tritonsmith.prompts.__main__ import documents, read_briefs
+from tritonsmith.prompts.analysis import Analysis, Category
+from tritonsmith.prompts.author import Attempt, Brief, Example
+from tritonsmith.prompts.recipes.book import match
+from tritonsmith.prompts.templates.error_text import trimmed
+from tritonsmith.prompts.templates.examples import MODELS, recipe_names, worked_example
+from tritonsmith.prompts.templates.families import Family, families_of
+from tritonsmith.prompts.templates.render import MOST_TOKENS, STAGES, VERSION, digest, prompt_for, shown_reference, token_bound
+
+SNAPSHOTS = sorted((ROOT / "tests" / "prompts").glob("*.json"))
+SHOWN = ROOT / "docs" / "prompts" / "39_gru.json"
+LEVEL_3 = ("11_vgg16", "35_lstm", "36_lstm_hn", "37_lstm_cn", "38_lstm_bidirectional", "39_gru", "40_gru_hidden", "41_gru_bidirectional",
+           "42_gru_bidirectional_hidden")  # fmt: skip
+H200 = named_card("h200")
+PLAN = Analysis(bottleneck="b" * 300, optimisation_method="m" * 200, modification_plan="p" * 900, category=Category.FUSION)
+
+
+@cache
+def probed(name):
+    """A task of the benchmarks with its facts."""
+    task = load_task(ROOT / "benchmarks" / "tasks" / f"{name}.py")
+    return task, probe(task)[0]
+
+
+def brief(**fields):
+    facts = TaskFacts(returns="a tensor", modules={"GRU": 1}, serial_steps=8, flops=1e9, min_bytes=1e6)
+    base = {"task": Task(name="t", path="t.py", source="class Model: ..."), "facts": facts, "hardware": H200}
+    return Brief(**{**base, **fields})
+
+
+def attempt(source="kernel text", verdict=None, **fields):
+    candidate = Candidate(id="c", sha="s", stage=Stage.SEED)
+    return Attempt(candidate=candidate, source=source, verdict=verdict or scripted_verdict(0.2), **fields)
+
+
+def failed(message, status=Status.COMPILE_ERROR):
+    return Verdict(status=status, message=message)
+
+
+@pytest.mark.parametrize("file", [*SNAPSHOTS, SHOWN], ids=lambda file: file.stem)
+def test_prompts_are_the_documents_that_lie_beside_their_briefs(file):
+    for path, text in documents(file).items():
+        where = path.relative_to(ROOT)
+        assert path.read_text() == text, f"{where} is not current: python -m tritonsmith.prompts {file.relative_to(ROOT)}"
+
+
+def test_every_stage_and_family_has_a_document():
+    assert {file.stem for file in SNAPSHOTS} == {family.value for family in Family}
+    for file in SNAPSHOTS:
+        assert set(read_briefs(file)) == set(STAGES)
+        assert families_of(read_briefs(file)["seed"].facts)[0].value == file.stem
+    assert set(read_briefs(SHOWN)) == {"seed", "analyze", "optimize", "repair"}
+
+
+def test_the_shown_prompts_are_those_of_the_task_as_it_is():
+    source = (ROOT / "benchmarks" / "tasks" / "39_gru.py").read_text()
+    assert all(shown_reference(one.task.source) == shown_reference(source) for one in read_briefs(SHOWN).values())
+
+
+def test_a_prompt_says_what_it_was_made_of(tmp_path):
+    prompt = prompt_for("seed", brief())
+    assert (prompt.stage, prompt.family, prompt.version, prompt.digest) == ("seed", "recurrent", VERSION, digest())
+    assert prompt.parts[:2] == ("rules/general", "rules/recurrent") and prompt.parts[2].startswith("example: ")
+    same, changed = (Path(shutil.copytree(ROOT / "prompts", tmp_path / name)) for name in ("same", "changed"))
+    rule = changed / "templates" / VERSION / "rules" / "gemm.j2"
+    rule.write_text(rule.read_text() + "\n")
+    assert digest(same) == digest() != digest(changed)
+
+
+def test_what_a_template_needs_must_be_there():
+    for stage in ("repair", "analyze", "optimize", "tune"):
+        with pytest.raises(UndefinedError):
+            prompt_for(stage, brief())
+    with pytest.raises(UndefinedError, match="analysis"):
+        prompt_for("optimize", brief(current=attempt()))
+
+
+def test_the_grid_rule_never_comes_without_the_barrier_rule():
+    for file in SNAPSHOTS:
+        for stage, one in read_briefs(file).items():
+            text = prompt_for(stage, one).text
+            assert ("Grid rule" in text) == ("Barrier rule" in text) == (file.stem == "recurrent"), (file.stem, stage)
+
+
+@pytest.mark.parametrize("file", SNAPSHOTS, ids=lambda file: file.stem)
+def test_rules_show_wrong_and_right_and_stages_get_no_more_than_they_need(file):
+    texts = {stage: prompt_for(stage, one).text for stage, one in read_briefs(file).items()}
+    for stage in ("repair", "tune"):
+        assert texts[stage].count("\nWrong:\n```python") == texts[stage].count("\nRight") >= 2
+        assert "# Worked example" not in texts[stage]
+    assert "# Worked example" in texts["seed"] and "# The current kernel" not in texts["seed"]
+    assert "# Rules for Triton kernels" not in texts["analyze"] and "```python\n@triton.jit" not in texts["analyze"]
+    assert "# What this error usually means" in texts["repair"] and "# What this error" not in texts["optimize"]
+    for text in texts.values():
+        assert 0 <= text.count("# Worked example") <= 2 and "{{" not in text
+
+
+def test_the_card_the_precision_and_the_verdict_are_told():
+    text = prompt_for("analyze", read_briefs(SHOWN)["analyze"]).text
+    facts = (
+        "132 processors", "65536 registers", "232448 bytes of shared memory", "4.22 TB/s", "TF32 400",
+        "score 0.127 (0.126 to 0.127) against",
+        "gru_step: 3072 launches, grid (8, 1, 1)", "128 registers per thread", "- time_loop_in_python (line 133)",
+        "gru.weight_ih_l0 (768, 128)", "forward returns a tensor float32[512, 10, 256], the top layer's states of every step",
+    )  # fmt: skip
+    for fact in facts:
+        assert fact in text, fact
+    said = {one: prompt_for("seed", brief(task=Task(name="t", path="t", source="", precision=one))).text for one in PrecisionClass}
+    assert 'input_precision="ieee"' in said[PrecisionClass.IEEE] and "bf16 has too few" in said[PrecisionClass.TF32]
+    assert "round once, at the store" in said[PrecisionClass.HALF]
+
+
+def test_sizes_that_only_the_checks_know_are_not_told():
+    source = "SMALL = {'n': 4}\nn = 8\nSHAPES = [\n    {'n': 9081},\n]\n\nclass Model: ...\n"
+    text = prompt_for("seed", brief(task=Task(name="t", path="t", source=source))).text
+    assert "9081" not in text and "SHAPES" not in text and "SMALL" not in text and "n = 8\n\nclass Model" in text
+    assert "inputs of other sizes" in text and "inputs of other sizes" not in prompt_for("seed", brief()).text
+
+
+def test_an_analysis_is_asked_for_with_its_keys():
+    text = prompt_for("analyze", brief(current=attempt())).text
+    keys = set(re.findall(r'"(\w+)": (?:str|number|bool|"|\{)', text))
+    assert set(Analysis.model_fields) - {"evidence"} | {"metric", "before", "bound", "at_most"} == keys
+    assert all(f'"{category.value}"' in text for category in Category) and "JSON" in text
+
+
+def test_attempts_are_told_briefly_with_what_was_promised():
+    slow = attempt("older", refusal="the library does the work", promise="promised launches_per_forward at most 2, measured 3072: not kept")
+    broken = attempt("oldest", failed("kernel k, line 3: " + "x" * 900))
+    text = prompt_for("repair", brief(current=attempt("now", failed("line 9: boom")), history=(broken, slow))).text
+    assert "Earlier attempt 1 (seed) -> compile_error: kernel k, line 3: xxx" in text and "x" * 300 not in text
+    assert "Earlier attempt 2 (seed) -> ok, score 0.200, may not win: the library does the work, promised launches" in text
+    many = prompt_for("repair", brief(current=attempt("now", failed("boom")), history=(broken,) * 11)).text
+    assert "The first 3 are left out." in many and "Earlier attempt 11" in many and "Earlier attempt 3 " not in many
+
+
+def test_errors_keep_head_tail_and_the_candidates_line():
+    source = "\n".join(f"line_{number} = {number}" for number in range(1, 40))
+    middle = "m" * 9000
+    cut = trimmed(f"kernel k, line 20: at the start\n{middle}\nat the end", source)
+    assert cut.text.startswith("kernel k, line 20: at the start") and cut.text.endswith("at the end") and len(cut.text) < 1700
+    assert cut.excerpt.splitlines()[0].endswith("17 | line_17 = 17") and ">   20 | line_20 = 20" in cut.excerpt
+    kernel = "import triton\n\n@triton.jit\ndef kernel(x):\n    i = 1\n    v = tl.tanh(i)\n"
+    inside = trimmed("CompilationError: at 3:8:\ndef kernel(x):\n    i = 1\n    v = tl.tanh(i)\n        ^\nno attribute 'tanh'", kernel)
+    assert ">    6 |     v = tl.tanh(i)" in inside.excerpt and inside.text == "CompilationError: at 3:8:\n        ^\nno attribute 'tanh'"
+    echo = "line 20: CompilationError: at 3:8:\ndef kernel(x):\n    i = 1\n    v = tl.tanh(i)\n        ^\nno attribute 'tanh'"
+    assert trimmed(echo, source).text == "line 20: CompilationError: at 3:8:\n        ^\nno attribute 'tanh'"
+    assert trimmed("no line is named", source).excerpt == "" and trimmed("line 99: beyond the end", source).excerpt == ""
+
+
+def test_families_follow_from_modules_calls_and_text():
+    files = {"39_gru": "recurrent", "11_vgg16": "convolution", "76_linear_bias_relu": "gemm", "26_gelu_scale_bias": "pointwise"}
+    for name, family in files.items():
+        assert families_of(probed(name)[1])[0].value == family
+    untraced = TaskFacts(trace_error="control flow")
+    text = "def forward(self, q, k, v):\n    return torch.softmax(q @ k.transpose(-2, -1), -1) @ v"
+    assert families_of(untraced, text) == (Family.GEMM, Family.REDUCTION)
+    assert families_of(TaskFacts(modules={"MultiheadAttention": 1, "LayerNorm": 2, "Linear": 2, "Conv2d": 1})) == (
+        Family.ATTENTION, Family.CONVOLUTION, Family.GEMM,
+    )  # fmt: skip
+    assert families_of(TaskFacts()) == (Family.POINTWISE,)
+    assert families_of(probed("11_vgg16")[1]) == (Family.CONVOLUTION, Family.GEMM)
+    assert families_of(TaskFacts(modules={"Conv2d": 2, "MaxPool2d": 1, "LayerNorm": 1})) == (Family.CONVOLUTION, Family.REDUCTION)
+    larger = OpNode(name="m", op="call_function", target="torch.max", args=({"ref": "a"}, {"ref": "b"}))
+    row = OpNode(name="m", op="call_function", target="torch.max", args=({"ref": "a"}, -1))
+    assert families_of(TaskFacts(ops=(larger,))) == (Family.POINTWISE,) and families_of(TaskFacts(ops=(row,))) == (Family.REDUCTION,)
+
+
+@pytest.mark.parametrize("name", sorted({recipe for model in MODELS.values() for recipe in model.recipes}))
+def test_worked_examples_are_what_the_recipe_book_makes_of_their_module(name):
+    model = next(one for one in MODELS.values() if name in one.recipes)
+    task = Task(name="example", path="example.py", source=model.reference)
+    facts, _ = probe(task)
+    found = match(task, facts, H200)
+    recipe = found.recipe(name)
+    example = worked_example(name, H200, PrecisionClass.IEEE)
+    written = recipe.render(found.plan, recipe.defaults(found.plan, H200, PrecisionClass.IEEE))
+    assert found.plan == model.plan() and example.source == written and example.reference == model.reference.strip()
+
+
+def test_kernels_of_earlier_runs_come_before_recipes_and_two_at_most_are_shown():
+    remembered = tuple(Example(title=f"number {one}", source=f"remembered_{one}") for one in range(3))
+    text = prompt_for("seed", brief(examples=remembered)).text
+    assert text.count("# Worked example") == 2 and "remembered_0" in text and "remembered_1" in text and "remembered_2" not in text
+    one = prompt_for("seed", brief(examples=remembered[:1])).text
+    assert "# Worked example 1: number 0" in one and "# Worked example 2: a kernel that" in one
+    assert "remembered_0" not in prompt_for("repair", brief(examples=remembered, current=attempt(verdict=failed("x")))).text
+    own = attempt().model_copy(update={"candidate": Candidate(id="c", sha="s", stage=Stage.SEED, recipe="gru_wavefront")})
+    assert "one launch per layer, with one program per batch row" in prompt_for("optimize", brief(current=own, analysis=PLAN)).text
+    assert recipe_names((Family.RECURRENT,))[0] == "gru_wavefront"
+
+
+@pytest.mark.parametrize("name", LEVEL_3)
+def test_prompts_of_level_3_stay_within_their_length(name):
+    task, facts = probed(name)
+    kernel = worked_example("gru_wavefront", H200, PrecisionClass.IEEE).source  # the longest kernel that we know
+    history = (attempt(kernel, failed("line 3: " + "long error " * 400)),) * 12
+    working = attempt(kernel, scripted_verdict(0.2, message="slow"))
+    broken = attempt(kernel, failed("kernel gru, line 40: " + "context " * 900 + "reason"))
+    for stage in STAGES:
+        current = {"seed": None, "repair": broken}.get(stage, working)
+        whole = Brief(task=task, facts=facts, hardware=H200, current=current, history=history, analysis=PLAN, stage=Stage.TUNE_GRID)
+        prompt = prompt_for(stage, whole)
+        assert prompt.tokens == token_bound(prompt.text) <= MOST_TOKENS, stage
+        assert current is None or kernel.rstrip() in prompt.text
+
+
+def test_what_can_be_left_out_goes_before_a_prompt_is_too_long():
+    long = "\n".join(f"value_{number} = {number}" for number in range(1400))
+    fitting = prompt_for("optimize", brief(current=attempt(long), analysis=PLAN))
+    assert fitting.tokens <= MOST_TOKENS and long in fitting.text and not any(part.startswith("example") for part in fitting.parts)
+    endless = prompt_for("optimize", brief(current=attempt(long * 9), analysis=PLAN))
+    assert endless.tokens > MOST_TOKENS and long * 9 in endless.text and "Wrong:" not in endless.text
+
+
+@pytest.mark.parametrize("text", ["x[" * 60_000, "\0", "def f(:\n```\n# heading", "(" * 5000, "{{ secret }} {% raw %}"])
+def test_a_text_that_nobody_can_read_still_makes_a_prompt(text):
+    message = "line 1: SyntaxError: 'int' object is not iterable" + "\nat 3:8:\n" * 900
+    shown = prompt_for("repair", brief(current=attempt(text, failed(message)))).text
+    assert text in shown and "What this error usually means" in shown
+
+
+def test_the_bound_of_tokens_is_above_the_pieces_that_tokenizers_start_from():
+    piece = re.compile(r"'(?:[sdmt]|ll|ve|re)|[^\r\n\w]?[^\W\d_]+|\d{1,3}| ?(?:[^\s\w]|_)+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+")
+    for file in [*SNAPSHOTS, SHOWN]:
+        for stage, one in read_briefs(file).items():
+            prompt = prompt_for(stage, one)
+            pieces = piece.findall(prompt.text)
+            assert "".join(pieces) == prompt.text
+            split = sum(1 + (len(part.strip()) - 1) // 9 for part in pieces if part.strip()) + sum(not part.strip() for part in pieces)
+            assert split <= prompt.tokens <= MOST_TOKENS, (file.stem, stage)
+
+
+@pytest.mark.parametrize(("content", "said"), [(None, "cannot be read"), ("[]", "holds no briefs"), ('{"sing": {}}', "holds no briefs")])
+def test_the_command_refuses_what_it_cannot_write_in_one_sentence(tmp_path, content, said):
+    file = tmp_path / "briefs.json"
+    if content is not None:
+        file.write_text(content)
+    done = subprocess.run([sys.executable, "-m", "tritonsmith.prompts", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr and str(file) in done.stderr
