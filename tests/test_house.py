@@ -95,7 +95,7 @@ def test_files_that_a_document_names_exist(page: str) -> None:
 
 
 def test_links_between_documents_lead_somewhere() -> None:
-    for page in tracked("*.md"):
+    for page in (path for path in tracked("*.md") if not path.name[0].isdigit()):  # those are prompts
         text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
         for target in re.findall(r"\]\(([^)#\s]+)", text):
             assert "://" in target or ((ROOT / page).parent / target).exists(), f"{page}: {target}"
