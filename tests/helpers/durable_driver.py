@@ -37,7 +37,7 @@ from tritonsmith.graph.runs.version import graph_version
 from tritonsmith.nodes.authors.model import ModelAuthor
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
-from tritonsmith.nodes.tape import tape
+from tritonsmith.nodes.tape import recorder
 
 SECONDS = 0.004
 
@@ -117,7 +117,7 @@ async def work(folder: Path, task: Path, fresh: bool, checkpoints: str = os.envi
 
 def die_at_line(number: int) -> None:
     """Kill this process as soon as it has written so many lines of its tape."""
-    written, append = [0], tape.append_text
+    written, append = [0], recorder.append_text
 
     def appended(path: Path, text: str) -> None:
         append(path, text)
@@ -125,7 +125,7 @@ def die_at_line(number: int) -> None:
         if written[0] == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    tape.append_text = appended  # type: ignore[attr-defined]
+    recorder.append_text = appended  # type: ignore[attr-defined]
 
 
 def child(folder: Path, task: Path, fresh: bool, kill_after: float | None = None, lines: int | None = None) -> tuple[int, float]:
