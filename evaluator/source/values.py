@@ -1,8 +1,9 @@
-"""What the walk over a Triton kernel notes: values, loops, accesses, products. Records only."""
+"""What a walk through a Triton kernel notes: values, loops, accesses, products. Records only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,10 @@ class Value:
 
 
 NOTHING = Value()
+"""A value that depends on nothing."""
+
+Env: TypeAlias = dict[str, Value]
+"""What is known about each name of a function."""
 
 
 def union(*values: Value, signature: int = 0, roots: bool = True) -> Value:
@@ -62,8 +67,8 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Access:
-    """A load or store."""
+class AccessSite:
+    """A load or store in a kernel's text."""
 
     kind: str
     line: int
@@ -102,7 +107,7 @@ class KernelWalk:
     name: str
     line: int
     loops: dict[int, Loop] = field(default_factory=dict)
-    accesses: list[Access] = field(default_factory=list)
+    accesses: list[AccessSite] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
     rescales: list[Rescale] = field(default_factory=list)
     program_axes: set[str] = field(default_factory=set)
@@ -111,9 +116,9 @@ class KernelWalk:
 
     def waits_in(self, loop: int) -> bool:
         """Whether some iteration of the loop waits for other programs."""
-        return any(loop in one.outer and one.polls and not one.lock for one in self.loops.values())
+        return any(loop in inner.outer and inner.polls and not inner.lock for inner in self.loops.values())
 
     @property
     def waits(self) -> bool:
         """Whether programs of the kernel wait for each other at all."""
-        return any(one.polls and not one.lock for one in self.loops.values())
+        return any(loop.polls and not loop.lock for loop in self.loops.values())

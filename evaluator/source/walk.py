@@ -11,109 +11,111 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tritonsmith.evaluator.source.kernel_file import KernelSource
-from tritonsmith.evaluator.source.values import NOTHING, Access, KernelWalk, Loop, Product, Rescale, Value, union
+from tritonsmith.evaluator.source.notes import Notes
+from tritonsmith.evaluator.source.values import NOTHING, Env, KernelWalk, Loop, Value, union
 
 _MAX_DEPTH = 6
+"""Helpers within helpers that are entered; deeper ones only pass on what their arguments depend on."""
 _KEEP_ADDRESS = {"multiple_of", "max_contiguous", "max_constancy", "cast", "where", "advance", "make_block_ptr", "make_tensor_descriptor"}
+"""Functions of the language that give back an address in the same buffer."""
 _REDUCTIONS = {"sum", "max", "min", "argmax", "argmin", "reduce", "xor_sum"}
 _SHAPED = {"zeros", "full", "reshape", "view", "broadcast_to"}
+"""Functions of the language whose result has the shape that they are given."""
 _ASSEMBLY = "inline_asm_elementwise"
 
 
 def walk_kernel(index: KernelSource, node: ast.FunctionDef) -> KernelWalk:
     """Facts of one kernel."""
-    walk = KernelWalk(node.name, node.lineno)
+    facts = KernelWalk(node.name, node.lineno)
     scalars = _scalar_parameters(node)
-    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-    env = {
-        one.arg: Value(hash(("parameter", one.arg)), roots=frozenset() if one.arg in scalars else frozenset({one.arg}))
-        for one in arguments
-    }
-    _Runner(index, walk).run(node, env, ())
-    return walk
+    names = [parameter.arg for parameter in _parameters(node)]
+    env = {name: Value(hash(("parameter", name)), roots=frozenset() if name in scalars else frozenset({name})) for name in names}
+    _Walker(index, facts).walk_function(node, env, ())
+    return facts
 
 
 def _scalar_parameters(node: ast.FunctionDef) -> set[str]:
     """Parameters that cannot be pointers: constants, and those that are multiplied, compared or bound a range."""
-    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-    scalars = {one.arg for one in arguments if one.annotation is not None and "constexpr" in ast.dump(one.annotation)}
-    for one in ast.walk(node):
+    annotated = ((parameter.arg, parameter.annotation) for parameter in _parameters(node))
+    scalars = {name for name, annotation in annotated if annotation is not None and "constexpr" in ast.dump(annotation)}
+    for part in ast.walk(node):
         operands: list[ast.AST] = []
-        if isinstance(one, ast.BinOp) and not isinstance(one.op, ast.Add | ast.Sub):
-            operands = [one.left, one.right]
-        elif isinstance(one, ast.Compare):
-            operands = [one.left, *one.comparators]
-        elif isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "range":
-            operands = list(one.args)
+        if isinstance(part, ast.BinOp) and not isinstance(part.op, ast.Add | ast.Sub):
+            operands = [part.left, part.right]
+        elif isinstance(part, ast.Compare):
+            operands = [part.left, *part.comparators]
+        elif isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "range":
+            operands = list(part.args)
         scalars |= {operand.id for operand in operands if isinstance(operand, ast.Name)}
     return scalars
 
 
-class _Runner:
-    """Walks statements with an environment of values; records only in the last pass over a loop body."""
+class _Walker:
+    """Walks statements, loops and calls with an environment of values; `notes` keeps what is worth keeping."""
 
-    def __init__(self, index: KernelSource, walk: KernelWalk) -> None:
+    def __init__(self, index: KernelSource, facts: KernelWalk) -> None:
         self.index = index
-        self.walk = walk
-        self.stack: tuple[int, ...] = ()
-        self.silent = 0
+        self.facts = facts
+        self.notes = Notes(index, facts, self.evaluate)
+        self.path: tuple[int, ...] = ()
+        """Places of the calls by which the function that is walked through was entered."""
         self.returned: list[list[Value]] = [[]]
 
-    def run(self, node: ast.FunctionDef, env: dict[str, Value], path: tuple[int, ...]) -> Value:
+    def walk_function(self, node: ast.FunctionDef, env: Env, path: tuple[int, ...]) -> Value:
         self.returned.append([])
         self.path = path
-        self.block(node.body, env)
+        self.walk_block(node.body, env)
         values = self.returned.pop()
         return union(*values, signature=hash(tuple(value.signature for value in values))) if values else NOTHING
 
-    # statements
-
-    def block(self, body: list[ast.stmt], env: dict[str, Value]) -> None:
+    def walk_block(self, body: list[ast.stmt], env: Env) -> None:
         for statement in body:
-            self.statement(statement, env)
+            self.walk_statement(statement, env)
 
-    def statement(self, node: ast.stmt, env: dict[str, Value]) -> None:
+    def walk_statement(self, node: ast.stmt, env: Env) -> None:
         self.index.step()
         if isinstance(node, ast.Assign):
             self.assign(node.targets, node.value, env)
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
             self.assign([node.target], node.value, env)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            self.accumulate(node.target.id, node.value, env, additive=isinstance(node.op, ast.Add | ast.Sub))
-            self._note_scaling(node.target.id, node.value, env, isinstance(node.op, ast.Mult))
-            env[node.target.id] = self.binary(ast.Name(node.target.id, ast.Load()), node.op, node.value, env)
+            if isinstance(node.op, ast.Add | ast.Sub):
+                self.notes.note_products(node.target.id, node.value, env)
+            self.notes.note_scaling(node.target.id, node.value, env, isinstance(node.op, ast.Mult))
+            env[node.target.id] = self.evaluate_binary(ast.Name(node.target.id, ast.Load()), node.op, node.value, env)
         elif isinstance(node, ast.For | ast.While):
-            self.loop(node, env)
+            self.walk_loop(node, env)
         elif isinstance(node, ast.If):
-            self.value(node.test, env)
+            self.evaluate(node.test, env)
             other = dict(env)
-            self.block(node.body, env)
-            self.block(node.orelse, other)
+            self.walk_block(node.body, env)
+            self.walk_block(node.orelse, other)
             _merge(env, other)
         elif isinstance(node, ast.Return):
-            self.returned[-1].append(self.value(node.value, env) if node.value is not None else NOTHING)
+            self.returned[-1].append(self.evaluate(node.value, env) if node.value is not None else NOTHING)
         elif isinstance(node, ast.Expr):
-            self.value(node.value, env)
+            self.evaluate(node.value, env)
         elif isinstance(node, ast.With):
-            self.block(node.body, env)
+            self.walk_block(node.body, env)
 
-    def assign(self, targets: list[ast.expr], value: ast.expr, env: dict[str, Value]) -> None:
+    def assign(self, targets: list[ast.expr], value: ast.expr, env: Env) -> None:
         for target in targets:
             if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-                found = [self.value(one, env) for one in value.elts]
-                for one, each in zip(target.elts, found, strict=True):
-                    _bind(one, each, env)
+                parts = [self.evaluate(element, env) for element in value.elts]
+                for name, part in zip(target.elts, parts, strict=True):
+                    _bind(name, part, env)
                 continue
             if isinstance(target, ast.Name):
-                self.accumulate(target.id, value, env, additive=True, needs_name=True)
-                self._note_scaling(target.id, value, env, direct=False)
-            _bind(target, self.value(value, env), env)
+                self.notes.note_products(target.id, value, env, needs_name=True)
+                self.notes.note_scaling(target.id, value, env, direct=False)
+            _bind(target, self.evaluate(value, env), env)
 
-    def loop(self, node: ast.For | ast.While, env: dict[str, Value]) -> None:
+    def walk_loop(self, node: ast.For | ast.While, env: Env) -> None:
         loop = self._open_loop(node, env)
-        outer, entry = self.stack, dict(env)
-        self.stack = (*outer, loop.id)
-        assigned = {one.id for part in node.body for one in ast.walk(part) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+        outer, entry = self.notes.loops, dict(env)
+        self.notes.loops = (*outer, loop.id)
+        parts = (part for statement in node.body for part in ast.walk(statement))
+        assigned = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
         loop.assigned = frozenset(assigned)
         left: Mapping[str, Value] = {}
         for last in (False, True):
@@ -121,35 +123,33 @@ class _Runner:
                 before = union(entry[name], left.get(name, NOTHING), signature=hash(("carried", name, loop.id)))
                 env[name] = replace(before, carried=before.carried | {(loop.id, name)})
             if isinstance(node, ast.For):
-                variable = union(self.value(node.iter, env), signature=hash(("loop", loop.id)), roots=False)
+                variable = union(self.evaluate(node.iter, env), signature=hash(("loop", loop.id)), roots=False)
                 _bind(node.target, replace(variable, loops=variable.loops | {loop.id}, rank=0), env)
-            self.silent += not last
+            self.notes.silent += not last
             if isinstance(node, ast.While):
-                self.value(node.test, env)
-            self.block(node.body, env)
-            self.silent -= not last
+                self.evaluate(node.test, env)
+            self.walk_block(node.body, env)
+            self.notes.silent -= not last
             left = dict(env)
-        self.stack = outer
+        self.notes.loops = outer
         _merge(env, entry)
 
-    def _open_loop(self, node: ast.For | ast.While, env: dict[str, Value]) -> Loop:
+    def _open_loop(self, node: ast.For | ast.While, env: Env) -> Loop:
         key = hash((self.path, node.lineno, node.col_offset))
-        loop = Loop(key, node.lineno, "for" if isinstance(node, ast.For) else "while", self.stack)
-        loop = self.walk.loops.setdefault(key, loop)
+        loop = Loop(key, node.lineno, "for" if isinstance(node, ast.For) else "while", self.notes.loops)
+        loop = self.facts.loops.setdefault(key, loop)
         if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
             bounds = node.iter.args
-            literals = [one.value if isinstance(one, ast.Constant) and isinstance(one.value, int) else None for one in bounds]
+            literals = [bound.value if isinstance(bound, ast.Constant) and isinstance(bound.value, int) else None for bound in bounds]
             loop.bound = ast.unparse(bounds[min(1, len(bounds) - 1)]) if bounds else ""
             loop.unit_step = len(bounds) < 3 or literals[2] == 1
             if bounds and None not in literals:
-                loop.trips = len(range(*(int(one) for one in literals if one is not None)))
+                loop.trips = len(range(*(int(literal) for literal in literals if literal is not None)))
             if len(bounds) == 3:
-                loop.strided_by_programs = bool(self.value(bounds[0], env).pids)
+                loop.strided_by_programs = bool(self.evaluate(bounds[0], env).pids)
         return loop
 
-    # expressions
-
-    def value(self, node: ast.AST | None, env: dict[str, Value]) -> Value:
+    def evaluate(self, node: ast.AST | None, env: Env) -> Value:
         self.index.step()
         if node is None:
             return NOTHING
@@ -158,182 +158,106 @@ class _Runner:
         if isinstance(node, ast.Constant):
             return Value(hash(("constant", str(node.value))))
         if isinstance(node, ast.BinOp):
-            return self.binary(node.left, node.op, node.right, env)
+            return self.evaluate_binary(node.left, node.op, node.right, env)
         if isinstance(node, ast.Call):
-            return self.call(node, env)
-        children = [self.value(one, env) for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr | ast.keyword | ast.slice)]
-        result = union(*children, signature=hash((type(node).__name__, *(one.signature for one in children))))
+            return self.evaluate_call(node, env)
+        parts = (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr | ast.keyword | ast.slice))
+        values = [self.evaluate(part, env) for part in parts]
+        result = union(*values, signature=hash((type(node).__name__, *(value.signature for value in values))))
         if isinstance(node, ast.Subscript):
-            base = self.value(node.value, env)
-            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            added = sum(isinstance(one, ast.Constant) and one.value is None for one in parts)
+            base = self.evaluate(node.value, env)
+            indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            added = sum(isinstance(index, ast.Constant) and index.value is None for index in indices)
             return replace(result, rank=base.rank + added, signature=hash((base.signature, ast.dump(node.slice))))
         return result
 
-    def binary(self, left: ast.expr, op: ast.operator, right: ast.expr, env: dict[str, Value]) -> Value:
-        one, two = self.value(left, env), self.value(right, env)
-        signature = hash((type(op).__name__, one.signature, two.signature))
-        result = union(one, two, signature=signature, roots=isinstance(op, ast.Add | ast.Sub))
-        if isinstance(op, ast.FloorDiv | ast.Mod) and one.pids and one.rank == 0:
+    def evaluate_binary(self, left: ast.expr, op: ast.operator, right: ast.expr, env: Env) -> Value:
+        first, second = self.evaluate(left, env), self.evaluate(right, env)
+        signature = hash((type(op).__name__, first.signature, second.signature))
+        result = union(first, second, signature=signature, roots=isinstance(op, ast.Add | ast.Sub))
+        if isinstance(op, ast.FloorDiv | ast.Mod) and first.pids and first.rank == 0:
             sign = "//" if isinstance(op, ast.FloorDiv) else "%"
-            result = replace(result, pids=frozenset(f"{pid}{sign}{two.signature}" for pid in one.pids) | two.pids)
-            self.walk.pid_parts |= result.pids
+            result = replace(result, pids=frozenset(f"{pid}{sign}{second.signature}" for pid in first.pids) | second.pids)
+            self.facts.pid_parts |= result.pids
         return result
 
-    def call(self, node: ast.Call, env: dict[str, Value]) -> Value:
+    def evaluate_call(self, node: ast.Call, env: Env) -> Value:
         name = self.index.language(node.func)
         if name == "program_id":
-            axis = node.args[0] if node.args else next((one.value for one in node.keywords if one.arg == "axis"), None)
+            axis = node.args[0] if node.args else next((keyword.value for keyword in node.keywords if keyword.arg == "axis"), None)
             text = str(axis.value) if isinstance(axis, ast.Constant) else "?"
-            self.walk.program_axes.add(text)
+            self.facts.program_axes.add(text)
             return Value(hash(("program", text)), pids=frozenset({text}))
         if isinstance(node.func, ast.Name) and node.func.id in self.index.jit:
-            return self.helper(self.index.jit[node.func.id], node, env)
-        receiver = [self.value(node.func.value, env)] if isinstance(node.func, ast.Attribute) and not name else []
-        arguments = receiver + [self.value(one, env) for one in node.args]
-        named = {one.arg or "": self.value(one.value, env) for one in node.keywords}
-        every = [*arguments, *named.values()]
-        signature = hash((ast.dump(node.func), *(one.signature for one in every)))
-        result = union(*every, signature=signature, roots=False)
+            return self.enter_helper(self.index.jit[node.func.id], node, env)
+        receiver = [self.evaluate(node.func.value, env)] if isinstance(node.func, ast.Attribute) and not name else []
+        arguments = receiver + [self.evaluate(argument, env) for argument in node.args]
+        named = {keyword.arg or "": self.evaluate(keyword.value, env) for keyword in node.keywords}
+        values = [*arguments, *named.values()]
+        signature = hash((ast.dump(node.func), *(value.signature for value in values)))
+        result = union(*values, signature=signature, roots=False)
         if name in ("load", "store") or name.startswith("atomic_"):
-            return self.access(name, node, arguments, named, signature)
+            return self.evaluate_access(name, node, arguments, named, signature)
         if name in ("dot", "dot_scaled"):
-            self._mark_dot()
+            self.notes.note_dot()
             return replace(result, rank=2)
         if name == _ASSEMBLY or (not name and isinstance(node.func, ast.Name) and node.func.id in self.index.aliases):
-            self._mark_poll()  # a function of another file may read memory too
-        self._note_softmax(name, node, env, result)
+            self.notes.note_poll()  # a function of another file may read memory too
+        self.notes.note_softmax(name, node, env, result)
         if arguments and (name in _KEEP_ADDRESS or receiver):
             pointers = [*arguments, named.get("base", NOTHING)] if name == "where" or not receiver else receiver
-            result = replace(result, roots=frozenset().union(*(one.roots for one in pointers)))
+            result = replace(result, roots=frozenset().union(*(pointer.roots for pointer in pointers)))
         return replace(result, rank=_rank_of(name or getattr(node.func, "attr", ""), node, arguments, result.rank))
 
-    def helper(self, function: ast.FunctionDef, node: ast.Call, env: dict[str, Value]) -> Value:
-        """Enter another jit function with the values of its arguments."""
-        arguments = [self.value(one, env) for one in node.args]
-        named = {one.arg or "": self.value(one.value, env) for one in node.keywords}
+    def enter_helper(self, function: ast.FunctionDef, node: ast.Call, env: Env) -> Value:
+        """Walk through another jit function with the values of its arguments."""
+        arguments = [self.evaluate(argument, env) for argument in node.args]
+        named = {keyword.arg or "": self.evaluate(keyword.value, env) for keyword in node.keywords}
         if len(self.path) >= _MAX_DEPTH:
             return union(*arguments, *named.values())
-        names = [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+        names = [parameter.arg for parameter in _parameters(function)]
         outer = self.path
         inner = dict(zip(names, arguments, strict=False)) | named
-        result = self.run(function, inner, (*outer, node.lineno * 1000 + node.col_offset))
+        result = self.walk_function(function, inner, (*outer, node.lineno * 1000 + node.col_offset))
         self.path = outer
         return result
 
-    def access(self, name: str, node: ast.Call, arguments: list[Value], named: dict[str, Value], signature: int) -> Value:
+    def evaluate_access(self, name: str, node: ast.Call, arguments: list[Value], named: dict[str, Value], signature: int) -> Value:
         address = arguments[0] if arguments else named.get("pointer", NOTHING)
         value = arguments[1] if len(arguments) > 1 else named.get("value", NOTHING)
         if name != "store":
-            self._mark_poll(lock=name == "atomic_cas")
-        if not self.silent and name in ("load", "store"):
-            self.walk.accesses.append(Access(name, node.lineno, address, value, self.stack))
+            self.notes.note_poll(lock=name == "atomic_cas")
+        if name in ("load", "store"):
+            self.notes.note_access(name, node.lineno, address, value)
         return Value(signature, pids=address.pids, loops=address.loops, rank=address.rank)
 
-    # marks
 
-    def _mark_dot(self) -> None:
-        self.walk.has_dot = True
-        for one in self.stack:
-            self.walk.loops[one].has_dot = True
-
-    def _mark_poll(self, lock: bool = False) -> None:
-        if self.stack and self.walk.loops[self.stack[-1]].kind == "while":
-            loop = self.walk.loops[self.stack[-1]]
-            loop.lock = lock and (loop.lock or not loop.polls)
-            loop.polls = True
-
-    def accumulate(self, target: str, value: ast.expr, env: dict[str, Value], *, additive: bool, needs_name: bool = False) -> None:
-        """Record the products that are added to a total."""
-        if self.silent or not self.stack or not additive:
-            return
-        terms = list(_terms(value))
-        if needs_name and not any(isinstance(one, ast.Name) and one.id == target for one in terms):
-            return
-        self.silent += 1
-        for one in terms:
-            pair = _factors(self.index, one)
-            if pair:
-                left, right = (self.value(each, env) for each in pair)
-                outer = all(isinstance(each, ast.Subscript) for each in pair) and _indexing(pair[0]) != _indexing(pair[1])
-                self.walk.products.append(Product(one.lineno, left, right, self.stack, target, outer))
-        self.silent -= 1
-
-    def _note_softmax(self, name: str, node: ast.Call, env: dict[str, Value], result: Value) -> None:
-        if self.silent or not self.stack:
-            return
-        loop = self.stack[-1]
-        if name == "maximum" and any(one == loop for one, _ in result.carried):
-            self.walk.rescales.append(Rescale("maximum", node.lineno, self.stack))
-        if name in ("exp", "exp2", "math.exp", "math.exp2", "libdevice.exp") and node.args:
-            for one in ast.walk(node.args[0]):
-                if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Sub) and isinstance(one.left, ast.Name):
-                    if (loop, one.left.id) in env.get(one.left.id, NOTHING).carried:
-                        self.walk.rescales.append(Rescale("exponential", node.lineno, self.stack))
-
-    def _note_scaling(self, target: str, value: ast.expr, env: dict[str, Value], direct: bool) -> None:
-        """`total *= factor`, or `total = total * factor ...`, of a carried total by a factor that rests on another carried name."""
-        if self.silent or not self.stack or target not in env or (self.stack[-1], target) not in env[target].carried:
-            return
-        factors = [value] if direct else [
-            other
-            for one in ast.walk(value) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult)
-            for own, other in ((one.left, one.right), (one.right, one.left))
-            if any(isinstance(each, ast.Name) and each.id == target for each in ast.walk(own))
-        ]  # fmt: skip
-        self.silent += 1
-        found = any(name != target and loop == self.stack[-1] for one in factors for loop, name in self.value(one, env).carried)
-        self.silent -= 1
-        if found:
-            self.walk.rescales.append(Rescale("scaling", value.lineno, self.stack))
+def _parameters(function: ast.FunctionDef) -> list[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
 
-def _merge(env: dict[str, Value], other: Mapping[str, Value]) -> None:
+def _merge(env: Env, other: Mapping[str, Value]) -> None:
     for name, value in other.items():
-        mine = env.get(name)
-        if mine is None:
+        own = env.get(name)
+        if own is None:
             env[name] = value
-        elif mine != value:
-            env[name] = union(mine, value, signature=hash((mine.signature, value.signature)))
+        elif own != value:
+            env[name] = union(own, value, signature=hash((own.signature, value.signature)))
 
 
-def _bind(target: ast.expr, value: Value, env: dict[str, Value]) -> None:
+def _bind(target: ast.expr, value: Value, env: Env) -> None:
     if isinstance(target, ast.Name):
         env[target.id] = value
     elif isinstance(target, ast.Tuple):
-        for number, one in enumerate(target.elts):
-            _bind(one, replace(value, signature=hash((value.signature, number))), env)
-
-
-def _terms(node: ast.expr) -> list[ast.expr]:
-    """Terms of a sum."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        return [*_terms(node.left), *_terms(node.right)]
-    return [node]
-
-
-def _factors(index: KernelSource, node: ast.expr) -> tuple[ast.expr, ast.expr] | None:
-    """The two factors of a product, looking through tl.sum(...) and fma."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return node.left, node.right
-    if isinstance(node, ast.Call):
-        name = index.language(node.func)
-        if name == "sum" and node.args:
-            return _factors(index, node.args[0])
-        if name.endswith("fma") and len(node.args) >= 2:
-            return node.args[0], node.args[1]
-    return None
-
-
-def _indexing(node: ast.expr) -> str:
-    return ast.unparse(node.slice) if isinstance(node, ast.Subscript) else ""
+        for number, element in enumerate(target.elts):
+            _bind(element, replace(value, signature=hash((value.signature, number))), env)
 
 
 def _rank_of(name: str, node: ast.Call, arguments: list[Value], rank: int) -> int:
     if name == "arange":
         return 1
     if name in _REDUCTIONS:
-        has_axis = len(node.args) > 1 or any(one.arg in ("axis", "dim") for one in node.keywords)
+        has_axis = len(node.args) > 1 or any(keyword.arg in ("axis", "dim") for keyword in node.keywords)
         own = arguments[0].rank if arguments else 0
         return max(0, own - 1) if has_axis else 0
     if name in _SHAPED:

@@ -1,0 +1,132 @@
+"""What a walk through a Triton kernel notes down: accesses, products, polls, and the marks of an online softmax."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from tritonsmith.evaluator.source.kernel_file import KernelSource
+from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, KernelWalk, Product, Rescale, Value
+
+
+class Notes:
+    """The notes on one kernel, and the place of the walk in its loops.
+
+    Args:
+        index: the file with the kernel.
+        facts: where the notes go.
+        evaluate: what the walk makes of an expression.
+    """
+
+    def __init__(self, index: KernelSource, facts: KernelWalk, evaluate: Callable[[ast.AST | None, Env], Value]) -> None:
+        self._index = index
+        self._facts = facts
+        self._evaluate = evaluate
+        self.loops: tuple[int, ...] = ()
+        """Loops around the statement that is walked through, outermost first."""
+        self.silent = 0
+        """Above zero nothing is noted that would count twice: in all passes over a loop's body but the last."""
+
+    def note_access(self, kind: str, line: int, address: Value, value: Value) -> None:
+        """A load or a store."""
+        if not self.silent:
+            self._facts.accesses.append(AccessSite(kind, line, address, value, self.loops))
+
+    def note_dot(self) -> None:
+        """A product of tiles, for the kernel and all loops around."""
+        self._facts.has_dot = True
+        for loop in self.loops:
+            self._facts.loops[loop].has_dot = True
+
+    def note_poll(self, lock: bool = False) -> None:
+        """A read of memory; in a while loop it may wait for other programs, or for a lock."""
+        if self.loops and self._facts.loops[self.loops[-1]].kind == "while":
+            loop = self._facts.loops[self.loops[-1]]
+            loop.lock = lock and (loop.lock or not loop.polls)
+            loop.polls = True
+
+    def note_products(self, target: str, value: ast.expr, env: Env, *, needs_name: bool = False) -> None:
+        """The products that are added to a total.
+
+        Args:
+            target: name of the total.
+            value: what is added, or with `needs_name` what the total becomes.
+            env: values of names before.
+            needs_name: whether only a sum in which the total itself stands counts.
+        """
+        if self.silent or not self.loops:
+            return
+        terms = list(_terms_of(value))
+        if needs_name and not any(isinstance(term, ast.Name) and term.id == target for term in terms):
+            return
+        self.silent += 1
+        for term in terms:
+            pair = _factors_of(self._index, term)
+            if pair:
+                left, right = (self._evaluate(factor, env) for factor in pair)
+                outer = all(isinstance(factor, ast.Subscript) for factor in pair) and _indexing_of(pair[0]) != _indexing_of(pair[1])
+                self._facts.products.append(Product(term.lineno, left, right, self.loops, target, outer))
+        self.silent -= 1
+
+    def note_softmax(self, name: str, node: ast.Call, env: Env, result: Value) -> None:
+        """A running maximum, or an exponential of the difference to a carried name."""
+        if self.silent or not self.loops:
+            return
+        loop = self.loops[-1]
+        if name == "maximum" and any(owner == loop for owner, _ in result.carried):
+            self._facts.rescales.append(Rescale("maximum", node.lineno, self.loops))
+        if name in ("exp", "exp2", "math.exp", "math.exp2", "libdevice.exp") and node.args:
+            for part in ast.walk(node.args[0]):
+                if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) and isinstance(part.left, ast.Name):
+                    if (loop, part.left.id) in env.get(part.left.id, NOTHING).carried:
+                        self._facts.rescales.append(Rescale("exponential", node.lineno, self.loops))
+
+    def note_scaling(self, target: str, value: ast.expr, env: Env, direct: bool) -> None:
+        """A carried total that is multiplied by a factor which rests on another carried name.
+
+        With `direct` this is `total *= value`, otherwise `total = value`, where the total is a factor somewhere in `value`.
+        """
+        if self.silent or not self.loops or target not in env or (self.loops[-1], target) not in env[target].carried:
+            return
+        factors = [value] if direct else _partners_of(target, value)
+        self.silent += 1
+        carried = (pair for factor in factors for pair in self._evaluate(factor, env).carried)
+        found = any(name != target and loop == self.loops[-1] for loop, name in carried)
+        self.silent -= 1
+        if found:
+            self._facts.rescales.append(Rescale("scaling", value.lineno, self.loops))
+
+
+def _partners_of(target: str, value: ast.expr) -> list[ast.expr]:
+    """What stands across from the name in each product within an expression."""
+    products = [part for part in ast.walk(value) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult)]
+    return [
+        other
+        for product in products
+        for own, other in ((product.left, product.right), (product.right, product.left))
+        if any(isinstance(part, ast.Name) and part.id == target for part in ast.walk(own))
+    ]
+
+
+def _terms_of(node: ast.expr) -> list[ast.expr]:
+    """Terms of a sum."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        return [*_terms_of(node.left), *_terms_of(node.right)]
+    return [node]
+
+
+def _factors_of(index: KernelSource, node: ast.expr) -> tuple[ast.expr, ast.expr] | None:
+    """The two factors of a product, looking through tl.sum(...) and fma."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return node.left, node.right
+    if isinstance(node, ast.Call):
+        name = index.language(node.func)
+        if name == "sum" and node.args:
+            return _factors_of(index, node.args[0])
+        if name.endswith("fma") and len(node.args) >= 2:
+            return node.args[0], node.args[1]
+    return None
+
+
+def _indexing_of(node: ast.expr) -> str:
+    return ast.unparse(node.slice) if isinstance(node, ast.Subscript) else ""
