@@ -61,10 +61,10 @@ def advise(source: str, precision: PrecisionClass = PrecisionClass.IEEE) -> tupl
         return (Advice(error.lineno or 1, f"Python cannot read this ({error.msg}); mend the syntax"),)
     except (ValueError, RecursionError, MemoryError):  # null bytes, or nested deeper than the parser goes
         return (Advice(1, "Python cannot read this file; write plain Python of ordinary depth"),)
-    ranked = sorted(found.values(), key=lambda one: (one.kind is Kind.NOTE, one.line, one.text))
+    ranked = sorted(found.values(), key=lambda advice: (advice.kind is Kind.NOTE, advice.line, advice.text))
     return tuple(ranked[:_MOST_ADVICE])
 
 
 def advice_lines(source: str, precision: PrecisionClass = PrecisionClass.IEEE) -> tuple[str, ...]:
     """The same as sentences, as a verdict carries them."""
-    return tuple(str(one) for one in advise(source, precision))
+    return tuple(str(advice) for advice in advise(source, precision))

@@ -54,7 +54,7 @@ _BUILTINS = {
 
 def imports(text: Text) -> Iterator[Remark]:
     """Modules that a kernel file has no need of."""
-    for node in (one for one in text.host if isinstance(one, ast.Import | ast.ImportFrom)):
+    for node in (statement for statement in text.host if isinstance(statement, ast.Import | ast.ImportFrom)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         for name in names:
             if why := _FOREIGN.get(name.split(".")[0]):
@@ -133,7 +133,7 @@ def fallbacks(text: Text) -> Iterator[Remark]:
     for node in text.forward:
         if isinstance(node, ast.Try):
             for handler in node.handlers:
-                if not any(isinstance(one, ast.Raise) for one in ast.walk(handler)):
+                if not any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)):
                     yield Remark(node.lineno, "a failure is caught and another way taken; let it fail, its message helps to mend it")
                     break
 
@@ -191,7 +191,7 @@ def _module_names(text: Text) -> frozenset[str]:
     found = set(text.index.classes)
     for node in text.tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        found |= {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+        found |= {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
     return frozenset(found | set(text.index.aliases))
 
 

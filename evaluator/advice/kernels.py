@@ -67,7 +67,7 @@ def libraries(text: Text) -> Iterator[Remark]:
         if not isinstance(node, ast.Call):
             continue
         name = text.name(node.func)
-        prefix = next((one for one in _PREFIXES if name.startswith(one)), "")
+        prefix = next((known for known in _PREFIXES if name.startswith(known)), "")
         if prefix and name.removeprefix(prefix).rstrip("_").partition(".")[0] in _COMPUTING:
             yield Remark(node.lineno, f"{name} computes in a library; {tail}", note=not alone)
         elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.attr in layers:
@@ -99,7 +99,7 @@ def precision(text: Text) -> Iterator[Remark]:
             yield Remark(call.lineno, 'tl.dot of fp32 rounds to TF32 unless it gets input_precision="ieee"', note=True)
     for node in text.forward:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            to = node.func.attr == "to" and any(isinstance(one, ast.Attribute) and one.attr in _ROUNDING for one in node.args)
+            to = node.func.attr == "to" and any(isinstance(given, ast.Attribute) and given.attr in _ROUNDING for given in node.args)
             if to or (node.func.attr in _ROUNDING and not node.args and not text.imported(node.func)):
                 yield Remark(node.lineno, "this rounds to 16 bit; the task asks for fp32 accuracy", note=True)
 
@@ -141,7 +141,7 @@ def inputs_are_kept(text: Text) -> Iterator[Remark]:
 def _launched_on_inputs(text: Text, forward: Function, same: dict[str, str]) -> Iterator[Remark]:
     for call in calls_of(forward):
         kernel = text.index.jit.get(text.index.launched_kernel(call) or "")
-        if kernel is None or any(isinstance(one, ast.Starred) for one in call.args):
+        if kernel is None or any(isinstance(argument, ast.Starred) for argument in call.args):
             continue
         names = [argument.arg for argument in kernel.args.posonlyargs + kernel.args.args]
         given = dict(zip(names, call.args, strict=False)) | {word.arg: word.value for word in call.keywords if word.arg}
@@ -166,7 +166,7 @@ def _stored_to(text: Text, kernel: ast.FunctionDef) -> set[str]:
         return set().union(*(origins(child) for child in ast.iter_child_nodes(node)))
 
     stored: set[str] = set()
-    for node in (one for statement in kernel.body for one in ast.walk(statement)):
+    for node in (part for statement in kernel.body for part in ast.walk(statement)):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             origin[node.targets[0].id] = origin.get(node.targets[0].id, set()) | origins(node.value)
     for call in calls_of(kernel):

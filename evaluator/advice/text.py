@@ -97,8 +97,8 @@ def is_endless(loop: ast.While) -> bool:
 def _reached(index: KernelSource, model: dict[str, Function]) -> list[Function]:
     """Forward, and what it names: functions, methods and classes of the file. Each is entered once, so the cost is linear."""
     by_name: dict[str, list[Function]] = {name: [function] for name, function in index.functions.items()}
-    for one in index.classes.values():
-        for node in one.body:
+    for definition in index.classes.values():
+        for node in definition.body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 by_name.setdefault(node.name, []).append(node)
     modules = _submodules(index)
@@ -119,7 +119,7 @@ def _reached(index: KernelSource, model: dict[str, Function]) -> list[Function]:
 
 
 def _names(node: ast.AST) -> Iterator[ast.Attribute | ast.Name]:
-    yield from (one for one in ast.walk(node) if isinstance(one, ast.Attribute | ast.Name) and isinstance(one.ctx, ast.Load))
+    yield from (part for part in ast.walk(node) if isinstance(part, ast.Attribute | ast.Name) and isinstance(part.ctx, ast.Load))
 
 
 def _submodules(index: KernelSource) -> dict[str, set[str]]:
@@ -127,7 +127,7 @@ def _submodules(index: KernelSource) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for node in ast.walk(index.tree):
         if isinstance(node, ast.Assign):
-            classes = {one.id for one in _names(node.value) if isinstance(one, ast.Name) and one.id in index.classes}
+            classes = {part.id for part in _names(node.value) if isinstance(part, ast.Name) and part.id in index.classes}
             for target in node.targets:
                 if isinstance(target, ast.Attribute) and classes:
                     found.setdefault(target.attr, set()).update(classes)

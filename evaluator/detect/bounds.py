@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tritonsmith.evaluator.detect.records import LabelHit, LabelName
+from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, TaskFacts, Timing, TimingKind
 
 _LAUNCH_SECONDS = 5e-6
@@ -14,7 +14,7 @@ _STREAMING_FLOPS_PER_BYTE = 8.0
 """Below this a kernel reads its operands about once, so that its traffic is device memory's."""
 
 
-def bound(facts: LaunchFacts, task: TaskFacts, hardware: Hardware, timing: Timing) -> LabelHit | None:
+def bound(facts: LaunchFacts, task: TaskFacts, hardware: Hardware, timing: Timing) -> TraitHit | None:
     """The one limit that explains the latency; None for a latency of zero."""
     seconds = timing.median_ms / 1e3
     if seconds <= 0:
@@ -26,15 +26,15 @@ def bound(facts: LaunchFacts, task: TaskFacts, hardware: Hardware, timing: Timin
     moved, rate = _bytes_moved(facts, task), _rate(facts, hardware)
     memory, compute = moved / hardware.bandwidth / seconds, task.flops / rate / seconds
     if max(memory, compute) < _BOUND_SHARE:
-        return LabelHit(name=LabelName.LATENCY_BOUND, evidence=_waiting(facts, task, seconds, took, memory, compute))
+        return TraitHit(name=Trait.LATENCY_BOUND, evidence=_waiting(facts, task, seconds, took, memory, compute))
     if memory >= compute:
         text = f"at least {moved / 1e6:.4g} MB in {took}: {memory:.0%} of {hardware.name}'s {hardware.bandwidth / 1e12:.3g} TB/s"
-        return LabelHit(name=LabelName.MEMORY_BOUND, evidence=text)
+        return TraitHit(name=Trait.MEMORY_BOUND, evidence=text)
     text = f"{task.flops / 1e9:.4g} GFLOP in {took}: {compute:.0%} of {hardware.name}'s {rate / 1e12:.3g} TFLOP/s"
-    return LabelHit(name=LabelName.COMPUTE_BOUND, evidence=text)
+    return TraitHit(name=Trait.COMPUTE_BOUND, evidence=text)
 
 
-def _launch_bound(facts: LaunchFacts, seconds: float, took: str) -> LabelHit | None:
+def _launch_bound(facts: LaunchFacts, seconds: float, took: str) -> TraitHit | None:
     launches = facts.launches_per_forward
     if launches < 2:
         return None
@@ -44,11 +44,11 @@ def _launch_bound(facts: LaunchFacts, seconds: float, took: str) -> LabelHit | N
         busy = min(1.0, sum(measured) / 1e3 / share / seconds)
         if busy < _HALF:
             text = f"{launches} launches in {took}; the card is busy for {busy:.0%} of it"
-            return LabelHit(name=LabelName.LAUNCH_BOUND, evidence=text)
+            return TraitHit(name=Trait.LAUNCH_BOUND, evidence=text)
         return None
     if launches * _LAUNCH_SECONDS >= _HALF * seconds:
         text = f"{launches} launches in {took}: {seconds / launches * 1e6:.3g} microseconds each, a launch alone takes about 5"
-        return LabelHit(name=LabelName.LAUNCH_BOUND, evidence=text)
+        return TraitHit(name=Trait.LAUNCH_BOUND, evidence=text)
     return None
 
 

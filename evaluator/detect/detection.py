@@ -6,14 +6,14 @@ import ast
 
 from tritonsmith.evaluator.detect import host, kernels
 from tritonsmith.evaluator.detect.bounds import bound
-from tritonsmith.evaluator.detect.records import Detection, KernelCode, LabelHit, LabelName
+from tritonsmith.evaluator.detect.records import Detection, KernelCode, Trait, TraitHit
 from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts, TaskFacts, Timing
 from tritonsmith.evaluator.source.kernel_file import Call, host_calls, read_kernel_source
 from tritonsmith.evaluator.source.values import KernelWalk
 from tritonsmith.evaluator.source.walk import walk_kernel
 
-__all__ = ["Detection", "KernelCode", "LabelHit", "LabelName", "detect"]
+__all__ = ["Detection", "KernelCode", "TraitHit", "Trait", "detect"]
 
 
 def detect(
@@ -48,7 +48,7 @@ def _detect(
     index = read_kernel_source(source, path)
     walks = {name: walk_kernel(index, node) for name, node in index.kernels().items()}
     launches = [call for call in host_calls(index) if call.kernel]
-    hits: list[LabelHit | None] = []
+    hits: list[TraitHit | None] = []
     codes: list[KernelCode] = []
     for name, walk in walks.items():
         known = _facts_of(name, facts)
@@ -69,12 +69,12 @@ def _detect(
     hits.append(kernels.winograd(index))
     if facts is not None and task_facts is not None and hardware is not None and timing is not None:
         hits.append(bound(facts, task_facts, hardware, timing))
-    order = list(LabelName)
+    order = list(Trait)
     found = sorted((hit for hit in hits if hit is not None), key=lambda hit: (order.index(hit.name), hit.line or 0))
     return Detection(labels=tuple(found), kernels=tuple(codes))
 
 
-def _kernel_labels(walk: KernelWalk, known: KernelFacts | None, launches: list[Call]) -> list[LabelHit | None]:
+def _kernel_labels(walk: KernelWalk, known: KernelFacts | None, launches: list[Call]) -> list[TraitHit | None]:
     constants = dict(known.constexprs) if known is not None else {}
     extents = kernels.extents_of(known)
     if known is None and launches and all(_grid_extents(call) == (1,) * len(_grid_extents(call) or (0,)) for call in launches):
@@ -93,7 +93,7 @@ def _facts_of(name: str, facts: LaunchFacts | None) -> KernelFacts | None:
     return max(same, key=lambda kernel: kernel.grid[0] * kernel.grid[1] * kernel.grid[2], default=None)
 
 
-def _one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: list[Call], hardware: Hardware | None) -> LabelHit | None:
+def _one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: list[Call], hardware: Hardware | None) -> TraitHit | None:
     """A grid along one axis that fills less than half of the card, of programs that do not share their work."""
     if walk.waits or walk.pid_parts or len(walk.program_axes) > 1 and known is None:
         return None
@@ -102,12 +102,12 @@ def _one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: list[C
         if hardware is None or 2 * programs > hardware.processors or sum(extent > 1 for extent in known.grid) > 1:
             return None
         text = f"{walk.name}: the grid {known.grid} covers one axis: {programs} programs on {hardware.processors} processors"
-        return LabelHit(name=LabelName.ONE_AXIS_GRID, line=launches[0].node.lineno if launches else walk.line, evidence=text)
+        return TraitHit(name=Trait.ONE_AXIS_GRID, line=launches[0].node.lineno if launches else walk.line, evidence=text)
     for call in launches:
         extents = _grid_extents(call)
         if extents is not None and sum(extent != 1 for extent in extents) <= 1:
             text = f"{walk.name}: the launch in line {call.node.lineno} has a grid of one axis; each program keeps the other one whole"
-            return LabelHit(name=LabelName.ONE_AXIS_GRID, line=call.node.lineno, evidence=text)
+            return TraitHit(name=Trait.ONE_AXIS_GRID, line=call.node.lineno, evidence=text)
     return None
 
 
@@ -118,9 +118,9 @@ def _grid_extents(call: Call) -> tuple[int | None, ...] | None:
         name = node.id
         node = next(
             (
-                one.value
-                for one in ast.walk(call.function)
-                if isinstance(one, ast.Assign) and any(isinstance(target, ast.Name) and target.id == name for target in one.targets)
+                part.value
+                for part in ast.walk(call.function)
+                if isinstance(part, ast.Assign) and any(isinstance(target, ast.Name) and target.id == name for target in part.targets)
             ),
             None,
         )
@@ -128,4 +128,4 @@ def _grid_extents(call: Call) -> tuple[int | None, ...] | None:
         node = node.body
     if not isinstance(node, ast.Tuple):
         return None
-    return tuple(one.value if isinstance(one, ast.Constant) and isinstance(one.value, int) else None for one in node.elts)
+    return tuple(extent.value if isinstance(extent, ast.Constant) and isinstance(extent.value, int) else None for extent in node.elts)

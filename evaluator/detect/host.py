@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from tritonsmith.evaluator.detect.records import LabelHit, LabelName
+from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.schema import LaunchFacts, TaskFacts
 from tritonsmith.evaluator.source.kernel_file import Call, HostLoop, KernelSource, attribute_values, calls_of, host_calls
 
@@ -30,7 +30,7 @@ _OTHER_TARGET = re.compile(r"^_?(l|li|layer\w*|n_layer|d|dir\w*|b|batch\w*|block
 _FEW_LAUNCHES = 8
 
 
-def time_loop_in_python(index: KernelSource, facts: LaunchFacts | None, task: TaskFacts | None) -> LabelHit | None:
+def time_loop_in_python(index: KernelSource, facts: LaunchFacts | None, task: TaskFacts | None) -> TraitHit | None:
     """A loop in host code that launches once per step.
 
     With facts of the launches, a loop counts when its kernel is launched far more often than the reference has layers; without them,
@@ -46,20 +46,20 @@ def time_loop_in_python(index: KernelSource, facts: LaunchFacts | None, task: Ta
             launches = counted[str(call.kernel)]
             if launches > max(_FEW_LAUNCHES, 2 * layers):
                 where = f"{call.kernel} is launched {launches} times per forward, from the Python loop in line {loop.lineno}"
-                return LabelHit(name=LabelName.TIME_LOOP_IN_PYTHON, line=line, evidence=f"{where} ({_loop_text(loop)})")
+                return TraitHit(name=Trait.TIME_LOOP_IN_PYTHON, line=line, evidence=f"{where} ({_loop_text(loop)})")
         else:
-            over_time = next((one for one in reversed(call.loops) if _over_time(one, call)), None)
+            over_time = next((around for around in reversed(call.loops) if _over_time(around, call)), None)
             if over_time is not None:
                 what = f"launches {call.kernel}" if call.kernel else f"calls {ast.unparse(call.node.func)}"
                 evidence = f"line {line} {what} in every iteration of the Python loop in line {over_time.lineno} ({_loop_text(over_time)})"
-                return LabelHit(name=LabelName.TIME_LOOP_IN_PYTHON, line=line, evidence=evidence)
+                return TraitHit(name=Trait.TIME_LOOP_IN_PYTHON, line=line, evidence=evidence)
     return None
 
 
 def _layers(task: TaskFacts | None) -> int:
     """Recurrent layers times directions; 0 where unknown."""
     recurrent = [op.attributes for op in task.ops if op.module_type in ("GRU", "LSTM", "RNN")] if task is not None else []
-    return sum(int(one.get("num_layers", 1)) * (2 if one.get("bidirectional") else 1) for one in recurrent)
+    return sum(int(layer.get("num_layers", 1)) * (2 if layer.get("bidirectional") else 1) for layer in recurrent)
 
 
 def _loop_text(loop: HostLoop) -> str:
@@ -67,15 +67,15 @@ def _loop_text(loop: HostLoop) -> str:
         return f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"
     if isinstance(loop, ast.While):
         return f"while {ast.unparse(loop.test)}"
-    return " ".join(ast.unparse(one) for one in loop.generators)
+    return " ".join(ast.unparse(generator) for generator in loop.generators)
 
 
 def _over_time(loop: HostLoop, call: Call) -> bool:
     if isinstance(loop, ast.While):
-        names = {one.id for one in ast.walk(loop.test) if isinstance(one, ast.Name)}
+        names = {part.id for part in ast.walk(loop.test) if isinstance(part, ast.Name)}
         return any(_TIME_TARGET.match(name) for name in names)
-    pairs = [(loop.target, loop.iter)] if isinstance(loop, ast.For) else [(one.target, one.iter) for one in loop.generators]
-    return any(_runs_over_time(target, over, loop, call) for target, over in pairs)
+    heads = [loop] if isinstance(loop, ast.For) else loop.generators
+    return any(_runs_over_time(head.target, head.iter, loop, call) for head in heads)
 
 
 def _runs_over_time(target: ast.expr, over: ast.expr, loop: HostLoop, call: Call) -> bool:
@@ -101,21 +101,21 @@ def _from_shape(bound: ast.expr, call: Call) -> bool:
     if isinstance(bound, ast.Name):
         for node in ast.walk(call.function):
             if isinstance(node, ast.Assign) and any(
-                isinstance(one, ast.Name) and one.id == bound.id for target in node.targets for one in ast.walk(target)
+                isinstance(part, ast.Name) and part.id == bound.id for target in node.targets for part in ast.walk(target)
             ):
                 sources.append(node.value)
-    return any(isinstance(one, ast.Attribute) and one.attr in ("shape", "size") for source in sources for one in ast.walk(source))
+    return any(isinstance(part, ast.Attribute) and part.attr in ("shape", "size") for source in sources for part in ast.walk(source))
 
 
 def _indexes_by(loop: HostLoop, name: str) -> bool:
     """Whether the loop's variable picks a slice of a tensor, as in x[t] or x[:, t]."""
     return any(
-        isinstance(one, ast.Subscript) and any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(one.slice))
-        for one in ast.walk(loop)
+        isinstance(inner, ast.Subscript) and any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(inner.slice))
+        for inner in ast.walk(loop)
     )
 
 
-def library_pass_through(index: KernelSource, facts: LaunchFacts | None, uses_dot: bool) -> LabelHit | None:
+def library_pass_through(index: KernelSource, facts: LaunchFacts | None, uses_dot: bool) -> TraitHit | None:
     """Library calls that do the work: recurrent, convolution and attention calls, torch.compile, and products when no kernel has tl.dot."""
     if facts is not None and facts.own_time_share is not None and facts.own_time_share >= _OWN_SHARE:
         return None
@@ -136,10 +136,10 @@ def library_pass_through(index: KernelSource, facts: LaunchFacts | None, uses_do
     share = f"; own kernels have {facts.own_time_share:.0%} of the device time" if facts and facts.own_time_share is not None else ""
     if found:
         text = ", ".join(f"{name} (line {line})" for line, name in sorted(found.items())[:8])
-        return LabelHit(name=LabelName.LIBRARY_PASS_THROUGH, line=min(found), evidence=f"the library computes: {text}{share}")
+        return TraitHit(name=Trait.LIBRARY_PASS_THROUGH, line=min(found), evidence=f"the library computes: {text}{share}")
     if "ModelNew" in index.classes and not launches:
         line = index.classes["ModelNew"].lineno
-        return LabelHit(name=LabelName.LIBRARY_PASS_THROUGH, line=line, evidence="ModelNew.forward launches no Triton kernel of its own")
+        return TraitHit(name=Trait.LIBRARY_PASS_THROUGH, line=line, evidence="ModelNew.forward launches no Triton kernel of its own")
     return None
 
 
@@ -183,19 +183,19 @@ def _iterated_attribute(name: str, loops: tuple[HostLoop, ...]) -> str:
     for loop in loops:
         pairs: Mapping[ast.expr, ast.expr]
         pairs = {loop.target: loop.iter} if isinstance(loop, ast.For) else {} if isinstance(loop, ast.While) else {
-            one.target: one.iter for one in loop.generators
+            generator.target: generator.iter for generator in loop.generators
         }  # fmt: skip
         for target, over in pairs.items():
-            if any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(target)):
-                for one in ast.walk(over):
-                    if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == "self":
-                        return one.attr
+            if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(target)):
+                for part in ast.walk(over):
+                    if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == "self":
+                        return part.attr
     return ""
 
 
 def _nn_names(index: KernelSource, value: ast.AST) -> Iterator[str]:
-    for one in ast.walk(value):
-        if isinstance(one, ast.Attribute | ast.Name):
-            name = index.dotted(one)
+    for part in ast.walk(value):
+        if isinstance(part, ast.Attribute | ast.Name):
+            name = index.dotted(part)
             if name.startswith("torch.nn."):
                 yield name.removeprefix("torch.nn.").split(".")[-1]

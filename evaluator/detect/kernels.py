@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from tritonsmith.evaluator.detect.records import LabelHit, LabelName
+from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.schema import KernelFacts
 from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.parse import parse_expression
@@ -24,7 +24,7 @@ _WINOGRAD_MATRICES = (
 """Input, filter and output transforms of F(2x2, 3x3), Lavin and Gray 2015."""
 
 
-def persistent(walk: KernelWalk) -> LabelHit | None:
+def persistent(walk: KernelWalk) -> TraitHit | None:
     """The outermost loop that carries state in registers or memory, walks over tiles, or waits for other programs."""
     reasons: list[tuple[int, int, str]] = []
     for loop in walk.loops.values():
@@ -40,18 +40,18 @@ def persistent(walk: KernelWalk) -> LabelHit | None:
     if not reasons:
         return None
     _, line, reason = min(reasons)
-    return LabelHit(name=LabelName.PERSISTENT, line=line, evidence=f"{walk.name}: the loop in line {line} stays in the kernel: {reason}")
+    return TraitHit(name=Trait.PERSISTENT, line=line, evidence=f"{walk.name}: the loop in line {line} stays in the kernel: {reason}")
 
 
 def _state_over(walk: KernelWalk, loop: Loop) -> Iterator[str]:
-    stores = [one for one in walk.accesses if one.kind == "store" and loop.id in one.loops]
+    stores = [access for access in walk.accesses if access.kind == "store" and loop.id in access.loops]
     for store in stores:
         names = sorted(name for owner, name in store.value.carried if owner == loop.id)
         if names:
             yield f"{names[0]} goes from one iteration to the next and is stored in line {store.line}"
     if stores and loop.strided_by_programs:
         yield "each program takes several tiles"
-    loads = [one for one in walk.accesses if one.kind == "load" and loop.id in one.loops]
+    loads = [access for access in walk.accesses if access.kind == "load" and loop.id in access.loops]
     for store in stores:
         for load in loads:
             shared = store.address.roots & load.address.roots
@@ -60,7 +60,7 @@ def _state_over(walk: KernelWalk, loop: Loop) -> Iterator[str]:
                 yield f"an iteration loads from {min(shared)} (line {load.line}) what an earlier one stored (line {store.line})"
 
 
-def unsynchronised_sharing(walk: KernelWalk, extents: tuple[int | None, int | None, int | None]) -> LabelHit | None:
+def unsynchronised_sharing(walk: KernelWalk, extents: tuple[int | None, int | None, int | None]) -> TraitHit | None:
     """A buffer that is stored by tile and loaded across tiles in one loop in which nobody waits, with several programs.
 
     Args:
@@ -70,8 +70,8 @@ def unsynchronised_sharing(walk: KernelWalk, extents: tuple[int | None, int | No
     for loop in walk.loops.values():
         if walk.waits_in(loop.id):
             continue
-        stores = [one for one in walk.accesses if one.kind == "store" and loop.id in one.loops]
-        loads = [one for one in walk.accesses if one.kind == "load" and loop.id in one.loops]
+        stores = [access for access in walk.accesses if access.kind == "store" and loop.id in access.loops]
+        loads = [access for access in walk.accesses if access.kind == "load" and loop.id in access.loops]
         for store in stores:
             tiles = {part for part in store.address.pids if _several(part, extents)}
             for load in loads:
@@ -79,8 +79,8 @@ def unsynchronised_sharing(walk: KernelWalk, extents: tuple[int | None, int | No
                 missing = [part for part in tiles if not _covered(part, load.address.pids)]
                 if shared and missing:
                     axis = re.split(r"//|%", min(missing))[0]
-                    return LabelHit(
-                        name=LabelName.UNSYNCHRONISED_SHARING,
+                    return TraitHit(
+                        name=Trait.UNSYNCHRONISED_SHARING,
                         line=load.line,
                         evidence=f"{walk.name}: {min(shared)} is stored by tile of program_id({axis}) in line {store.line} and "
                         f"loaded across all tiles in line {load.line}, in the loop of line {loop.line}, and nobody waits",
@@ -102,10 +102,10 @@ def _covered(part: str, others: frozenset[str]) -> bool:
     return part == axis and halves == {"/", "%"}
 
 
-def serial_hidden_loop(walk: KernelWalk, constants: Mapping[str, object]) -> LabelHit | None:
+def serial_hidden_loop(walk: KernelWalk, constants: Mapping[str, object]) -> TraitHit | None:
     """A product summed one inner index at a time: scalar times vector, or column times row, in a loop without tl.dot."""
     for product in walk.products:
-        loops = [walk.loops[one] for one in product.loops if walk.loops[one].kind == "for"]
+        loops = [walk.loops[around] for around in product.loops if walk.loops[around].kind == "for"]
         if not loops or _taps(walk, product, constants):
             continue
         loop = loops[-1]
@@ -117,8 +117,8 @@ def serial_hidden_loop(walk: KernelWalk, constants: Mapping[str, object]) -> Lab
         ranks = sorted(side.rank for side in sides)
         if depends and (ranks[0] == 0 < ranks[1] or product.outer):
             kind = "column times row" if product.outer else "scalar times vector"
-            return LabelHit(
-                name=LabelName.SERIAL_HIDDEN_LOOP,
+            return TraitHit(
+                name=Trait.SERIAL_HIDDEN_LOOP,
                 line=product.line,
                 evidence=f"{walk.name}: line {product.line} adds {kind} in each iteration of the loop over {loop.bound or '...'} "
                 f"(line {loop.line}); tl.dot over tiles would do it on tensor cores",
@@ -126,14 +126,14 @@ def serial_hidden_loop(walk: KernelWalk, constants: Mapping[str, object]) -> Lab
     return None
 
 
-def direct_convolution(walk: KernelWalk, constants: Mapping[str, object]) -> LabelHit | None:
+def direct_convolution(walk: KernelWalk, constants: Mapping[str, object]) -> TraitHit | None:
     """Input times filter, summed in loops over the filter's taps, without tl.dot."""
     for product in walk.products:
         taps = _taps(walk, product, constants)
         if taps and not any(loop.has_dot for loop in taps):
             lines = ", ".join(str(loop.line) for loop in taps)
-            return LabelHit(
-                name=LabelName.DIRECT_CONVOLUTION,
+            return TraitHit(
+                name=Trait.DIRECT_CONVOLUTION,
                 line=taps[0].line,
                 evidence=f"{walk.name}: line {product.line} adds input times filter in loops over the taps (lines {lines}) without tl.dot",
             )
@@ -143,7 +143,7 @@ def direct_convolution(walk: KernelWalk, constants: Mapping[str, object]) -> Lab
 def _taps(walk: KernelWalk, product: Product, constants: Mapping[str, object]) -> list[Loop]:
     """Short loops over which both factors move: two of them, or one over all taps of a square filter."""
     both = product.left.loops & product.right.loops
-    loops = [walk.loops[one] for one in product.loops if one in both and walk.loops[one].kind == "for"]
+    loops = [walk.loops[around] for around in product.loops if around in both and walk.loops[around].kind == "for"]
     short = [loop for loop in loops if _short(loop, constants)]
     if len(short) >= 2:
         return short
@@ -160,13 +160,13 @@ def _trips(loop: Loop, constants: Mapping[str, object]) -> int | None:
     return value if loop.trips is None and isinstance(value, int) and not isinstance(value, bool) else loop.trips
 
 
-def flash_attention(walk: KernelWalk) -> LabelHit | None:
+def flash_attention(walk: KernelWalk) -> TraitHit | None:
     """Online softmax around tl.dot: a running maximum by whose change earlier totals are scaled."""
     for loop in walk.loops.values():
-        marks = {one.kind: one.line for one in walk.rescales if one.loops and one.loops[-1] == loop.id}
+        marks = {mark.kind: mark.line for mark in walk.rescales if mark.loops and mark.loops[-1] == loop.id}
         if loop.has_dot and {"maximum", "exponential", "scaling"} <= marks.keys():
-            return LabelHit(
-                name=LabelName.HIGH_COMPLEXITY,
+            return TraitHit(
+                name=Trait.HIGH_COMPLEXITY,
                 line=loop.line,
                 evidence=f"{walk.name}: online softmax as in Flash Attention: running maximum in line {marks['maximum']}, "
                 f"totals scaled by its change in line {marks['scaling']}",
@@ -174,16 +174,16 @@ def flash_attention(walk: KernelWalk) -> LabelHit | None:
     return None
 
 
-def winograd(index: KernelSource) -> LabelHit | None:
+def winograd(index: KernelSource) -> TraitHit | None:
     """A kernel that is called Winograd, or the transform matrices of F(2x2, 3x3) as literals."""
     for name, node in index.jit.items():
         if "winograd" in name.lower():
-            return LabelHit(name=LabelName.HIGH_COMPLEXITY, line=node.lineno, evidence=f"{name}: a Winograd convolution by its name")
-    matrices = {ast.dump(_absolute(parse_expression(one))) for one in _WINOGRAD_MATRICES}
+            return TraitHit(name=Trait.HIGH_COMPLEXITY, line=node.lineno, evidence=f"{name}: a Winograd convolution by its name")
+    matrices = {ast.dump(_absolute(parse_expression(matrix))) for matrix in _WINOGRAD_MATRICES}
     for literal in ast.walk(index.tree):
         if isinstance(literal, ast.List | ast.Tuple) and literal.elts and ast.dump(_absolute(literal)) in matrices:
             text = f"line {literal.lineno}: a transform matrix of Winograd F(2x2, 3x3)"
-            return LabelHit(name=LabelName.HIGH_COMPLEXITY, line=literal.lineno, evidence=text)
+            return TraitHit(name=Trait.HIGH_COMPLEXITY, line=literal.lineno, evidence=text)
     return None
 
 

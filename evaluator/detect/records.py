@@ -5,7 +5,7 @@ from enum import StrEnum
 from tritonsmith.evaluator.schema import Record
 
 
-class LabelName(StrEnum):
+class Trait(StrEnum):
     """What a kernel file can be said to be; scripts rely on these names."""
 
     PERSISTENT = "persistent"
@@ -30,10 +30,10 @@ class LabelName(StrEnum):
     LATENCY_BOUND = "latency_bound"
 
 
-class LabelHit(Record):
+class TraitHit(Record):
     """One label with the line it rests on; None where it rests on figures of the verdict alone."""
 
-    name: LabelName
+    name: Trait
     line: int | None = None
     evidence: str = ""
 
@@ -54,7 +54,7 @@ class KernelCode(Record):
 class Detection(Record):
     """All labels of a kernel file."""
 
-    labels: tuple[LabelHit, ...] = ()
+    labels: tuple[TraitHit, ...] = ()
     kernels: tuple[KernelCode, ...] = ()
 
     @property

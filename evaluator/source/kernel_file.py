@@ -104,7 +104,7 @@ class KernelSource:
                 if node is None or node.name in seen:
                     continue
                 seen.add(node.name)
-                own = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+                own = {method.name: method for method in node.body if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)}
                 found |= {key: method for key, method in own.items() if key not in found}
                 waiting += [base.id for base in node.bases if isinstance(base, ast.Name)]
         return self._methods_of[name]
@@ -127,7 +127,7 @@ def read_kernel_source(source: str, path: str) -> KernelSource:
             for alias in node.names:
                 index.aliases[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and any(_is_jit(index, one) for one in node.decorator_list):
+        if isinstance(node, ast.FunctionDef) and any(_is_jit(index, decorator) for decorator in node.decorator_list):
             index.jit[node.name] = node
     for statement in tree.body:
         if isinstance(statement, ast.ClassDef):
@@ -161,8 +161,8 @@ def _index_aliases(index: KernelSource) -> None:
 
 def calls_of(node: ast.AST) -> Iterator[ast.Call]:
     """Every call below a node, in source order."""
-    found = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
-    yield from sorted(found, key=lambda one: (one.lineno, one.col_offset))
+    found = [call for call in ast.walk(node) if isinstance(call, ast.Call)]
+    yield from sorted(found, key=lambda call: (call.lineno, call.col_offset))
 
 
 def host_calls(index: KernelSource) -> list[Call]:
@@ -247,5 +247,5 @@ def attribute_values(index: KernelSource, owner: str, attribute: str) -> Iterato
         for node in ast.walk(method):
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any(isinstance(one, ast.Attribute) and one.attr == attribute for one in targets):
+                if any(isinstance(target, ast.Attribute) and target.attr == attribute for target in targets):
                     yield node.value

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.detect.detection import Detection, LabelHit, LabelName
+from tritonsmith.evaluator.detect.detection import Detection, Trait, TraitHit
 from tritonsmith.evaluator.schema import (
     Comparison,
     Correctness,
@@ -66,7 +66,7 @@ class ScriptedDetector:
     def __call__(self, source: str, facts: LaunchFacts, task_facts: TaskFacts, hardware: Hardware, timing: Timing | None) -> Detection:
         """The labels of the table, each on line 1."""
         del facts, task_facts, hardware, timing
-        return Detection(labels=tuple(LabelHit(name=LabelName(name), line=1, evidence="scripted") for name in self.labels.get(source, ())))
+        return Detection(labels=tuple(TraitHit(name=Trait(name), line=1, evidence="scripted") for name in self.labels.get(source, ())))
 
 
 def scripted_verdict(

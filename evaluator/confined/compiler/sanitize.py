@@ -26,7 +26,7 @@ def _run(candidate: Path, request: Path) -> None:
 
     said = pickle.loads(request.read_bytes())
     made = [argument_like(spec) for spec in said["inputs"]]
-    arguments = [one.cuda() if isinstance(one, torch.Tensor) else one for one in made]
+    arguments = [value.cuda() if isinstance(value, torch.Tensor) else value for value in made]
     with torch.no_grad():
         model = import_candidate(candidate).ModelNew(*said["init"]).cuda().eval()
         for _ in range(_CALLS):

@@ -67,7 +67,7 @@ def one_instruction(instructions: Sequence[str], values: Sequence[Array], result
     operands = [_operand(text.strip(), values, dtype) for text in found.group(3).split(",")]
     if function is None or len(operands) != _OPERANDS.get(name, 1):
         return None
-    known = [one for one in operands if one is not None]
+    known = [operand for operand in operands if operand is not None]
     if len(known) < len(operands):
         return None
     written: Array = np.ascontiguousarray(np.broadcast_to(function(*known), np.shape(values[0])).astype(dtype)).view(result)

@@ -83,7 +83,7 @@ class Replay:
                 elif kind == "launch":
                     self._launch(event)
                 elif kind == "return":
-                    self.results = [self._tensor(one, f"output {n}") for n, one in enumerate(event["results"])]
+                    self.results = [self._tensor(spec, f"output {n}") for n, spec in enumerate(event["results"])]
         return session, counter
 
     def fixed_kernels(self) -> list[str]:
@@ -103,8 +103,8 @@ class Replay:
         name = str(event["name"])
         base = name.split(".")[1] if name.startswith("aten.") else name
         context = "" if base in _SHAPE_ONLY else f"an operand of {base}"
-        arguments = [self._value(one, context) for one in event["arguments"]]
-        named = {key: self._value(one, context) for key, one in event["named"].items()}
+        arguments = [self._value(part, context) for part in event["arguments"]]
+        named = {key: self._value(part, context) for key, part in event["named"].items()}
         function = _operator(name)
         with counter:
             result = function(*arguments, **named)
@@ -135,12 +135,12 @@ class Replay:
         name = str(event["name"])
         self._bind(event, name)
         kernel = self._kernels.function(name, int(event["line"]))
-        arguments = {key: self._value(one, f"argument {key} of kernel {name}") for key, one in event["arguments"].items()}
+        arguments = {key: self._value(part, f"argument {key} of kernel {name}") for key, part in event["arguments"].items()}
         grid = tuple(int(extent) for extent in event["grid"])
         interpreter.GridExecutor(kernel.rewrite(), kernel.arg_names, grid)(**arguments)
 
     def _bind(self, event: dict[str, Any], name: str) -> None:
-        scalars = {key: self._value(one, f"{key} in kernel {name}") for key, one in event["scalars"].items()}
+        scalars = {key: self._value(part, f"{key} in kernel {name}") for key, part in event["scalars"].items()}
         self._kernels.bind(scalars, event["functions"])
 
     def _value(self, value: Any, context: str) -> Any:
@@ -155,7 +155,7 @@ class Replay:
         if kind == "tensor":
             return self._tensor(content, context)
         if kind in ("tuple", "list"):
-            parts = [self._value(one, context) for one in content]
+            parts = [self._value(part, context) for part in content]
             return tuple(parts) if kind == "tuple" else parts
         if kind in ("dtype", "layout", "format"):
             return getattr(torch, str(content))
@@ -167,7 +167,7 @@ class Replay:
         content = value[kind]
         if kind == "named":
             fields = collections.namedtuple("Fields", value["fields"])  # type: ignore[misc]  # raises where a field is no plain name
-            return fields(*(self._value(one, context) for one in content))
+            return fields(*(self._value(part, context) for part in content))
         if kind == "constexpr":
             return tl.constexpr(self._value(content, context))
         if kind == "scalar":
@@ -204,7 +204,7 @@ class Replay:
             )
         storage = self._storages.get(number)
         if number == INPUTS:
-            start, storage = max((one for one in self._inputs if one[0] <= offset * dtype.itemsize), key=lambda one: one[0])
+            start, storage = max((place for place in self._inputs if place[0] <= offset * dtype.itemsize), key=lambda place: place[0])
             offset -= start // dtype.itemsize
         if storage is None:
             raise Refused(f"{context} is a tensor that nothing made")
@@ -231,8 +231,8 @@ def _numbers_in(value: Any) -> Any:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
-        for one in value:
-            yield from _numbers_in(one)
+        for part in value:
+            yield from _numbers_in(part)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield repr(value)
 
@@ -256,7 +256,7 @@ class Server:
         self._layout = Layout(**pickle.loads(bytes.fromhex(config["layout"])))
         self._inputs = slots.open_block(config["inputs"])
         self._outputs = self._layout.views(slots.open_block(config["outputs"]), self._layout.outputs)
-        self._traces = [slots.open_block(one) for one in config["traces"]]
+        self._traces = [slots.open_block(handle) for handle in config["traces"]]
         patches.install(Hardware.model_validate(config["hardware"]))
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from tritonsmith.evaluator.channel.trace import Unreplayable
 from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter, tl
 
 _BUILTINS: dict[str, Any] = {
-    one.__name__: one
-    for one in (range, min, max, abs, int, float, bool, len, isinstance, print, str, tuple, list, enumerate, zip, sum, AssertionError)
+    builtin.__name__: builtin
+    for builtin in (range, min, max, abs, int, float, bool, len, isinstance, print, str, tuple, list, enumerate, zip, sum, AssertionError)
 }
 _FORBIDDEN_NODES = (
     ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.Try, ast.Global, ast.Nonlocal,
@@ -70,7 +70,7 @@ class Kernels:
         if sum(node.name == name for node in self._definitions) > 1:
             raise Unreplayable(f"kernel {name} is defined more than once in the candidate's text")
         for node in self._definitions:
-            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             if node.name == name and first <= line <= (node.end_lineno or first):
                 if node.lineno not in self._made:
                     self._made[node.lineno] = self._make(node)
@@ -154,7 +154,7 @@ class Kernels:
         return kernel
 
     def _check(self, function: ast.FunctionDef) -> None:
-        own = {one.arg for one in _parameters(function)}
+        own = {parameter.arg for parameter in _parameters(function)}
         own |= {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         for statement in (*function.body, function.args):
             for node in ast.walk(statement):
@@ -212,7 +212,7 @@ def _is_jit(decorator: ast.expr) -> bool:
 
 
 def _is_marked(node: ast.FunctionDef) -> bool:
-    return any(_is_jit(one) or _is_of_constants(one) for one in node.decorator_list)
+    return any(_is_jit(decorator) or _is_of_constants(decorator) for decorator in node.decorator_list)
 
 
 def _is_of_constants(decorator: ast.expr) -> bool:
@@ -246,19 +246,19 @@ def _is_language(value: Any) -> bool:
 def _imported(node: ast.AST) -> Iterator[tuple[str, Any]]:
     """Names of Triton's language that an import statement binds."""
     if isinstance(node, ast.Import):
-        for one in node.names:
-            if one.name == "math":
-                yield one.asname or "math", math
-            elif _LANGUAGE.match(one.name) and (module := _module(one.name)) is not None:
-                yield (one.asname, module) if one.asname else ("triton", _module("triton"))
+        for alias in node.names:
+            if alias.name == "math":
+                yield alias.asname or "math", math
+            elif _LANGUAGE.match(alias.name) and (module := _module(alias.name)) is not None:
+                yield (alias.asname, module) if alias.asname else ("triton", _module("triton"))
     elif isinstance(node, ast.ImportFrom) and not node.level and _LANGUAGE.match(node.module or ""):
         owner = _module(node.module or "")
-        for one in node.names:
-            if one.name.startswith("_") or owner is None or (node.module == "triton" and one.name not in _OF_TRITON_ITSELF):
+        for alias in node.names:
+            if alias.name.startswith("_") or owner is None or (node.module == "triton" and alias.name not in _OF_TRITON_ITSELF):
                 continue
-            value = getattr(owner, one.name, None) or _module(f"{node.module}.{one.name}")
+            value = getattr(owner, alias.name, None) or _module(f"{node.module}.{alias.name}")
             if value is not None and _is_language(value):
-                yield one.asname or one.name, value
+                yield alias.asname or alias.name, value
 
 
 def _module(name: str) -> ModuleType | None:

@@ -120,7 +120,7 @@ class InterpretedCandidate(_Candidate):
         """One forward under the schedule: 0 runs programs in turn, any other number seeds a shuffled order."""
         order: Literal["round_robin", "shuffled"] = "round_robin" if mode == _ROUND_ROBIN else "shuffled"
         counter = TorchOpCounter(spare=False, inside_kernel=self._inside_kernel)
-        recorder = self._record(next((one for one in arguments if isinstance(one, torch.Tensor)), None), self._inside_kernel)
+        recorder = self._record(next((argument for argument in arguments if isinstance(argument, torch.Tensor)), None), self._inside_kernel)
         with self._schedule.session(order=order, seed=mode, told=recorder.launch) as session, self._fake(), counter, recorder:
             result = flatten(self.model(*arguments))  # taking apart what it returns may run its code: that counts
         recorder.finish(result)

@@ -69,15 +69,15 @@ class Recorder:
             return call()
         event: dict[str, Any] = {"kind": "operator", "name": name}
         with self._writing():
-            event["arguments"] = [self._value(one) for one in arguments]
-            event["named"] = {key: self._value(one) for key, one in named.items()}
+            event["arguments"] = [self._value(argument) for argument in arguments]
+            event["named"] = {key: self._value(argument) for key, argument in named.items()}
         self._paused = True
         try:
             result = call()
         finally:
             self._paused = False
         with self._writing():
-            event["results"] = [self._tensor(one, made=True) for one in _leaves(result)]
+            event["results"] = [self._tensor(tensor, made=True) for tensor in _leaves(result)]
             self.events.append(event)
         return result
 
@@ -90,13 +90,13 @@ class Recorder:
             functions: dict[str, Any] = {}
             self._names(function, scalars, functions)
             event = {"kind": "launch", "name": function.__name__, "line": function.__code__.co_firstlineno, "grid": grid}
-            event |= {"arguments": {name: self._value(one) for name, one in bound.items()}, "scalars": scalars, "functions": functions}
+            event |= {"arguments": {name: self._value(part) for name, part in bound.items()}, "scalars": scalars, "functions": functions}
             self.events.append(event)
 
     def finish(self, result: Any) -> None:
         """Write down what forward returned."""
         with self._writing():
-            self.events.append({"kind": "return", "results": [self._tensor(one) for one in flatten(result)]})
+            self.events.append({"kind": "return", "results": [self._tensor(tensor) for tensor in flatten(result)]})
 
     def write(self, block: memoryview, owners: Iterable[Any]) -> None:
         """Fill the block; `owners` (model, module) are looked through for tensors that later calls may use."""
@@ -131,9 +131,9 @@ class Recorder:
         if isinstance(value, torch.Tensor):
             return {"tensor": self._tensor(value)}
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return {"named": [self._value(one) for one in value], "fields": [str(name) for name in value._fields]}
+            return {"named": [self._value(part) for part in value], "fields": [str(name) for name in value._fields]}
         if isinstance(value, tuple | list):
-            return {"tuple" if isinstance(value, tuple) else "list": [self._value(one) for one in value]}
+            return {"tuple" if isinstance(value, tuple) else "list": [self._value(part) for part in value]}
         for kind, name in ((torch.dtype, "dtype"), (torch.layout, "layout"), (torch.memory_format, "format")):
             if isinstance(value, kind):
                 return {name: str(value).removeprefix("torch.")}
@@ -256,15 +256,15 @@ def _tensors_of(owners: Iterable[Any]) -> Iterator[torch.Tensor]:
     """Tensors in attributes of modules and plain objects and in containers below them."""
     pending, seen = list(owners), set[int]()
     while pending and len(seen) < _MOST_KEPT:
-        one = pending.pop()
-        if id(one) in seen:
+        item = pending.pop()
+        if id(item) in seen:
             continue
-        seen.add(id(one))
-        if isinstance(one, torch.Tensor):
-            yield one
-        elif isinstance(one, dict):
-            pending += one.values()
-        elif isinstance(one, list | tuple | set | frozenset):
-            pending += one
-        elif type(one).__module__ not in ("builtins", "torch") and isinstance(getattr(one, "__dict__", None), dict):
-            pending.append(one.__dict__)
+        seen.add(id(item))
+        if isinstance(item, torch.Tensor):
+            yield item
+        elif isinstance(item, dict):
+            pending += item.values()
+        elif isinstance(item, list | tuple | set | frozenset):
+            pending += item
+        elif type(item).__module__ not in ("builtins", "torch") and isinstance(getattr(item, "__dict__", None), dict):
+            pending.append(item.__dict__)

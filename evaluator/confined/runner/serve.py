@@ -74,10 +74,10 @@ class RunnerServer:
             if kind is not self._plain[0] and kind is not self._plain[1]:  # a subclass could do its work while it is delivered
                 raise CandidateFault(Status.WRONG_SHAPE, f"output {number} is a {kind.__name__}, return a plain torch.Tensor")
             if tuple(tensor.shape) != spec.shape or tensor.dtype != slot.dtype:
-                mine = slots.spec_of(tensor)
+                own = slots.spec_of(tensor)
                 raise CandidateFault(
                     Status.WRONG_SHAPE,
-                    f"output {number} is {mine.dtype}{list(mine.shape)}, the reference returns {spec.dtype}{list(spec.shape)}",
+                    f"output {number} is {own.dtype}{list(own.shape)}, the reference returns {spec.dtype}{list(spec.shape)}",
                 )
             self._copy(slot, tensor)
 

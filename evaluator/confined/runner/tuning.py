@@ -47,7 +47,7 @@ def take_turns(
 
 
 def _settled(times: Sequence[float]) -> bool:
-    return sum(one <= min(times) * _WITHIN for one in times) >= _TIMES
+    return sum(taken <= min(times) * _WITHIN for taken in times) >= _TIMES
 
 
 def settle_tuning() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from project import HELPERS
 from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.evaluator.detect.detection import Detection, LabelHit, LabelName, detect
+from tritonsmith.evaluator.detect.detection import Detection, Trait, TraitHit, detect
 from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts, OpNode, TaskFacts, Timing, TimingKind
 
@@ -38,7 +38,7 @@ def module(kernel: str, forward: str) -> str:
     return f"{HEAD}\n{kernel}\n{MODEL}{body}\n        return out\n"
 
 
-def hit(detection: Detection, name: LabelName) -> LabelHit:
+def hit(detection: Detection, name: Trait) -> TraitHit:
     """The one label of that name."""
     (found,) = [one for one in detection.labels if one.name is name]
     return found
@@ -95,7 +95,7 @@ def test_kernels_of_a_gru() -> None:
     source = (KERNELS / "gru_tiled_racy.py").read_text()
     racy = detect(source)
     assert {"persistent", "unsynchronised_sharing"} <= racy.names
-    sharing = hit(racy, LabelName.UNSYNCHRONISED_SHARING)
+    sharing = hit(racy, Trait.UNSYNCHRONISED_SHARING)
     assert sharing.line == line_of(source, "h = tl.load(last + rows[:, None] * H + every")
     assert "states" in sharing.evidence and f"line {line_of(source, 'tl.store(states')}" in sharing.evidence
 
@@ -160,7 +160,7 @@ def test_time_loop_in_python_by_counts() -> None:
         return LaunchFacts(launches_per_forward=launches, kernels=(KernelFacts(name="step", launches=launches),))
 
     assert "time_loop_in_python" not in detect(source, facts(6), task).names
-    found = hit(detect(source, facts(3072), task), LabelName.TIME_LOOP_IN_PYTHON)
+    found = hit(detect(source, facts(3072), task), Trait.TIME_LOOP_IN_PYTHON)
     assert "3072" in found.evidence and found.line == line_of(source, "step[(8,)]")
 
 
@@ -170,7 +170,7 @@ def test_grid_that_leaves_the_card_empty() -> None:
     def facts(programs: int) -> LaunchFacts:
         return LaunchFacts(launches_per_forward=6, kernels=(KernelFacts(name="gru_layer", launches=6, grid=(programs, 1, 1)),))
 
-    found = hit(detect(source, facts(10), hardware=H200), LabelName.ONE_AXIS_GRID)
+    found = hit(detect(source, facts(10), hardware=H200), Trait.ONE_AXIS_GRID)
     assert "10 programs on 132 processors" in found.evidence
     assert "one_axis_grid" not in detect(source, facts(128), hardware=H200).names
 
@@ -240,7 +240,7 @@ def conv(x, w, out, C, W, KH: tl.constexpr, KW: tl.constexpr, BLOCK: tl.constexp
 def test_direct_convolution() -> None:
     source = module(CONVOLUTION, "conv[(8,)](x, self.weight, out, 64, 224, 3, 3, 32)")
     found = detect(source)
-    assert hit(found, LabelName.DIRECT_CONVOLUTION).line == line_of(source, "for i in range(KH)")
+    assert hit(found, Trait.DIRECT_CONVOLUTION).line == line_of(source, "for i in range(KH)")
     assert "serial_hidden_loop" not in found.names
     literal = source.replace("range(KH)", "tl.static_range(3)").replace("range(KW)", "tl.static_range(3)")
     assert "direct_convolution" in detect(literal).names
@@ -294,7 +294,7 @@ def scale(x, BLOCK: tl.constexpr):
     tl.store(x + place, tl.load(x + place) * 2.0)
 """
     source = module(kernel, forward) + "\n    def helper(self, x):\n        return torch.conv2d(x, self.weight)\n"
-    found = hit(detect(source), LabelName.LIBRARY_PASS_THROUGH)
+    found = hit(detect(source), Trait.LIBRARY_PASS_THROUGH)
     assert named in found.evidence and found.line
     if "launches no" not in named:
         mostly_own = LaunchFacts(own_time_share=0.9)
@@ -381,13 +381,13 @@ def timing(milliseconds: float, kind: TimingKind = TimingKind.MEASURED) -> Timin
 @pytest.mark.parametrize(
     ("launches", "milliseconds", "task", "expected"),
     [
-        (6000, 25.0, TaskFacts(min_bytes=1e7, flops=2.3e10, serial_steps=3072), LabelName.LAUNCH_BOUND),
-        (1, 0.08, TaskFacts(min_bytes=268e6, flops=1.3e8), LabelName.MEMORY_BOUND),
-        (1, 1.0, TaskFacts(min_bytes=1e8, flops=4e10), LabelName.COMPUTE_BOUND),
-        (1, 2.5, TaskFacts(min_bytes=1.7e7, flops=2.3e10, serial_steps=3072), LabelName.LATENCY_BOUND),
+        (6000, 25.0, TaskFacts(min_bytes=1e7, flops=2.3e10, serial_steps=3072), Trait.LAUNCH_BOUND),
+        (1, 0.08, TaskFacts(min_bytes=268e6, flops=1.3e8), Trait.MEMORY_BOUND),
+        (1, 1.0, TaskFacts(min_bytes=1e8, flops=4e10), Trait.COMPUTE_BOUND),
+        (1, 2.5, TaskFacts(min_bytes=1.7e7, flops=2.3e10, serial_steps=3072), Trait.LATENCY_BOUND),
     ],
 )
-def test_bounds_rest_on_figures(launches: int, milliseconds: float, task: TaskFacts, expected: LabelName) -> None:
+def test_bounds_rest_on_figures(launches: int, milliseconds: float, task: TaskFacts, expected: Trait) -> None:
     source = module(STEP, "step[(8,)](x, x, self.weight, out, 10, 256, 32)")
     facts = LaunchFacts(launches_per_forward=launches, kernels=(KernelFacts(name="step", launches=launches),))
     found = detect(source, facts, task, H200, timing(milliseconds))
