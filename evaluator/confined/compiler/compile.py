@@ -16,26 +16,23 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.channel.slots import fill_slots, spec_bytes, tensor_at
 from tritonsmith.evaluator.confined.compiler.launches import LaunchRecorder, LaunchRefused
 from tritonsmith.evaluator.confined.runner.candidate import import_candidate
+from tritonsmith.evaluator.confined.runner.faults import keep_ends
 from tritonsmith.evaluator.confined.stand_ins.cuda import FakeCuda
 from tritonsmith.evaluator.confined.stand_ins.operators import TorchOpCounter
 from tritonsmith.evaluator.confined.stand_ins.untyped import driver
 from tritonsmith.evaluator.schema import Status, TensorSpec
 
 _LONGEST_MESSAGE = 4000
+"""Characters of a report's message."""
 _DRAWN = 1 << 20
-
-
-def _keep_ends(text: str) -> str:
-    """Compilers print whole programs; what matters stands at the start and at the end."""
-    half = _LONGEST_MESSAGE // 2 - 3
-    return text if len(text) <= _LONGEST_MESSAGE else f"{text[:half]}\n...\n{text[-half:]}"
+"""Random values that are drawn; larger tensors repeat them."""
 
 
 def argument_like(spec: Any) -> Any:
     """A tensor for (shape, dtype name) or for a TensorSpec with its strides and offset, anything else as it is."""
     if isinstance(spec, tuple) and len(spec) == 2 and isinstance(spec[0], tuple) and isinstance(spec[1], str):
         dtype = getattr(torch, spec[1].removeprefix("torch."))
-        return _random(spec[0]).to(dtype) if dtype.is_floating_point else torch.zeros(spec[0], dtype=dtype)
+        return _draw(spec[0]).to(dtype) if dtype.is_floating_point else torch.zeros(spec[0], dtype=dtype)
     if isinstance(spec, TensorSpec):
         laid_out = tensor_at(torch.zeros(spec_bytes(spec), dtype=torch.uint8), spec)
         fill_slots([laid_out], [argument_like((spec.shape, spec.dtype))])
@@ -43,7 +40,7 @@ def argument_like(spec: Any) -> Any:
     return spec
 
 
-def _random(shape: tuple[int, ...]) -> torch.Tensor:
+def _draw(shape: tuple[int, ...]) -> torch.Tensor:
     """Values of [0, 1), which repeat: one thread draws a hundred million of them in a second."""
     count = math.prod(shape)
     return torch.rand(min(count, _DRAWN)).repeat(-(-count // _DRAWN))[:count].view(shape)
@@ -57,7 +54,7 @@ def _describe(error: BaseException, source: str) -> str:
     return f"{where}{type(error).__name__}: {error}"
 
 
-def _forward(module: Any, request: dict[str, Any], recorder: LaunchRecorder, counter: TorchOpCounter) -> None:
+def _run_forward(module: Any, request: dict[str, Any], recorder: LaunchRecorder, counter: TorchOpCounter) -> None:
     for name, value in request["overrides"].items():
         if hasattr(module, name):
             setattr(module, name, value)
@@ -83,7 +80,7 @@ def examine(candidate: Path, target: str, request: dict[str, Any]) -> dict[str, 
             status, message = Status.COMPILE_ERROR, f"the module does not import: {_describe(error, str(candidate))}"
         else:
             try:
-                _forward(module, request, recorder, counter)
+                _run_forward(module, request, recorder, counter)
             except LaunchRefused as refusal:
                 status, message = refusal.status, str(refusal)
             except BaseException as error:  # noqa: BLE001 - as above
@@ -92,7 +89,7 @@ def examine(candidate: Path, target: str, request: dict[str, Any]) -> dict[str, 
         status, message = recorder.refused[0].status, str(recorder.refused[0])
     return {
         "status": status.value,
-        "message": _keep_ends(message),
+        "message": keep_ends(message, _LONGEST_MESSAGE, _LONGEST_MESSAGE // 2 - 3),
         "kernels": [kernel.model_dump(mode="json") for kernel in recorder.kernels()],
         "torch_ops": dict(counter.ops),
         "torch_launches": counter.launches,

@@ -10,7 +10,7 @@ import os
 import sys
 
 from tritonsmith.evaluator.confined.interpreter import launch
-from tritonsmith.evaluator.confined.replay.forward import FILE, Server
+from tritonsmith.evaluator.confined.replay.forward import FILE, ReplayServer
 from tritonsmith.evaluator.confined.runner.faults import classify
 from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.sandbox.process import confine_self
@@ -21,7 +21,7 @@ def main() -> None:
     confine_self()
     control = os.dup(1)
     os.dup2(2, 1)  # what kernels print
-    server = Server(json.loads(sys.stdin.readline()))
+    server = ReplayServer(json.loads(sys.stdin.readline()))
     send_line(control, {"event": "ready"})
     for line in sys.stdin:
         try:

@@ -19,7 +19,7 @@ from tritonsmith.evaluator.channel.slots import Layout, dtype_of
 from tritonsmith.evaluator.channel.trace import INPUTS, Trace, Unreplayable, digest, read_trace
 from tritonsmith.evaluator.confined.interpreter import patches, schedule
 from tritonsmith.evaluator.confined.replay.kernels import Kernels
-from tritonsmith.evaluator.confined.stand_ins.operators import RECURRENT, TorchOpCounter
+from tritonsmith.evaluator.confined.stand_ins.operators import RECURRENT, TorchOpCounter, tensors_in
 from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter, tl
 from tritonsmith.evaluator.schema import Hardware, Status
 
@@ -110,7 +110,7 @@ class Replay:
             result = function(*arguments, **named)
         if base in _READING:
             self._read(base, result)
-        made = list(_leaves(result))
+        made = list(tensors_in(result))
         if len(made) != len(event["results"]):
             raise Refused(f"{name} gave {len(made)} tensors where forward saw {len(event['results'])}")
         for tensor, (number, dtype, shape, stride, _) in zip(made, event["results"], strict=True):
@@ -237,15 +237,7 @@ def _numbers_in(value: Any) -> Any:
         yield repr(value)
 
 
-def _leaves(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _leaves(part)
-
-
-class Server:
+class ReplayServer:
     """Answers requests of the oracle, one forward each.
 
     Args:

@@ -38,7 +38,7 @@ class Subject(Protocol):
         ...
 
 
-def kind_of(*, cuda: bool) -> type[Subject]:
+def choose_candidate_class(*, cuda: bool) -> type[Subject]:
     """The class of candidates on the card, or in the interpreter."""
     return CardCandidate if cuda else InterpretedCandidate
 
@@ -111,8 +111,8 @@ class InterpretedCandidate(_Candidate):
         self._counted: list[Any] = []
         self._torch = TorchOpCounter()
         self._trace = open_block(trace).numpy().data if trace else None
-        self._record = recorder.Recorder
-        self._recorder: recorder.Recorder | None = None
+        self._record = recorder.ForwardRecorder
+        self._recorder: recorder.ForwardRecorder | None = None
         with self._fake():
             super().__init__(source, init, weights)
 

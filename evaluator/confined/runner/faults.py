@@ -19,9 +19,11 @@ class CandidateFault(Exception):
 
 
 _COMPILE_ERRORS = {"CompilationError", "UnsupportedLanguageConstruct", "CompileTimeAssertionFailure", "PTXASError", "SyntaxError"}
-
-
+"""Names of exceptions by which Triton refuses a kernel."""
 _LAUNCH_PATTERNS = ("out of resource", "too many resources", "cooperative", "invalid configuration", "CUDA]: invalid argument")
+"""Parts of messages by which Triton and CUDA refuse a launch."""
+_LONGEST_TEXT = 3500
+"""Characters of an exception's text in a report."""
 
 
 def _mro_names(error: BaseException) -> Iterator[str]:
@@ -55,7 +57,7 @@ def classify(error: BaseException, source: str) -> dict[str, Any]:
     name = type(error).__name__
     with contextlib.suppress(ValueError):
         text = text[: text.index("\n\nThe above exception")]
-    return {"status": status.value, "message": f"{where}{name}: {_keep_ends(text)}"}
+    return {"status": status.value, "message": f"{where}{name}: {keep_ends(text, _LONGEST_TEXT, _LONGEST_TEXT // 2)}"}
 
 
 def _with_reason(error: BaseException, text: str) -> str:
@@ -66,6 +68,9 @@ def _with_reason(error: BaseException, text: str) -> str:
     return text
 
 
-def _keep_ends(text: str, limit: int = 3500) -> str:
-    """Compilers print the whole program: what matters stands at the start and at the end."""
-    return text if len(text) <= limit else f"{text[: limit // 2]}\n...\n{text[-limit // 2 :]}"
+def keep_ends(text: str, longest: int, end: int) -> str:
+    """A text of at most `longest` characters as it is, of a longer one `end` characters of its start and of its end.
+
+    Compilers print whole programs; what matters stands at the start and at the end.
+    """
+    return text if len(text) <= longest else f"{text[:end]}\n...\n{text[-end:]}"

@@ -18,7 +18,7 @@ from triton.runtime.jit import ConstexprFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tritonsmith.evaluator.channel.trace import INPUTS, Unreplayable, digest, write_trace
-from tritonsmith.evaluator.confined.stand_ins.operators import is_recurrent
+from tritonsmith.evaluator.confined.stand_ins.operators import is_recurrent, tensors_in
 from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter, tl
 from tritonsmith.evaluator.reference.module import flatten
 
@@ -31,7 +31,7 @@ def _bytes(storage: Any) -> bytes:
     return ctypes.string_at(storage.data_ptr(), storage.nbytes())
 
 
-class Recorder:
+class ForwardRecorder:
     """Context manager around one forward.
 
     Args:
@@ -52,9 +52,9 @@ class Recorder:
         """Every storage seen: held until the end so that no address stands for two of them."""
         self._inside_kernel = inside_kernel
         self._paused = False
-        self._modes = (_Operators(self), _Recurrent(self))
+        self._modes = (_OperatorRecorder(self), _RecurrentRecorder(self))
 
-    def __enter__(self) -> Recorder:
+    def __enter__(self) -> ForwardRecorder:
         for mode in self._modes:
             mode.__enter__()
         return self
@@ -77,7 +77,7 @@ class Recorder:
         finally:
             self._paused = False
         with self._writing():
-            event["results"] = [self._tensor(tensor, made=True) for tensor in _leaves(result)]
+            event["results"] = [self._tensor(tensor, made=True) for tensor in tensors_in(result)]
             self.events.append(event)
         return result
 
@@ -184,7 +184,7 @@ class Recorder:
 class _Writing:
     """What the recorder does with tensors is no part of the forward; what it cannot write down ends the recording."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: ForwardRecorder) -> None:
         self._recorder = recorder
         self._off = torch._C.DisableTorchFunction()
 
@@ -201,8 +201,8 @@ class _Writing:
         return False
 
 
-class _Operators(TorchDispatchMode):
-    def __init__(self, recorder: Recorder) -> None:
+class _OperatorRecorder(TorchDispatchMode):
+    def __init__(self, recorder: ForwardRecorder) -> None:
         super().__init__()
         self._recorder = recorder
 
@@ -211,10 +211,10 @@ class _Operators(TorchDispatchMode):
         return self._recorder.operator(str(func), lambda: func(*args, **kwargs), args, kwargs)
 
 
-class _Recurrent(TorchFunctionMode):
+class _RecurrentRecorder(TorchFunctionMode):
     """torch.gru and its kin stay one operator, as they are counted."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: ForwardRecorder) -> None:
         super().__init__()
         self._recorder = recorder
 
@@ -222,14 +222,6 @@ class _Recurrent(TorchFunctionMode):
         if is_recurrent(func, args, kwargs):
             return self._recorder.operator(f"torch.{func.__name__}", lambda: func(*args), args, {})
         return func(*args, **(kwargs or {}))
-
-
-def _leaves(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _leaves(part)
 
 
 def _outside(function: Any) -> Iterator[tuple[str, Any]]:

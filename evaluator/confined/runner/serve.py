@@ -40,7 +40,7 @@ class RunnerServer:
         self._sync: Callable[[], object] = torch._C._cuda_synchronize if self.cuda else (lambda: None)
         self._copy = torch.Tensor.copy_
         reference = config["role"] == "reference"
-        kind: type[candidate.Subject] = Baselines if reference else candidate.kind_of(cuda=self.cuda)
+        kind: type[candidate.Subject] = Baselines if reference else candidate.choose_candidate_class(cuda=self.cuda)
         self._facts = kind.facts
         self._type, self._plain = type, (torch.Tensor, torch.nn.Parameter)
         self._quiet = quiet.quieting()

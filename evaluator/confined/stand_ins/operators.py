@@ -44,7 +44,7 @@ class TorchOpCounter:
         self.flops = 0.0
         self.bytes = 0.0
         self._paused = False
-        self._modes = (_Dispatch(self), _Recurrent(self))
+        self._modes = (_DispatchCounter(self), _RecurrentCounter(self))
 
     def __enter__(self) -> TorchOpCounter:
         for mode in self._modes:
@@ -74,31 +74,32 @@ class TorchOpCounter:
         self.bytes += moved
 
 
-def _leaves(value: Any) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Every tensor in nested tuples, lists and dicts, in order."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, tuple | list):
         for part in value:
-            yield from _leaves(part)
+            yield from tensors_in(part)
     elif isinstance(value, dict):
-        yield from _leaves(list(value.values()))
+        yield from tensors_in(list(value.values()))
 
 
-def _size(value: Any) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in _leaves(value))
+def _count_bytes(value: Any) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(value))
 
 
 def _to_meta(value: Any) -> Any:
     return value.to("meta") if isinstance(value, torch.Tensor) else value
 
 
-def _shape_only(func: Any, args: Any, kwargs: Any) -> Any:
+def _make_shape_only(func: Any, args: Any, kwargs: Any) -> Any:
     """The result of an operator with the right shape and no values."""
     result = func(*map(_to_meta, args), **{name: _to_meta(value) for name, value in kwargs.items()})
     return torch.empty_strided(result.size(), result.stride(), dtype=result.dtype).zero_()
 
 
-class _Dispatch(TorchDispatchMode):
+class _DispatchCounter(TorchDispatchMode):
     def __init__(self, counter: TorchOpCounter) -> None:
         super().__init__()
         self._counter = counter
@@ -106,12 +107,12 @@ class _Dispatch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = func._schema.name.split("::")[1]
-        result = _shape_only(func, args, kwargs) if self._counter.spare and name in _HEAVY else func(*args, **kwargs)
+        result = _make_shape_only(func, args, kwargs) if self._counter.spare and name in _HEAVY else func(*args, **kwargs)
         if name not in _FREE:
             formula = flop_registry.get(func._overloadpacket)
-            outputs = sum(tensor.numel() for tensor in _leaves(result))
+            outputs = sum(tensor.numel() for tensor in tensors_in(result))
             flops = float(formula(*args, **kwargs, out_val=result)) if formula is not None else float(outputs)
-            self._counter.add(name, 1, flops, _size(args) + _size(kwargs) + _size(result))
+            self._counter.add(name, 1, flops, _count_bytes(args) + _count_bytes(kwargs) + _count_bytes(result))
         return result
 
 
@@ -121,7 +122,7 @@ def is_recurrent(func: Any, args: Any, kwargs: Any) -> bool:
     return known and isinstance(args[0], torch.Tensor) and not isinstance(args[3], list | tuple)
 
 
-class _Recurrent(TorchFunctionMode):
+class _RecurrentCounter(TorchFunctionMode):
     """torch.gru and its kin: on the CPU they would be one operator or thousands; on a card they are two launches per step."""
 
     def __init__(self, counter: TorchOpCounter) -> None:
@@ -139,7 +140,7 @@ class _Recurrent(TorchFunctionMode):
         products = sum(weight.numel() for weight in weights if weight.dim() == 2)
         output = x.new_empty((*x.shape[:-1], hidden * directions))
         launches = layers * directions * (_LAUNCHES_PER_STEP * steps + 1)
-        self._counter.add(name, launches, 2.0 * products * steps * batch, _size(args) + _size(output))
+        self._counter.add(name, launches, 2.0 * products * steps * batch, _count_bytes(args) + _count_bytes(output))
         if not self._counter.spare:
             with self._counter.paused():
                 return func(*args)
