@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tritonsmith.evaluator.confined.interpreter.launch import Lanes, Launch, running
+from tritonsmith.evaluator.confined.interpreter.launch import InterpretedLaunch, Lanes, running
 from tritonsmith.evaluator.confined.interpreter.numerics import Array, Builder, TensorHandle, dot_kind
 from tritonsmith.evaluator.confined.interpreter.threads import places_of
 from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter
@@ -99,7 +99,8 @@ def _hook_store(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _after_atomic(
-    launch: Launch, pointers: Any, lanes: Lanes, old: Any, semantics: Any, scope: Any, accesses: list[Any], line: int, waits: bool = True
+    launch: InterpretedLaunch, pointers: Any, lanes: Lanes, old: Any, semantics: Any, scope: Any, accesses: list[Any], line: int,
+    waits: bool = True,
 ) -> None:  # fmt: skip
     """Tell clocks, sleepers and counters about an atomic operation that returned `old`; one that changed nothing may wait (`waits`)."""
     now = _peek(pointers, lanes.mask, old.data.dtype)
@@ -124,7 +125,7 @@ def _after_atomic(
         launch.programs.switch()
 
 
-def _through_shared_memory(launch: Launch) -> None:
+def _through_shared_memory(launch: InterpretedLaunch) -> None:
     """The threads of the program wait for each other, as a side effect of what it does."""
     if launch.races:
         launch.races.threads.barrier(launch.number)

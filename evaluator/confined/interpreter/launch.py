@@ -66,7 +66,7 @@ class Lanes:
         return int(self.addresses.min()), int(self.addresses.max()) + self.size - 1
 
 
-class Launch:
+class InterpretedLaunch:
     """One launch while it runs: its programs, memory, races and counts.
 
     Args:
@@ -166,7 +166,7 @@ class Launch:
 class _Running:
     """Which launch the builder's hooks report to."""
 
-    launch: Launch | None = None
+    launch: InterpretedLaunch | None = None
 
 
 running = _Running()

@@ -16,16 +16,23 @@ from typing import Any
 from tritonsmith.evaluator.channel.report import LaunchCount
 from tritonsmith.evaluator.confined.interpreter import patches
 from tritonsmith.evaluator.confined.interpreter.hooks import install_hooks
-from tritonsmith.evaluator.confined.interpreter.launch import DeadlockError, KernelError, KernelFault, Launch, OutOfBoundsError, running
+from tritonsmith.evaluator.confined.interpreter.launch import (
+    DeadlockError,
+    InterpretedLaunch,
+    KernelError,
+    KernelFault,
+    OutOfBoundsError,
+    running,
+)
 from tritonsmith.evaluator.confined.interpreter.programs import Order
 from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter
 
-__all__ = ["DeadlockError", "KernelError", "KernelFault", "OutOfBoundsError", "Session", "session"]
+__all__ = ["DeadlockError", "KernelError", "KernelFault", "OutOfBoundsError", "InterpretedRun", "session"]
 
 
 @dataclass
-class Session:
-    """What happened while it was active."""
+class InterpretedRun:
+    """The launches of a context of `session`, and what they did."""
 
     order: Order
     seed: int
@@ -34,13 +41,13 @@ class Session:
     launches: list[LaunchCount] = field(default_factory=list)
     faults: list[KernelFault] = field(default_factory=list)
     """Every fault raised, also those that the candidate's own code caught."""
-    told: Callable[[Any, dict[str, Any], tuple[int, int, int]], None] | None = None
+    before_launch: Callable[[Any, dict[str, Any], tuple[int, int, int]], None] | None = None
     """Called with function, arguments and grid before each launch."""
     patience: int = 0
     """Wakings that are left for programs which wait for one that is kept back."""
 
 
-_session: Session | None = None
+_active: InterpretedRun | None = None
 _installed = False
 
 
@@ -53,10 +60,10 @@ def _install_executor() -> None:
     stock = interpreter.GridExecutor.__call__
 
     def launch(self: Any, *arguments: Any, **options: Any) -> None:
-        if _session is None:
+        if _active is None:
             stock(self, *arguments, **options)
         else:
-            _execute(_session, self, arguments, options)
+            _execute(_active, self, arguments, options)
 
     interpreter.GridExecutor.__call__ = launch
 
@@ -71,7 +78,7 @@ def _tensors(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from _tensors(name, value.base)
 
 
-def _execute(session: Session, executor: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+def _execute(run: InterpretedRun, executor: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
     """GridExecutor.__call__: bind, convert, run every program, count."""
     function = executor.fn
     names = inspect.getfullargspec(function).args
@@ -86,29 +93,29 @@ def _execute(session: Session, executor: Any, arguments: tuple[Any, ...], option
     constants = {name: bound[name] for name in executor.constexprs}
     values = {name: value if name in constants else interpreter._implicit_cvt(value) for name, value in bound.items()}
     tensors = [pair for name, value in bound.items() for pair in _tensors(name, value)]
-    if session.told is not None:
-        session.told(function, bound, (x, y, z))
-    seed = hash((session.seed, len(session.launches)))
-    resident = session.resident.get(function.__name__)
-    launch = Launch(function, values, (x, y, z), tensors, session.order, seed, resident, session.detect_races, session.patience)
+    if run.before_launch is not None:
+        run.before_launch(function, bound, (x, y, z))
+    seed = hash((run.seed, len(run.launches)))
+    resident = run.resident.get(function.__name__)
+    launch = InterpretedLaunch(function, values, (x, y, z), tensors, run.order, seed, resident, run.detect_races, run.patience)
     outer, running.launch = running.launch, launch
     try:
         launch.run()
     except KernelFault as fault:
-        session.faults.append(fault)
+        run.faults.append(fault)
         raise
     finally:
         running.launch = outer
-        session.patience = launch.programs.patience
+        run.patience = launch.programs.patience
         plain = {name: value if isinstance(value, int | float | bool | str | None) else str(value) for name, value in constants.items()}
-        session.launches.append(launch.count(plain))
+        run.launches.append(launch.count(plain))
 
 
 @contextmanager
 def session(
     order: Order, seed: int, detect_races: bool = True, resident: dict[str, int] | None = None,
-    told: Callable[[Any, dict[str, Any], tuple[int, int, int]], None] | None = None, patience: int = 0,
-) -> Iterator[Session]:  # fmt: skip
+    before_launch: Callable[[Any, dict[str, Any], tuple[int, int, int]], None] | None = None, patience: int = 0,
+) -> Iterator[InterpretedRun]:  # fmt: skip
     """Run every Triton launch inside under one schedule.
 
     Args:
@@ -117,20 +124,20 @@ def session(
         seed: of the shuffled order; equal seeds give equal runs.
         detect_races: whether accesses in no defined order are looked for.
         resident: by kernel name, programs that fit on the card at once; the others start when one of them ends.
-        told: called with function, arguments and grid before each launch.
+        before_launch: called with function, arguments and grid before each launch.
         patience: of a shuffled order: wakings of programs that wait for one which is kept from starting, over all launches.
     Raises:
         DeadlockError, OutOfBoundsError, KernelError: from the launch, inside the context.
     """
-    global _session
+    global _active
     patches.install()
     _install_executor()
-    opened = Session(order, seed, detect_races, dict(resident or {}), told=told, patience=patience)
-    outer, _session = _session, opened
+    opened = InterpretedRun(order, seed, detect_races, dict(resident or {}), before_launch=before_launch, patience=patience)
+    outer, _active = _active, opened
     scope = None if patches.language_is_patched() else patches.patch_language()
     try:
         yield opened
     finally:
-        _session = outer
+        _active = outer
         if scope is not None:
             scope.restore()

@@ -71,9 +71,9 @@ class Replay:
         self.results: list[torch.Tensor] = []
 
     def run(self, order: Any, seed: int) -> tuple[Any, TorchOpCounter]:
-        """Every event in turn. Raises Refused, Unreplayable, KernelFault. Returns the session of the launches and the operators' count."""
+        """Every event in turn. Raises Refused, Unreplayable, KernelFault. Returns the run of the launches and the operators' count."""
         counter = TorchOpCounter(spare=False)
-        with torch.no_grad(), schedule.session(order, seed, patience=_PATIENCE) as session:
+        with torch.no_grad(), schedule.session(order, seed, patience=_PATIENCE) as interpreted:
             for event in self._trace.events:
                 kind = event["kind"]
                 if kind == "found":
@@ -84,7 +84,7 @@ class Replay:
                     self._launch(event)
                 elif kind == "return":
                     self.results = [self._tensor(spec, f"output {n}") for n, spec in enumerate(event["results"])]
-        return session, counter
+        return interpreted, counter
 
     def fixed_kernels(self) -> list[str]:
         """Names of launched kernels whose constants no tuner chooses: they must be compiled with the constants that they ran with."""
@@ -256,7 +256,7 @@ class ReplayServer:
         earlier, trace = (read_trace(block.numpy().data) for block in self._traces)
         replay = Replay(request["source"], self._inputs, self._layout, earlier, trace)
         try:
-            session, library = replay.run(request["order"], request["seed"])
+            interpreted, library = replay.run(request["order"], request["seed"])
             self._deliver(replay.results)
         except Refused as refusal:
             return {"status": Status.CHEATING.value, "message": str(refusal)}
@@ -264,8 +264,8 @@ class ReplayServer:
             return {"status": Status.RUNTIME_ERROR.value, "message": f"cannot be judged without a card: {problem}"}
         return {
             "status": Status.OK.value, "fixed": replay.fixed_kernels(),
-            "launches": fold_launches(session.launches), "torch_ops": dict(library.ops.most_common(100)),
-            "races": sorted({race for launch in session.launches for race in launch.races})[:5],
+            "launches": fold_launches(interpreted.launches), "torch_ops": dict(library.ops.most_common(100)),
+            "races": sorted({race for launch in interpreted.launches for race in launch.races})[:5],
             "torch_launches": library.launches, "torch_flops": library.flops, "torch_bytes": library.bytes,
         }  # fmt: skip
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from tritonsmith.evaluator.channel.doorbell import BASELINES
 from tritonsmith.evaluator.confined.runner.tuning import settle_tuning
@@ -15,6 +16,7 @@ from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.schema import Task
 
 _WARMUP = 3
+"""Forwards before a CUDA graph is captured."""
 
 Forward = Callable[..., Any]
 
@@ -56,7 +58,7 @@ class Baselines:
             self._mode = -1
             set_tf32(bool(mode % 2))
             if mode not in self._forwards:
-                self._forwards[mode] = getattr(self, f"_{BASELINES[mode // 2]}")()
+                self._forwards[mode] = _BUILDERS[BASELINES[mode // 2]](self._model, self._arguments)
             self._mode, self._forward = mode, self._forwards[mode]
         return flatten(self._forward(*arguments))
 
@@ -64,33 +66,44 @@ class Baselines:
         """The reference's launches are counted from its operator trace, not here."""
         return {}, None
 
-    def _eager(self) -> Forward:
-        return self._model
 
-    def _cuda_graph(self) -> Forward:
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(_WARMUP):
-                self._model(*self._arguments)
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            result = self._model(*self._arguments)
+def _run_eagerly(model: nn.Module, arguments: list[Any]) -> Forward:
+    return model
 
-        def replay(*_: Any) -> Any:
-            graph.replay()
-            return result
 
-        return replay
+def _capture_graph(model: nn.Module, arguments: list[Any]) -> Forward:
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(_WARMUP):
+            model(*arguments)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = model(*arguments)
 
-    def _compiled(self, mode: str) -> Forward:
-        settle_tuning()
-        compiled: Forward = torch.compile(self._model, mode=mode)
-        return compiled
+    def replay(*_: Any) -> Any:
+        graph.replay()
+        return result
 
-    def _compile(self) -> Forward:
-        return self._compiled("default")
+    return replay
 
-    def _compile_reduce_overhead(self) -> Forward:
-        return self._compiled("reduce-overhead")
+
+def _compile(model: nn.Module, arguments: list[Any]) -> Forward:
+    return _compile_in_mode(model, "default")
+
+
+def _compile_for_overhead(model: nn.Module, arguments: list[Any]) -> Forward:
+    return _compile_in_mode(model, "reduce-overhead")
+
+
+def _compile_in_mode(model: nn.Module, mode: str) -> Forward:
+    settle_tuning()
+    compiled: Forward = torch.compile(model, mode=mode)
+    return compiled
+
+
+_BUILDERS: dict[str, Callable[[nn.Module, list[Any]], Forward]] = {
+    "eager": _run_eagerly, "cuda_graph": _capture_graph, "compile": _compile, "compile_reduce_overhead": _compile_for_overhead,
+}  # fmt: skip
+"""How the forward of each baseline is made from the model and the arguments that stay in their slots."""

@@ -121,12 +121,12 @@ class InterpretedCandidate(_Candidate):
         order: Literal["round_robin", "shuffled"] = "round_robin" if mode == _ROUND_ROBIN else "shuffled"
         counter = TorchOpCounter(spare=False, inside_kernel=self._inside_kernel)
         recorder = self._record(next((argument for argument in arguments if isinstance(argument, torch.Tensor)), None), self._inside_kernel)
-        with self._schedule.session(order=order, seed=mode, told=recorder.launch) as session, self._fake(), counter, recorder:
+        with self._schedule.session(order=order, seed=mode, before_launch=recorder.launch) as run, self._fake(), counter, recorder:
             result = flatten(self.model(*arguments))  # taking apart what it returns may run its code: that counts
         recorder.finish(result)
-        if session.faults:  # also those that candidate code caught and hid
-            raise session.faults[0]
-        self._counted, self._torch, self._recorder = list(session.launches), counter, recorder
+        if run.faults:  # also those that candidate code caught and hid
+            raise run.faults[0]
+        self._counted, self._torch, self._recorder = list(run.launches), counter, recorder
         return result
 
     def load_weights(self, path: Path) -> None:
