@@ -52,7 +52,7 @@ _BUILTINS = {
 }  # fmt: skip
 
 
-def imports(text: Text) -> Iterator[Remark]:
+def check_imports(text: Text) -> Iterator[Remark]:
     """Modules that a kernel file has no need of."""
     for node in (statement for statement in text.host if isinstance(statement, ast.Import | ast.ImportFrom)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
@@ -61,11 +61,11 @@ def imports(text: Text) -> Iterator[Remark]:
                 yield Remark(node.lineno, f"import {name}: a kernel has no need of it ({why})")
 
 
-def inner_names(text: Text) -> Iterator[Remark]:
+def check_inner_names(text: Text) -> Iterator[Remark]:
     """Names of torch, triton, sys and os that reach beyond the call, frames, and builtins that do."""
     for node in text.host:
         if isinstance(node, ast.Attribute):
-            name = text.name(node)
+            name = text.resolve_name(node)
             if name in _INNER:
                 yield Remark(node.lineno, f"{name}: {_INNER[name]}")
             elif name.startswith("os.") and name.count(".") == 1:
@@ -85,21 +85,21 @@ def inner_names(text: Text) -> Iterator[Remark]:
             yield Remark(node.lineno, f"{node.func.id}() {_BUILTINS[node.func.id]}")
 
 
-def patches(text: Text) -> Iterator[Remark]:
+def check_patches(text: Text) -> Iterator[Remark]:
     """Names of imported modules that get another value, tensor subclasses, and methods replaced on objects."""
-    local = {node.id for node in text.host if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)} - _module_names(text)
+    local = {node.id for node in text.host if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)} - _find_module_names(text)
     local.add("self")
     for node in text.host:
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del) and text.imported(node):
-            yield Remark(node.lineno, f"{text.name(node) or node.attr} gets another value for the whole process")
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del) and text.is_imported(node):
+            yield Remark(node.lineno, f"{text.resolve_name(node) or node.attr} gets another value for the whole process")
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
             for target in node.targets:
-                if isinstance(target, ast.Attribute) and not text.imported(target):
+                if isinstance(target, ast.Attribute) and not text.is_imported(target):
                     yield Remark(node.lineno, f".{target.attr} is replaced by a function on an object")
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr") and node.args:
             if root_of(node.args[0]) not in local:
                 yield Remark(node.lineno, f"{node.func.id} on something that is not the module's own")
-        elif isinstance(node, ast.ClassDef) and any(text.name(base).startswith("torch.Tensor") for base in node.bases):
+        elif isinstance(node, ast.ClassDef) and any(text.resolve_name(base).startswith("torch.Tensor") for base in node.bases):
             yield Remark(node.lineno, f"{node.name} is a kind of tensor of its own; return plain tensors")
         elif isinstance(node, ast.ClassDef) and any(isinstance(base, ast.Name) and base.id in _PLAIN for base in node.bases):
             yield Remark(node.lineno, f"{node.name} is a kind of container of its own; return plain tensors")
@@ -110,25 +110,25 @@ def patches(text: Text) -> Iterator[Remark]:
             yield Remark(node.lineno, f"{node.func.attr}: work belongs in forward, not in hooks", note=loading)
 
 
-def launch_hooks(text: Text) -> Iterator[Remark]:
+def check_launch_hooks(text: Text) -> Iterator[Remark]:
     """Functions that run beside a launch."""
     for node in text.everything:
         if isinstance(node, ast.keyword) and node.arg in ("pre_hook", "post_hook"):
             yield Remark(node.value.lineno, f"{node.arg}: what a hook does is work beside the launch", note=True)
 
 
-def settings(text: Text) -> Iterator[Remark]:
+def check_settings(text: Text) -> Iterator[Remark]:
     """Seeds, thread counts and precisions of the whole process, and random numbers in forward."""
     for node in text.host:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and text.imported(node.func):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and text.is_imported(node.func):
             if node.func.attr in _WHOLE_PROCESS:
-                yield Remark(node.lineno, f"{text.name(node.func)} changes a setting of the whole process")
+                yield Remark(node.lineno, f"{text.resolve_name(node.func)} changes a setting of the whole process")
     for node in text.forward:
-        if isinstance(node, ast.Call) and text.name(node.func) in _RANDOM:
+        if isinstance(node, ast.Call) and text.resolve_name(node.func) in _RANDOM:
             yield Remark(node.lineno, "random numbers in forward: the answer must follow from the inputs")
 
 
-def fallbacks(text: Text) -> Iterator[Remark]:
+def check_fallbacks(text: Text) -> Iterator[Remark]:
     """`try` around the work with a handler that goes on."""
     for node in text.forward:
         if isinstance(node, ast.Try):
@@ -138,16 +138,16 @@ def fallbacks(text: Text) -> Iterator[Remark]:
                     break
 
 
-def host_values(text: Text) -> Iterator[Remark]:
+def check_host_values(text: Text) -> Iterator[Remark]:
     """Values of tensors that are brought to Python, which waits for the card."""
     for node in text.forward:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TO_HOST and not node.args:
             yield Remark(node.lineno, f".{node.func.attr}() brings values to Python and waits for the card", note=True)
 
 
-def memory(text: Text) -> Iterator[Remark]:
+def check_memory(text: Text) -> Iterator[Remark]:
     """What is kept between calls: caches by address, content or shape, counters of calls, globals."""
-    outside = _module_names(text) - set(text.index.aliases)
+    outside = _find_module_names(text) - set(text.index.aliases)
     for function in text.reached:
         for node in ast.walk(function):
             if isinstance(node, ast.Global):
@@ -160,10 +160,10 @@ def memory(text: Text) -> Iterator[Remark]:
                     yield Remark(node.lineno, f"a container of the module is filled in forward; {_EARLIER}", note=True)
             elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute) and root_of(node.target) == "self":
                 yield Remark(node.lineno, f"self.{node.target.attr} counts calls; {_EARLIER}")
-            yield from _keys(text, node, outside)
+            yield from _check_keys(text, node, outside)
 
 
-def _keys(text: Text, node: ast.AST, outside: frozenset[str]) -> Iterator[Remark]:
+def _check_keys(text: Text, node: ast.AST, outside: frozenset[str]) -> Iterator[Remark]:
     """An input's address, identity or version, which say nothing about its content; and methods that fill a container of the module."""
     if isinstance(node, ast.Attribute) and node.attr in ("data_ptr", "_version", "untyped_storage") and root_of(node) in text.inputs:
         if id(node) not in text.aligned:
@@ -175,7 +175,7 @@ def _keys(text: Text, node: ast.AST, outside: frozenset[str]) -> Iterator[Remark
             yield Remark(node.lineno, f"{root_of(node.func)} is kept between calls; {_EARLIER}")
 
 
-def endless(text: Text) -> Iterator[Remark]:
+def check_endless_loops(text: Text) -> Iterator[Remark]:
     """Loops without a way out, on the host or in a kernel."""
     for node in text.everything:
         if isinstance(node, ast.While) and is_endless(node):
@@ -186,7 +186,7 @@ def _is_hook(name: str) -> bool:
     return name.startswith("register_") and name.endswith("_hook")
 
 
-def _module_names(text: Text) -> frozenset[str]:
+def _find_module_names(text: Text) -> frozenset[str]:
     """Names that the module itself binds: by assignment, class, or import."""
     found = set(text.index.classes)
     for node in text.tree.body:
@@ -196,5 +196,6 @@ def _module_names(text: Text) -> frozenset[str]:
 
 
 RULES: tuple[Callable[[Text], Iterator[Remark]], ...] = (
-    imports, inner_names, patches, launch_hooks, settings, fallbacks, host_values, memory, endless,
+    check_imports, check_inner_names, check_patches, check_launch_hooks, check_settings, check_fallbacks, check_host_values, check_memory,
+    check_endless_loops,
 )  # fmt: skip

@@ -47,15 +47,15 @@ class Text:
         """The whole file."""
         return self.index.tree
 
-    def name(self, node: ast.AST) -> str:
+    def resolve_name(self, node: ast.AST) -> str:
         """Full dotted name with import aliases resolved; empty for anything else."""
-        return self.index.dotted(node)
+        return self.index.resolve_name(node)
 
-    def launches(self) -> list[ast.Call]:
+    def find_launches(self) -> list[ast.Call]:
         """Calls `kernel[grid](...)` that forward may reach, whatever stands for the kernel."""
         return [node for node in self.forward if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)]
 
-    def imported(self, node: ast.AST) -> bool:
+    def is_imported(self, node: ast.AST) -> bool:
         """Whether an expression `a.b.c` (or `a[...].b`) begins with an imported name."""
         return root_of(node) in self.index.aliases
 
@@ -68,15 +68,15 @@ def read_text(source: str, precision: PrecisionClass) -> Text:
     text.kernels = {name: list(ast.walk(function)) for name, function in index.jit.items()}
     inside = {id(node) for nodes in text.kernels.values() for node in nodes}
     text.host = [node for node in text.everything if id(node) not in inside]
-    text.model = index.model_methods()
-    text.reached = _reached(index, text.model)
+    text.model = index.find_model_methods()
+    text.reached = _find_reached(index, text.model)
     text.forward = [node for function in text.reached for node in ast.walk(function)]
     text.aligned = frozenset(
         id(node.left.func)
         for node in text.forward
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Call)
     )
-    text.inputs = _inputs(text.model)
+    text.inputs = _find_inputs(text.model)
     return text
 
 
@@ -94,56 +94,56 @@ def is_endless(loop: ast.While) -> bool:
     return always and not any(isinstance(node, leaves) for node in ast.walk(loop))
 
 
-def _reached(index: KernelSource, model: dict[str, Function]) -> list[Function]:
+def _find_reached(index: KernelSource, model: dict[str, Function]) -> list[Function]:
     """Forward, and what it names: functions, methods and classes of the file. Each is entered once, so the cost is linear."""
     by_name: dict[str, list[Function]] = {name: [function] for name, function in index.functions.items()}
     for definition in index.classes.values():
         for node in definition.body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 by_name.setdefault(node.name, []).append(node)
-    modules = _submodules(index)
+    modules = _find_submodules(index)
     waiting, found = [method for name, method in model.items() if name == "forward"], dict[int, Function]()
     while waiting:
         function = waiting.pop(0)
         if id(function) in found:
             continue
         found[id(function)] = function
-        names = {node.attr if isinstance(node, ast.Attribute) else node.id for node in _names(function)}
+        names = {node.attr if isinstance(node, ast.Attribute) else node.id for node in _find_names(function)}
         for name in sorted(names):
             if name not in ("forward", "__init__"):
                 waiting += by_name.get(name, [])
             if name in modules or name in index.classes:
                 for owner in modules.get(name, {name}):
-                    waiting += [method for key, method in index.methods(owner).items() if key in ("forward", "__call__")]
+                    waiting += [method for key, method in index.find_methods(owner).items() if key in ("forward", "__call__")]
     return list(found.values())
 
 
-def _names(node: ast.AST) -> Iterator[ast.Attribute | ast.Name]:
+def _find_names(node: ast.AST) -> Iterator[ast.Attribute | ast.Name]:
     yield from (part for part in ast.walk(node) if isinstance(part, ast.Attribute | ast.Name) and isinstance(part.ctx, ast.Load))
 
 
-def _submodules(index: KernelSource) -> dict[str, set[str]]:
+def _find_submodules(index: KernelSource) -> dict[str, set[str]]:
     """Attribute to the classes of the file that are assigned to it somewhere."""
     found: dict[str, set[str]] = {}
     for node in ast.walk(index.tree):
         if isinstance(node, ast.Assign):
-            classes = {part.id for part in _names(node.value) if isinstance(part, ast.Name) and part.id in index.classes}
+            classes = {part.id for part in _find_names(node.value) if isinstance(part, ast.Name) and part.id in index.classes}
             for target in node.targets:
                 if isinstance(target, ast.Attribute) and classes:
                     found.setdefault(target.attr, set()).update(classes)
     return found
 
 
-def _inputs(model: dict[str, Function]) -> frozenset[str]:
+def _find_inputs(model: dict[str, Function]) -> frozenset[str]:
     forward = model.get("forward")
     if forward is None:
         return frozenset()
     taken = forward.args.posonlyargs + forward.args.args + forward.args.kwonlyargs
     names = {argument.arg for argument in taken[1:]}
-    return frozenset(names - assigned_names(forward))
+    return frozenset(names - find_assigned_names(forward))
 
 
-def assigned_names(function: Function) -> set[str]:
+def find_assigned_names(function: Function) -> set[str]:
     """Names that a function gives another meaning (assignments, loops, `with`); `x += y` keeps the tensor and does not count."""
     kept = {id(node.target) for node in ast.walk(function) if isinstance(node, ast.AugAssign)}
     return {

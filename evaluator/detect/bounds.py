@@ -14,19 +14,19 @@ _STREAMING_FLOPS_PER_BYTE = 8.0
 """Below this a kernel reads its operands about once, so that its traffic is device memory's."""
 
 
-def bound(facts: LaunchFacts, task: TaskFacts, hardware: Hardware, timing: Timing) -> TraitHit | None:
+def find_bound(facts: LaunchFacts, task: TaskFacts, hardware: Hardware, timing: Timing) -> TraitHit | None:
     """The one limit that explains the latency; None for a latency of zero."""
     seconds = timing.median_ms / 1e3
     if seconds <= 0:
         return None
     kind = "" if timing.kind is TimingKind.MEASURED else " (estimated)"
     took = f"{timing.median_ms:.4g} ms{kind}"
-    if hit := _launch_bound(facts, seconds, took):
+    if hit := _find_launch_bound(facts, seconds, took):
         return hit
-    moved, rate = _bytes_moved(facts, task), _rate(facts, hardware)
+    moved, rate = _count_bytes_moved(facts, task), _choose_rate(facts, hardware)
     memory, compute = moved / hardware.bandwidth / seconds, task.flops / rate / seconds
     if max(memory, compute) < _BOUND_SHARE:
-        return TraitHit(name=Trait.LATENCY_BOUND, evidence=_waiting(facts, task, seconds, took, memory, compute))
+        return TraitHit(name=Trait.LATENCY_BOUND, evidence=_describe_waiting(facts, task, seconds, took, memory, compute))
     if memory >= compute:
         text = f"at least {moved / 1e6:.4g} MB in {took}: {memory:.0%} of {hardware.name}'s {hardware.bandwidth / 1e12:.3g} TB/s"
         return TraitHit(name=Trait.MEMORY_BOUND, evidence=text)
@@ -34,7 +34,7 @@ def bound(facts: LaunchFacts, task: TaskFacts, hardware: Hardware, timing: Timin
     return TraitHit(name=Trait.COMPUTE_BOUND, evidence=text)
 
 
-def _launch_bound(facts: LaunchFacts, seconds: float, took: str) -> TraitHit | None:
+def _find_launch_bound(facts: LaunchFacts, seconds: float, took: str) -> TraitHit | None:
     launches = facts.launches_per_forward
     if launches < 2:
         return None
@@ -52,7 +52,7 @@ def _launch_bound(facts: LaunchFacts, seconds: float, took: str) -> TraitHit | N
     return None
 
 
-def _bytes_moved(facts: LaunchFacts, task: TaskFacts) -> float:
+def _count_bytes_moved(facts: LaunchFacts, task: TaskFacts) -> float:
     """At the least: inputs, parameters and outputs once; more where streaming kernels move more between them."""
     total = 0.0
     for kernel in facts.kernels:
@@ -62,11 +62,11 @@ def _bytes_moved(facts: LaunchFacts, task: TaskFacts) -> float:
     return max(task.min_bytes, total) if task.serial_steps == 1 else task.min_bytes
 
 
-def _rate(facts: LaunchFacts, hardware: Hardware) -> float:
+def _choose_rate(facts: LaunchFacts, hardware: Hardware) -> float:
     return hardware.tf32 if any(kernel.tensor_cores for kernel in facts.kernels) else hardware.fp32
 
 
-def _waiting(facts: LaunchFacts, task: TaskFacts, seconds: float, took: str, memory: float, compute: float) -> str:
+def _describe_waiting(facts: LaunchFacts, task: TaskFacts, seconds: float, took: str, memory: float, compute: float) -> str:
     shares = f"{memory:.0%} of the memory limit and {compute:.0%} of the arithmetic limit in {took}"
     rounds = max((kernel.sync_rounds or 0 for kernel in facts.kernels), default=0)
     if rounds > 1:

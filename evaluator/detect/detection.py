@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 from tritonsmith.evaluator.detect import host, kernels
-from tritonsmith.evaluator.detect.bounds import bound
+from tritonsmith.evaluator.detect.bounds import find_bound
 from tritonsmith.evaluator.detect.records import Detection, KernelCode, Trait, TraitHit
 from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts, TaskFacts, Timing
-from tritonsmith.evaluator.source.kernel_file import Call, host_calls, read_kernel_source
+from tritonsmith.evaluator.source.kernel_file import Call, find_host_calls, read_kernel_source
 from tritonsmith.evaluator.source.values import KernelWalk
 from tritonsmith.evaluator.source.walk import walk_kernel
 
@@ -46,44 +46,44 @@ def _detect(
     source: str, facts: LaunchFacts | None, task_facts: TaskFacts | None, hardware: Hardware | None, timing: Timing | None, path: str
 ) -> Detection:
     index = read_kernel_source(source, path)
-    walks = {name: walk_kernel(index, node) for name, node in index.kernels().items()}
-    launches = [call for call in host_calls(index) if call.kernel]
+    walks = {name: walk_kernel(index, node) for name, node in index.find_kernels().items()}
+    launches = [call for call in find_host_calls(index) if call.kernel]
     hits: list[TraitHit | None] = []
     codes: list[KernelCode] = []
     for name, walk in walks.items():
         known = _facts_of(name, facts)
         lines = sorted({call.node.lineno for call in launches if call.kernel == name})
-        persistent = kernels.persistent(walk)
+        persistent = kernels.find_persistence(walk)
         hits.append(persistent)
         if persistent is not None:
-            hits.append(_one_axis_grid(walk, known, [call for call in launches if call.kernel == name], hardware))
-        hits += _kernel_labels(walk, known, [call for call in launches if call.kernel == name])
+            hits.append(_find_one_axis_grid(walk, known, [call for call in launches if call.kernel == name], hardware))
+        hits += _find_kernel_traits(walk, known, [call for call in launches if call.kernel == name])
         codes.append(
             KernelCode(
                 name=name, line=walk.line, launch_lines=tuple(lines), program_axes=tuple(sorted(walk.program_axes)),
                 uses_dot=walk.has_dot, waits=walk.waits, persistent=persistent is not None,
             )
         )  # fmt: skip
-    hits.append(host.time_loop_in_python(index, facts, task_facts))
-    hits.append(host.library_pass_through(index, facts, uses_dot=any(walk.has_dot for walk in walks.values())))
-    hits.append(kernels.winograd(index))
+    hits.append(host.find_time_loop(index, facts, task_facts))
+    hits.append(host.find_library_work(index, facts, uses_dot=any(walk.has_dot for walk in walks.values())))
+    hits.append(kernels.find_winograd(index))
     if facts is not None and task_facts is not None and hardware is not None and timing is not None:
-        hits.append(bound(facts, task_facts, hardware, timing))
+        hits.append(find_bound(facts, task_facts, hardware, timing))
     order = list(Trait)
     found = sorted((hit for hit in hits if hit is not None), key=lambda hit: (order.index(hit.name), hit.line or 0))
     return Detection(labels=tuple(found), kernels=tuple(codes))
 
 
-def _kernel_labels(walk: KernelWalk, known: KernelFacts | None, launches: list[Call]) -> list[TraitHit | None]:
+def _find_kernel_traits(walk: KernelWalk, known: KernelFacts | None, launches: list[Call]) -> list[TraitHit | None]:
     constants = dict(known.constexprs) if known is not None else {}
     extents = kernels.extents_of(known)
-    if known is None and launches and all(_grid_extents(call) == (1,) * len(_grid_extents(call) or (0,)) for call in launches):
+    if known is None and launches and all(_read_grid_extents(call) == (1,) * len(_read_grid_extents(call) or (0,)) for call in launches):
         extents = (1, 1, 1)
     return [
-        kernels.unsynchronised_sharing(walk, extents),
-        kernels.serial_hidden_loop(walk, constants),
-        kernels.direct_convolution(walk, constants),
-        kernels.flash_attention(walk),
+        kernels.find_unsynchronised_sharing(walk, extents),
+        kernels.find_serial_product(walk, constants),
+        kernels.find_direct_convolution(walk, constants),
+        kernels.find_flash_attention(walk),
     ]
 
 
@@ -93,7 +93,7 @@ def _facts_of(name: str, facts: LaunchFacts | None) -> KernelFacts | None:
     return max(same, key=lambda kernel: kernel.grid[0] * kernel.grid[1] * kernel.grid[2], default=None)
 
 
-def _one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: list[Call], hardware: Hardware | None) -> TraitHit | None:
+def _find_one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: list[Call], hardware: Hardware | None) -> TraitHit | None:
     """A grid along one axis that fills less than half of the card, of programs that do not share their work."""
     if walk.waits or walk.pid_parts or len(walk.program_axes) > 1 and known is None:
         return None
@@ -104,14 +104,14 @@ def _one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: list[C
         text = f"{walk.name}: the grid {known.grid} covers one axis: {programs} programs on {hardware.processors} processors"
         return TraitHit(name=Trait.ONE_AXIS_GRID, line=launches[0].node.lineno if launches else walk.line, evidence=text)
     for call in launches:
-        extents = _grid_extents(call)
+        extents = _read_grid_extents(call)
         if extents is not None and sum(extent != 1 for extent in extents) <= 1:
             text = f"{walk.name}: the launch in line {call.node.lineno} has a grid of one axis; each program keeps the other one whole"
             return TraitHit(name=Trait.ONE_AXIS_GRID, line=call.node.lineno, evidence=text)
     return None
 
 
-def _grid_extents(call: Call) -> tuple[int | None, ...] | None:
+def _read_grid_extents(call: Call) -> tuple[int | None, ...] | None:
     """Extents of a launch grid that is written as a tuple (also in a lambda or a local name); None inside where not literal."""
     node: ast.expr | None = call.node.func.slice if isinstance(call.node.func, ast.Subscript) else None
     if isinstance(node, ast.Name):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.schema import LaunchFacts, TaskFacts
-from tritonsmith.evaluator.source.kernel_file import Call, HostLoop, KernelSource, attribute_values, calls_of, host_calls
+from tritonsmith.evaluator.source.kernel_file import Call, HostLoop, KernelSource, calls_of, find_attribute_values, find_host_calls
 
 _PRODUCTS = {
     "matmul", "mm", "bmm", "addmm", "addmv", "mv", "baddbmm", "addbmm", "einsum", "linear", "tensordot", "dot", "inner", "bilinear",
@@ -30,39 +30,40 @@ _OTHER_TARGET = re.compile(r"^_?(l|li|layer\w*|n_layer|d|dir\w*|b|batch\w*|block
 _FEW_LAUNCHES = 8
 
 
-def time_loop_in_python(index: KernelSource, facts: LaunchFacts | None, task: TaskFacts | None) -> TraitHit | None:
+def find_time_loop(index: KernelSource, facts: LaunchFacts | None, task: TaskFacts | None) -> TraitHit | None:
     """A loop in host code that launches once per step.
 
     With facts of the launches, a loop counts when its kernel is launched far more often than the reference has layers; without them,
     by what it runs over: `for t in range(T)` counts, `for layer in range(num_layers)` and loops over modules do not.
     """
     counted = {kernel.name: kernel.launches for kernel in facts.kernels} if facts is not None else {}
-    layers = _layers(task)
-    for call in host_calls(index):
-        if not call.loops or not (call.kernel or library_call(index, call)):
+    layers = _count_layers(task)
+    for call in find_host_calls(index):
+        if not call.loops or not (call.kernel or find_library_call(index, call)):
             continue
         loop, line = call.loops[-1], call.node.lineno
         if call.kernel in counted:
             launches = counted[str(call.kernel)]
             if launches > max(_FEW_LAUNCHES, 2 * layers):
                 where = f"{call.kernel} is launched {launches} times per forward, from the Python loop in line {loop.lineno}"
-                return TraitHit(name=Trait.TIME_LOOP_IN_PYTHON, line=line, evidence=f"{where} ({_loop_text(loop)})")
+                return TraitHit(name=Trait.TIME_LOOP_IN_PYTHON, line=line, evidence=f"{where} ({_describe_loop(loop)})")
         else:
-            over_time = next((around for around in reversed(call.loops) if _over_time(around, call)), None)
+            over_time = next((around for around in reversed(call.loops) if _runs_over_time(around, call)), None)
             if over_time is not None:
                 what = f"launches {call.kernel}" if call.kernel else f"calls {ast.unparse(call.node.func)}"
-                evidence = f"line {line} {what} in every iteration of the Python loop in line {over_time.lineno} ({_loop_text(over_time)})"
+                where = f"the Python loop in line {over_time.lineno} ({_describe_loop(over_time)})"
+                evidence = f"line {line} {what} in every iteration of {where}"
                 return TraitHit(name=Trait.TIME_LOOP_IN_PYTHON, line=line, evidence=evidence)
     return None
 
 
-def _layers(task: TaskFacts | None) -> int:
+def _count_layers(task: TaskFacts | None) -> int:
     """Recurrent layers times directions; 0 where unknown."""
     recurrent = [op.attributes for op in task.ops if op.module_type in ("GRU", "LSTM", "RNN")] if task is not None else []
     return sum(int(layer.get("num_layers", 1)) * (2 if layer.get("bidirectional") else 1) for layer in recurrent)
 
 
-def _loop_text(loop: HostLoop) -> str:
+def _describe_loop(loop: HostLoop) -> str:
     if isinstance(loop, ast.For):
         return f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"
     if isinstance(loop, ast.While):
@@ -70,15 +71,15 @@ def _loop_text(loop: HostLoop) -> str:
     return " ".join(ast.unparse(generator) for generator in loop.generators)
 
 
-def _over_time(loop: HostLoop, call: Call) -> bool:
+def _runs_over_time(loop: HostLoop, call: Call) -> bool:
     if isinstance(loop, ast.While):
         names = {part.id for part in ast.walk(loop.test) if isinstance(part, ast.Name)}
         return any(_TIME_TARGET.match(name) for name in names)
     heads = [loop] if isinstance(loop, ast.For) else loop.generators
-    return any(_runs_over_time(head.target, head.iter, loop, call) for head in heads)
+    return any(_head_runs_over_time(head.target, head.iter, loop, call) for head in heads)
 
 
-def _runs_over_time(target: ast.expr, over: ast.expr, loop: HostLoop, call: Call) -> bool:
+def _head_runs_over_time(target: ast.expr, over: ast.expr, loop: HostLoop, call: Call) -> bool:
     if isinstance(over, ast.Call) and ast.unparse(over.func) in ("reversed", "enumerate") and over.args:
         target = target.elts[0] if isinstance(target, ast.Tuple) else target
         over = over.args[0]
@@ -92,10 +93,10 @@ def _runs_over_time(target: ast.expr, over: ast.expr, loop: HostLoop, call: Call
         return False
     if _TIME_TARGET.match(name) or _TIME_BOUND.search(ast.unparse(bound)):
         return True
-    return _from_shape(bound, call) and _indexes_by(loop, name)
+    return _comes_from_shape(bound, call) and _indexes_by(loop, name)
 
 
-def _from_shape(bound: ast.expr, call: Call) -> bool:
+def _comes_from_shape(bound: ast.expr, call: Call) -> bool:
     """Whether a bound is an extent of a tensor: x.shape[i], x.size(i), or a name that was set from one."""
     sources = [bound]
     if isinstance(bound, ast.Name):
@@ -115,15 +116,15 @@ def _indexes_by(loop: HostLoop, name: str) -> bool:
     )
 
 
-def library_pass_through(index: KernelSource, facts: LaunchFacts | None, uses_dot: bool) -> TraitHit | None:
+def find_library_work(index: KernelSource, facts: LaunchFacts | None, uses_dot: bool) -> TraitHit | None:
     """Library calls that do the work: recurrent, convolution and attention calls, torch.compile, and products when no kernel has tl.dot."""
     if facts is not None and facts.own_time_share is not None and facts.own_time_share >= _OWN_SHARE:
         return None
-    calls = host_calls(index)
+    calls = find_host_calls(index)
     launches = any(call.kernel for call in calls)
     found: dict[int, str] = {}
     for call in calls:
-        kind = library_call(index, call)
+        kind = find_library_call(index, call)
         if kind and (kind[1] or not uses_dot):
             found.setdefault(call.node.lineno, kind[0])
     for function in {id(call.function): call.function for call in calls}.values():
@@ -131,7 +132,7 @@ def library_pass_through(index: KernelSource, facts: LaunchFacts | None, uses_do
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and not uses_dot:
                 found.setdefault(node.lineno, "@")
     for call_node in calls_of(index.tree):
-        if index.dotted(call_node.func) == "torch.compile":
+        if index.resolve_name(call_node.func) == "torch.compile":
             found.setdefault(call_node.lineno, "torch.compile")
     share = f"; own kernels have {facts.own_time_share:.0%} of the device time" if facts and facts.own_time_share is not None else ""
     if found:
@@ -143,17 +144,17 @@ def library_pass_through(index: KernelSource, facts: LaunchFacts | None, uses_do
     return None
 
 
-def library_call(index: KernelSource, call: Call) -> tuple[str, bool] | None:
+def find_library_call(index: KernelSource, call: Call) -> tuple[str, bool] | None:
     """Name of the library's computing function that a call enters, and whether it is more than a matrix product."""
     node = call.node.func
-    name = index.dotted(node)
+    name = index.resolve_name(node)
     for prefix in _NAMESPACES:
         short = name.removeprefix(prefix).split(".")[0]
         if name.startswith(prefix) and short in _PRODUCTS | _HEAVY:
             return name, short in _HEAVY
     if isinstance(node, ast.Attribute) and node.attr in _TENSOR_METHODS and not name.startswith("torch."):
         return f".{node.attr}", False
-    for module in _modules_entered(index, node, call):
+    for module in _find_modules_entered(index, node, call):
         if _HEAVY_MODULES.match(module):
             return f"nn.{module}", True
         if module in _PRODUCT_MODULES:
@@ -161,7 +162,7 @@ def library_call(index: KernelSource, call: Call) -> tuple[str, bool] | None:
     return None
 
 
-def _modules_entered(index: KernelSource, node: ast.expr, call: Call) -> Iterator[str]:
+def _find_modules_entered(index: KernelSource, node: ast.expr, call: Call) -> Iterator[str]:
     """Class names in torch.nn of what a call such as self.lstm(x), self.layers[i](x) or layer(x) enters."""
     if isinstance(node, ast.Subscript):
         node = node.value
@@ -169,16 +170,16 @@ def _modules_entered(index: KernelSource, node: ast.expr, call: Call) -> Iterato
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         attribute = node.attr
     elif isinstance(node, ast.Name):
-        attribute = _iterated_attribute(node.id, call.loops)
+        attribute = _find_iterated_attribute(node.id, call.loops)
     for owner in index.classes if attribute else ():
-        for value in attribute_values(index, owner, attribute):
-            yield from _nn_names(index, value)
+        for value in find_attribute_values(index, owner, attribute):
+            yield from _find_nn_names(index, value)
     if isinstance(node, ast.Attribute) and node.attr == "forward" and isinstance(node.value, ast.Call):
         for base in index.classes["ModelNew"].bases if "ModelNew" in index.classes else ():
-            yield from _nn_names(index, base)  # super().forward of a library module
+            yield from _find_nn_names(index, base)  # super().forward of a library module
 
 
-def _iterated_attribute(name: str, loops: tuple[HostLoop, ...]) -> str:
+def _find_iterated_attribute(name: str, loops: tuple[HostLoop, ...]) -> str:
     """The attribute of self over which a loop with this variable runs."""
     for loop in loops:
         pairs: Mapping[ast.expr, ast.expr]
@@ -193,9 +194,9 @@ def _iterated_attribute(name: str, loops: tuple[HostLoop, ...]) -> str:
     return ""
 
 
-def _nn_names(index: KernelSource, value: ast.AST) -> Iterator[str]:
+def _find_nn_names(index: KernelSource, value: ast.AST) -> Iterator[str]:
     for part in ast.walk(value):
         if isinstance(part, ast.Attribute | ast.Name):
-            name = index.dotted(part)
+            name = index.resolve_name(part)
             if name.startswith("torch.nn."):
                 yield name.removeprefix("torch.nn.").split(".")[-1]

@@ -24,7 +24,7 @@ _WINOGRAD_MATRICES = (
 """Input, filter and output transforms of F(2x2, 3x3), Lavin and Gray 2015."""
 
 
-def persistent(walk: KernelWalk) -> TraitHit | None:
+def find_persistence(walk: KernelWalk) -> TraitHit | None:
     """The outermost loop that carries state in registers or memory, walks over tiles, or waits for other programs."""
     reasons: list[tuple[int, int, str]] = []
     for loop in walk.loops.values():
@@ -33,7 +33,7 @@ def persistent(walk: KernelWalk) -> TraitHit | None:
         if walk.waits_in(loop.id):
             reasons.append((len(loop.outer), loop.line, "every iteration waits for other programs"))
         else:
-            reasons.extend((len(loop.outer), loop.line, reason) for reason in _state_over(walk, loop))
+            reasons.extend((len(loop.outer), loop.line, reason) for reason in _explain_state(walk, loop))
     if not reasons:
         waiting = [loop.line for loop in walk.loops.values() if loop.polls and not loop.lock]
         reasons = [(0, line, "waits for other programs") for line in waiting]
@@ -43,7 +43,7 @@ def persistent(walk: KernelWalk) -> TraitHit | None:
     return TraitHit(name=Trait.PERSISTENT, line=line, evidence=f"{walk.name}: the loop in line {line} stays in the kernel: {reason}")
 
 
-def _state_over(walk: KernelWalk, loop: Loop) -> Iterator[str]:
+def _explain_state(walk: KernelWalk, loop: Loop) -> Iterator[str]:
     stores = [access for access in walk.accesses if access.kind == "store" and loop.id in access.loops]
     for store in stores:
         names = sorted(name for owner, name in store.value.carried if owner == loop.id)
@@ -60,7 +60,7 @@ def _state_over(walk: KernelWalk, loop: Loop) -> Iterator[str]:
                 yield f"an iteration loads from {min(shared)} (line {load.line}) what an earlier one stored (line {store.line})"
 
 
-def unsynchronised_sharing(walk: KernelWalk, extents: tuple[int | None, int | None, int | None]) -> TraitHit | None:
+def find_unsynchronised_sharing(walk: KernelWalk, extents: tuple[int | None, int | None, int | None]) -> TraitHit | None:
     """A buffer that is stored by tile and loaded across tiles in one loop in which nobody waits, with several programs.
 
     Args:
@@ -73,10 +73,10 @@ def unsynchronised_sharing(walk: KernelWalk, extents: tuple[int | None, int | No
         stores = [access for access in walk.accesses if access.kind == "store" and loop.id in access.loops]
         loads = [access for access in walk.accesses if access.kind == "load" and loop.id in access.loops]
         for store in stores:
-            tiles = {part for part in store.address.pids if _several(part, extents)}
+            tiles = {part for part in store.address.pids if _covers_programs(part, extents)}
             for load in loads:
                 shared = store.address.roots & load.address.roots
-                missing = [part for part in tiles if not _covered(part, load.address.pids)]
+                missing = [part for part in tiles if not _stays_in_tile(part, load.address.pids)]
                 if shared and missing:
                     axis = re.split(r"//|%", min(missing))[0]
                     return TraitHit(
@@ -88,12 +88,12 @@ def unsynchronised_sharing(walk: KernelWalk, extents: tuple[int | None, int | No
     return None
 
 
-def _several(part: str, extents: tuple[int | None, int | None, int | None]) -> bool:
+def _covers_programs(part: str, extents: tuple[int | None, int | None, int | None]) -> bool:
     axis = re.split(r"//|%", part)[0]
     return not axis.isdigit() or int(axis) > 2 or extents[int(axis)] != 1
 
 
-def _covered(part: str, others: frozenset[str]) -> bool:
+def _stays_in_tile(part: str, others: frozenset[str]) -> bool:
     """Whether an address that depends on `others` stays within the tile that `part` selects."""
     axis = re.split(r"//|%", part)[0]
     if part in others or axis in others:
@@ -102,14 +102,14 @@ def _covered(part: str, others: frozenset[str]) -> bool:
     return part == axis and halves == {"/", "%"}
 
 
-def serial_hidden_loop(walk: KernelWalk, constants: Mapping[str, object]) -> TraitHit | None:
+def find_serial_product(walk: KernelWalk, constants: Mapping[str, object]) -> TraitHit | None:
     """A product summed one inner index at a time: scalar times vector, or column times row, in a loop without tl.dot."""
     for product in walk.products:
         loops = [walk.loops[around] for around in product.loops if walk.loops[around].kind == "for"]
-        if not loops or _taps(walk, product, constants):
+        if not loops or _find_taps(walk, product, constants):
             continue
         loop = loops[-1]
-        trips = _trips(loop, constants)
+        trips = _count_trips(loop, constants)
         if loop.has_dot or not loop.unit_step or (trips is not None and trips <= _SHORT_TRIPS):
             continue
         sides = (product.left, product.right)
@@ -126,10 +126,10 @@ def serial_hidden_loop(walk: KernelWalk, constants: Mapping[str, object]) -> Tra
     return None
 
 
-def direct_convolution(walk: KernelWalk, constants: Mapping[str, object]) -> TraitHit | None:
+def find_direct_convolution(walk: KernelWalk, constants: Mapping[str, object]) -> TraitHit | None:
     """Input times filter, summed in loops over the filter's taps, without tl.dot."""
     for product in walk.products:
-        taps = _taps(walk, product, constants)
+        taps = _find_taps(walk, product, constants)
         if taps and not any(loop.has_dot for loop in taps):
             lines = ", ".join(str(loop.line) for loop in taps)
             return TraitHit(
@@ -140,27 +140,27 @@ def direct_convolution(walk: KernelWalk, constants: Mapping[str, object]) -> Tra
     return None
 
 
-def _taps(walk: KernelWalk, product: Product, constants: Mapping[str, object]) -> list[Loop]:
+def _find_taps(walk: KernelWalk, product: Product, constants: Mapping[str, object]) -> list[Loop]:
     """Short loops over which both factors move: two of them, or one over all taps of a square filter."""
     both = product.left.loops & product.right.loops
     loops = [walk.loops[around] for around in product.loops if around in both and walk.loops[around].kind == "for"]
-    short = [loop for loop in loops if _short(loop, constants)]
+    short = [loop for loop in loops if _is_short(loop, constants)]
     if len(short) >= 2:
         return short
-    return [loop for loop in loops if _trips(loop, constants) in _TAP_PRODUCTS][:1]
+    return [loop for loop in loops if _count_trips(loop, constants) in _TAP_PRODUCTS][:1]
 
 
-def _short(loop: Loop, constants: Mapping[str, object]) -> bool:
-    trips = _trips(loop, constants)
+def _is_short(loop: Loop, constants: Mapping[str, object]) -> bool:
+    trips = _count_trips(loop, constants)
     return trips <= _SHORT_TRIPS if trips is not None else bool(_TAP_BOUND.search(loop.bound))
 
 
-def _trips(loop: Loop, constants: Mapping[str, object]) -> int | None:
+def _count_trips(loop: Loop, constants: Mapping[str, object]) -> int | None:
     value = constants.get(loop.bound)
     return value if loop.trips is None and isinstance(value, int) and not isinstance(value, bool) else loop.trips
 
 
-def flash_attention(walk: KernelWalk) -> TraitHit | None:
+def find_flash_attention(walk: KernelWalk) -> TraitHit | None:
     """Online softmax around tl.dot: a running maximum by whose change earlier totals are scaled."""
     for loop in walk.loops.values():
         marks = {mark.kind: mark.line for mark in walk.rescales if mark.loops and mark.loops[-1] == loop.id}
@@ -174,20 +174,20 @@ def flash_attention(walk: KernelWalk) -> TraitHit | None:
     return None
 
 
-def winograd(index: KernelSource) -> TraitHit | None:
+def find_winograd(index: KernelSource) -> TraitHit | None:
     """A kernel that is called Winograd, or the transform matrices of F(2x2, 3x3) as literals."""
     for name, node in index.jit.items():
         if "winograd" in name.lower():
             return TraitHit(name=Trait.HIGH_COMPLEXITY, line=node.lineno, evidence=f"{name}: a Winograd convolution by its name")
-    matrices = {ast.dump(_absolute(parse_expression(matrix))) for matrix in _WINOGRAD_MATRICES}
+    matrices = {ast.dump(_normalize_matrix(parse_expression(matrix))) for matrix in _WINOGRAD_MATRICES}
     for literal in ast.walk(index.tree):
-        if isinstance(literal, ast.List | ast.Tuple) and literal.elts and ast.dump(_absolute(literal)) in matrices:
+        if isinstance(literal, ast.List | ast.Tuple) and literal.elts and ast.dump(_normalize_matrix(literal)) in matrices:
             text = f"line {literal.lineno}: a transform matrix of Winograd F(2x2, 3x3)"
             return TraitHit(name=Trait.HIGH_COMPLEXITY, line=literal.lineno, evidence=text)
     return None
 
 
-def _absolute(node: ast.expr) -> ast.expr:
+def _normalize_matrix(node: ast.expr) -> ast.expr:
     """A literal matrix as nested lists of floats, so that 1 and 1.0, lists and tuples compare equal; other expressions as they are."""
     try:
         rows = ast.literal_eval(node)

@@ -46,13 +46,13 @@ class KernelSource:
     """Nodes visited so far by readers that follow calls."""
     _methods_of: dict[str, dict[str, Function]] = field(default_factory=dict)
 
-    def step(self) -> None:
+    def count_step(self) -> None:
         """Count a visited node. Raises KernelFileError where calls branch so often that following them would take for ever."""
         self.steps += 1
         if self.steps > _MOST_STEPS:
             raise KernelFileError("its functions call each other in more ways than can be followed; write it plainer")
 
-    def dotted(self, node: ast.AST) -> str:
+    def resolve_name(self, node: ast.AST) -> str:
         """Full name of `a.b.c` with import aliases resolved; empty for anything else."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
@@ -62,15 +62,15 @@ class KernelSource:
             return ""
         return ".".join([self.aliases.get(node.id, node.id), *reversed(parts)])
 
-    def language(self, node: ast.AST) -> str:
+    def resolve_language_name(self, node: ast.AST) -> str:
         """Name within triton.language (`load`, `dot`, `math.fma`); empty for anything else."""
-        name = self.dotted(node)
+        name = self.resolve_name(node)
         for prefix in ("triton.language.extra.", "triton.language."):
             if name.startswith(prefix):
                 return name.removeprefix(prefix)
         return ""
 
-    def launched_kernel(self, node: ast.Call) -> str | None:
+    def find_launched_kernel(self, node: ast.Call) -> str | None:
         """Name of the jit function that a call `kernel[grid](...)` launches."""
         if not isinstance(node.func, ast.Subscript):
             return None
@@ -80,9 +80,9 @@ class KernelSource:
             return name if name in self.jit else None
         return target.attr if isinstance(target, ast.Attribute) and target.attr in self.jit else None
 
-    def kernels(self) -> dict[str, ast.FunctionDef]:
+    def find_kernels(self) -> dict[str, ast.FunctionDef]:
         """Jit functions that are launched; where none is, those that no other jit function calls."""
-        launched = {name for call in calls_of(self.tree) if (name := self.launched_kernel(call))}
+        launched = {name for call in calls_of(self.tree) if (name := self.find_launched_kernel(call))}
         if not launched:
             called = {
                 call.func.id for node in self.jit.values() for call in calls_of(node) if isinstance(call.func, ast.Name)
@@ -90,11 +90,11 @@ class KernelSource:
             launched = set(self.jit) - called
         return {name: node for name, node in self.jit.items() if name in launched}
 
-    def model_methods(self) -> dict[str, Function]:
+    def find_model_methods(self) -> dict[str, Function]:
         """Methods of ModelNew, inherited ones of classes in the file included."""
-        return self.methods("ModelNew")
+        return self.find_methods("ModelNew")
 
-    def methods(self, name: str) -> dict[str, Function]:
+    def find_methods(self, name: str) -> dict[str, Function]:
         """Methods of a class in the file, own ones before inherited ones."""
         if name not in self._methods_of:
             found = self._methods_of.setdefault(name, {})
@@ -140,7 +140,7 @@ def read_kernel_source(source: str, path: str) -> KernelSource:
 
 def _is_jit(index: KernelSource, decorator: ast.expr) -> bool:
     node = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return index.dotted(node) in ("triton.jit", "triton.runtime.jit.jit", "triton.experimental.gluon.jit")
+    return index.resolve_name(node) in ("triton.jit", "triton.runtime.jit.jit", "triton.experimental.gluon.jit")
 
 
 def _index_aliases(index: KernelSource) -> None:
@@ -165,20 +165,20 @@ def calls_of(node: ast.AST) -> Iterator[ast.Call]:
     yield from sorted(found, key=lambda call: (call.lineno, call.col_offset))
 
 
-def host_calls(index: KernelSource) -> list[Call]:
+def find_host_calls(index: KernelSource) -> list[Call]:
     """Calls that ModelNew's forward can reach, through its own methods, functions and classes of the file.
 
     A file without ModelNew is searched from each of its functions and classes.
     """
     found: list[Call] = []
-    methods = index.model_methods()
+    methods = index.find_model_methods()
     if "forward" in methods:
         _follow(index, methods["forward"], "ModelNew", (), found, frozenset())
     else:
         for function in index.functions.values():
             _follow(index, function, "", (), found, frozenset())
         for name in index.classes:
-            for method in index.methods(name).values():
+            for method in index.find_methods(name).values():
                 _follow(index, method, name, (), found, frozenset())
     unique = {(id(call.node), tuple(map(id, call.loops))): call for call in found}
     return list(unique.values())
@@ -192,11 +192,11 @@ def _follow(
     seen |= {id(function)}
 
     def visit(node: ast.AST, loops: tuple[HostLoop, ...]) -> None:
-        index.step()
+        index.count_step()
         if isinstance(node, ast.Call):
-            kernel = index.launched_kernel(node)
+            kernel = index.find_launched_kernel(node)
             found.append(Call(node, function, loops, kernel))
-            for target, target_owner in _targets(index, node, owner, function.name):
+            for target, target_owner in _find_targets(index, node, owner, function.name):
                 _follow(index, target, target_owner, loops, found, seen)
         inner = (*loops, node) if isinstance(node, _LOOPS) else loops
         for child in ast.iter_child_nodes(node):
@@ -207,7 +207,7 @@ def _follow(
         visit(statement, outer)
 
 
-def _targets(index: KernelSource, node: ast.Call, owner: str, method: str) -> Iterator[tuple[Function, str]]:
+def _find_targets(index: KernelSource, node: ast.Call, owner: str, method: str) -> Iterator[tuple[Function, str]]:
     """Functions of the file that a call enters: functions, methods of self, `Class.apply`, submodules of own classes."""
     called = node.func
     if isinstance(called, ast.Name):
@@ -219,31 +219,31 @@ def _targets(index: KernelSource, node: ast.Call, owner: str, method: str) -> It
     name = called.attr
     if isinstance(called.value, ast.Call) and isinstance(called.value.func, ast.Name) and called.value.func.id == "super":
         for base in index.classes[owner].bases if owner in index.classes else ():
-            if isinstance(base, ast.Name) and name in index.methods(base.id):
-                yield index.methods(base.id)[name], base.id
+            if isinstance(base, ast.Name) and name in index.find_methods(base.id):
+                yield index.find_methods(base.id)[name], base.id
     elif isinstance(called.value, ast.Name) and called.value.id == "self":
-        if name in index.methods(owner):
-            yield index.methods(owner)[name], owner
-        for inner in _own_classes_of(index, owner, name):
-            if "forward" in index.methods(inner):
-                yield index.methods(inner)["forward"], inner
+        if name in index.find_methods(owner):
+            yield index.find_methods(owner)[name], owner
+        for inner in _find_own_classes(index, owner, name):
+            if "forward" in index.find_methods(inner):
+                yield index.find_methods(inner)["forward"], inner
     elif isinstance(called.value, ast.Name) and called.value.id in index.classes and name == "apply":
         inner = called.value.id
-        if "forward" in index.methods(inner):
-            yield index.methods(inner)["forward"], inner
+        if "forward" in index.find_methods(inner):
+            yield index.find_methods(inner)["forward"], inner
 
 
-def _own_classes_of(index: KernelSource, owner: str, attribute: str) -> Iterator[str]:
+def _find_own_classes(index: KernelSource, owner: str, attribute: str) -> Iterator[str]:
     """Classes of the file that `self.attribute = ...` mentions in the owner's methods."""
-    for value in attribute_values(index, owner, attribute):
+    for value in find_attribute_values(index, owner, attribute):
         for node in ast.walk(value):
             if isinstance(node, ast.Name) and node.id in index.classes and node.id != owner:
                 yield node.id
 
 
-def attribute_values(index: KernelSource, owner: str, attribute: str) -> Iterator[ast.expr]:
+def find_attribute_values(index: KernelSource, owner: str, attribute: str) -> Iterator[ast.expr]:
     """Expressions that the owner's methods assign to `self.attribute`."""
-    for method in index.methods(owner).values():
+    for method in index.find_methods(owner).values():
         for node in ast.walk(method):
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]

@@ -120,7 +120,7 @@ def _factors_of(index: KernelSource, node: ast.expr) -> tuple[ast.expr, ast.expr
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return node.left, node.right
     if isinstance(node, ast.Call):
-        name = index.language(node.func)
+        name = index.resolve_language_name(node.func)
         if name == "sum" and node.args:
             return _factors_of(index, node.args[0])
         if name.endswith("fma") and len(node.args) >= 2:

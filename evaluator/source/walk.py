@@ -73,7 +73,7 @@ class _Walker:
             self.walk_statement(statement, env)
 
     def walk_statement(self, node: ast.stmt, env: Env) -> None:
-        self.index.step()
+        self.index.count_step()
         if isinstance(node, ast.Assign):
             self.assign(node.targets, node.value, env)
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -150,7 +150,7 @@ class _Walker:
         return loop
 
     def evaluate(self, node: ast.AST | None, env: Env) -> Value:
-        self.index.step()
+        self.index.count_step()
         if node is None:
             return NOTHING
         if isinstance(node, ast.Name):
@@ -182,7 +182,7 @@ class _Walker:
         return result
 
     def evaluate_call(self, node: ast.Call, env: Env) -> Value:
-        name = self.index.language(node.func)
+        name = self.index.resolve_language_name(node.func)
         if name == "program_id":
             axis = node.args[0] if node.args else next((keyword.value for keyword in node.keywords if keyword.arg == "axis"), None)
             text = str(axis.value) if isinstance(axis, ast.Constant) else "?"
