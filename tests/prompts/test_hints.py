@@ -31,8 +31,8 @@ from tritonsmith.evaluator.confined.compiler import launches
 from tritonsmith.evaluator.confined.runner.faults import classify
 from tritonsmith.evaluator.confined.compiler.compile import examine
 said, on_card = {}, []
-described = launches._compile_message
-launches._compile_message = lambda function, error: (on_card.append(classify(error, str(file))), described(function, error))[1]
+described = launches._describe_compile_error
+launches._describe_compile_error = lambda function, error: (on_card.append(classify(error, str(file))), described(function, error))[1]
 for name, text in json.load(sys.stdin).items():
     file = Path(tempfile.mkdtemp(dir=sys.argv[1])) / "candidate.py"
     file.write_text(text)

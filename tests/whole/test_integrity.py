@@ -294,12 +294,12 @@ for body in json.loads(sys.stdin.read()):
             kernels.bind({"LIMIT": 3.0}, HELPERS)
             if "sly" in body:
                 kernels.bind({}, {"sly": ["sly", HELPERS["half"][1] + 4]})
-            answers[body] = "accepted" if callable(kernels.function("kernel", KERNEL).rewrite()) else "nothing"
+            answers[body] = "accepted" if callable(kernels.find_function("kernel", KERNEL).rewrite()) else "nothing"
     except Unreplayable as problem:
         answers[body] = str(problem)
 twice = "import triton\\nif 1:\\n    @triton.jit\\n    def f(x):\\n        pass\\nelse:\\n    @triton.jit\\n    def f(x):\\n        1\\n"
 try:
-    Kernels(twice, "candidate.py").function("f", 4)
+    Kernels(twice, "candidate.py").find_function("f", 4)
 except Unreplayable as problem:
     answers["twice"] = str(problem)
 print(json.dumps(answers))

@@ -178,7 +178,7 @@ def test_programs_beyond_the_first_thousands_that_count_themselves_are_still_wat
     for number in range(programs):
         detector.write(number, Access(out, first + stride * number, slice(None)), 2, lambda which: np.zeros(1, bool))
         detector.atomic(number, Access(count, first, slice(None)), 1, acquire=True, release=True, changed=True)
-        detector.ended(number)
+        detector.forget_program(number)
     assert bool(detector.races) == races
 
 

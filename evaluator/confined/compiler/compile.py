@@ -28,14 +28,14 @@ _DRAWN = 1 << 20
 """Random values that are drawn; larger tensors repeat them."""
 
 
-def argument_like(spec: Any) -> Any:
+def make_argument(spec: Any) -> Any:
     """A tensor for (shape, dtype name) or for a TensorSpec with its strides and offset, anything else as it is."""
     if isinstance(spec, tuple) and len(spec) == 2 and isinstance(spec[0], tuple) and isinstance(spec[1], str):
         dtype = getattr(torch, spec[1].removeprefix("torch."))
         return _draw(spec[0]).to(dtype) if dtype.is_floating_point else torch.zeros(spec[0], dtype=dtype)
     if isinstance(spec, TensorSpec):
         laid_out = tensor_at(torch.zeros(spec_bytes(spec), dtype=torch.uint8), spec)
-        fill_slots([laid_out], [argument_like((spec.shape, spec.dtype))])
+        fill_slots([laid_out], [make_argument((spec.shape, spec.dtype))])
         return laid_out
     return spec
 
@@ -59,7 +59,7 @@ def _run_forward(module: Any, request: dict[str, Any], recorder: LaunchRecorder,
         if hasattr(module, name):
             setattr(module, name, value)
     model = module.ModelNew(*request["init"]).cuda().eval()
-    first, second = ([argument_like(spec) for spec in request["inputs"]] for _ in range(2))
+    first, second = ([make_argument(spec) for spec in request["inputs"]] for _ in range(2))
     with recorder.recording():
         model(*first)
         recorder.forget_launches()  # work done once, such as packing weights, is no part of a forward
@@ -90,7 +90,7 @@ def examine(candidate: Path, target: str, request: dict[str, Any]) -> dict[str, 
     return {
         "status": status.value,
         "message": keep_ends(message, _LONGEST_MESSAGE, _LONGEST_MESSAGE // 2 - 3),
-        "kernels": [kernel.model_dump(mode="json") for kernel in recorder.kernels()],
+        "kernels": [kernel.model_dump(mode="json") for kernel in recorder.list_kernels()],
         "torch_ops": dict(counter.ops),
         "torch_launches": counter.launches,
         "torch_flops": counter.flops,

@@ -63,7 +63,7 @@ class LaunchRecorder:
         self._trying = False
         self.driver = FakeDriver(hardware, self._benchmark)
 
-    def kernels(self) -> list[KernelFacts]:
+    def list_kernels(self) -> list[KernelFacts]:
         """One record per compiled kernel and grid, in order of first launch."""
         return [self._facts[key].model_copy(update={"launches": count, "grid": grid}) for (key, grid), count in self._counts.items()]
 
@@ -88,7 +88,7 @@ class LaunchRecorder:
         def run(function: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
             compiled = self._compile(stock, function, args, grid, options)
             if not warmup:
-                self._record(function, compiled, _extent(function, args, grid, options))
+                self._record(function, compiled, _read_extent(function, args, grid, options))
             return compiled
 
         def launcher(compiled: Any, grid: Any) -> Callable[..., None]:
@@ -113,7 +113,7 @@ class LaunchRecorder:
         except (CompilationError, PTXASError) as error:
             if self._trying:  # the autotuner drops this configuration by itself
                 raise
-            raise self._refuse(Status.COMPILE_ERROR, _compile_message(function, error)) from error
+            raise self._refuse(Status.COMPILE_ERROR, _describe_compile_error(function, error)) from error
         except KeyError as error:
             if "Keyword argument" in str(error):
                 raise self._refuse(Status.COMPILE_ERROR, f"kernel {function.fn.__name__}: {error.args[0]}") from error
@@ -132,13 +132,13 @@ class LaunchRecorder:
 
     def _examine(self, function: Any, compiled: Any) -> KernelFacts:
         meta = compiled.metadata
-        registers, spills = _resource_usage(compiled.asm["cubin"])
+        registers, spills = _read_resource_usage(compiled.asm["cubin"])
         return KernelFacts(
             name=function.fn.__name__,
             launches=0,
             num_warps=meta.num_warps,
             num_stages=meta.num_stages,
-            constexprs=_constants(function, compiled),
+            constexprs=_read_constants(function, compiled),
             registers=registers,
             spills=spills,
             shared_memory=meta.shared,
@@ -176,7 +176,7 @@ class LaunchRecorder:
             raise self._refuse(Status.LAUNCH_ERROR, message)
 
 
-def _extent(function: Any, args: Any, grid: Any, options: dict[str, Any]) -> tuple[int, int, int]:
+def _read_extent(function: Any, args: Any, grid: Any, options: dict[str, Any]) -> tuple[int, int, int]:
     names = [parameter.name for parameter in function.params]
     bound = {parameter.name: parameter.default for parameter in function.params if parameter.has_default}
     bound |= dict(zip(names, args, strict=False)) | {name: value for name, value in options.items() if name in names}
@@ -184,7 +184,7 @@ def _extent(function: Any, args: Any, grid: Any, options: dict[str, Any]) -> tup
     return x, y, z
 
 
-def _constants(function: Any, compiled: Any) -> dict[str, Any]:
+def _read_constants(function: Any, compiled: Any) -> dict[str, Any]:
     """Values of the parameters declared tl.constexpr (not those Triton specialised on by itself)."""
     declared = {parameter.name for parameter in function.params if parameter.is_constexpr}
     constants = {}
@@ -195,7 +195,7 @@ def _constants(function: Any, compiled: Any) -> dict[str, Any]:
     return constants
 
 
-def _resource_usage(cubin: bytes) -> tuple[int, int]:
+def _read_resource_usage(cubin: bytes) -> tuple[int, int]:
     """Registers and bytes of stack per thread (spills live on the stack)."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
@@ -210,11 +210,11 @@ def _resource_usage(cubin: bytes) -> tuple[int, int]:
 def _take_numbers(compiled: Any) -> None:
     """What loading a kernel on the card would tell: hosts ask it how many programs fit there."""
     if compiled.module is None:
-        registers, stack = _resource_usage(compiled.asm["cubin"])
+        registers, stack = _read_resource_usage(compiled.asm["cubin"])
         compiled.module, compiled.n_regs, compiled.n_spills, compiled.n_max_threads = True, registers, stack // 4, 1024
 
 
-def _compile_message(function: Any, error: CompilationError | PTXASError) -> str:
+def _describe_compile_error(function: Any, error: CompilationError | PTXASError) -> str:
     name = function.fn.__name__
     node = getattr(error, "node", None)
     line = getattr(node, "lineno", None)

@@ -18,14 +18,14 @@ from tritonsmith.evaluator.channel.report import FINISHED
 _CALLS = 2
 
 
-def _run(candidate: Path, request: Path) -> None:
+def _run_target(candidate: Path, request: Path) -> None:
     import torch  # noqa: PLC0415
 
-    from tritonsmith.evaluator.confined.compiler.compile import argument_like  # noqa: PLC0415
+    from tritonsmith.evaluator.confined.compiler.compile import make_argument  # noqa: PLC0415
     from tritonsmith.evaluator.confined.runner.candidate import import_candidate  # noqa: PLC0415
 
     said = pickle.loads(request.read_bytes())
-    made = [argument_like(spec) for spec in said["inputs"]]
+    made = [make_argument(spec) for spec in said["inputs"]]
     arguments = [value.cuda() if isinstance(value, torch.Tensor) else value for value in made]
     with torch.no_grad():
         model = import_candidate(candidate).ModelNew(*said["init"]).cuda().eval()
@@ -38,7 +38,7 @@ def _run(candidate: Path, request: Path) -> None:
 def main() -> None:
     """Entry point of both processes."""
     if sys.argv[1:2] == ["--target"]:
-        _run(Path(sys.argv[2]), Path(sys.argv[3]))
+        _run_target(Path(sys.argv[2]), Path(sys.argv[3]))
         return
     message = json.loads(sys.stdin.readline())
     words = [message["tool"], "--tool", "memcheck", "--print-limit", "3"]

@@ -19,7 +19,7 @@ _TYPES: dict[str, Any] = {
 _HEX_FLOATS = {"0f": (np.uint32, np.float32), "0d": (np.uint64, np.float64)}
 
 
-def _fused(a: Array, b: Array, c: Array) -> Array:
+def _multiply_add(a: Array, b: Array, c: Array) -> Array:
     return a.astype(np.longdouble) * b + c
 
 
@@ -36,7 +36,7 @@ _BOTH: dict[str, Callable[..., Array]] = {
     "add": np.add, "sub": np.subtract, "max": np.fmax, "min": np.fmin, "abs": np.abs, "neg": np.negative, "mov": lambda a: a,
 }  # fmt: skip
 _FLOAT: dict[str, Callable[..., Array]] = _BOTH | {
-    "mul": np.multiply, "fma": _fused, "div": np.divide, "ex2": np.exp2, "lg2": np.log2, "rcp": lambda a: 1 / a, "sqrt": np.sqrt,
+    "mul": np.multiply, "fma": _multiply_add, "div": np.divide, "ex2": np.exp2, "lg2": np.log2, "rcp": lambda a: 1 / a, "sqrt": np.sqrt,
     "rsqrt": lambda a: 1 / np.sqrt(a), "tanh": np.tanh, "sin": np.sin, "cos": np.cos,
 }  # fmt: skip
 _WHOLE: dict[str, Callable[..., Array]] = _BOTH | {
@@ -48,7 +48,7 @@ _ROUNDING = {"rn", "approx", "ftz", "full", "lo"}
 """Suffixes that change nothing here, or no more than the instruction's own error. `.sat`, `.hi` and other roundings are not computed."""
 
 
-def one_instruction(instructions: Sequence[str], values: Sequence[Array], result: Any) -> Array | None:
+def run_instruction(instructions: Sequence[str], values: Sequence[Array], result: Any) -> Array | None:
     """What a text of one known instruction writes to its only output; None for any other text.
 
     Args:
@@ -64,7 +64,7 @@ def one_instruction(instructions: Sequence[str], values: Sequence[Array], result
     if dtype is None or not set(suffixes[:-1]) <= _ROUNDING or np.dtype(dtype).itemsize != np.dtype(result).itemsize:
         return None
     function = (_FLOAT if np.dtype(dtype).kind == "f" else _WHOLE).get(name)
-    operands = [_operand(text.strip(), values, dtype) for text in found.group(3).split(",")]
+    operands = [_read_operand(text.strip(), values, dtype) for text in found.group(3).split(",")]
     if function is None or len(operands) != _OPERANDS.get(name, 1):
         return None
     known = [operand for operand in operands if operand is not None]
@@ -74,7 +74,7 @@ def one_instruction(instructions: Sequence[str], values: Sequence[Array], result
     return written
 
 
-def _operand(text: str, values: Sequence[Array], dtype: Any) -> Array | None:
+def _read_operand(text: str, values: Sequence[Array], dtype: Any) -> Array | None:
     """A register's bits or a number written out, as the instruction reads them; None for what is neither."""
     if (register := _REGISTER.match(text)) is not None:
         place = int(register.group(1)) - 1

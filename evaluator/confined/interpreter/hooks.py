@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tritonsmith.evaluator.confined.interpreter.launch import InterpretedLaunch, Lanes, running
-from tritonsmith.evaluator.confined.interpreter.numerics import Array, Builder, TensorHandle, dot_kind
-from tritonsmith.evaluator.confined.interpreter.threads import places_of
+from tritonsmith.evaluator.confined.interpreter.numerics import Array, Builder, TensorHandle, name_dot
+from tritonsmith.evaluator.confined.interpreter.threads import find_places
 from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter
 
 _BOUNDS = ("MAX", "MIN", "UMAX", "UMIN")
@@ -37,11 +37,11 @@ def _hook_load(stock: Callable[..., Any]) -> Callable[..., Any]:
             line = launch.line()
             launch.loaded += lanes.bytes
             if not is_volatile:
-                launch.programs.reads(lanes.range)
+                launch.programs.note_read(lanes.range)
             for access in launch.locate(lanes, "load", line):
                 if launch.races and not is_volatile:
                     launch.races.read(launch.number, access, line)
-                    launch.races.threads.load(launch.number, access, places_of(lanes.mask, access), line)
+                    launch.races.threads.load(launch.number, access, find_places(lanes.mask, access), line)
         result = stock(self, pointers, mask, other, cache_modifier, eviction_policy, is_volatile)
         if is_volatile and lanes.addresses.size:
             launch.programs.poll(lanes.range, line)
@@ -88,17 +88,17 @@ def _hook_store(stock: Callable[..., Any]) -> Callable[..., Any]:
             for access in launch.locate(lanes, "store", line):
                 if launch.races:
                     launch.races.write(launch.number, access, line, same, single=pointers.data.size == 1)
-                    launch.races.threads.store(launch.number, access, places_of(lanes.mask, access), line)
+                    launch.races.threads.store(launch.number, access, find_places(lanes.mask, access), line)
         result = stock(self, pointers, value, mask, cache_modifier, eviction_policy)
         if lanes.addresses.size:
-            launch.programs.changed(lanes.range)
+            launch.programs.note_change(lanes.range)
         launch.programs.maybe_switch()
         return result
 
     return create_masked_store
 
 
-def _after_atomic(
+def _report_atomic(
     launch: InterpretedLaunch, pointers: Any, lanes: Lanes, old: Any, semantics: Any, scope: Any, accesses: list[Any], line: int,
     waits: bool = True,
 ) -> None:  # fmt: skip
@@ -115,9 +115,9 @@ def _after_atomic(
                 single=pointers.data.size == 1,
             )  # fmt: skip
     if pointers.data.size == 1:
-        _through_shared_memory(launch)
+        _report_exchange(launch)
     if changed:
-        launch.programs.changed(lanes.range)
+        launch.programs.note_change(lanes.range)
         launch.programs.switch()
     elif waits:
         launch.programs.poll(lanes.range, line)
@@ -125,7 +125,7 @@ def _after_atomic(
         launch.programs.switch()
 
 
-def _through_shared_memory(launch: InterpretedLaunch) -> None:
+def _report_exchange(launch: InterpretedLaunch) -> None:
     """The threads of the program wait for each other, as a side effect of what it does."""
     if launch.races:
         launch.races.threads.barrier(launch.number)
@@ -136,7 +136,7 @@ def _hook_exchange(stock: Callable[..., Any]) -> Callable[..., Any]:
 
     def exchange(self: Any, *arguments: Any, **named: Any) -> Any:
         if running.launch is not None:
-            _through_shared_memory(running.launch)
+            _report_exchange(running.launch)
         return stock(self, *arguments, **named)
 
     return exchange
@@ -152,7 +152,7 @@ def _hook_rmw(stock: Callable[..., Any]) -> Callable[..., Any]:
         result = stock(self, operation, pointers, value, mask, semantics, scope)
         if lanes.addresses.size:
             bound = str(operation).rsplit(".", 1)[-1].upper() in _BOUNDS and bool(np.any(value.data))
-            _after_atomic(launch, pointers, lanes, result, semantics, scope, accesses, line, waits=not bound)
+            _report_atomic(launch, pointers, lanes, result, semantics, scope, accesses, line, waits=not bound)
         return result
 
     return create_atomic_rmw
@@ -166,7 +166,7 @@ def _hook_cas(stock: Callable[..., Any]) -> Callable[..., Any]:
         lanes, line = Lanes.of(pointers, None), launch.line()
         accesses = launch.locate(lanes, "atomic", line)
         result = stock(self, pointers, compare, value, semantics, scope)
-        _after_atomic(launch, pointers, lanes, result, semantics, scope, accesses, line)
+        _report_atomic(launch, pointers, lanes, result, semantics, scope, accesses, line)
         return result
 
     return create_atomic_cas
@@ -198,8 +198,8 @@ def _hook_dot(stock: Callable[..., Any]) -> Callable[..., Any]:
     def create_dot(self: Any, left: Any, right: Any, accumulator: Any, precision: Any, *rest: Any) -> Any:
         launch = running.launch
         if launch is not None:
-            launch.dots[dot_kind(left, precision)] += 2 * accumulator.data.size * left.data.shape[-1]
-            _through_shared_memory(launch)
+            launch.dots[name_dot(left, precision)] += 2 * accumulator.data.size * left.data.shape[-1]
+            _report_exchange(launch)
         return stock(self, left, right, accumulator, precision, *rest)
 
     return create_dot

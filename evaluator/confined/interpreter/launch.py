@@ -88,14 +88,14 @@ class InterpretedLaunch:
         self.file = function.__code__.co_filename
         self.memory = AddressMap(tensors)
         self.races = RaceDetector(places) if detect_races else None
-        self.programs = Programs(places, lambda: self._body(function, arguments), self._enter, order, seed, resident, patience)
+        self.programs = Programs(places, lambda: self._run_program(function, arguments), self._enter, order, seed, resident, patience)
         self.loaded = self.stored = self.atomics = self.flops = 0
         self.dots: Counter[str] = Counter()
 
-    def _body(self, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
+    def _run_program(self, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
         function(**arguments)
         if self.races:
-            self.races.ended(self.number)
+            self.races.forget_program(self.number)
 
     def _enter(self, program: Program) -> None:
         interpreter.interpreter_builder.grid_idx = program.place
@@ -114,7 +114,7 @@ class InterpretedLaunch:
             frame = frame.f_back
         return 0
 
-    def where(self, line: int) -> str:
+    def describe_place(self, line: int) -> str:
         """Kernel, line and program in words."""
         return f"kernel {self.name}, line {line}, program {self.programs.current.place}"
 
@@ -123,25 +123,25 @@ class InterpretedLaunch:
         try:
             self.programs.run()
         except Stuck:
-            raise DeadlockError(self._deadlock()) from None
+            raise DeadlockError(self._describe_deadlock()) from None
         except KernelFault:
             raise
         except Exception as error:  # noqa: BLE001 - candidate code may raise anything; the boundary names the place
             frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
-            place = self.where(frames[-1].lineno or 0 if frames else 0)
+            place = self.describe_place(frames[-1].lineno or 0 if frames else 0)
             raise KernelError(f"{place}: {type(error).__name__}: {error}") from error
 
-    def _deadlock(self) -> str:
+    def _describe_deadlock(self) -> str:
         waiting, last = self.programs.not_started, self.programs.current
         more = f"; {waiting} of {len(self.programs.all)} never start because only {self.programs.resident} fit at once" if waiting else ""
-        return f"{self.where(last.line)}: it and every other running program waits for memory that nobody will change{more}"
+        return f"{self.describe_place(last.line)}: it and every other running program waits for memory that nobody will change{more}"
 
     def locate(self, lanes: Lanes, what: str, line: int) -> list[Access]:
         """Regions and elements of an operation, remembered as touched. Raises OutOfBoundsError."""
         try:
             accesses = self.memory.locate(lanes.addresses, lanes.size)
         except OutOfBounds as error:
-            raise OutOfBoundsError(f"{self.where(line)}: out-of-bounds {what}: {error}") from None
+            raise OutOfBoundsError(f"{self.describe_place(line)}: out-of-bounds {what}: {error}") from None
         for access in accesses:
             access.region.touch(access.index)
         return accesses

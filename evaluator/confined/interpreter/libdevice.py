@@ -15,15 +15,15 @@ from triton.language.extra import cuda as cuda_extra
 from triton.language.extra import libdevice as generic_libdevice
 from triton.language.extra.cuda import libdevice as cuda_libdevice
 
-from tritonsmith.evaluator.confined.interpreter.assembly import one_instruction
+from tritonsmith.evaluator.confined.interpreter.assembly import run_instruction
 from tritonsmith.evaluator.confined.interpreter.numerics import (
     Array,
     Builder,
     TensorHandle,
     handle_like,
     is_bfloat16,
-    torch_elementwise,
     values_of,
+    wrap_torch_function,
 )
 from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter, tl
 
@@ -33,13 +33,13 @@ _UNARY: dict[str, Callable[[Array], Array]] = {
     "sqrt": np.sqrt, "sqrt_rn": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "rsqrt_rn": lambda x: 1 / np.sqrt(x), "cbrt": np.cbrt,
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
     "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    "erf": torch_elementwise(torch.erf), "erfc": torch_elementwise(torch.erfc), "erfinv": torch_elementwise(torch.erfinv),
-    "lgamma": torch_elementwise(torch.lgamma), "j0": torch_elementwise(torch.special.bessel_j0),
+    "erf": wrap_torch_function(torch.erf), "erfc": wrap_torch_function(torch.erfc), "erfinv": wrap_torch_function(torch.erfinv),
+    "lgamma": wrap_torch_function(torch.lgamma), "j0": wrap_torch_function(torch.special.bessel_j0),
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "nearbyint": np.rint,
     "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x), "abs": np.abs, "fabs": np.abs,
     "fast_expf": np.exp, "fast_exp10f": lambda x: np.power(10, x), "fast_tanhf": np.tanh, "fast_logf": np.log, "fast_log2f": np.log2,
     "fast_log10f": np.log10, "fast_sinf": np.sin, "fast_cosf": np.cos, "fast_tanf": np.tan,
-    "rcp_rn": lambda x: 1 / x, "normcdf": torch_elementwise(torch.special.ndtr), "saturatef": lambda x: np.clip(x, 0, 1),
+    "rcp_rn": lambda x: 1 / x, "normcdf": wrap_torch_function(torch.special.ndtr), "saturatef": lambda x: np.clip(x, 0, 1),
 }  # fmt: skip
 _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "pow": np.power, "fast_powf": np.power, "atan2": np.arctan2, "fmod": np.fmod, "hypot": np.hypot, "copysign": np.copysign,
@@ -53,7 +53,7 @@ _ASM_COMMENT = re.compile(r"//.*|/\*.*?\*/")
 _ACQUIRE_LOAD = re.compile(r"ld\.acquire\.(?:gpu|sys)(?:\.global)?\.[bsu]32\s+\$0\s*,\s*\[\s*\$1(?:\s*\+\s*0)?\s*\]$")
 
 
-def asm_instructions(text: str) -> list[str]:
+def split_instructions(text: str) -> list[str]:
     """The instructions of an inline assembly text, comments and braces removed."""
     bare = _ASM_COMMENT.sub("", text)
     return [line.strip(" \n\t{}") for line in bare.split(";") if line.strip(" \n\t{}")]
@@ -61,7 +61,7 @@ def asm_instructions(text: str) -> list[str]:
 
 def is_acquire_load(text: str) -> bool:
     """Whether inline assembly is one 32-bit load with acquire semantics and nothing else."""
-    instructions = asm_instructions(text)
+    instructions = split_instructions(text)
     return len(instructions) == 1 and _ACQUIRE_LOAD.match(instructions[0]) is not None
 
 
@@ -84,7 +84,7 @@ def _create_inline_asm(
         as_words = TensorHandle(pointers.data, tl.pointer_type(types[0].scalar))
         mask = TensorHandle(np.ones(pointers.data.shape, dtype=bool), tl.int1)
         return AsmResult(self.create_acquire_load(as_words, mask))
-    result = one_instruction(asm_instructions(asm), [values_of(value) for value in values], interpreter._get_np_dtype(types[0]))
+    result = run_instruction(split_instructions(asm), [values_of(value) for value in values], interpreter._get_np_dtype(types[0]))
     if result is None or len(types) != 1 or any(is_bfloat16(value) for value in values):
         raise NotImplementedError(f"this inline assembly cannot be interpreted without a card: {asm.strip()!r}")
     counted = self.unary_op(values[0], lambda _: result)  # as any other arithmetic
@@ -107,7 +107,7 @@ def _create_descriptor_reduce(self: Any, kind: Any, descriptor: Any, value: Any,
     return self.create_atomic_rmw(getattr(ir.ATOMIC_OP, name), pointers, value, mask, ir.MEM_SEMANTIC.RELAXED, ir.MEM_SYNC_SCOPE.GPU)
 
 
-def _operands(arguments: tuple[Any, ...]) -> list[Any]:
+def _broadcast_operands(arguments: tuple[Any, ...]) -> list[Any]:
     semantic = interpreter.interpreter_semantic
     tensors = [semantic.to_tensor(argument) for argument in arguments]
     for index in range(1, len(tensors)):
@@ -115,9 +115,9 @@ def _operands(arguments: tuple[Any, ...]) -> list[Any]:
     return [tensors[0], *(semantic.broadcast_impl_value(tensors[0], tensor)[1] for tensor in tensors[1:])]
 
 
-def _elementwise(function: Callable[..., Array], kind: Any = None) -> Callable[..., Any]:
+def _wrap_elementwise(function: Callable[..., Array], kind: Any = None) -> Callable[..., Any]:
     def call(*arguments: Any, _semantic: Any = None, **_options: Any) -> Any:
-        tensors = _operands(arguments)
+        tensors = _broadcast_operands(arguments)
         result = function(*(values_of(tensor.handle) for tensor in tensors))
         first = tensors[0]
         if kind is None:
@@ -135,10 +135,10 @@ def _install_functions() -> None:
         for functions, kind in tables:
             for name, function in functions.items():
                 if hasattr(module, name):
-                    setattr(module, name, _elementwise(function, kind))
+                    setattr(module, name, _wrap_elementwise(function, kind))
 
 
-def _scalar(value: int, dtype: Any) -> Any:
+def _make_scalar(value: int, dtype: Any) -> Any:
     return tl.core.tensor(TensorHandle(np.array([value], interpreter._get_np_dtype(dtype)), dtype), dtype)
 
 
@@ -146,8 +146,8 @@ def _install_intrinsics() -> None:
     replacements: dict[str, Callable[..., Any]] = {
         "gdc_wait": lambda *_a, **_k: None,
         "gdc_launch_dependents": lambda *_a, **_k: None,
-        "smid": lambda *_a, **_k: _scalar(0, tl.int32),
-        "globaltimer": lambda *_a, **_k: _scalar(time.perf_counter_ns(), tl.int64),
+        "smid": lambda *_a, **_k: _make_scalar(0, tl.int32),
+        "globaltimer": lambda *_a, **_k: _make_scalar(time.perf_counter_ns(), tl.int64),
     }
     for name, function in replacements.items():
         if hasattr(cuda_extra, name):

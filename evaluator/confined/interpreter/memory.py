@@ -99,12 +99,12 @@ class AddressMap:
     def locate(self, addresses: Index, size: int) -> list[Access]:
         """Regions and granules of unmasked addresses (flat, at least one), `size` bytes each. Raises OutOfBounds."""
         low, high = int(addresses.min()), int(addresses.max())
-        region = self._region(low)
+        region = self._find_region(low)
         if region is not None and high + size <= region.base + region.size:
-            return [Access(region, _granules(region, addresses, size), slice(None))]
+            return [Access(region, _find_granules(region, addresses, size), slice(None))]
         return self._locate_each(addresses, size)
 
-    def _region(self, address: int) -> Region | None:
+    def _find_region(self, address: int) -> Region | None:
         position = bisect_right(self._bases, address) - 1
         return self.regions[position] if position >= 0 else None
 
@@ -118,13 +118,13 @@ class AddressMap:
         for number in np.unique(numbers):
             lanes = np.flatnonzero(numbers == number)
             region = self.regions[int(number)]
-            accesses.append(Access(region, _granules(region, addresses[lanes], size), lanes))
+            accesses.append(Access(region, _find_granules(region, addresses[lanes], size), lanes))
         return accesses
 
     def _describe(self, addresses: Index, outside: NDArray[np.bool_]) -> str:
         first = int(addresses[int(np.argmax(outside))])
         count = f"{int(outside.sum())} of {addresses.size} addresses lie outside the tensors of the launch"
-        region = self._region(first)
+        region = self._find_region(first)
         if region is None and self.regions:
             region = self.regions[0]
         if region is None:
@@ -134,7 +134,7 @@ class AddressMap:
         return f"{count}; the first is {where} of {region.name} ({region.size} bytes)"
 
 
-def _granules(region: Region, addresses: Index, size: int) -> Index:
+def _find_granules(region: Region, addresses: Index, size: int) -> Index:
     index = (addresses - region.base) // region.granule
     if size > region.granule:
         index = (index[:, None] + np.arange(size // region.granule)).reshape(-1)

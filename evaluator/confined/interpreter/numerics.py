@@ -56,7 +56,7 @@ def truncate_to_tf32(values: Array) -> Array:
     return (np.ascontiguousarray(values, dtype=np.float32).view(np.uint32) & _TF32_MASK).view(np.float32)
 
 
-def dot_kind(left: Any, precision: Any) -> str:
+def name_dot(left: Any, precision: Any) -> str:
     """Name of the product a tl.dot asks for: by operand type, and for float32 by input precision."""
     scalar = left.dtype.scalar
     if scalar == tl.float32:
@@ -65,9 +65,9 @@ def dot_kind(left: Any, precision: Any) -> str:
     return str(scalar)
 
 
-def _dot(stock: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_dot(stock: Callable[..., Any]) -> Callable[..., Any]:
     def create_dot(self: Any, left: Any, right: Any, accumulator: Any, precision: Any, imprecise: Any) -> Any:
-        kind = dot_kind(left, precision)
+        kind = name_dot(left, precision)
         if kind == "tf32":
             product = np.matmul(truncate_to_tf32(left.data), truncate_to_tf32(right.data))
         elif kind in ("bf16", "fp16") and accumulator.dtype.scalar == tl.float32:
@@ -83,7 +83,7 @@ def _dot(stock: Callable[..., Any]) -> Callable[..., Any]:
     return create_dot
 
 
-def _binary(stock: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_binary(stock: Callable[..., Any]) -> Callable[..., Any]:
     def binary_op(self: Any, left: Any, right: Any, op: Callable[..., Array]) -> Any:
         if not (is_bfloat16(left) or is_bfloat16(right)):
             return stock(self, left, right, op)
@@ -93,14 +93,14 @@ def _binary(stock: Callable[..., Any]) -> Callable[..., Any]:
     return binary_op
 
 
-def _unary(stock: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_unary(stock: Callable[..., Any]) -> Callable[..., Any]:
     def unary_op(self: Any, argument: Any, op: Callable[..., Array]) -> Any:
         return TensorHandle(narrow(op(widen(argument.data))), tl.bfloat16) if is_bfloat16(argument) else stock(self, argument, op)
 
     return unary_op
 
 
-def _ternary(stock: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_ternary(stock: Callable[..., Any]) -> Callable[..., Any]:
     def ternary_op(self: Any, first: Any, second: Any, third: Any, op: Callable[..., Array]) -> Any:
         if op is np.clip and is_bfloat16(first):
             return TensorHandle(narrow(op(values_of(first), values_of(second), values_of(third))), tl.bfloat16)
@@ -109,7 +109,7 @@ def _ternary(stock: Callable[..., Any]) -> Callable[..., Any]:
     return ternary_op
 
 
-def _cast(stock: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_cast(stock: Callable[..., Any]) -> Callable[..., Any]:
     def cast_impl(self: Any, source: Any, target: Any) -> Any:
         scalar = target.scalar
         if scalar == tl.bfloat16 and not is_bfloat16(source):
@@ -124,18 +124,18 @@ def _cast(stock: Callable[..., Any]) -> Callable[..., Any]:
 _EIGHT_BITS = {tl.float8e4nv: torch.float8_e4m3fn, tl.float8e5: torch.float8_e5m2}
 
 
-def _to_eight_bits(values: Array, kind: torch.dtype) -> Array:
+def _round_to_eight_bits(values: Array, kind: torch.dtype) -> Array:
     """Rounded to nearest even, subnormals kept, what is too large made the largest: as the card's conversion does; as bits."""
     largest = torch.finfo(kind).max
     wide = torch.from_numpy(np.array(values, np.float32)).clamp(-largest, largest)
     return np.asarray(wide.to(kind).view(torch.uint8).numpy())
 
 
-def _fp_to_fp(stock: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_fp_to_fp(stock: Callable[..., Any]) -> Callable[..., Any]:
     def create_fp_to_fp(self: Any, source: Any, target: Any, rounding: Any) -> Any:
         kind, own = target.scalar, source.dtype.scalar
         if kind in _EIGHT_BITS and own in (tl.float32, tl.float16, tl.bfloat16) and "RTZ" not in str(rounding).upper():
-            bits = _to_eight_bits(values_of(source), _EIGHT_BITS[kind])
+            bits = _round_to_eight_bits(values_of(source), _EIGHT_BITS[kind])
             return TensorHandle(bits.view(interpreter._get_np_dtype(target)), kind)
         if own in _EIGHT_BITS and kind in (tl.float32, tl.float16, tl.bfloat16):
             eight = torch.from_numpy(np.array(source.data).view(np.uint8)).view(_EIGHT_BITS[own])
@@ -148,7 +148,7 @@ def _fp_to_fp(stock: Callable[..., Any]) -> Callable[..., Any]:
     return create_fp_to_fp
 
 
-def _fma(stock: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_fma(stock: Callable[..., Any]) -> Callable[..., Any]:
     def create_fma(self: Any, first: Any, second: Any, third: Any) -> Any:
         if not is_bfloat16(third):
             return stock(self, first, second, third)
@@ -157,7 +157,7 @@ def _fma(stock: Callable[..., Any]) -> Callable[..., Any]:
     return create_fma
 
 
-def torch_elementwise(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Array], Array]:
+def wrap_torch_function(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Array], Array]:
     """A torch function on numpy arrays, for what numpy lacks."""
     return lambda values: np.asarray(function(torch.from_numpy(np.array(values))).numpy())
 
@@ -165,13 +165,13 @@ def torch_elementwise(function: Callable[[torch.Tensor], torch.Tensor]) -> Calla
 def install_numerics() -> None:
     """Replace the builder's arithmetic."""
     replacements = {
-        "binary_op": _binary, "unary_op": _unary, "ternary_op": _ternary, "cast_impl": _cast,
-        "create_fp_to_fp": _fp_to_fp, "create_dot": _dot, "create_fma": _fma,
+        "binary_op": _wrap_binary, "unary_op": _wrap_unary, "ternary_op": _wrap_ternary, "cast_impl": _wrap_cast,
+        "create_fp_to_fp": _wrap_fp_to_fp, "create_dot": _wrap_dot, "create_fma": _wrap_fma,
     }  # fmt: skip
     for name, wrap in replacements.items():
         setattr(Builder, name, wrap(getattr(Builder, name)))
     Builder.create_rsqrt = lambda self, argument: self.unary_op(argument, lambda values: 1 / np.sqrt(values))
-    Builder.create_erf = lambda self, argument: self.unary_op(argument, torch_elementwise(torch.erf))
+    Builder.create_erf = lambda self, argument: self.unary_op(argument, wrap_torch_function(torch.erf))
     # the hardware's min and max return the operand that is a number; numpy's minimum and maximum return the NaN
     Builder.create_maxnumf = lambda self, left, right: self.binary_op(left, right, np.fmax)
     Builder.create_minnumf = lambda self, left, right: self.binary_op(left, right, np.fmin)

@@ -25,17 +25,17 @@ _BOTH = types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
 _stock_patch_lang = interpreter._patch_lang
 
 
-def _as_int(tensor: Any) -> int:
+def _convert_to_int(tensor: Any) -> int:
     # numpy >= 2.4 refuses int() of a one-element array, which run-time ranges need
     return int(np.asarray(tensor.handle.data).reshape(-1)[0])
 
 
-def _as_it_is(input: Any, *_hints: Any, **_named: Any) -> Any:  # noqa: A002 - the name that the language has
+def _keep_value(input: Any, *_hints: Any, **_named: Any) -> Any:  # noqa: A002 - the name that the language has
     """A hint to the compiler: the value stays what it is."""
     return input
 
 
-def _unsaid(*_values: Any, **_named: Any) -> None:
+def _print_nothing(*_values: Any, **_named: Any) -> None:
     """What the compiler prints is of no use once per program."""
 
 
@@ -44,14 +44,14 @@ def patch_language(_function: Any = None) -> Any:
     scope = _stock_patch_lang(_BOTH)
     for module in (tl, tl.core):
         for name in ("multiple_of", "max_contiguous", "max_constancy"):
-            scope.set_attr(module, name, _as_it_is)
-        scope.set_attr(module, "static_print", _unsaid)
-    scope.set_attr(tl.core.tensor, "__index__", _as_int)
-    scope.set_attr(tl.core.tensor, "__int__", _as_int)
+            scope.set_attr(module, name, _keep_value)
+        scope.set_attr(module, "static_print", _print_nothing)
+    scope.set_attr(tl.core.tensor, "__index__", _convert_to_int)
+    scope.set_attr(tl.core.tensor, "__int__", _convert_to_int)
     return scope
 
 
-def language_is_patched() -> bool:
+def is_language_patched() -> bool:
     """Whether triton.language points at the interpreter now."""
     return not tl.core.is_builtin(tl.core.load)
 
@@ -61,10 +61,10 @@ def bind_direct_imports(function: Any) -> None:
     names = function.__globals__
     for name, value in list(names.items()):
         if callable(value) and tl.core.is_builtin(value):
-            names[name] = _interpreted(value)
+            names[name] = _wrap_builtin(value)
 
 
-def _interpreted(builtin: Any) -> Any:
+def _wrap_builtin(builtin: Any) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         kwargs["_semantic"] = interpreter.interpreter_semantic
         return builtin(*args, **kwargs)
@@ -77,7 +77,7 @@ def _install_helper_calls() -> None:
     stock = interpreter.InterpretedFunction.__call__
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not language_is_patched():
+        if not is_language_patched():
             return stock(self, *args, **kwargs)
         if self.fn not in self.rewritten_fn:
             bind_direct_imports(self.fn)

@@ -97,11 +97,11 @@ class Programs:
         """Run all programs. Raises Stuck, or whatever a program raises, after ending the others."""
         try:
             while self._waiting or self._ready or self._asleep or self._late:
-                self._resume(self._next())
+                self._resume(self._choose_next())
         finally:
             self._end_all()
 
-    def _next(self) -> Program:
+    def _choose_next(self) -> Program:
         if self._late and not self._ready and not self._waiting:
             self._wait_for_late()
         in_flight = len(self._ready) + len(self._asleep)
@@ -180,7 +180,7 @@ class Programs:
             self._watches.setdefault(place, {})[program] = None
         self.switch()
 
-    def reads(self, place: Range) -> None:
+    def note_read(self, place: Range) -> None:
         """The current program reads plainly. Who reads on and on from new places is no waiter, whatever it looks at in between."""
         program = self.current
         if program.polled and place not in program.walked:
@@ -188,7 +188,7 @@ class Programs:
             self._forget(program)
             self._idle = 0
 
-    def changed(self, place: Range) -> None:
+    def note_change(self, place: Range) -> None:
         """The current program changed memory in this range: whoever polls there may go on."""
         self._idle = 0
         self.current.published = True

@@ -80,7 +80,7 @@ class RaceDetector:
         """A plain load."""
         if self._off:
             return
-        state, index = self._state(access.region), access.index
+        state, index = self._find_state(access.region), access.index
         self._check(program, access, state.writer[index], state.written[index], state.write_line, "load", "store", line)
         if state.atomic is not None and state.atomic_clock is not None:
             self._check(program, access, state.atomic[index], state.atomic_clock[index], None, "load", "atomic", line)
@@ -96,14 +96,14 @@ class RaceDetector:
         """A plain store, `single` of one element without a block around it; called before the memory changes."""
         if self._off:
             return
-        state, index = self._state(access.region), access.index
+        state, index = self._find_state(access.region), access.index
         self._check(program, access, state.writer[index], state.written[index], state.write_line, "store", "store", line, same)
         if state.atomic is not None and state.atomic_clock is not None:
             self._check(program, access, state.atomic[index], state.atomic_clock[index], None, "store", "atomic", line, same)
         self._check_readers(program, access, state, "store", line, same)
         # after other threads of the program wrote there as well, the first one's release says nothing about the element
         mixed = single and bool(((state.writer[index] == program + 1) & (state.written[index] > self._fenced[program])).any())
-        state.writer[index] = self._component(program, single=single and not mixed) + 1
+        state.writer[index] = self._find_component(program, single=single and not mixed) + 1
         state.written[index], state.write_line[index] = self._clock[program], line
 
     def atomic(
@@ -112,14 +112,14 @@ class RaceDetector:
         """An atomic operation, or an acquire load (changed=False); `single` as for `write`; called after the memory changed."""
         if self._off:
             return
-        state, index = self._state(access.region), access.index
+        state, index = self._find_state(access.region), access.index
         self._check(program, access, state.writer[index], state.written[index], state.write_line, "atomic", "store", line)
         if changed:
             self._check_readers(program, access, state, "atomic", line, None)
             if state.atomic is None or state.atomic_clock is None:
                 state.atomic = np.zeros(access.region.elements, np.int32)
                 state.atomic_clock = np.zeros(access.region.elements, np.int32)
-            state.atomic[index], state.atomic_clock[index] = self._component(program, single=single) + 1, self._clock[program]
+            state.atomic[index], state.atomic_clock[index] = self._find_component(program, single=single) + 1, self._clock[program]
         if acquire or release:
             self._synchronise(program, access, acquire=acquire, release=release, single=single)
 
@@ -128,12 +128,12 @@ class RaceDetector:
         self._fenced[program] = self._clock[program]
         self._clock[program] += 1
 
-    def _component(self, program: int, *, single: bool) -> int:
+    def _find_component(self, program: int, *, single: bool) -> int:
         return program + len(self._programs) * single
 
     def _synchronise(self, program: int, access: Access, *, acquire: bool, release: bool, single: bool) -> None:
         count = len(self._programs)
-        if count > _MOST_SYNCHRONISED or not self._room():
+        if count > _MOST_SYNCHRONISED or not self._has_room():
             self._off = True
             return
         keys = [(access.region.number, element) for element in set(access.index.tolist())]
@@ -157,7 +157,7 @@ class RaceDetector:
             self._released[key] = after.get(id(self._released.get(key)), published)
         self._clock[program] += 1
 
-    def _room(self) -> bool:
+    def _has_room(self) -> bool:
         """Whether further clocks may be made; those that are still kept are counted now and then."""
         most = _MOST_CLOCKS // (2 * len(self._programs))
         if self._made > most:
@@ -165,11 +165,11 @@ class RaceDetector:
             self._off = self._made > most // 2
         return not self._off
 
-    def ended(self, program: int) -> None:
+    def forget_program(self, program: int) -> None:
         """The program does nothing more."""
         self._seen.pop(program, None)
 
-    def _state(self, region: Region) -> _Epochs:
+    def _find_state(self, region: Region) -> _Epochs:
         state = self._epochs.get(region.number)
         if state is None:
             count = region.elements
@@ -187,7 +187,7 @@ class RaceDetector:
             self._epochs[region.number] = state
         return state
 
-    def _known(self, program: int, others: NDArray[np.int32]) -> NDArray[np.int32]:
+    def _look_up_known(self, program: int, others: NDArray[np.int32]) -> NDArray[np.int32]:
         known = self._seen.get(program)
         return np.zeros(others.shape, np.int32) if known is None else known[np.maximum(others - 1, 0)]
 
@@ -198,7 +198,7 @@ class RaceDetector:
         foreign = (other > 0) & ((other - 1) % len(self._programs) != program)
         if not foreign.any():
             return
-        bad = foreign & (clock > self._known(program, other))
+        bad = foreign & (clock > self._look_up_known(program, other))
         if bad.any() and not (same is not None and _all_same(same, access, bad)):
             where = int(np.argmax(bad))
             element = int(access.index[where])
@@ -215,7 +215,7 @@ class RaceDetector:
             self._check(program, access, state.reader[index], state.read[index], state.read_line, kind, "load", line, same)
             return
         rows = np.fromiter(others, np.int64, len(others))
-        known = self._known(program, rows.astype(np.int32) + 1)
+        known = self._look_up_known(program, rows.astype(np.int32) + 1)
         unordered = state.reads[np.ix_(rows, index)] > known[:, None]
         bad = np.asarray(unordered.any(axis=0))
         if bad.any() and not (same is not None and _all_same(same, access, bad)):

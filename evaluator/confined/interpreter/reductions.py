@@ -12,24 +12,24 @@ from tritonsmith.evaluator.confined.interpreter.numerics import Array, TensorHan
 from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter, tl
 
 
-def _tensor(data: Array, dtype: Any) -> Any:
+def _make_tensor(data: Array, dtype: Any) -> Any:
     scalar = dtype.scalar
-    return tl.core.tensor(TensorHandle(np.ascontiguousarray(data).reshape(data.shape), scalar), _type(data.shape, scalar))
+    return tl.core.tensor(TensorHandle(np.ascontiguousarray(data).reshape(data.shape), scalar), _make_type(data.shape, scalar))
 
 
-def _type(shape: Sequence[int], scalar: Any) -> Any:
+def _make_type(shape: Sequence[int], scalar: Any) -> Any:
     return tl.block_type(scalar, list(shape)) if shape else scalar
 
 
 def _combine(function: Any, left: list[Array], right: list[Array], types: list[Any]) -> list[Array]:
-    operands = [_tensor(data, kind) for data, kind in zip(left + right, types + types, strict=True)]
+    operands = [_make_tensor(data, kind) for data, kind in zip(left + right, types + types, strict=True)]
     result = function.fn(*operands)
     parts = result if isinstance(result, tuple | tl.core.tuple) else (result,)
     arrays = (part.handle.data if isinstance(part, tl.core.tensor) else np.asarray(part) for part in parts)
     return [np.broadcast_to(array, left[0].shape).astype(old.dtype, copy=False) for array, old in zip(arrays, left, strict=True)]
 
 
-def _generic_reduce(self: Any, inputs: tuple[Any, ...]) -> list[Any]:
+def _reduce_by_halves(self: Any, inputs: tuple[Any, ...]) -> list[Any]:
     """Combine neighbours until one is left: log2(n) calls of the combine function, operands in order."""
     whole = self.axis is None
     flat, axis = self.unravel(inputs, self.axis)
@@ -46,7 +46,7 @@ def _generic_reduce(self: Any, inputs: tuple[Any, ...]) -> list[Any]:
     return outputs
 
 
-def _generic_scan(self: Any, inputs: Sequence[Any]) -> list[Any]:
+def _scan_by_doubling(self: Any, inputs: Sequence[Any]) -> list[Any]:
     """Inclusive scan by doubling the distance: log2(n) calls of the combine function."""
     types = [tensor.dtype for tensor in inputs]
     arrays = [np.moveaxis(tensor.handle.data, self.axis, -1) for tensor in inputs]
@@ -59,7 +59,7 @@ def _generic_scan(self: Any, inputs: Sequence[Any]) -> list[Any]:
     return [self.to_tensor(np.ascontiguousarray(np.moveaxis(a, -1, self.axis)), t) for a, t in zip(arrays, types, strict=True)]
 
 
-def _rounded_sum(self: Any, tensor: Any, stock: Callable[..., Any]) -> Any:
+def _round_sum(self: Any, tensor: Any, stock: Callable[..., Any]) -> Any:
     """bfloat16 sums round after every addition, as the hardware's tree does; sums of whole numbers wrap around in their own type."""
     if tensor.dtype.is_int():
         data = np.sum(tensor.handle.data, axis=self.axis, keepdims=self.keep_dims, dtype=tensor.handle.data.dtype)
@@ -78,7 +78,7 @@ def _rounded_sum(self: Any, tensor: Any, stock: Callable[..., Any]) -> Any:
     return self.to_tensor(data if data.ndim else data.item(), tl.bfloat16)
 
 
-def _running(operation: np.ufunc) -> Callable[..., list[Any]]:
+def _make_scan(operation: np.ufunc) -> Callable[..., list[Any]]:
     """A running sum or product in the type of its operands, by doubling the distance: rounded and wrapped as the hardware's tree does."""
 
     def scan(self: Any, tensor: Any) -> list[Any]:
@@ -92,32 +92,32 @@ def _running(operation: np.ufunc) -> Callable[..., list[Any]]:
     return scan
 
 
-def _through_float32(stock: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_in_float32(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Run min, max and scans of bfloat16 in float32 and round the float results back."""
 
     def method(self: Any, argument: Any, *rest: Any, **named: Any) -> Any:
         tensor = argument[0] if isinstance(argument, tuple) else argument
         if tensor.dtype != tl.bfloat16:
             return stock(self, argument, *rest, **named)
-        result = stock(self, _tensor(widen(tensor.handle.data), tl.float32), *rest, **named)
-        return type(result)(_rounded(part) for part in result) if isinstance(result, list | tuple) else _rounded(result)
+        result = stock(self, _make_tensor(widen(tensor.handle.data), tl.float32), *rest, **named)
+        return type(result)(_round(part) for part in result) if isinstance(result, list | tuple) else _round(result)
 
     return method
 
 
-def _rounded(tensor: Any) -> Any:
+def _round(tensor: Any) -> Any:
     if tensor.dtype != tl.float32:
         return tensor
     data = narrow(tensor.handle.data)
-    return tl.core.tensor(TensorHandle(data, tl.bfloat16), _type(tensor.shape, tl.bfloat16))
+    return tl.core.tensor(TensorHandle(data, tl.bfloat16), _make_type(tensor.shape, tl.bfloat16))
 
 
 def install_reductions() -> None:
     """Replace the interpreter's reduce and scan."""
     reduce, scan = interpreter.ReduceOps, interpreter.ScanOps
-    reduce.generic_reduce, scan.generic_scan = _generic_reduce, _generic_scan
+    reduce.generic_reduce, scan.generic_scan = _reduce_by_halves, _scan_by_doubling
     stock_sum = reduce.sum
-    reduce.sum = lambda self, tensor: _rounded_sum(self, tensor, stock_sum)
-    scan.cumsum, scan.cumprod = _running(np.add), _running(np.multiply)
+    reduce.sum = lambda self, tensor: _round_sum(self, tensor, stock_sum)
+    scan.cumsum, scan.cumprod = _make_scan(np.add), _make_scan(np.multiply)
     for owner, name in ((reduce, "min_max"), (scan, "cumsum"), (scan, "cumprod")):
-        setattr(owner, name, _through_float32(getattr(owner, name)))
+        setattr(owner, name, _wrap_in_float32(getattr(owner, name)))

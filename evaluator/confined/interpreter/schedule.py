@@ -68,14 +68,14 @@ def _install_executor() -> None:
     interpreter.GridExecutor.__call__ = launch
 
 
-def _tensors(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _find_tensors(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if hasattr(value, "untyped_storage"):
         yield name, value
     elif isinstance(value, tuple | list):
         for index, part in enumerate(value):
-            yield from _tensors(f"{name}[{index}]", part)
+            yield from _find_tensors(f"{name}[{index}]", part)
     elif hasattr(value, "base"):  # a tensor descriptor or a reinterpreted tensor
-        yield from _tensors(name, value.base)
+        yield from _find_tensors(name, value.base)
 
 
 def _execute(run: InterpretedRun, executor: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
@@ -92,7 +92,7 @@ def _execute(run: InterpretedRun, executor: Any, arguments: tuple[Any, ...], opt
     interpreter.interpreter_builder.set_grid_dim(x, y, z)
     constants = {name: bound[name] for name in executor.constexprs}
     values = {name: value if name in constants else interpreter._implicit_cvt(value) for name, value in bound.items()}
-    tensors = [pair for name, value in bound.items() for pair in _tensors(name, value)]
+    tensors = [pair for name, value in bound.items() for pair in _find_tensors(name, value)]
     if run.before_launch is not None:
         run.before_launch(function, bound, (x, y, z))
     seed = hash((run.seed, len(run.launches)))
@@ -134,7 +134,7 @@ def session(
     _install_executor()
     opened = InterpretedRun(order, seed, detect_races, dict(resident or {}), before_launch=before_launch, patience=patience)
     outer, _active = _active, opened
-    scope = None if patches.language_is_patched() else patches.patch_language()
+    scope = None if patches.is_language_patched() else patches.patch_language()
     try:
         yield opened
     finally:

@@ -16,12 +16,12 @@ _shapes: dict[tuple[int, ...], tuple[Any, Any]] = {}
 _numpy_types: dict[Any, Any] = {}
 
 
-def _identity(dtype: Any) -> tuple[Any, ...]:
+def _identify(dtype: Any) -> tuple[Any, ...]:
     """What tells a scalar or pointer type from any other; pointer types are not hashable."""
     return type(dtype), dtype.name, getattr(dtype, "address_space", None), getattr(dtype, "const", None)
 
 
-def _plain(extent: Any) -> Any:
+def _unwrap_extent(extent: Any) -> Any:
     return extent.value if isinstance(extent, tl.constexpr) else extent
 
 
@@ -29,8 +29,8 @@ def _memoise_block_types() -> None:
     stock = tl.core.block_type.__init__
 
     def __init__(self: Any, element_ty: Any, shape: Any) -> None:
-        extents = tuple(_plain(extent) for extent in shape)
-        key = (_identity(element_ty), extents)
+        extents = tuple(_unwrap_extent(extent) for extent in shape)
+        key = (_identify(element_ty), extents)
         known = _block_types.get(key)
         if known is None:
             stock(self, element_ty, shape)
@@ -59,7 +59,7 @@ def _memoise_numpy_types() -> None:
 
     def numpy_type(dtype: Any) -> Any:
         scalar = dtype.element_ty if isinstance(dtype, tl.block_type) else dtype
-        key = _identity(scalar)
+        key = _identify(scalar)
         found = _numpy_types.get(key)
         if found is None:
             found = _numpy_types[key] = stock(scalar)

@@ -62,7 +62,7 @@ class ThreadOrder:
         self._remember(program, self._stores, access, places)
 
     def _remember(self, program: int, table: dict[int, _Last], access: Access, places: Places) -> None:
-        last = _of(table, access.region)
+        last = _find_last(table, access.region)
         last.program[access.index], last.phase[access.index], last.place[access.index] = program + 1, self._phase[program], places
 
     def _require_ordered(
@@ -82,13 +82,13 @@ class ThreadOrder:
         )
 
 
-def _of(table: dict[int, _Last], region: Region) -> _Last:
+def _find_last(table: dict[int, _Last], region: Region) -> _Last:
     if region.number not in table:
         table[region.number] = _Last.of(region.elements)
     return table[region.number]
 
 
-def places_of(mask: NDArray[np.bool_], access: Access) -> Places:
+def find_places(mask: NDArray[np.bool_], access: Access) -> Places:
     """The place in its block of each element in `access.index`; `mask` tells which lanes of the operation are on."""
     lanes = np.flatnonzero(mask)[access.lanes]
     return lanes if lanes.size == access.index.size else np.repeat(lanes, access.index.size // max(lanes.size, 1))

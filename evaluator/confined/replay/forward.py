@@ -61,7 +61,7 @@ class Replay:
         self._kernels = Kernels(source, FILE)
         self._trace = trace
         self._fixed = earlier.digests
-        self._numbers = set(_numbers_in(earlier.events))
+        self._numbers = set(_list_numbers(earlier.events))
         self._numbers_read = self._numbers_free = 0
         self._counters: set[int] = set()
         # each input in memory of its own: what reads past its end shows
@@ -77,21 +77,21 @@ class Replay:
             for event in self._trace.events:
                 kind = event["kind"]
                 if kind == "found":
-                    self._find(event)
+                    self._add_found(event)
                 elif kind == "operator":
-                    self._operate(event, counter)
+                    self._run_operator(event, counter)
                 elif kind == "launch":
-                    self._launch(event)
+                    self._run_launch(event)
                 elif kind == "return":
-                    self.results = [self._tensor(spec, f"output {n}") for n, spec in enumerate(event["results"])]
+                    self.results = [self._decode_tensor(spec, f"output {n}") for n, spec in enumerate(event["results"])]
         return interpreted, counter
 
-    def fixed_kernels(self) -> list[str]:
+    def list_fixed_kernels(self) -> list[str]:
         """Names of launched kernels whose constants no tuner chooses: they must be compiled with the constants that they ran with."""
         names = {str(event["name"]) for event in self._trace.events if event["kind"] == "launch"}
         return sorted(name for name in names if not self._kernels.is_tuned(name))
 
-    def _find(self, event: dict[str, Any]) -> None:
+    def _add_found(self, event: dict[str, Any]) -> None:
         """A tensor that the forward did not make: known when its content stood in the earlier call, before these inputs existed."""
         content = bytearray(self._trace.blobs[event["at"] : event["at"] + event["size"]])
         if digest(bytes(content)) not in self._fixed:
@@ -99,17 +99,17 @@ class Replay:
         # its own allocation: kernels see addresses, and Triton wants them aligned
         self._storages[event["number"]] = torch.frombuffer(content, dtype=torch.uint8).clone().untyped_storage()
 
-    def _operate(self, event: dict[str, Any], counter: TorchOpCounter) -> None:
+    def _run_operator(self, event: dict[str, Any], counter: TorchOpCounter) -> None:
         name = str(event["name"])
         base = name.split(".")[1] if name.startswith("aten.") else name
         context = "" if base in _SHAPE_ONLY else f"an operand of {base}"
-        arguments = [self._value(part, context) for part in event["arguments"]]
-        named = {key: self._value(part, context) for key, part in event["named"].items()}
-        function = _operator(name)
+        arguments = [self._decode(part, context) for part in event["arguments"]]
+        named = {key: self._decode(part, context) for key, part in event["named"].items()}
+        function = _look_up_operator(name)
         with counter:
             result = function(*arguments, **named)
         if base in _READING:
-            self._read(base, result)
+            self._note_read(base, result)
         made = list(tensors_in(result))
         if len(made) != len(event["results"]):
             raise Refused(f"{name} gave {len(made)} tensors where forward saw {len(event['results'])}")
@@ -121,7 +121,7 @@ class Replay:
                 if base in _UNWRITTEN and tensor.dtype is not torch.bool:
                     torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(_POISON)
 
-    def _read(self, base: str, result: Any) -> None:
+    def _note_read(self, base: str, result: Any) -> None:
         """Python knows a value now: itself, and a few numbers that may be made from it."""
         if isinstance(result, int | float) and not isinstance(result, bool):
             self._numbers.add(repr(result))
@@ -131,19 +131,19 @@ class Replay:
             self._numbers_free += allowed
         self._numbers_read += allowed
 
-    def _launch(self, event: dict[str, Any]) -> None:
+    def _run_launch(self, event: dict[str, Any]) -> None:
         name = str(event["name"])
         self._bind(event, name)
-        kernel = self._kernels.function(name, int(event["line"]))
-        arguments = {key: self._value(part, f"argument {key} of kernel {name}") for key, part in event["arguments"].items()}
+        kernel = self._kernels.find_function(name, int(event["line"]))
+        arguments = {key: self._decode(part, f"argument {key} of kernel {name}") for key, part in event["arguments"].items()}
         grid = tuple(int(extent) for extent in event["grid"])
         interpreter.GridExecutor(kernel.rewrite(), kernel.arg_names, grid)(**arguments)
 
     def _bind(self, event: dict[str, Any], name: str) -> None:
-        scalars = {key: self._value(part, f"{key} in kernel {name}") for key, part in event["scalars"].items()}
+        scalars = {key: self._decode(part, f"{key} in kernel {name}") for key, part in event["scalars"].items()}
         self._kernels.bind(scalars, event["functions"])
 
-    def _value(self, value: Any, context: str) -> Any:
+    def _decode(self, value: Any, context: str) -> Any:
         if isinstance(value, int | float) and not isinstance(value, bool):
             self._require_known(value, context)
             return value
@@ -153,31 +153,31 @@ class Replay:
             return value
         kind, content = next(iter(value.items()))
         if kind == "tensor":
-            return self._tensor(content, context)
+            return self._decode_tensor(content, context)
         if kind in ("tuple", "list"):
-            parts = [self._value(part, context) for part in content]
+            parts = [self._decode(part, context) for part in content]
             return tuple(parts) if kind == "tuple" else parts
         if kind in ("dtype", "layout", "format"):
             return getattr(torch, str(content))
         if kind == "device":
             return torch.device("cpu")
-        return self._triton_value(kind, value, context)
+        return self._decode_triton(kind, value, context)
 
-    def _triton_value(self, kind: str, value: dict[str, Any], context: str) -> Any:
+    def _decode_triton(self, kind: str, value: dict[str, Any], context: str) -> Any:
         content = value[kind]
         if kind == "named":
             fields = collections.namedtuple("Fields", value["fields"])  # type: ignore[misc]  # raises where a field is no plain name
-            return fields(*(self._value(part, context) for part in content))
+            return fields(*(self._decode(part, context) for part in content))
         if kind == "constexpr":
-            return tl.constexpr(self._value(content, context))
+            return tl.constexpr(self._decode(content, context))
         if kind == "scalar":
             return tl.dtype(content)
         if kind == "function":
             self._bind(value, content)
-            return self._kernels.function(content, value["functions"][content][1])
+            return self._kernels.find_function(content, value["functions"][content][1])
         if kind == "descriptor":
             base, shape, strides, block, padding = content
-            return TensorDescriptor(self._value(base, context), shape, strides, block, padding)
+            return TensorDescriptor(self._decode(base, context), shape, strides, block, padding)
         raise Refused(f"{context} is not readable")
 
     def _require_known(self, number: float, context: str) -> None:
@@ -192,7 +192,7 @@ class Replay:
         if self._numbers_read < 0:
             raise Refused(f"{context} is the number {number!r}, which is not the same in every call and was not read from a tensor")
 
-    def _tensor(self, spec: Any, context: str) -> torch.Tensor:
+    def _decode_tensor(self, spec: Any, context: str) -> torch.Tensor:
         number, name, shape, stride, offset = spec
         dtype = dtype_of(name)
         if number == -1:
@@ -214,7 +214,7 @@ class Replay:
         return torch.empty(0, dtype=dtype).set_(storage, offset, shape, stride)
 
 
-def _operator(name: str) -> Any:
+def _look_up_operator(name: str) -> Any:
     space, _, rest = name.partition(".")
     if space == "torch":
         if rest not in RECURRENT:
@@ -226,13 +226,13 @@ def _operator(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, packet), overload or "default")
 
 
-def _numbers_in(value: Any) -> Any:
+def _list_numbers(value: Any) -> Any:
     """Every number of a trace as text."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
         for part in value:
-            yield from _numbers_in(part)
+            yield from _list_numbers(part)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield repr(value)
 
@@ -263,7 +263,7 @@ class ReplayServer:
         except Unreplayable as problem:
             return {"status": Status.RUNTIME_ERROR.value, "message": f"cannot be judged without a card: {problem}"}
         return {
-            "status": Status.OK.value, "fixed": replay.fixed_kernels(),
+            "status": Status.OK.value, "fixed": replay.list_fixed_kernels(),
             "launches": fold_launches(interpreted.launches), "torch_ops": dict(library.ops.most_common(100)),
             "races": sorted({race for launch in interpreted.launches for race in launch.races})[:5],
             "torch_launches": library.launches, "torch_flops": library.flops, "torch_bytes": library.bytes,

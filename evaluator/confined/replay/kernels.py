@@ -52,20 +52,20 @@ class Kernels:
         tree = ast.parse(source)
         self._filename = filename
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-        called = set(_jitted_by_call(tree))
+        called = set(_find_jit_calls(tree))
         self._definitions = [node for node in functions if _is_marked(node) or (node.name in called and not node.decorator_list)]
         self._namespace: dict[str, Any] = {"__builtins__": dict(_BUILTINS), "__name__": "kernels"}
         self._language: dict[str, Any] = {}
         self._known: set[str] = set()
         for node in ast.walk(tree):
-            for name, value in _imported(node):
+            for name, value in _read_imports(node):
                 self._language.setdefault(name, value)
         for node in tree.body:
             self._assign(node)
         self._namespace.update(self._language)
         self._made: dict[int, Any] = {}
 
-    def function(self, name: str, line: int) -> Any:
+    def find_function(self, name: str, line: int) -> Any:
         """The kernel of that name whose definition spans the line. Raises Unreplayable."""
         if sum(node.name == name for node in self._definitions) > 1:
             raise Unreplayable(f"kernel {name} is defined more than once in the candidate's text")
@@ -88,7 +88,7 @@ class Kernels:
         self._namespace.update({name: value for name, value in scalars.items() if name in self._known})
         for name, (original, line) in functions.items():
             if name in self._known:
-                self._namespace[name] = self.function(str(original), int(line))
+                self._namespace[name] = self.find_function(str(original), int(line))
 
     def _assign(self, node: ast.stmt) -> None:
         """`NAME = number or text` and `name = tl.something` at the top of the module."""
@@ -96,13 +96,13 @@ class Kernels:
         value = getattr(node, "value", None)
         if len(targets) != 1 or not isinstance(targets[0], ast.Name) or value is None:
             return
-        if (constant := self._constant(value)) is not None:
+        if (constant := self._evaluate(value)) is not None:
             self._namespace[targets[0].id] = constant[0]
             self._known.add(targets[0].id)
         elif isinstance(value, ast.Attribute) and (found := self._resolve(value)) is not None and not isinstance(found[0], ModuleType):
             self._language.setdefault(targets[0].id, found[0])
 
-    def _constant(self, node: ast.expr) -> tuple[Any] | None:
+    def _evaluate(self, node: ast.expr) -> tuple[Any] | None:
         """The value, in a tuple, of a literal, of arithmetic on numbers known before, or of tl.constexpr of such; else None."""
         if isinstance(node, ast.Constant):
             return (node.value,)
@@ -110,29 +110,29 @@ class Kernels:
             return (self._namespace[node.id],) if node.id in self._known else None
         if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
             found = self._resolve(node.func) if isinstance(node.func, ast.Attribute | ast.Name) else None
-            inner = self._constant(node.args[0])
+            inner = self._evaluate(node.args[0])
             return (tl.constexpr(inner[0]),) if found == (tl.constexpr,) and inner is not None else None
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            only = self._number(node.operand)
+            only = self._evaluate_number(node.operand)
             return None if only is None else (-only,)
         if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-            left, right = self._number(node.left), self._number(node.right)
+            left, right = self._evaluate_number(node.left), self._evaluate_number(node.right)
             if left is None or right is None or (not right and not isinstance(node.op, ast.Add | ast.Sub | ast.Mult)):
                 return None
             result = _ARITHMETIC[type(node.op)](left, right)
             return (result,) if abs(result) < _LARGEST else None
         return None
 
-    def _number(self, node: ast.expr) -> Any:
+    def _evaluate_number(self, node: ast.expr) -> Any:
         """The int or float that an expression stands for; None for anything else."""
-        found = self._constant(node)
+        found = self._evaluate(node)
         value = found[0].value if found and isinstance(found[0], tl.constexpr) else found[0] if found else None
         return value if isinstance(value, int | float) else None
 
     def _make(self, node: ast.FunctionDef) -> Any:
         plain, of_constants = copy.deepcopy(node), any(map(_is_of_constants, node.decorator_list))
         plain.decorator_list, plain.returns = [], None
-        for parameter in _parameters(plain):
+        for parameter in _list_parameters(plain):
             constant = parameter.annotation is not None and "constexpr" in ast.unparse(parameter.annotation)
             parameter.annotation = ast.copy_location(ast.Constant("constexpr"), parameter) if constant else None
         self._check(plain)
@@ -148,21 +148,21 @@ class Kernels:
             raise Unreplayable(f"a default of kernel {node.name} cannot be computed from its text: {error}") from None
         function = local[node.name]
         if of_constants:
-            return _on_plain_values(function)
+            return _wrap_plain(function)
         kernel = interpreter.InterpretedFunction(function)
         kernel.rewritten_fn[function] = function
         return kernel
 
     def _check(self, function: ast.FunctionDef) -> None:
-        own = {parameter.arg for parameter in _parameters(function)}
+        own = {parameter.arg for parameter in _list_parameters(function)}
         own |= {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         for statement in (*function.body, function.args):
             for node in ast.walk(statement):
-                if problem := self._problem(node, own):
+                if problem := self._find_problem(node, own):
                     line = getattr(node, "lineno", function.lineno)
                     raise Unreplayable(f"kernel {function.name}, line {line}: {problem} is not part of Triton's language")
 
-    def _problem(self, node: ast.AST, own: set[str]) -> str:
+    def _find_problem(self, node: ast.AST, own: set[str]) -> str:
         if isinstance(node, _FORBIDDEN_NODES):
             return type(node).__name__
         if isinstance(node, ast.keyword) and (node.arg or "").startswith("_"):
@@ -170,7 +170,7 @@ class Kernels:
         if isinstance(node, ast.Attribute):
             if node.attr.startswith("_") or node.attr in _FORBIDDEN_ATTRIBUTES or isinstance(node.ctx, ast.Store):
                 return f"the attribute {node.attr}"
-            if self._root(node) in self._language and self._root(node) not in own and self._resolve(node) is None:
+            if self._find_root(node) in self._language and self._find_root(node) not in own and self._resolve(node) is None:
                 return ast.unparse(node)
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             return "an assignment to an element"
@@ -180,7 +180,7 @@ class Kernels:
         return ""
 
     @staticmethod
-    def _root(node: ast.expr) -> str:
+    def _find_root(node: ast.expr) -> str:
         while isinstance(node, ast.Attribute):
             node = node.value
         return node.id if isinstance(node, ast.Name) else ""
@@ -202,7 +202,7 @@ class Kernels:
         return (found,) if _is_language(found := getattr(owner[0], node.attr)) else None
 
 
-def _parameters(function: ast.FunctionDef) -> list[ast.arg]:
+def _list_parameters(function: ast.FunctionDef) -> list[ast.arg]:
     return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
 
@@ -219,14 +219,14 @@ def _is_of_constants(decorator: ast.expr) -> bool:
     return ast.unparse(decorator).split(".")[-1] == "constexpr_function"
 
 
-def _jitted_by_call(tree: ast.Module) -> Iterator[str]:
+def _find_jit_calls(tree: ast.Module) -> Iterator[str]:
     """Names of functions that the text hands to `jit` instead of decorating them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.Name) and _is_jit(node):
             yield node.args[0].id
 
 
-def _on_plain_values(function: Any) -> Any:
+def _wrap_plain(function: Any) -> Any:
     """A function on constants as kernels call it: what it gets is no tl.constexpr, as in Triton."""
 
     def call(*arguments: Any, **named: Any) -> Any:
@@ -243,25 +243,25 @@ def _is_language(value: Any) -> bool:
     return home == "triton" or home.startswith(("triton.", "tritonsmith.evaluator.confined.interpreter."))
 
 
-def _imported(node: ast.AST) -> Iterator[tuple[str, Any]]:
+def _read_imports(node: ast.AST) -> Iterator[tuple[str, Any]]:
     """Names of Triton's language that an import statement binds."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             if alias.name == "math":
                 yield alias.asname or "math", math
-            elif _LANGUAGE.match(alias.name) and (module := _module(alias.name)) is not None:
-                yield (alias.asname, module) if alias.asname else ("triton", _module("triton"))
+            elif _LANGUAGE.match(alias.name) and (module := _import_module(alias.name)) is not None:
+                yield (alias.asname, module) if alias.asname else ("triton", _import_module("triton"))
     elif isinstance(node, ast.ImportFrom) and not node.level and _LANGUAGE.match(node.module or ""):
-        owner = _module(node.module or "")
+        owner = _import_module(node.module or "")
         for alias in node.names:
             if alias.name.startswith("_") or owner is None or (node.module == "triton" and alias.name not in _OF_TRITON_ITSELF):
                 continue
-            value = getattr(owner, alias.name, None) or _module(f"{node.module}.{alias.name}")
+            value = getattr(owner, alias.name, None) or _import_module(f"{node.module}.{alias.name}")
             if value is not None and _is_language(value):
                 yield alias.asname or alias.name, value
 
 
-def _module(name: str) -> ModuleType | None:
+def _import_module(name: str) -> ModuleType | None:
     try:
         return importlib.import_module(name)
     except ImportError:

@@ -26,7 +26,7 @@ def main() -> None:
     if sys.argv[1:]:
         from tritonsmith.evaluator.confined.runner import warm  # noqa: PLC0415 - as above
 
-        warm.ready(sys.argv[1:])
+        warm.warm_up(sys.argv[1:])
     send_line(control, {"event": "warm"})
     config = json.loads(sys.stdin.readline())
     try:

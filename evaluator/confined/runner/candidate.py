@@ -121,7 +121,7 @@ class InterpretedCandidate(_Candidate):
         order: Literal["round_robin", "shuffled"] = "round_robin" if mode == _ROUND_ROBIN else "shuffled"
         counter = TorchOpCounter(spare=False, inside_kernel=self._inside_kernel)
         recorder = self._record(next((argument for argument in arguments if isinstance(argument, torch.Tensor)), None), self._inside_kernel)
-        with self._schedule.session(order=order, seed=mode, before_launch=recorder.launch) as run, self._fake(), counter, recorder:
+        with self._schedule.session(order=order, seed=mode, before_launch=recorder.record_launch) as run, self._fake(), counter, recorder:
             result = flatten(self.model(*arguments))  # taking apart what it returns may run its code: that counts
         recorder.finish(result)
         if run.faults:  # also those that candidate code caught and hid

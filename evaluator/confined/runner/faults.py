@@ -26,7 +26,7 @@ _LONGEST_TEXT = 3500
 """Characters of an exception's text in a report."""
 
 
-def _mro_names(error: BaseException) -> Iterator[str]:
+def _list_type_names(error: BaseException) -> Iterator[str]:
     cause: BaseException | None = error
     while cause is not None:
         yield from (kind.__name__ for kind in type(cause).__mro__)
@@ -35,7 +35,7 @@ def _mro_names(error: BaseException) -> Iterator[str]:
 
 def classify(error: BaseException, source: str) -> dict[str, Any]:
     """Status and message for whatever candidate code raised; the line is that of the innermost frame in the candidate's file."""
-    names = set(_mro_names(error))
+    names = set(_list_type_names(error))
     text = str(error).strip() or type(error).__name__
     if isinstance(error, CandidateFault):
         return {"status": error.status.value, "message": text}
@@ -51,7 +51,7 @@ def classify(error: BaseException, source: str) -> dict[str, Any]:
         status = Status.LAUNCH_ERROR
     elif names & _COMPILE_ERRORS or (frames and frames[-1].name == "<module>"):
         status = Status.COMPILE_ERROR
-    text = _with_reason(error, text)
+    text = _append_reason(error, text)
     line = frames[-1].lineno if frames else getattr(error, "lineno", None)
     where = f"line {line}: " if line else ""
     name = type(error).__name__
@@ -60,7 +60,7 @@ def classify(error: BaseException, source: str) -> dict[str, Any]:
     return {"status": status.value, "message": f"{where}{name}: {keep_ends(text, _LONGEST_TEXT, _LONGEST_TEXT // 2)}"}
 
 
-def _with_reason(error: BaseException, text: str) -> str:
+def _append_reason(error: BaseException, text: str) -> str:
     """Triton hangs the reason of an error in a helper below the call in the kernel, whose own text ends with a caret."""
     cause = error.__cause__
     while cause is not None and text.rstrip().endswith("^"):

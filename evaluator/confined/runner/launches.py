@@ -23,7 +23,7 @@ _MOST_KERNELS, _MOST_NAMES, _LONGEST_NAME = 40, 60, 160
 
 
 @contextlib.contextmanager
-def recorded_launches() -> Iterator[list[dict[str, Any]]]:
+def record_launches() -> Iterator[list[dict[str, Any]]]:
     """Every launch through Triton's JIT while the context is open: compiled kernel, bound arguments and grid."""
     launches: list[dict[str, Any]] = []
     original = JITFunction.run
@@ -44,7 +44,7 @@ def recorded_launches() -> Iterator[list[dict[str, Any]]]:
         JITFunction.run = original
 
 
-def _constants(kernel: Any) -> dict[str, Any]:
+def _read_constants(kernel: Any) -> dict[str, Any]:
     constants = {}
     for key, value in kernel.src.constants.items():
         name = kernel.src.fn.arg_names[key[0]] if isinstance(key, tuple) else str(key)
@@ -52,7 +52,7 @@ def _constants(kernel: Any) -> dict[str, Any]:
     return constants
 
 
-def _kernel_facts(kernel: Any, grid: tuple[int, int, int], count: int, hardware: Hardware) -> dict[str, Any]:
+def _describe_kernel(kernel: Any, grid: tuple[int, int, int], count: int, hardware: Hardware) -> dict[str, Any]:
     meta = kernel.metadata
     return {
         "name": meta.name,
@@ -60,7 +60,7 @@ def _kernel_facts(kernel: Any, grid: tuple[int, int, int], count: int, hardware:
         "grid": grid,
         "num_warps": meta.num_warps,
         "num_stages": meta.num_stages,
-        "constexprs": _constants(kernel),
+        "constexprs": _read_constants(kernel),
         "registers": kernel.n_regs,
         "spills": kernel.n_spills * _BYTES_PER_SPILL_UNIT,
         "shared_memory": meta.shared,
@@ -75,7 +75,7 @@ def profile_forward(forward: Callable[[], Any], hardware: Hardware) -> tuple[dic
 
     Comes with what the profiled forward returned.
     """
-    with recorded_launches() as launches:
+    with record_launches() as launches:
         forward()
         torch.cuda.synchronize()
     counts: Counter[tuple[str, tuple[int, int, int]]] = Counter()
@@ -84,7 +84,7 @@ def profile_forward(forward: Callable[[], Any], hardware: Hardware) -> tuple[dic
         key = (launch["kernel"].hash, launch["grid"])
         counts[key] += 1
         kernels[key] = launch["kernel"]
-    facts = [_kernel_facts(kernels[key], key[1], count, hardware) for key, count in counts.most_common(_MOST_KERNELS)]
+    facts = [_describe_kernel(kernels[key], key[1], count, hardware) for key, count in counts.most_common(_MOST_KERNELS)]
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         result = forward()
         torch.cuda.synchronize()

@@ -12,7 +12,7 @@ _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _NEVER = 3600.0
 
 
-def quieting() -> Callable[[], None]:
+def bind_quiet() -> Callable[[], None]:
     """A call, made before candidate code is imported and bound to the interpreter's own functions.
 
     After it nothing that a candidate left behind is called while the runner waits: no trace or profile function, collector callback,

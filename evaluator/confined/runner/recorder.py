@@ -27,7 +27,7 @@ _MOST_KEPT = 20_000
 """Objects of the model and its module that are looked through for tensors."""
 
 
-def _bytes(storage: Any) -> bytes:
+def _read_bytes(storage: Any) -> bytes:
     return ctypes.string_at(storage.data_ptr(), storage.nbytes())
 
 
@@ -63,102 +63,102 @@ class ForwardRecorder:
         for mode in reversed(self._modes):
             mode.__exit__(kind, error, trace)
 
-    def operator(self, name: str, call: Callable[[], Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def record_operator(self, name: str, call: Callable[[], Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Run an operator and write it down: operands as they were before, tensors of its result after."""
         if self._paused or self._inside_kernel() or self.problem:
             return call()
         event: dict[str, Any] = {"kind": "operator", "name": name}
         with self._writing():
-            event["arguments"] = [self._value(argument) for argument in arguments]
-            event["named"] = {key: self._value(argument) for key, argument in named.items()}
+            event["arguments"] = [self._encode(argument) for argument in arguments]
+            event["named"] = {key: self._encode(argument) for key, argument in named.items()}
         self._paused = True
         try:
             result = call()
         finally:
             self._paused = False
         with self._writing():
-            event["results"] = [self._tensor(tensor, made=True) for tensor in tensors_in(result)]
+            event["results"] = [self._encode_tensor(tensor, made=True) for tensor in tensors_in(result)]
             self.events.append(event)
         return result
 
-    def launch(self, function: Any, bound: dict[str, Any], grid: tuple[int, int, int]) -> None:
+    def record_launch(self, function: Any, bound: dict[str, Any], grid: tuple[int, int, int]) -> None:
         """Write down a launch that is about to run."""
         if self.problem:
             return
         with self._writing():
             scalars: dict[str, Any] = {}
             functions: dict[str, Any] = {}
-            self._names(function, scalars, functions)
+            self._note_names(function, scalars, functions)
             event = {"kind": "launch", "name": function.__name__, "line": function.__code__.co_firstlineno, "grid": grid}
-            event |= {"arguments": {name: self._value(part) for name, part in bound.items()}, "scalars": scalars, "functions": functions}
+            event |= {"arguments": {name: self._encode(part) for name, part in bound.items()}, "scalars": scalars, "functions": functions}
             self.events.append(event)
 
     def finish(self, result: Any) -> None:
         """Write down what forward returned."""
         with self._writing():
-            self.events.append({"kind": "return", "results": [self._tensor(tensor) for tensor in flatten(result)]})
+            self.events.append({"kind": "return", "results": [self._encode_tensor(tensor) for tensor in flatten(result)]})
 
     def write(self, block: memoryview, owners: Iterable[Any]) -> None:
         """Fill the block; `owners` (model, module) are looked through for tensors that later calls may use."""
         storages = dict(self._kept)
-        for tensor in _tensors_of(owners):
+        for tensor in _find_tensors(owners):
             storage = tensor.untyped_storage()
             if tensor.layout is torch.strided and storage.data_ptr() not in self._numbers:
                 storages[storage.data_ptr()] = storage
         with self._writing():
-            digests = [digest(_bytes(storage)) for storage in storages.values() if storage.data_ptr()]
+            digests = [digest(_read_bytes(storage)) for storage in storages.values() if storage.data_ptr()]
             write_trace(block, self.events, digests + self._found, self._blobs)
         self._kept.clear()
 
     def _writing(self) -> _Writing:
         return _Writing(self)
 
-    def _names(self, function: Any, scalars: dict[str, Any], functions: dict[str, Any]) -> None:
+    def _note_names(self, function: Any, scalars: dict[str, Any], functions: dict[str, Any]) -> None:
         """Numbers and helpers outside it that a kernel refers to, and those that its helpers do."""
-        for name, value in _outside(function):
+        for name, value in _list_outer_names(function):
             if isinstance(value, interpreter.InterpretedFunction) or _is_constant_function(value, function):
                 if name not in functions:
                     functions[name] = [value.fn.__name__, value.fn.__code__.co_firstlineno]
-                    self._names(value.fn, scalars, functions)
+                    self._note_names(value.fn, scalars, functions)
             elif isinstance(value, (*_PLAIN, tl.constexpr, tl.dtype)):
-                scalars[name] = self._value(value)
+                scalars[name] = self._encode(value)
 
-    def _value(self, value: Any) -> Any:
+    def _encode(self, value: Any) -> Any:
         if value is None or isinstance(value, bool | str):
             return value
         if isinstance(value, int | float):  # also NumPy's, which are subclasses or have no other way through JSON
             return int(value) if isinstance(value, int) else float(value)
         if isinstance(value, torch.Tensor):
-            return {"tensor": self._tensor(value)}
+            return {"tensor": self._encode_tensor(value)}
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return {"named": [self._value(part) for part in value], "fields": [str(name) for name in value._fields]}
+            return {"named": [self._encode(part) for part in value], "fields": [str(name) for name in value._fields]}
         if isinstance(value, tuple | list):
-            return {"tuple" if isinstance(value, tuple) else "list": [self._value(part) for part in value]}
+            return {"tuple" if isinstance(value, tuple) else "list": [self._encode(part) for part in value]}
         for kind, name in ((torch.dtype, "dtype"), (torch.layout, "layout"), (torch.memory_format, "format")):
             if isinstance(value, kind):
                 return {name: str(value).removeprefix("torch.")}
         if isinstance(value, torch.device):
             return {"device": "cpu"}
-        return self._triton_value(value)
+        return self._encode_triton(value)
 
-    def _triton_value(self, value: Any) -> Any:
+    def _encode_triton(self, value: Any) -> Any:
         if isinstance(value, tl.constexpr):
-            return {"constexpr": self._value(value.value)}
+            return {"constexpr": self._encode(value.value)}
         if isinstance(value, tl.dtype):
             return {"scalar": value.name}
         if isinstance(value, interpreter.InterpretedFunction):
             scalars: dict[str, Any] = {}
             functions: dict[str, Any] = {value.fn.__name__: [value.fn.__name__, value.fn.__code__.co_firstlineno]}
-            self._names(value.fn, scalars, functions)
+            self._note_names(value.fn, scalars, functions)
             return {"function": value.fn.__name__, "scalars": scalars, "functions": functions}
         if isinstance(value, TensorDescriptor):
             parts = (value.shape, value.strides, value.block_shape)
-            return {"descriptor": [{"tensor": self._tensor(value.base)}, *(list(map(int, part)) for part in parts), value.padding]}
+            return {"descriptor": [{"tensor": self._encode_tensor(value.base)}, *(list(map(int, part)) for part in parts), value.padding]}
         if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
-            return self._value(value.item())
+            return self._encode(value.item())
         raise Unreplayable(f"a {type(value).__name__} is passed to an operator or a kernel")
 
-    def _tensor(self, tensor: Any, *, made: bool = False) -> list[Any]:
+    def _encode_tensor(self, tensor: Any, *, made: bool = False) -> list[Any]:
         if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
             raise Unreplayable("forward uses a tensor that is sparse, quantized, conjugated or without memory")
         storage = tensor.untyped_storage()
@@ -169,12 +169,12 @@ class ForwardRecorder:
             self._next += 1
             self._kept[pointer] = storage
             if not made:
-                self._find(number, storage)
+                self._note_found(number, storage)
         dtype = str(tensor.dtype).removeprefix("torch.")
         return [number, dtype, list(tensor.shape), list(tensor.stride()), tensor.storage_offset()]
 
-    def _find(self, number: int, storage: Any) -> None:
-        content = _bytes(storage)
+    def _note_found(self, number: int, storage: Any) -> None:
+        content = _read_bytes(storage)
         self.events.append({"kind": "found", "number": number, "at": self._size, "size": len(content)})
         self._blobs.append(content)
         self._found.append(digest(content))
@@ -208,7 +208,7 @@ class _OperatorRecorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        return self._recorder.operator(str(func), lambda: func(*args, **kwargs), args, kwargs)
+        return self._recorder.record_operator(str(func), lambda: func(*args, **kwargs), args, kwargs)
 
 
 class _RecurrentRecorder(TorchFunctionMode):
@@ -220,13 +220,13 @@ class _RecurrentRecorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if is_recurrent(func, args, kwargs):
-            return self._recorder.operator(f"torch.{func.__name__}", lambda: func(*args), args, {})
+            return self._recorder.record_operator(f"torch.{func.__name__}", lambda: func(*args), args, {})
         return func(*args, **(kwargs or {}))
 
 
-def _outside(function: Any) -> Iterator[tuple[str, Any]]:
+def _list_outer_names(function: Any) -> Iterator[tuple[str, Any]]:
     """What a function refers to at the top of its module and in the functions around it."""
-    for name in _names_in(function.__code__):
+    for name in _list_names(function.__code__):
         yield name, function.__globals__.get(name)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield name, cell.cell_contents
@@ -237,14 +237,14 @@ def _is_constant_function(value: Any, user: Any) -> bool:
     return isinstance(value, ConstexprFunction) and value.fn.__code__.co_filename == user.__code__.co_filename
 
 
-def _names_in(code: CodeType) -> Iterator[str]:
+def _list_names(code: CodeType) -> Iterator[str]:
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names_in(constant)
+            yield from _list_names(constant)
 
 
-def _tensors_of(owners: Iterable[Any]) -> Iterator[torch.Tensor]:
+def _find_tensors(owners: Iterable[Any]) -> Iterator[torch.Tensor]:
     """Tensors in attributes of modules and plain objects and in containers below them."""
     pending, seen = list(owners), set[int]()
     while pending and len(seen) < _MOST_KEPT:

@@ -43,7 +43,7 @@ class RunnerServer:
         kind: type[candidate.Subject] = Baselines if reference else candidate.choose_candidate_class(cuda=self.cuda)
         self._facts = kind.facts
         self._type, self._plain = type, (torch.Tensor, torch.nn.Parameter)
-        self._quiet = quiet.quieting()
+        self._quiet = quiet.bind_quiet()
         if self.cuda:
             torch.cuda.init()
             self._start, self._stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))

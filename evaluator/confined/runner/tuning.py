@@ -38,7 +38,7 @@ def take_turns(
     running = [config for config, taken in times.items() if taken[0] < _NEVER]
     for _ in range(_MOST_ROUNDS):
         passed = clock() - started
-        if passed >= at_most or (passed >= at_least and all(_settled(times[config]) for config in running)):
+        if passed >= at_most or (passed >= at_least and all(_is_settled(times[config]) for config in running)):
             break
         running.reverse()
         for config in running:
@@ -46,7 +46,7 @@ def take_turns(
     return {config: min(taken) for config, taken in times.items()}
 
 
-def _settled(times: Sequence[float]) -> bool:
+def _is_settled(times: Sequence[float]) -> bool:
     return sum(taken <= min(times) * _WITHIN for taken in times) >= _TIMES
 
 
@@ -61,7 +61,7 @@ def settle_tuning() -> None:
         return
     spent = 0.0
 
-    def in_turns(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def choose_in_turns(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Inductor's own way, with these times for each of its own."""
         nonlocal spent
         bench, started = self.bench, time.monotonic()
@@ -76,5 +76,5 @@ def settle_tuning() -> None:
         finally:
             del self.bench
 
-    in_turns.settles = True  # type: ignore[attr-defined]
-    CachingAutotuner.benchmark_all_configs = in_turns  # type: ignore[method-assign]
+    choose_in_turns.settles = True  # type: ignore[attr-defined]
+    CachingAutotuner.benchmark_all_configs = choose_in_turns  # type: ignore[method-assign]

@@ -22,7 +22,7 @@ def touch(out):  # type: ignore[no-untyped-def]
     tl.store(out, 1)
 
 
-def ready(words: Sequence[str]) -> None:
+def warm_up(words: Sequence[str]) -> None:
     """Do what the words name: `card`, and `compile` or `profiler` after it."""
     if "card" in words:
         touch_card()

@@ -42,10 +42,10 @@ def transfer_weights(model: nn.Module, reference: dict[str, torch.Tensor]) -> No
             f"parameter {missing[0]} of the reference{more} has no counterpart in the candidate: "
             "use the reference's names or declare WEIGHT_MAP = {own name: reference name}",
         )
-    _tell_of_weights(model)
+    _run_load_hooks(model)
 
 
-def _tell_of_weights(model: nn.Module) -> None:
+def _run_load_hooks(model: nn.Module) -> None:
     """What a user's load_state_dict would call: modules that pack their weights may do so there."""
     for module in list(model.modules()):
         for hook in list(module._load_state_dict_post_hooks.values()):

@@ -25,7 +25,7 @@ _IS_CUDA = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
 _DEVICE = torch.Tensor.device.__get__
 
 
-def _on_cpu(device: Any) -> Any:
+def _use_cpu(device: Any) -> Any:
     """CPU for a CUDA device in any spelling, anything else as it is."""
     if isinstance(device, bool) or device is None:
         return device
@@ -55,14 +55,14 @@ class FakeCuda(TorchFunctionMode):
         if func in (torch.Tensor.cuda, torch.Tensor.pin_memory):
             return args[0]
         if func is torch.Tensor.to:
-            args = (args[0], *(_on_cpu(a) if isinstance(a, str | torch.device | int) and not isinstance(a, bool) else a for a in args[1:]))
+            args = (args[0], *(_use_cpu(a) if isinstance(a, str | torch.device | int) and not isinstance(a, bool) else a for a in args[1:]))
         if kwargs.get("device") is not None:
-            kwargs["device"] = _on_cpu(kwargs["device"])
+            kwargs["device"] = _use_cpu(kwargs["device"])
         kwargs.pop("pin_memory", None)
         return func(*args, **kwargs)
 
     def __enter__(self) -> FakeCuda:
-        for owner, name, value in _replacements(self.hardware):
+        for owner, name, value in _list_replacements(self.hardware):
             self._saved.append((owner, name, getattr(owner, name, None)))
             setattr(owner, name, value)
         super().__enter__()
@@ -132,11 +132,11 @@ class _Event:
         return (other._at - self._at) * 1e3
 
 
-def _no_graphs(*_args: Any, **_kwargs: Any) -> Any:
+def _refuse_graphs(*_args: Any, **_kwargs: Any) -> Any:
     raise RuntimeError("CUDA graphs cannot be judged without a card: launch the kernels directly")
 
 
-def _nothing() -> Callable[..., None]:
+def _make_nothing() -> Callable[..., None]:
     return lambda *_args, **_kwargs: None
 
 
@@ -144,11 +144,11 @@ def _answer(value: Any) -> Callable[..., Any]:
     return lambda *_args, **_kwargs: value
 
 
-def _context() -> Callable[..., Any]:
+def _make_context() -> Callable[..., Any]:
     return lambda *_args, **_kwargs: contextlib.nullcontext()
 
 
-def _properties(hardware: Hardware) -> SimpleNamespace:
+def _list_properties(hardware: Hardware) -> SimpleNamespace:
     major, minor = divmod(hardware.capability, 10)
     return SimpleNamespace(
         name=hardware.name,
@@ -167,40 +167,40 @@ def _properties(hardware: Hardware) -> SimpleNamespace:
     )
 
 
-def _identity_compile(model: Any = None, **_options: Any) -> Any:
+def _skip_compile(model: Any = None, **_options: Any) -> Any:
     """torch.compile changes speed, not results; without a card there is no speed to gain."""
     return model if model is not None else lambda wrapped: wrapped
 
 
-def _replacements(hardware: Hardware) -> Iterator[tuple[Any, str, Any]]:
+def _list_replacements(hardware: Hardware) -> Iterator[tuple[Any, str, Any]]:
     """Owner, name and stand-in; every name gets an object of its own."""
     memory = hardware.memory_bytes
     cuda: dict[str, Any] = {
         "is_available": _answer(True), "is_initialized": _answer(True), "device_count": _answer(1), "current_device": _answer(0),
         "get_device_name": _answer(hardware.name), "get_device_capability": _answer(divmod(hardware.capability, 10)),
-        "get_device_properties": _answer(_properties(hardware)), "is_bf16_supported": _answer(True),
+        "get_device_properties": _answer(_list_properties(hardware)), "is_bf16_supported": _answer(True),
         "mem_get_info": _answer((memory, memory)),
         "memory_allocated": _answer(0), "max_memory_allocated": _answer(0), "memory_reserved": _answer(0),
         "Stream": _Stream, "Event": _Event, "current_stream": lambda *_a: _Stream(), "default_stream": lambda *_a: _Stream(),
-        "CUDAGraph": _no_graphs, "graph": lambda *_a, **_k: _no_graphs(), "is_current_stream_capturing": _answer(False),
+        "CUDAGraph": _refuse_graphs, "graph": lambda *_a, **_k: _refuse_graphs(), "is_current_stream_capturing": _answer(False),
     }  # fmt: skip
     silent = "synchronize set_device empty_cache init manual_seed manual_seed_all reset_peak_memory_stats _lazy_init"
     for name in silent.split():
-        cuda[name] = _nothing()
+        cuda[name] = _make_nothing()
     for name in ("stream", "device", "device_of"):
-        cuda[name] = _context()
+        cuda[name] = _make_context()
     for name, value in cuda.items():
         yield torch.cuda, name, value
     yield torch.backends.cudnn, "is_acceptable", _answer(False)
-    yield torch, "compile", _identity_compile
-    yield torch, "set_default_device", _nothing()
+    yield torch, "compile", _skip_compile
+    yield torch, "set_default_device", _make_nothing()
     yield nn.Module, "cuda", lambda self, *_args, **_kwargs: self
     original = nn.Module.to
 
     def to(self: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
-        args = tuple(_on_cpu(a) if isinstance(a, str | torch.device | int) and not isinstance(a, bool) else a for a in args)
+        args = tuple(_use_cpu(a) if isinstance(a, str | torch.device | int) and not isinstance(a, bool) else a for a in args)
         if "device" in kwargs:
-            kwargs["device"] = _on_cpu(kwargs["device"])
+            kwargs["device"] = _use_cpu(kwargs["device"])
         return original(self, *args, **kwargs)
 
     yield nn.Module, "to", to

@@ -56,7 +56,7 @@ class TorchOpCounter:
             mode.__exit__(kind, error, trace)
 
     @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Operators inside are parts of one that is counted already."""
         self._paused = True
         try:
@@ -142,7 +142,7 @@ class _RecurrentCounter(TorchFunctionMode):
         launches = layers * directions * (_LAUNCHES_PER_STEP * steps + 1)
         self._counter.add(name, launches, 2.0 * products * steps * batch, _count_bytes(args) + _count_bytes(output))
         if not self._counter.spare:
-            with self._counter.paused():
+            with self._counter.pause():
                 return func(*args)
         states = state if isinstance(state, tuple | list) else (state,)
         return (output, *(torch.empty_like(part) for part in states))

@@ -148,7 +148,7 @@ def test_a_process_whose_task_has_come_compiles_that_and_nothing_else(waits: boo
         if not waits:
             os.write(writes, b"{}\n")
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(os.fdopen(reads, "rb")))
-        warm.ready(("card", "compile"))
+        warm.warm_up(("card", "compile"))
     finally:
         os.close(writes)
     assert done == ["touch_card", "start_compiler"] if waits else done == ["touch_card"]
