@@ -14,10 +14,12 @@ from tritonsmith.evaluator.advice.text import Remark, Text, read_text
 from tritonsmith.evaluator.schema import PrecisionClass
 
 _MOST_CHARACTERS = 200_000
+"""A longer text is not read."""
 _MOST_ADVICE = 12
 """Sentences per candidate; more would bury the first."""
 
 _RULES: tuple[Callable[[Text], Iterator[Remark]], ...] = (*kernels.RULES, *host.RULES)
+"""All rules, in the order in which they are asked."""
 
 
 class Kind(StrEnum):

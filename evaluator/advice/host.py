@@ -1,4 +1,7 @@
-"""Advice about the Python around the kernels: what a kernel file has no need of, and what an evaluator has to defend itself against."""
+"""Advice about the Python around the kernels.
+
+It names what a kernel file has no need of, and what an evaluator has to defend itself against.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ _FOREIGN = {
     "jax": "computes outside of Triton", "scipy": "computes outside of Triton",
 }  # fmt: skip
 """Top-level modules with what they are for."""
-_STREAM, _GRAPH = "another stream: work there is not part of the call", "a CUDA graph replays old addresses"
+_STREAM = "another stream: work there is not part of the call"
+"""Why a candidate may have no stream of its own."""
+_GRAPH = "a CUDA graph replays old addresses"
+"""Why a candidate may not capture a graph."""
 _INNER = {
     "torch.cuda.Stream": _STREAM, "torch.cuda.stream": _STREAM, "torch.cuda.ExternalStream": _STREAM,
     "torch.cuda.CUDAGraph": _GRAPH, "torch.cuda.graph": _GRAPH, "torch.cuda.make_graphed_callables": _GRAPH,
@@ -33,23 +39,31 @@ _INNER = {
     "sys.setprofile": "traces other code", "sys.exit": "ends the process", "sys.argv": "asks how it is being run",
     "sys.stdout": "writes to the evaluator's channel", "sys.stderr": "writes to the evaluator's channel",
 }  # fmt: skip
+"""Full names of modules and functions with what is against them."""
 _WHOLE_PROCESS = (
     "manual_seed", "manual_seed_all", "seed", "set_rng_state", "use_deterministic_algorithms", "set_num_threads", "set_num_interop_threads",
     "set_default_dtype", "set_default_device", "set_float32_matmul_precision", "set_flush_denormal", "set_per_process_memory_fraction",
 )  # fmt: skip
+"""Functions that change a setting of the whole process."""
 _FRAMES = frozenset(
     "f_back f_locals f_globals tb_frame gi_frame __subclasses__ __globals__ __code__ __closure__ __builtins__ __mro__".split()
 )
+"""Attributes that lead from an object to the code around it."""
 _RANDOM = frozenset(f"torch.{name}" for name in ("rand", "randn", "randint", "rand_like", "randn_like", "randperm", "bernoulli"))
+"""Functions that draw random numbers."""
 _EARLIER = "a result must not depend on earlier calls"
+"""End of every remark about something that is kept."""
 _UNSEEN = frozenset("__torch_function__ __torch_dispatch__ __del__ __call__ __getattr__ __getattribute__ __setattr__ __reduce__".split())
 """Methods that run without being called by name."""
 _PLAIN = frozenset(("list", "tuple", "dict", "str", "int", "float", "bytes"))
+"""Built-in types whose subclasses hide code."""
 _TO_HOST = frozenset(("item", "tolist", "numpy", "cpu"))
+"""Methods of tensors that copy values to Python."""
 _BUILTINS = {
     "open": "reads or writes a file", "exec": "runs text as code", "eval": "runs text as code", "__import__": "loads other code",
     "globals": "reaches into the module's names", "exit": "ends the process", "quit": "ends the process", "input": "waits for a user",
 }  # fmt: skip
+"""Builtin functions with what they do."""
 
 
 def check_imports(text: Text) -> Iterator[Remark]:
@@ -111,7 +125,7 @@ def check_patches(text: Text) -> Iterator[Remark]:
 
 
 def check_launch_hooks(text: Text) -> Iterator[Remark]:
-    """Functions that run beside a launch."""
+    """Functions that run together with a launch."""
     for node in text.everything:
         if isinstance(node, ast.keyword) and node.arg in ("pre_hook", "post_hook"):
             yield Remark(node.value.lineno, f"{node.arg}: what a hook does is work beside the launch", note=True)
@@ -164,7 +178,10 @@ def check_memory(text: Text) -> Iterator[Remark]:
 
 
 def _check_keys(text: Text, node: ast.AST, outside: frozenset[str]) -> Iterator[Remark]:
-    """An input's address, identity or version, which say nothing about its content; and methods that fill a container of the module."""
+    """Caches by an input's address, identity or version, and methods that fill a container of the module.
+
+    Other values can have the same address, identity or version.
+    """
     if isinstance(node, ast.Attribute) and node.attr in ("data_ptr", "_version", "untyped_storage") and root_of(node) in text.inputs:
         if id(node) not in text.aligned:
             yield Remark(node.lineno, f"{node.attr} of an input: other values can stand at the same address")
@@ -199,3 +216,4 @@ RULES: tuple[Callable[[Text], Iterator[Remark]], ...] = (
     check_imports, check_inner_names, check_patches, check_launch_hooks, check_settings, check_fallbacks, check_host_values, check_memory,
     check_endless_loops,
 )  # fmt: skip
+"""The rules of this file."""

@@ -1,4 +1,4 @@
-"""Advice about the Triton side: kernels that do not exist or never run, library calls in their place, precision, inputs written to."""
+"""Advice about the Triton side: missing or unused kernels, library calls in their place, precision, inputs that are written to."""
 
 from __future__ import annotations
 
@@ -23,9 +23,13 @@ _LAYERS = frozenset(
     "BatchNorm1d BatchNorm2d BatchNorm3d GroupNorm RMSNorm MultiheadAttention Transformer TransformerEncoderLayer Softmax GELU ReLU SiLU "
     "Sigmoid Tanh MaxPool2d AvgPool2d AdaptiveAvgPool2d Sequential".split()
 )
+"""Classes of torch.nn whose forward computes."""
 _PREFIXES = ("torch.nn.functional.", "torch.special.", "torch.linalg.", "torch.fft.", "torch.ops.aten.", "torch.")
+"""Where functions of torch that compute lie; longer names first."""
 _COMPILERS = {name: name for name in ("torch.compile", "torch.jit", "torch._dynamo", "torch._inductor")}
+"""Compilers of torch, by full name."""
 _ROUNDING = ("half", "bfloat16", "float16")
+"""Methods and types of torch that round to 16 bit."""
 
 
 def check_model_is_there(text: Text) -> Iterator[Remark]:
@@ -57,7 +61,7 @@ def check_kernels_run(text: Text) -> Iterator[Remark]:
 
 
 def check_libraries(text: Text) -> Iterator[Remark]:
-    """Library calls that forward reaches: a note beside launches, a warning where they are all there is."""
+    """Library calls that forward reaches: a note next to launches, a warning where they are all there is."""
     alone = not text.find_launches()
     tail = "nothing but a library works here; write kernels that do it" if alone else "time in a library counts against the label `kernel`"
     layers = _find_layers(text)
@@ -176,7 +180,10 @@ def _find_stores(text: Text, kernel: ast.FunctionDef) -> set[str]:
 
 
 def _find_aliases(forward: Function, inputs: frozenset[str]) -> dict[str, str]:
-    """Names in forward that stand for an input, with that input: itself, and `out = x` where `out` is never given another meaning."""
+    """Names in forward that stand for an input, with that input.
+
+    These are the input itself, and `out = x` where `out` never gets another meaning.
+    """
     found = {name: name for name in inputs}
     once: dict[str, list[ast.expr]] = {}
     for node in ast.walk(forward):
@@ -226,3 +233,4 @@ def _is_empty(grid: ast.expr) -> bool:
 RULES: tuple[Callable[[Text], Iterator[Remark]], ...] = (
     check_model_is_there, check_kernels_run, check_libraries, check_compilers, check_precision, check_answers, check_inputs_are_kept,
 )  # fmt: skip
+"""The rules of this file."""

@@ -1,4 +1,4 @@
-"""A candidate's text as the rules of `advice.py` see it: which code forward can reach, and which names are its inputs."""
+"""A candidate's text as the rules see it: which code forward can reach, and which names are its inputs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Text:
         return self.index.resolve_name(node)
 
     def find_launches(self) -> list[ast.Call]:
-        """Calls `kernel[grid](...)` that forward may reach, whatever stands for the kernel."""
+        """Calls `kernel[grid](...)` that forward may reach, for any expression in place of the kernel."""
         return [node for node in self.forward if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)]
 
     def is_imported(self, node: ast.AST) -> bool:

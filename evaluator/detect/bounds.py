@@ -6,8 +6,12 @@ from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, TaskFacts, Timing, TimingKind
 
 _LAUNCH_SECONDS = 5e-6
-"""Host time of one launch at the least: 5.1 microseconds for a small torch operator, 7.6 for a Triton launch, on an H200's host."""
+"""Seconds of the host for one launch at the least.
+
+On an H200's host a small torch operator takes 5.1 microseconds, a Triton launch 7.6.
+"""
 _HALF = 0.5
+"""From this share of the time on, launches are what a kernel waits for."""
 _BOUND_SHARE = 0.4
 """From this share of a card's limit on, the limit is what bounds the kernel."""
 _STREAMING_FLOPS_PER_BYTE = 8.0

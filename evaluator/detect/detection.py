@@ -1,4 +1,4 @@
-"""What kind of kernel is this? Labels with evidence, from the code's syntax tree and, where there is one, from the verdict. No torch."""
+"""What kind of kernel a text is: traits with evidence, from the syntax tree and, where there is one, from the verdict."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def detect(
     Args:
         source: the file's text; it is parsed, never run.
         facts: what one forward launches, from a verdict.
-        task_facts: the reference's facts; with facts, hardware and timing they tell what bounds the kernel.
+        task_facts: the reference's facts; with facts, hardware and timing they show what bounds the kernel.
         hardware: the card that the facts are about.
         timing: latency, measured or estimated.
         path: what errors call the file.
@@ -94,7 +94,7 @@ def _facts_of(name: str, facts: LaunchFacts | None) -> KernelFacts | None:
 
 
 def _find_one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: list[Call], hardware: Hardware | None) -> TraitHit | None:
-    """A grid along one axis that fills less than half of the card, of programs that do not share their work."""
+    """A grid along one axis that fills less than half of the card, where programs share no work."""
     if walk.waits or walk.pid_parts or len(walk.program_axes) > 1 and known is None:
         return None
     if known is not None:
@@ -112,7 +112,7 @@ def _find_one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: l
 
 
 def _read_grid_extents(call: Call) -> tuple[int | None, ...] | None:
-    """Extents of a launch grid that is written as a tuple (also in a lambda or a local name); None inside where not literal."""
+    """Extents of a launch grid that is a tuple, also in a lambda or a local name; None for those not literal."""
     node: ast.expr | None = call.node.func.slice if isinstance(call.node.func, ast.Subscript) else None
     if isinstance(node, ast.Name):
         name = node.id

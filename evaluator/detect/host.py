@@ -14,20 +14,30 @@ _PRODUCTS = {
     "matmul", "mm", "bmm", "addmm", "addmv", "mv", "baddbmm", "addbmm", "einsum", "linear", "tensordot", "dot", "inner", "bilinear",
     "chain_matmul", "multi_dot", "vdot", "outer",
 }  # fmt: skip
+"""Functions of torch that are a matrix product."""
 _HEAVY = {
     "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution", "cudnn_convolution",
     "scaled_dot_product_attention", "multi_head_attention_forward", "gru", "lstm", "rnn_tanh", "rnn_relu", "gru_cell", "lstm_cell",
 }  # fmt: skip
+"""Functions of torch that are more than a matrix product."""
 _PRODUCT_MODULES = {"Linear", "LazyLinear", "Bilinear"}
+"""Layers of torch.nn that are a matrix product."""
 _HEAVY_MODULES = re.compile(r"(Lazy)?(GRU|LSTM|RNN)(Cell|Base)?$|(Lazy)?Conv(Transpose)?\dd$|MultiheadAttention$|Transformer\w*$")
+"""Layers of torch.nn that are more than a matrix product."""
 _NAMESPACES = ("torch.", "torch.nn.functional.", "torch.ops.aten.", "torch._VF.", "torch._C._VF.", "torch.linalg.", "torch._C._nn.")
+"""Where functions of torch that compute lie."""
 _TENSOR_METHODS = {"matmul", "mm", "bmm", "addmm", "mv", "addmv", "baddbmm", "addmm_", "baddbmm_"}
+"""Methods of tensors that are a matrix product."""
 _OWN_SHARE = 0.5
 """With at least this share of the device time in own kernels, the library does not do the work."""
 _TIME_TARGET = re.compile(r"^_?(t|tt|ts|time|timestep|time_step|step|i_t|t_idx|time_idx|seq_idx|token|pos)$")
+"""Loop variables that count time steps."""
 _TIME_BOUND = re.compile(r"(?i)\b(T|seq|seq_?len\w*|sequence_?length|(num_?|n_?)?(time_?)?steps|length|max_len|time)\b")
+"""Bounds of loops over time steps."""
 _OTHER_TARGET = re.compile(r"^_?(l|li|layer\w*|n_layer|d|dir\w*|b|batch\w*|block\w*|stage\w*|head\w*|c|chunk\w*|g|group\w*|gate\w*)$")
+"""Loop variables that count something else."""
 _FEW_LAUNCHES = 8
+"""So many launches of one kernel per forward are no time loop."""
 
 
 def find_time_loop(index: KernelSource, facts: LaunchFacts | None, task: TaskFacts | None) -> TraitHit | None:

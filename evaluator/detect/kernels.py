@@ -15,7 +15,9 @@ from tritonsmith.evaluator.source.values import KernelWalk, Loop, Product
 _SHORT_TRIPS = 11
 """A loop of at most so many iterations may run over the taps of a filter; hidden units are more."""
 _TAP_BOUND = re.compile(r"(?i)\b(k_?[hwd]|f_?[hw]|r|s|kernel\w*|k_?size\w*|filter\w*|taps?)\b")
+"""Bounds of loops over the taps of a filter."""
 _TAP_PRODUCTS = (9, 25, 49)
+"""Taps of square filters."""
 _WINOGRAD_MATRICES = (
     "[[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]]",
     "[[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]",
@@ -61,7 +63,7 @@ def _explain_state(walk: KernelWalk, loop: Loop) -> Iterator[str]:
 
 
 def find_unsynchronised_sharing(walk: KernelWalk, extents: tuple[int | None, int | None, int | None]) -> TraitHit | None:
-    """A buffer that is stored by tile and loaded across tiles in one loop in which nobody waits, with several programs.
+    """A buffer that several programs store by tile and load across tiles, in one loop in which nobody waits.
 
     Args:
         walk: the kernel.
@@ -103,7 +105,7 @@ def _stays_in_tile(part: str, others: frozenset[str]) -> bool:
 
 
 def find_serial_product(walk: KernelWalk, constants: Mapping[str, object]) -> TraitHit | None:
-    """A product summed one inner index at a time: scalar times vector, or column times row, in a loop without tl.dot."""
+    """A product summed by single inner indices (scalar times vector, column times row) in a loop without tl.dot."""
     for product in walk.products:
         loops = [walk.loops[around] for around in product.loops if walk.loops[around].kind == "for"]
         if not loops or _find_taps(walk, product, constants):
@@ -188,7 +190,10 @@ def find_winograd(index: KernelSource) -> TraitHit | None:
 
 
 def _normalize_matrix(node: ast.expr) -> ast.expr:
-    """A literal matrix as nested lists of floats, so that 1 and 1.0, lists and tuples compare equal; other expressions as they are."""
+    """A literal matrix as nested lists of floats; any other expression as it is.
+
+    So 1 and 1.0, lists and tuples compare equal.
+    """
     try:
         rows = ast.literal_eval(node)
         values = [[float(value) for value in row] for row in rows]

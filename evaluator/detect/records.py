@@ -1,4 +1,4 @@
-"""What detection answers: labels with their evidence, and the kernels they were found in."""
+"""What detection answers: traits with their evidence, and the kernels of the file."""
 
 from enum import StrEnum
 
@@ -6,7 +6,10 @@ from tritonsmith.evaluator.schema import Record
 
 
 class Trait(StrEnum):
-    """What a kernel file can be said to be; scripts rely on these names."""
+    """What a kernel file can be said to be; scripts rely on these names.
+
+    They are called labels in output; `schema.Label` is another thing, which says who did the work.
+    """
 
     PERSISTENT = "persistent"
     """A kernel keeps state over a loop of its own (time steps, tiles), or waits for other programs."""
@@ -31,7 +34,7 @@ class Trait(StrEnum):
 
 
 class TraitHit(Record):
-    """One label with the line it rests on; None where it rests on figures of the verdict alone."""
+    """One trait with the line that shows it; None where figures of the verdict alone show it."""
 
     name: Trait
     line: int | None = None

@@ -1,4 +1,4 @@
-"""A kernel file as syntax: what is Triton, what is host code, where launches stand. Pure ast; strings and comments never count."""
+"""A kernel file as syntax: what is Triton, what is host code, where launches stand. Strings and comments never count."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _MOST_STEPS = 200_000
 """Nodes that one reading may visit, a node once for every way that leads to it; the largest kernels of ours need a few thousand."""
 
 _LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
+"""The classes of HostLoop."""
 
 
 @dataclass(frozen=True)

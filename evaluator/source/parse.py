@@ -1,4 +1,4 @@
-"""Reading Python text as a syntax tree, from any thread. Standard library only."""
+"""Reading Python text as a syntax tree, from any thread."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import threading
 
 _TURN = threading.Lock()
+"""Held while a tree is made."""
 
 
 def parse(source: str) -> ast.Module:

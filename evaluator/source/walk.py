@@ -1,4 +1,4 @@
-"""Follows values through one Triton kernel: which program ids, loop variables and earlier iterations an address or a value rests on.
+"""Follows values through one Triton kernel: on which program ids, loops and earlier iterations an address or a value rests.
 
 An abstract run over the syntax tree: statements in order, both sides of a branch, loop bodies twice (so that what an iteration leaves
 is seen by the next), helper jit functions entered with their arguments. Nothing is executed.
@@ -19,9 +19,11 @@ _MAX_DEPTH = 6
 _KEEP_ADDRESS = {"multiple_of", "max_contiguous", "max_constancy", "cast", "where", "advance", "make_block_ptr", "make_tensor_descriptor"}
 """Functions of the language that give back an address in the same buffer."""
 _REDUCTIONS = {"sum", "max", "min", "argmax", "argmin", "reduce", "xor_sum"}
+"""Functions of the language that take an axis away, or all of them."""
 _SHAPED = {"zeros", "full", "reshape", "view", "broadcast_to"}
 """Functions of the language whose result has the shape that they are given."""
 _ASSEMBLY = "inline_asm_elementwise"
+"""Inline assembly, which may read memory."""
 
 
 def walk_kernel(index: KernelSource, node: ast.FunctionDef) -> KernelWalk:

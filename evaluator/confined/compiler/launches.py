@@ -1,6 +1,6 @@
-"""Binds, specialises and compiles every Triton launch of a forward for a named card, runs none, and tells what each kernel needs.
+"""Compiles every Triton launch of a forward for a named card, runs none, and reports what each kernel needs.
 
-Imports torch and Triton: for the compile-only process, without TRITON_INTERPRET.
+Imports torch and Triton: for the compiler process (`confined/compiler`), without TRITON_INTERPRET.
 """
 
 from __future__ import annotations
@@ -27,15 +27,24 @@ from tritonsmith.evaluator.confined.stand_ins.untyped import JITFunction
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, Status
 
 _OBJDUMP = Path(triton.backends.nvidia.__file__).parent / "bin" / "cuobjdump"
+"""The tool that reads resources from a compiled kernel; Triton brings it."""
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+)")
+"""Registers, and bytes of stack, per thread in what cuobjdump prints."""
 _MMA = re.compile(r"\b(?:wgmma|mma\.sync|tcgen05\.mma)")
+"""Instructions of tensor cores in PTX."""
 _GRID_LIMITS = ((1 << 31) - 1, 65535, 65535)
+"""Programs per axis that CUDA launches at the most."""
 
 _ZERO = re.compile(r"(%[\w#]+) = arith\.constant (?:dense<)?(?:0|false)\b")
+"""Names in Triton's IR that stand for zero."""
 _READ_MODIFY = re.compile(r"tt\.atomic_rmw (?:add|or|xor|umax), \w+, \w+, %[\w#]+, (%[\w#]+)")
+"""Atomics that read and leave memory as it is where their operand, the group, is zero."""
 _COMPARE_SWAP = re.compile(r"tt\.atomic_cas \w+, \w+, %[\w#]+, (%[\w#]+), (%[\w#]+)")
+"""Compare-and-swap; it only reads where both operands are the same."""
 _VOLATILE = re.compile(r"tt\.load .*isVolatile = true")
+"""A load that the compiler may not keep in a register."""
 _ASM_LOAD = re.compile(r"tt\.elementwise_inline_asm .*ld\.(?:acquire|volatile|relaxed)")
+"""Such a load by inline assembly."""
 
 
 class LaunchRefused(Exception):
@@ -208,7 +217,7 @@ def _read_resource_usage(cubin: bytes) -> tuple[int, int]:
 
 
 def _take_numbers(compiled: Any) -> None:
-    """What loading a kernel on the card would tell: hosts ask it how many programs fit there."""
+    """Give a compiled kernel the numbers that loading it on the card would give: hosts ask how many programs fit there."""
     if compiled.module is None:
         registers, stack = _read_resource_usage(compiled.asm["cubin"])
         compiled.module, compiled.n_regs, compiled.n_spills, compiled.n_max_threads = True, registers, stack // 4, 1024

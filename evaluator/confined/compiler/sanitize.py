@@ -16,6 +16,7 @@ from pathlib import Path
 from tritonsmith.evaluator.channel.report import FINISHED
 
 _CALLS = 2
+"""Forwards under the tool."""
 
 
 def _run_target(candidate: Path, request: Path) -> None:

@@ -1,4 +1,4 @@
-"""One PTX instruction of inline assembly on whole arrays: arithmetic of 32-bit and 64-bit registers. Numpy only."""
+"""One PTX instruction of inline assembly on whole arrays: arithmetic of 32-bit and 64-bit registers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 _INSTRUCTION = re.compile(r"([a-z]\w*)((?:\.\w+)*)\s+\$0\s*,\s*(.+)$")
+"""Name, suffixes and operands of an instruction that writes $0."""
 _REGISTER = re.compile(r"\$(\d)$")
+"""Number of an operand's register."""
 _TYPES: dict[str, Any] = {
     "f32": np.float32, "f64": np.float64, "s32": np.int32, "u32": np.uint32, "b32": np.uint32, "s64": np.int64, "u64": np.uint64,
     "b64": np.uint64,
 }  # fmt: skip
+"""Register types with their numpy types."""
 _HEX_FLOATS = {"0f": (np.uint32, np.float32), "0d": (np.uint64, np.float64)}
+"""Prefixes of numbers that are written as bits, with the types of bits and number."""
 
 
 def _multiply_add(a: Array, b: Array, c: Array) -> Array:
@@ -35,15 +39,19 @@ def _shift(a: Array, by: Array, function: Callable[[Array, Array], Array]) -> Ar
 _BOTH: dict[str, Callable[..., Array]] = {
     "add": np.add, "sub": np.subtract, "max": np.fmax, "min": np.fmin, "abs": np.abs, "neg": np.negative, "mov": lambda a: a,
 }  # fmt: skip
+"""Instructions on numbers of either kind."""
 _FLOAT: dict[str, Callable[..., Array]] = _BOTH | {
     "mul": np.multiply, "fma": _multiply_add, "div": np.divide, "ex2": np.exp2, "lg2": np.log2, "rcp": lambda a: 1 / a, "sqrt": np.sqrt,
     "rsqrt": lambda a: 1 / np.sqrt(a), "tanh": np.tanh, "sin": np.sin, "cos": np.cos,
 }  # fmt: skip
+"""Instructions on floating-point numbers."""
 _WHOLE: dict[str, Callable[..., Array]] = _BOTH | {
     "mul": np.multiply, "mad": lambda a, b, c: a * b + c, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     "not": np.bitwise_not, "shl": lambda a, by: _shift(a, by, np.left_shift), "shr": lambda a, by: _shift(a, by, np.right_shift),
 }  # fmt: skip
+"""Instructions on whole numbers."""
 _OPERANDS = dict.fromkeys(("fma", "mad"), 3) | dict.fromkeys("add sub max min mul div and or xor shl shr".split(), 2)
+"""How many operands an instruction has; those not listed have one."""
 _ROUNDING = {"rn", "approx", "ftz", "full", "lo"}
 """Suffixes that change nothing here, or no more than the instruction's own error. `.sat`, `.hi` and other roundings are not computed."""
 

@@ -17,7 +17,7 @@ from tritonsmith.evaluator.confined.interpreter.threads import find_places
 from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter
 
 _BOUNDS = ("MAX", "MIN", "UMAX", "UMIN")
-"""Atomics that leave memory as it is whenever another value was there first: with an operand that is not zero, no wait for anybody."""
+"""Atomics that leave memory as it is whenever another value was there first: with an operand that is not zero, they wait for nobody."""
 
 
 def _peek(pointers: Any, mask: NDArray[np.bool_], dtype: np.dtype[Any]) -> Array:
@@ -102,7 +102,10 @@ def _report_atomic(
     launch: InterpretedLaunch, pointers: Any, lanes: Lanes, old: Any, semantics: Any, scope: Any, accesses: list[Any], line: int,
     waits: bool = True,
 ) -> None:  # fmt: skip
-    """Tell clocks, sleepers and counters about an atomic operation that returned `old`; one that changed nothing may wait (`waits`)."""
+    """Report an atomic operation that returned `old` to clocks, sleepers and counters.
+
+    One that changed nothing may wait (`waits`).
+    """
     now = _peek(pointers, lanes.mask, old.data.dtype)
     changed = not np.array_equal(now[lanes.mask], np.broadcast_to(old.data, now.shape)[lanes.mask], equal_nan=now.dtype.kind == "f")
     # within a block, an atomic orders nothing between programs
@@ -132,7 +135,7 @@ def _report_exchange(launch: InterpretedLaunch) -> None:
 
 
 def _hook_exchange(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """Reductions, scans and the like: their operands pass from thread to thread."""
+    """Reductions, scans, gathers and histograms: their operands pass from thread to thread."""
 
     def exchange(self: Any, *arguments: Any, **named: Any) -> Any:
         if running.launch is not None:

@@ -41,13 +41,17 @@ _UNARY: dict[str, Callable[[Array], Array]] = {
     "fast_log10f": np.log10, "fast_sinf": np.sin, "fast_cosf": np.cos, "fast_tanf": np.tan,
     "rcp_rn": lambda x: 1 / x, "normcdf": wrap_torch_function(torch.special.ndtr), "saturatef": lambda x: np.clip(x, 0, 1),
 }  # fmt: skip
+"""Functions of one argument."""
 _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "pow": np.power, "fast_powf": np.power, "atan2": np.arctan2, "fmod": np.fmod, "hypot": np.hypot, "copysign": np.copysign,
     "div_rn": np.divide, "fast_dividef": np.divide, "add_rn": np.add, "mul_rn": np.multiply, "sub_rn": np.subtract,
     "fdim": lambda x, y: np.maximum(x - y, 0), "remainder": lambda x, y: x - np.rint(x / y) * y,
 }  # fmt: skip
+"""Functions of two arguments."""
 _FMA = ("fma", "fma_rn")
+"""Functions of three arguments: a product and a sum."""
 _PREDICATES: dict[str, Callable[[Array], Array]] = {"isnan": np.isnan, "isinf": np.isinf, "isfinited": np.isfinite, "finitef": np.isfinite}
+"""Functions that answer 0 or 1 as int32."""
 
 _ASM_COMMENT = re.compile(r"//.*|/\*.*?\*/")
 _ACQUIRE_LOAD = re.compile(r"ld\.acquire\.(?:gpu|sys)(?:\.global)?\.[bsu]32\s+\$0\s*,\s*\[\s*\$1(?:\s*\+\s*0)?\s*\]$")

@@ -25,7 +25,7 @@ class Region:
     size: int
     """Bytes."""
     granule: int
-    """Smallest element size among its tensors: the unit that bytes and races are told apart in."""
+    """Smallest element size among its tensors: the unit in which bytes and races are distinguished."""
     names: list[str]
     number: int = 0
     touched: NDArray[np.bool_] = field(init=False)

@@ -18,7 +18,7 @@ Builder = interpreter.InterpreterBuilder
 Array = NDArray[Any]
 
 _TF32_MASK = np.uint32(0xFFFFE000)
-"""Tensor cores read the upper 19 bits of a float32; Triton hands them over unrounded."""
+"""Tensor cores read the upper 19 bits of a float32; Triton passes them on unrounded."""
 
 
 def widen(bits: Array) -> Array:
@@ -122,6 +122,7 @@ def _wrap_cast(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _EIGHT_BITS = {tl.float8e4nv: torch.float8_e4m3fn, tl.float8e5: torch.float8_e5m2}
+"""Triton's 8-bit numbers with those of torch."""
 
 
 def _round_to_eight_bits(values: Array, kind: torch.dtype) -> Array:

@@ -73,7 +73,10 @@ def _wrap_builtin(builtin: Any) -> Any:
 
 
 def _install_helper_calls() -> None:
-    """Stock Triton patches the language anew on every call of a jitted helper (0.3 ms); inside a launch once is enough."""
+    """Call jitted helpers without a new patch of the language.
+
+    Stock Triton patches it on every call (0.3 ms); inside a launch once is enough.
+    """
     stock = interpreter.InterpretedFunction.__call__
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -88,7 +91,10 @@ def _install_helper_calls() -> None:
 
 
 def _install_closures() -> None:
-    """Stock Triton rewrites a kernel as if it stood at the top of its module; what a function around it gives it is lost."""
+    """Give rewritten kernels the names of the functions around them.
+
+    Stock Triton rewrites a kernel as if it stood at the top of its module, and loses these names.
+    """
     stock = interpreter.FunctionRewriter._compile_and_exec
 
     def compile_and_exec(self: Any, tree: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The programs of one interpreted launch as greenlets: who runs next, who sleeps on memory, and when nobody can go on."""
+"""The programs of one launch as greenlets: which runs next, which sleep on memory, and when none can go on."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Programs:
     Args:
         places: program ids in grid order.
         body: what one program does.
-        enter: told which program goes on, at every switch.
+        enter: called with the program that goes on, at every switch.
         order: round_robin runs each until it waits or synchronises; shuffled picks the next at random, also at loads and stores.
         seed: of the shuffled order.
         resident: programs that may be in flight at once.
@@ -94,7 +94,7 @@ class Programs:
         return len(self._waiting)
 
     def run(self) -> None:
-        """Run all programs. Raises Stuck, or whatever a program raises, after ending the others."""
+        """Run all programs. Raises Stuck, or what a program raises, after ending the others."""
         try:
             while self._waiting or self._ready or self._asleep or self._late:
                 self._resume(self._choose_next())
@@ -181,7 +181,10 @@ class Programs:
         self.switch()
 
     def note_read(self, place: Range) -> None:
-        """The current program reads plainly. Who reads on and on from new places is no waiter, whatever it looks at in between."""
+        """The current program reads plainly.
+
+        A program that goes on reading from new places does not wait, even if it polls in between.
+        """
         program = self.current
         if program.polled and place not in program.walked:
             program.walked.add(place)
@@ -189,7 +192,7 @@ class Programs:
             self._idle = 0
 
     def note_change(self, place: Range) -> None:
-        """The current program changed memory in this range: whoever polls there may go on."""
+        """The current program changed memory in this range: programs that poll there may go on."""
         self._idle = 0
         self.current.published = True
         self._forget(self.current)

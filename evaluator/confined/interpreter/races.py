@@ -4,7 +4,7 @@ Two accesses to one element race when one of them writes, at least one is not at
 them. A release is made by one thread of a program: it covers the stores of the others only up to the last tl.debug_barrier (Triton 3.6
 puts no barrier in front of it). Stores and atomics of a single element are made by the program's first thread, which makes the release of
 a single word as well: that release covers them without a barrier. So a program has two clocks' worth of components, all its threads and
-its first. Numpy only.
+its first.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _MOST_SYNCHRONISED = 1 << 15
 _MOST_CLOCKS = 1 << 26
 """Entries of all clocks that are kept at once; where more would be needed, detection stops."""
 _MOST_REPORTED = 5
+"""Sentences per launch."""
 
 Same = Callable[[NDArray[Any] | slice], NDArray[np.bool_]]
 """Whether a store leaves the value as it was, for the given lanes."""
@@ -54,7 +55,7 @@ class _Epochs:
 
 
 class RaceDetector:
-    """Told of every access in the order in which the schedule runs them; `races` collects one sentence per pair of lines.
+    """Hears of every access in the order of the schedule; `races` collects one sentence per pair of lines.
 
     Args:
         programs: ids of the programs, in the order of their numbers.

@@ -60,7 +60,10 @@ def _scan_by_doubling(self: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _round_sum(self: Any, tensor: Any, stock: Callable[..., Any]) -> Any:
-    """bfloat16 sums round after every addition, as the hardware's tree does; sums of whole numbers wrap around in their own type."""
+    """A sum as the hardware's tree makes it.
+
+    bfloat16 sums round after every addition; sums of whole numbers wrap around in their own type.
+    """
     if tensor.dtype.is_int():
         data = np.sum(tensor.handle.data, axis=self.axis, keepdims=self.keep_dims, dtype=tensor.handle.data.dtype)
         return self.to_tensor(data if data.ndim else data.item(), tensor.dtype)
@@ -79,7 +82,10 @@ def _round_sum(self: Any, tensor: Any, stock: Callable[..., Any]) -> Any:
 
 
 def _make_scan(operation: np.ufunc) -> Callable[..., list[Any]]:
-    """A running sum or product in the type of its operands, by doubling the distance: rounded and wrapped as the hardware's tree does."""
+    """A running sum or product in the type of its operands, by doubling the distance.
+
+    It is rounded and wraps around as the hardware's tree does.
+    """
 
     def scan(self: Any, tensor: Any) -> list[Any]:
         data = np.moveaxis(tensor.handle.data, self.axis, -1).copy()

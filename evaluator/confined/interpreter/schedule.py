@@ -1,4 +1,4 @@
-"""Concurrent Triton interpreter: the programs of a launch run at the same time, in an order that is chosen and repeatable.
+"""Concurrent Triton interpreter: the programs of a launch run at the same time, in a repeatable order.
 
 Programs switch at atomics, volatile loads and acquire loads; in shuffled runs also at ordinary loads and stores. Every access is checked
 against the tensors of the launch and given to the race detector; bytes, operations and waits are counted. Imports Triton: for evaluator

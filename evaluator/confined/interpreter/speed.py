@@ -17,7 +17,7 @@ _numpy_types: dict[Any, Any] = {}
 
 
 def _identify(dtype: Any) -> tuple[Any, ...]:
-    """What tells a scalar or pointer type from any other; pointer types are not hashable."""
+    """A key of a scalar or pointer type; pointer types themselves are not hashable."""
     return type(dtype), dtype.name, getattr(dtype, "address_space", None), getattr(dtype, "const", None)
 
 

@@ -1,4 +1,4 @@
-"""Accesses of one program's own threads: what one of them stored, another may load only behind a barrier. Numpy only.
+"""Accesses of one program's own threads: what one of them stored, another may load only behind a barrier.
 
 Triton spreads a block over the threads of a program and orders them for shared memory alone: a store to global memory and a later load
 of the same element by another thread, or a load and a later store, happen in no order unless tl.debug_barrier stands between them. Which
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tritonsmith.evaluator.confined.interpreter.memory import Access, Region
 
 _MOST_REPORTED = 3
+"""Sentences per launch."""
 Places = NDArray[np.int64]
 
 
@@ -33,7 +34,7 @@ class _Last:
 
 
 class ThreadOrder:
-    """Told of every plain access and barrier of every program.
+    """Hears of every plain access and barrier of every program.
 
     Args:
         programs: how many there are.
@@ -89,6 +90,6 @@ def _find_last(table: dict[int, _Last], region: Region) -> _Last:
 
 
 def find_places(mask: NDArray[np.bool_], access: Access) -> Places:
-    """The place in its block of each element in `access.index`; `mask` tells which lanes of the operation are on."""
+    """The place in its block of each element in `access.index`; `mask` says which lanes of the operation are on."""
     lanes = np.flatnonzero(mask)[access.lanes]
     return lanes if lanes.size == access.index.size else np.repeat(lanes, access.index.size // max(lanes.size, 1))

@@ -11,8 +11,10 @@ from typing import Any
 
 from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter
 
-_REGISTERS, _SHARED = 64, 1024
-"""A middling kernel: what is made of them is how many programs run, and a kernel is right for any number of them."""
+_REGISTERS = 64
+"""Registers per thread of an average kernel. Hosts choose the number of programs by it, and a kernel must be right for any number."""
+_SHARED = 1024
+"""Bytes of shared memory of an average kernel, for the same purpose."""
 
 
 class WarmKernel:

@@ -24,20 +24,27 @@ from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter, tl
 from tritonsmith.evaluator.schema import Hardware, Status
 
 FILE = "candidate.py"
+"""File name in frames of a candidate's kernels."""
 _UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
+"""Operators that allocate and write nothing."""
 _READING = ("_local_scalar_dense", "nonzero", "masked_select", "item", "_unique2", "unique_dim", "equal")
 """Operators after which Python knows values of the inputs."""
 _NUMBERS_PER_READ = 4
 """Numbers made from one value that was read."""
-_FREE_READING, _MOST_FREE = ("_local_scalar_dense", "item"), 12
-"""Operators that read one value and count as no work, and how many numbers may be made from all that they read."""
+_FREE_READING = ("_local_scalar_dense", "item")
+"""Operators that read one value and count as no work."""
+_MOST_FREE = 12
+"""Numbers that may be made from all that _FREE_READING reads in one forward."""
 _REFUSED = ("set_", "from_file", "resize_", "record_stream")
+"""Operators that would give a tensor other memory."""
 _SHAPE_ONLY = frozenset((*_UNWRITTEN, *"lift_fresh detach alias view _unsafe_view reshape expand t transpose permute".split()))
 """Operators that read no value: what they make of a tensor of unknown origin is as unknown, and no reason to refuse."""
 _SMALL_INTEGER = 1 << 16
+"""Largest size of a whole number that may be a counter."""
 _CHANGING_INTEGERS = 4
 """So many different whole numbers up to _SMALL_INTEGER may change from call to call: counters of calls."""
 _POISON = 0xFF
+"""Byte in memory that nothing wrote: NaN in every float type."""
 _PATIENCE = 8000
 """Wakings of waiting programs, over all launches, while one program is kept back: a wait that gives up sooner or later shows."""
 
@@ -92,7 +99,7 @@ class Replay:
         return sorted(name for name in names if not self._kernels.is_tuned(name))
 
     def _add_found(self, event: dict[str, Any]) -> None:
-        """A tensor that the forward did not make: known when its content stood in the earlier call, before these inputs existed."""
+        """Add a tensor that the forward did not make; it is known if the earlier call, before these inputs, had its content."""
         content = bytearray(self._trace.blobs[event["at"] : event["at"] + event["size"]])
         if digest(bytes(content)) not in self._fixed:
             self._unknown.add(event["number"])

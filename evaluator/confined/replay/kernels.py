@@ -1,4 +1,4 @@
-"""Kernels of a candidate without the rest of it: taken from its text, held to the language, made ready for the interpreter.
+"""Kernels of a candidate without the rest of it: read from its text, confined to the language, ready for the interpreter.
 
 In an interpreter a kernel is plain Python and could reach into the process that judges it. So only what Triton's compiler would accept
 as well is run here: no imports, no definitions, no private attributes, no names but parameters, language, helpers and numbers.
@@ -24,13 +24,18 @@ _BUILTINS: dict[str, Any] = {
     builtin.__name__: builtin
     for builtin in (range, min, max, abs, int, float, bool, len, isinstance, print, str, tuple, list, enumerate, zip, sum, AssertionError)
 }
+"""Builtins of Python that a kernel may use."""
 _FORBIDDEN_NODES = (
     ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.Try, ast.Global, ast.Nonlocal,
     ast.Delete, ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith, ast.Raise, ast.GeneratorExp, ast.DictComp, ast.SetComp,
 )  # fmt: skip
+"""Syntax that Triton's compiler does not accept in a kernel."""
 _FORBIDDEN_ATTRIBUTES = ("handle", "fn", "data")
+"""Attributes that lead from a tensor or function of the interpreter to what lies below it."""
 _LANGUAGE = re.compile(r"triton(\.language(\.[a-z]\w*)*)?$")
+"""Modules of the language."""
 _OF_TRITON_ITSELF = ("language", "cdiv", "next_power_of_2")
+"""Names of triton itself that a kernel may use."""
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
@@ -78,7 +83,7 @@ class Kernels:
         raise Unreplayable(f"kernel {name} does not stand in the candidate's text as a jitted function")
 
     def is_tuned(self, name: str) -> bool:
-        """Whether the definition has decorators beside jit: an autotuner, heuristics."""
+        """Whether the definition has other decorators than jit: an autotuner, heuristics."""
         return any(node.name == name and len(node.decorator_list) > 1 for node in self._definitions)
 
     def bind(self, scalars: dict[str, Any], functions: dict[str, Any]) -> None:
@@ -103,7 +108,7 @@ class Kernels:
             self._language.setdefault(targets[0].id, found[0])
 
     def _evaluate(self, node: ast.expr) -> tuple[Any] | None:
-        """The value, in a tuple, of a literal, of arithmetic on numbers known before, or of tl.constexpr of such; else None."""
+        """The value, in a tuple, of a literal, arithmetic on known numbers, or tl.constexpr of such; else None."""
         if isinstance(node, ast.Constant):
             return (node.value,)
         if isinstance(node, ast.Name):

@@ -20,7 +20,7 @@ def main() -> None:
     """Entry point of the process."""
     confine_self()
     control = os.dup(1)
-    os.dup2(2, 1)  # whatever candidate code prints goes to the log, not to the control pipe
+    os.dup2(2, 1)  # prints of candidate code go to the log, not to the control pipe
     import triton  # noqa: F401, PLC0415 - after the switch to the interpreter was read; part of being warm
 
     if sys.argv[1:]:

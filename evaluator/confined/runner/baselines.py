@@ -43,7 +43,7 @@ class Baselines:
             try:
                 with torch.no_grad():
                     self.call(arguments, mode)
-            except Exception as error:  # noqa: BLE001 - whatever torch.compile raises; reported when the mode is asked for
+            except Exception as error:  # noqa: BLE001 - torch.compile may raise anything; reported when the mode is asked for
                 self._failed[mode] = error
 
     def load_weights(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A candidate inside its runner: import, weights by name, calls on the card or in the interpreter, and the report of what went wrong."""
+"""A candidate inside its runner: import, weights by name, calls on the card or in the interpreter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from tritonsmith.evaluator.reference.module import flatten
 from tritonsmith.evaluator.schema import Hardware, Status
 
 MODULE_NAME = "candidate"
+"""Name under which a candidate is imported."""
 _ROUND_ROBIN = 0
+"""Mode of a call in which programs run in turn."""
 
 
 class Subject(Protocol):
@@ -46,7 +48,7 @@ def choose_candidate_class(*, cuda: bool) -> type[Subject]:
 def open_candidate(
     source: Path, init: list[Any], weights: Path, hardware: Hardware, *, cuda: bool, trace: dict[str, Any] | None = None
 ) -> Subject:
-    """Import the candidate and give it the reference's weights. Raises CandidateFault or whatever candidate code raises.
+    """Import the candidate and give it the reference's weights. Raises CandidateFault or what candidate code raises.
 
     Without a card, `trace` is the handle of the block where each call is written down for the replay.
     """

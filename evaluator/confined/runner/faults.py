@@ -34,7 +34,7 @@ def _list_type_names(error: BaseException) -> Iterator[str]:
 
 
 def classify(error: BaseException, source: str) -> dict[str, Any]:
-    """Status and message for whatever candidate code raised; the line is that of the innermost frame in the candidate's file."""
+    """Status and message for an exception of candidate code; the line is that of the innermost frame in the candidate's file."""
     names = set(_list_type_names(error))
     text = str(error).strip() or type(error).__name__
     if isinstance(error, CandidateFault):
@@ -61,7 +61,10 @@ def classify(error: BaseException, source: str) -> dict[str, Any]:
 
 
 def _append_reason(error: BaseException, text: str) -> str:
-    """Triton hangs the reason of an error in a helper below the call in the kernel, whose own text ends with a caret."""
+    """An error's text with the reason that stands in its causes.
+
+    Triton puts the reason of an error in a helper there; the text of the call in the kernel ends with a caret.
+    """
     cause = error.__cause__
     while cause is not None and text.rstrip().endswith("^"):
         text, cause = f"{text.rstrip()}\n{getattr(cause, 'error_message', None) or cause}", cause.__cause__
@@ -69,7 +72,7 @@ def _append_reason(error: BaseException, text: str) -> str:
 
 
 def keep_ends(text: str, longest: int, end: int) -> str:
-    """A text of at most `longest` characters as it is, of a longer one `end` characters of its start and of its end.
+    """A text of at most `longest` characters; of a longer one the first and last `end` characters.
 
     Compilers print whole programs; what matters stands at the start and at the end.
     """

@@ -1,6 +1,6 @@
-"""What one forward launches on the card: Triton kernels with grid and resources, library kernels, and the share of device time.
+"""What one forward launches on the card: Triton kernels with grid and resources, and device time by kernel.
 
-Imports torch and triton; runs inside the witness (`witness`), or in the runner after correctness and timing are done.
+Imports torch and triton; runs in the witness's runner (`oracle/judge/witness.py`), or in the runner after correctness and timing are done.
 """
 
 from __future__ import annotations
@@ -17,9 +17,14 @@ from triton.runtime.jit import JITFunction
 from tritonsmith.evaluator.cards import resident_programs
 from tritonsmith.evaluator.schema import Hardware
 
-_BYTES_PER_SPILL_UNIT = 4  # Triton reports local memory in four-byte words
-_MOST_KERNELS, _MOST_NAMES, _LONGEST_NAME = 40, 60, 160
-"""What fits into one line of a report: tens of kinds of kernels, not more."""
+_BYTES_PER_SPILL_UNIT = 4
+"""Triton reports local memory in four-byte words."""
+_MOST_KERNELS = 40
+"""Pairs of Triton kernel and grid in a report, which is one line of bounded length."""
+_MOST_NAMES = 60
+"""Kernels of the profiler in a report, for the same reason."""
+_LONGEST_NAME = 160
+"""Characters of a kernel's name in a report, for the same reason."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Keeps a runner's main thread free of candidate code between two commands. Standard library only."""
+"""Keeps a runner's main thread free of candidate code between two commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import sys
 from collections.abc import Callable
 
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+"""Every timer that a process can set."""
 _NEVER = 3600.0
+"""Seconds that another thread waits for the interpreter: longer than any runner lives."""
 
 
 def bind_quiet() -> Callable[[], None]:

@@ -1,7 +1,7 @@
-"""Writes down what one interpreted forward does, inside the process that runs the candidate: operators, launches, tensors it did not make.
+"""Writes down what one interpreted forward does: operators, launches, and tensors that it did not make.
 
-Whatever is missing here (work in NumPy, in another thread, through pointers) is missing in the replay, whose results then differ or hold
-a tensor of unknown origin. Imports torch and Triton: for evaluator processes with TRITON_INTERPRET=1 only.
+This runs inside the process that runs the candidate. What is missing here (work in NumPy, in another thread, through pointers) is missing
+in the replay, whose results then differ or hold a tensor of unknown origin. Imports torch and Triton: for evaluator processes with TRITON_INTERPRET=1 only.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter, tl
 from tritonsmith.evaluator.reference.module import flatten
 
 _PLAIN = (bool, int, float, str)
+"""Values of a module that a kernel may refer to."""
 _MOST_KEPT = 20_000
 """Objects of the model and its module that are looked through for tensors."""
 

@@ -113,7 +113,7 @@ class RunnerServer:
                 return
             try:
                 self._do(command, argument, last)
-            except BaseException as error:  # noqa: BLE001 - the process boundary: whatever candidate code raises becomes a report
+            except BaseException as error:  # noqa: BLE001 - the process boundary: what candidate code raises becomes a report
                 self.report({"event": "failed", "nonce": last} | classify(error, self.config.get("source", "")))
                 self.doorbell.answer(last, failed=True)
             else:

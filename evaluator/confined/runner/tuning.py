@@ -1,9 +1,10 @@
-"""torch.compile's choice between configurations, held against a card that wakes up or is busy. Imports torch.
+"""torch.compile's choice between configurations, protected from a card that wakes up or is busy. Imports torch.
 
-Inductor times each configuration of a kernel once, for some 20 ms, one after the other, and keeps the fastest for good. Beside other
-processes of an evaluator that starts, one of 68 us took 68 to 95 us for that long and one of 82 us 82 to 98 (H200, torch 2.11, 2026-11-22,
-`benchmarks/results/timing_study/1313_tuning.txt`): it may keep the slower one, and all verdicts against it are too good. A baseline is to
-be the best that torch.compile can do, so configurations take turns here, until each has been as fast as it can be several times.
+Inductor times each configuration of a kernel once, for some 20 ms, one after the other, and keeps the fastest for good. While other
+processes of an evaluator start, a configuration of 68 us took 68 to 95 us for that long, and one of 82 us took 82 to 98 us (H200, torch
+2.11, 2026-11-22, `benchmarks/results/timing_study/1313_tuning.txt`). Inductor may then keep the slower one, and all verdicts against it
+are too good. A baseline should be the best that torch.compile can do. So configurations take turns here, until each has been as fast as
+it can be several times.
 """
 
 from __future__ import annotations
@@ -12,14 +13,20 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-_TIMES, _WITHIN = 3, 1.02
-"""A configuration is settled when so many of its times are within that factor of its least."""
+_MIN_FAST_TIMES = 3
+"""A configuration is settled when so many of its times are within _FAST_FACTOR of its least."""
+_FAST_FACTOR = 1.02
+"""Times within this factor of the least count as equally fast."""
 _AWAKE_SECONDS = 0.5
-"""So long at least the first kernel of a process is timed: the card's clocks rise with work."""
-_MOST_SECONDS, _MOST_ROUNDS = 2.0, 100
+"""Seconds for which the first kernel of a process is timed at least: the card's clocks rise with work."""
+_MOST_SECONDS = 2.0
+"""Seconds for which one kernel is timed at most."""
+_MOST_ROUNDS = 100
+"""Rounds in which the configurations of one kernel take turns at most."""
 _ALL_SECONDS = 40.0
-"""For all kernels of a process; the others are timed once, as Inductor has it: a model may have hundreds, and the build has a limit."""
+"""Seconds for all kernels of a process. The others are timed once, as Inductor does: a model may have hundreds, and builds have a limit."""
 _NEVER = float("inf")
+"""Inductor's time of a configuration that cannot run."""
 
 Config = TypeVar("Config")
 
@@ -30,8 +37,8 @@ def take_turns(
 ) -> dict[Config, float]:  # fmt: skip
     """The least milliseconds of each configuration, timed in turns until all are settled, for `at_least` and `at_most` seconds.
 
-    Each round goes the other way, so that what comes and goes with every second bench meets all of them. One that takes for ever by its
-    first time (Inductor's word for one that cannot run) is not tried again.
+    Each round goes the other way, so that a disturbance of every second bench meets all of them. A configuration whose first time is
+    infinite (Inductor's sign that it cannot run) is not tried again.
     """
     started = clock()
     times = {config: [bench(config)] for config in configs}
@@ -47,7 +54,7 @@ def take_turns(
 
 
 def _is_settled(times: Sequence[float]) -> bool:
-    return sum(taken <= min(times) * _WITHIN for taken in times) >= _TIMES
+    return sum(taken <= min(times) * _FAST_FACTOR for taken in times) >= _MIN_FAST_TIMES
 
 
 def settle_tuning() -> None:

@@ -1,4 +1,4 @@
-"""What a runner does on a card before its candidate is known: whatever takes long and is the same for all of them.
+"""What a runner does on a card before its candidate is known: slow steps that are the same for all candidates.
 
 A process's first kernel costs seconds that have nothing to do with that kernel: context, compilers, launchers, and, where launches are to
 be profiled, 3 to 5 s for the start of CUPTI (H200, torch 2.11, 2026-11-21). Imports torch and triton; needs a card.

@@ -20,9 +20,13 @@ from torch.overrides import TorchFunctionMode
 from tritonsmith.evaluator.schema import Hardware
 
 _CUDA = torch.device("cuda", 0)
+"""Where tensors say they are."""
 _CPU = torch.device("cpu")
+"""Where tensors are."""
 _IS_CUDA = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
+"""What torch calls for `tensor.is_cuda`."""
 _DEVICE = torch.Tensor.device.__get__
+"""What torch calls for `tensor.device`."""
 
 
 def _use_cpu(device: Any) -> Any:

@@ -24,6 +24,7 @@ _FREE = frozenset(
 _HEAVY = frozenset("mm addmm bmm baddbmm convolution _convolution mkldnn_convolution linear".split())
 """Their values are not needed, since nothing runs: an empty result of the right shape will do."""
 RECURRENT = {"gru": 3, "lstm": 4, "rnn_tanh": 1, "rnn_relu": 1}
+"""Recurrent layers of torch with their number of gates."""
 _LAUNCHES_PER_STEP = 2
 """A library's recurrent layer starts a product and a pointwise kernel per step: 6144 for 6 layers of 512 steps."""
 
@@ -123,7 +124,10 @@ def is_recurrent(func: Any, args: Any, kwargs: Any) -> bool:
 
 
 class _RecurrentCounter(TorchFunctionMode):
-    """torch.gru and its kin: on the CPU they would be one operator or thousands; on a card they are two launches per step."""
+    """Counts torch.gru, lstm and rnn as on a card: two launches per step.
+
+    On the CPU they would be one operator or thousands.
+    """
 
     def __init__(self, counter: TorchOpCounter) -> None:
         super().__init__()
