@@ -55,7 +55,7 @@ _EARLIER = "a result must not depend on earlier calls"
 """End of every remark about something that is kept."""
 _UNSEEN = frozenset("__torch_function__ __torch_dispatch__ __del__ __call__ __getattr__ __getattribute__ __setattr__ __reduce__".split())
 """Methods that run without being called by name."""
-_PLAIN = frozenset(("list", "tuple", "dict", "str", "int", "float", "bytes"))
+_BUILTIN_TYPES = frozenset(("list", "tuple", "dict", "str", "int", "float", "bytes"))
 """Built-in types whose subclasses hide code."""
 _TO_HOST = frozenset(("item", "tolist", "numpy", "cpu"))
 """Methods of tensors that copy values to Python."""
@@ -115,7 +115,7 @@ def check_patches(text: Text) -> Iterator[Remark]:
                 yield Remark(node.lineno, f"{node.func.id} on something that is not the module's own")
         elif isinstance(node, ast.ClassDef) and any(text.resolve_name(base).startswith("torch.Tensor") for base in node.bases):
             yield Remark(node.lineno, f"{node.name} is a kind of tensor of its own; return plain tensors")
-        elif isinstance(node, ast.ClassDef) and any(isinstance(base, ast.Name) and base.id in _PLAIN for base in node.bases):
+        elif isinstance(node, ast.ClassDef) and any(isinstance(base, ast.Name) and base.id in _BUILTIN_TYPES for base in node.bases):
             yield Remark(node.lineno, f"{node.name} is a kind of container of its own; return plain tensors")
         elif isinstance(node, ast.FunctionDef) and node.name in _UNSEEN:
             yield Remark(node.lineno, f"{node.name} acts when other code touches the object")

@@ -1,7 +1,8 @@
 """Writes down what one interpreted forward does: operators, launches, and tensors that it did not make.
 
 This runs inside the process that runs the candidate. What is missing here (work in NumPy, in another thread, through pointers) is missing
-in the replay, whose results then differ or hold a tensor of unknown origin. Imports torch and Triton: for evaluator processes with TRITON_INTERPRET=1 only.
+in the replay too. Its results then differ, or hold a tensor of unknown origin. Imports torch and Triton: for evaluator processes with
+TRITON_INTERPRET=1 only.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tritonsmith.evaluator.confined.stand_ins.operators import is_recurrent, ten
 from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter, tl
 from tritonsmith.evaluator.reference.module import flatten
 
-_PLAIN = (bool, int, float, str)
+_PLAIN_TYPES = (bool, int, float, str)
 """Values of a module that a kernel may refer to."""
 _MOST_KEPT = 20_000
 """Objects of the model and its module that are looked through for tensors."""
@@ -121,7 +122,7 @@ class ForwardRecorder:
                 if name not in functions:
                     functions[name] = [value.fn.__name__, value.fn.__code__.co_firstlineno]
                     self._note_names(value.fn, scalars, functions)
-            elif isinstance(value, (*_PLAIN, tl.constexpr, tl.dtype)):
+            elif isinstance(value, (*_PLAIN_TYPES, tl.constexpr, tl.dtype)):
                 scalars[name] = self._encode(value)
 
     def _encode(self, value: Any) -> Any:
