@@ -68,5 +68,5 @@ def advise(source: str, precision: PrecisionClass = PrecisionClass.IEEE) -> tupl
 
 
 def advice_lines(source: str, precision: PrecisionClass = PrecisionClass.IEEE) -> tuple[str, ...]:
-    """The same as sentences, as a verdict carries them."""
+    """Advice as sentences, as a verdict carries them."""
     return tuple(str(advice) for advice in advise(source, precision))

@@ -20,6 +20,6 @@ def parse(source: str) -> ast.Module:
 
 
 def parse_expression(source: str) -> ast.expr:
-    """The same for one expression."""
+    """`parse` for one expression."""
     with _TURN:
         return ast.parse(source, mode="eval").body

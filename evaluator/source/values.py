@@ -61,7 +61,7 @@ class Loop:
     polls: bool = False
     """A while loop that reads memory until a value arrives."""
     lock: bool = False
-    """It takes a lock by compare-and-swap, which orders nothing but itself."""
+    """A while loop that takes a lock by compare-and-swap, which orders nothing but itself."""
     has_dot: bool = False
     assigned: frozenset[str] = frozenset()
 

@@ -32,7 +32,7 @@ def walk_kernel(index: KernelSource, node: ast.FunctionDef) -> KernelWalk:
     scalars = _scalar_parameters(node)
     names = [parameter.arg for parameter in _parameters(node)]
     env = {name: Value(hash(("parameter", name)), roots=frozenset() if name in scalars else frozenset({name})) for name in names}
-    _Walker(index, facts).walk_function(node, env, ())
+    Walker(index, facts).walk_function(node, env, ())
     return facts
 
 
@@ -52,8 +52,13 @@ def _scalar_parameters(node: ast.FunctionDef) -> set[str]:
     return scalars
 
 
-class _Walker:
-    """Walks statements, loops and calls with an environment of values; `notes` keeps what is worth keeping."""
+class Walker:
+    """Walks through statements, loops and calls with an environment of values.
+
+    Args:
+        index: the file with the kernel.
+        facts: what is found out about the kernel, in part by way of `notes`.
+    """
 
     def __init__(self, index: KernelSource, facts: KernelWalk) -> None:
         self.index = index
@@ -64,6 +69,7 @@ class _Walker:
         self.returned: list[list[Value]] = [[]]
 
     def walk_function(self, node: ast.FunctionDef, env: Env, path: tuple[int, ...]) -> Value:
+        """Walk through a function; gives what it may return."""
         self.returned.append([])
         self.path = path
         self.walk_block(node.body, env)
@@ -71,10 +77,12 @@ class _Walker:
         return union(*values, signature=hash(tuple(value.signature for value in values))) if values else NOTHING
 
     def walk_block(self, body: list[ast.stmt], env: Env) -> None:
+        """Walk through statements in order."""
         for statement in body:
             self.walk_statement(statement, env)
 
     def walk_statement(self, node: ast.stmt, env: Env) -> None:
+        """Walk through a statement, both sides of a branch included."""
         self.index.count_step()
         if isinstance(node, ast.Assign):
             self.assign(node.targets, node.value, env)
@@ -101,6 +109,7 @@ class _Walker:
             self.walk_block(node.body, env)
 
     def assign(self, targets: list[ast.expr], value: ast.expr, env: Env) -> None:
+        """Give names new values, and note what an assignment adds to a total."""
         for target in targets:
             if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
                 parts = [self.evaluate(element, env) for element in value.elts]
@@ -113,6 +122,7 @@ class _Walker:
             _bind(target, self.evaluate(value, env), env)
 
     def walk_loop(self, node: ast.For | ast.While, env: Env) -> None:
+        """Walk twice through a loop's body, so that the second pass sees what the first one leaves."""
         loop = self._open_loop(node, env)
         outer, entry = self.notes.loops, dict(env)
         self.notes.loops = (*outer, loop.id)
@@ -152,6 +162,7 @@ class _Walker:
         return loop
 
     def evaluate(self, node: ast.AST | None, env: Env) -> Value:
+        """What is known about an expression."""
         self.index.count_step()
         if node is None:
             return NOTHING
@@ -174,6 +185,7 @@ class _Walker:
         return result
 
     def evaluate_binary(self, left: ast.expr, op: ast.operator, right: ast.expr, env: Env) -> Value:
+        """What is known about a sum, product, quotient or remainder."""
         first, second = self.evaluate(left, env), self.evaluate(right, env)
         signature = hash((type(op).__name__, first.signature, second.signature))
         result = union(first, second, signature=signature, roots=isinstance(op, ast.Add | ast.Sub))
@@ -184,6 +196,7 @@ class _Walker:
         return result
 
     def evaluate_call(self, node: ast.Call, env: Env) -> Value:
+        """What is known about the result of a call; accesses, products of tiles and polls are noted."""
         name = self.index.resolve_language_name(node.func)
         if name == "program_id":
             axis = node.args[0] if node.args else next((keyword.value for keyword in node.keywords if keyword.arg == "axis"), None)
@@ -225,6 +238,7 @@ class _Walker:
         return result
 
     def evaluate_access(self, name: str, node: ast.Call, arguments: list[Value], named: dict[str, Value], signature: int) -> Value:
+        """What is known about the result of a load, a store or an atomic."""
         address = arguments[0] if arguments else named.get("pointer", NOTHING)
         value = arguments[1] if len(arguments) > 1 else named.get("value", NOTHING)
         if name != "store":

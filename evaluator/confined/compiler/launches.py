@@ -44,7 +44,7 @@ _COMPARE_SWAP = re.compile(r"tt\.atomic_cas \w+, \w+, %[\w#]+, (%[\w#]+), (%[\w#
 _VOLATILE = re.compile(r"tt\.load .*isVolatile = true")
 """A load that the compiler may not keep in a register."""
 _ASM_LOAD = re.compile(r"tt\.elementwise_inline_asm .*ld\.(?:acquire|volatile|relaxed)")
-"""Such a load by inline assembly."""
+"""A load that reads memory anew, by inline assembly."""
 
 
 class LaunchRefused(Exception):

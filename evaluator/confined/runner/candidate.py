@@ -101,7 +101,7 @@ class InterpretedCandidate(_Candidate):
     """The candidate in Triton's interpreter, every program a coroutine that the schedule may switch."""
 
     def __init__(self, source: Path, init: list[Any], weights: Path, hardware: Hardware, trace: dict[str, Any] | None = None) -> None:
-        # as above
+        # these import Triton, which must see the interpreter switch
         from tritonsmith.evaluator.confined.interpreter import launch, patches, schedule  # noqa: PLC0415
         from tritonsmith.evaluator.confined.runner import recorder  # noqa: PLC0415
         from tritonsmith.evaluator.confined.stand_ins import cuda  # noqa: PLC0415
@@ -132,7 +132,7 @@ class InterpretedCandidate(_Candidate):
         return result
 
     def load_weights(self, path: Path) -> None:
-        """As for every candidate, under the stand-in for CUDA."""
+        """Copy the state_dict in the file into the model, under the stand-in for CUDA."""
         with self._fake():
             super().load_weights(path)
 

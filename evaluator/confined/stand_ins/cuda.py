@@ -122,13 +122,13 @@ class _Event:
         self._at = time.perf_counter()
 
     def synchronize(self) -> None:
-        """It has happened."""
+        """Done: the event has happened."""
 
     def wait(self, *_args: Any) -> None:
-        """It has happened."""
+        """Done: the event has happened."""
 
     def query(self) -> bool:
-        """It has happened."""
+        """Done: the event has happened."""
         return True
 
     def elapsed_time(self, other: _Event) -> float:
