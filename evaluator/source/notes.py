@@ -9,7 +9,7 @@ from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, KernelWalk, Product, Rescale, Value
 
 
-class Notes:
+class WalkNotes:
     """The notes on one kernel, and the place of the walk in its loops.
 
     Args:

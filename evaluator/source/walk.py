@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tritonsmith.evaluator.source.kernel_file import KernelSource
-from tritonsmith.evaluator.source.notes import Notes
+from tritonsmith.evaluator.source.notes import WalkNotes
 from tritonsmith.evaluator.source.values import NOTHING, Env, KernelWalk, Loop, Value, union
 
 _MAX_DEPTH = 6
@@ -63,7 +63,7 @@ class Walker:
     def __init__(self, index: KernelSource, facts: KernelWalk) -> None:
         self.index = index
         self.facts = facts
-        self.notes = Notes(index, facts, self.evaluate)
+        self.notes = WalkNotes(index, facts, self.evaluate)
         self.path: tuple[int, ...] = ()
         """Places of the calls by which the function that is walked through was entered."""
         self.returned: list[list[Value]] = [[]]
