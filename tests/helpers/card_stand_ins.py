@@ -8,7 +8,8 @@ import pytest
 
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.oracle.timing import calls
-from tritonsmith.evaluator.oracle.timing.calls import Bench
+from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
+from tritonsmith.evaluator.oracle.timing.calls import CallTimer
 from tritonsmith.evaluator.schema import PrecisionClass
 
 LATER = 0.02
@@ -39,7 +40,7 @@ class Hold:
         prepare()
         return took * 1e-3
 
-    def ended(self) -> float:
+    def wait_end(self) -> float:
         assert self.held
         self.held = False
         return 0.0
@@ -97,14 +98,15 @@ class TimedRunner:
         self.killed = True
 
 
-def bench(lost: Iterable[bool] = (), **about: Any) -> tuple[Bench, Any, Any]:
-    """A bench, a candidate's runner and the baselines'."""
+def make_timer(lost: Iterable[bool] = (), **about: Any) -> tuple[CallTimer, Any, Any]:
+    """A timer of calls, a candidate's runner and the baselines'."""
     hold = Hold()
     session = SimpleNamespace(slots=[], task=SimpleNamespace(precision=PrecisionClass.IEEE))
-    made, baselines = Bench(cast(Any, session), hold=cast(Any, hold)), TimedRunner(hold, clocked=5.5, card=5.0, deliver=0.7, empty=0.5)
-    made._baselines, made.modes["eager"] = cast(Any, baselines), 0
-    assert made.empty(1.0) == (0.5, 0.5 + LATER)
-    first, *others = [made.timed(cast(Any, baselines), list, 1.0) for _ in range(5)]
+    process, baselines = BaselineProcess(cast(Any, session), {"eager": 0}), TimedRunner(hold, clocked=5.5, card=5.0, deliver=0.7, empty=0.5)
+    process._runner = cast(Any, baselines)
+    made = CallTimer(process, cast(Any, hold))
+    assert made.measure_empty(1.0) == (0.5, 0.5 + LATER)
+    first, *others = [made.time_call(cast(Any, baselines), list, 1.0) for _ in range(5)]
     assert first == (5.5 + LATER, 5.0, 0.0, False) and set(others) == {(5.5, 5.0, 0.0, True)}
     hold.lost = iter(lost)
     return made, TimedRunner(hold, empty=0.5, **about), baselines

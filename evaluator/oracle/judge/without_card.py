@@ -29,7 +29,7 @@ from tritonsmith.evaluator.oracle.checks.trials import (
 from tritonsmith.evaluator.oracle.handles.replayer import Replayer, Traces, trace_of
 from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
 from tritonsmith.evaluator.oracle.judge.facts_without_card import LibraryWork, launch_facts, other_constants
-from tritonsmith.evaluator.oracle.judge.on_card import label_of
+from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.schema import LaunchFacts, OperatorCost, Status, Timing, TimingKind, Verdict, text_sha
 
 _INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -91,7 +91,7 @@ class CardFreeJudge:
                 status=fault.status, sha=sha, message=str(fault), correctness=log.correctness, facts=facts, profile=profile
             )
         return Verdict(
-            status=Status.OK, sha=sha, label=label_of(facts), correctness=log.correctness, timing=timing, facts=facts, profile=profile,
+            status=Status.OK, sha=sha, label=choose_label(facts), correctness=log.correctness, timing=timing, facts=facts, profile=profile,
             message=f"ESTIMATE for {self.session.hardware.name}: {timing.median_ms:.4g} ms, {timing.score:.2f}x the estimate of "
             f"the strongest baseline ({timing.baseline}); correct in the interpreter",
         )  # fmt: skip

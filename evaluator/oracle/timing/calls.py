@@ -1,67 +1,81 @@
 """Timed calls on a card: a candidate's runner and the baselines' process, under two clocks. Imports torch.
 
-One timed call, the same for both sides: the oracle takes the card (`card_hold`), places fresh inputs, poisons the outputs and overwrites
-the L2 cache; it rings, and the runner queues forward, which starts when the oracle gives the card back. A little before forward should be
-done the oracle asks for the card again, and has it the moment that the runner has nothing left to do there, whatever the runner says or
-when it answers. The time in between, less what a call without forward takes, is forward's. In the same way the delivery is timed, and the
-outputs are copied while the card is the oracle's once more: what was put off is seen or is missing. The runner says what the card's events
-around forward read, which is finer, and which counts where the two agree (`timing.weigh`).
+One timed call is the same for both sides:
 
-A candidate whose kernels are queued too slowly leaves gaps, in which the oracle gets the card too soon. Such a call is taken again, and
-after some of them the oracle asks only when the candidate has answered, which may hide 20 microseconds, and they are counted.
+1. The oracle takes the card (`oracle/timing/hold.py`), places fresh inputs, poisons the outputs and overwrites the L2 cache.
+2. It rings, and the runner queues forward, which starts when the oracle gives the card back.
+3. A little before forward should be done the oracle asks for the card again. It has it the moment that the runner has nothing left to do
+   there, no matter what the runner says or when it answers. The time in between, less that of a call without forward, is forward's.
+4. The delivery is timed in the same way, and the outputs are copied while the card is the oracle's once more: work that was put off is
+   seen or is missing.
 
-A candidate's processes stand still while the baselines are timed, and the card is looked at now and then: it must be idle then, as a rule.
+The runner reports the card's events around forward. They are finer, and count where the two clocks agree (`paired.weigh`).
+
+A candidate whose kernels are queued too slowly leaves gaps, in which the oracle gets the card too soon. Such a call is taken again. After
+some of them the oracle asks only when the candidate has answered; that may hide 20 microseconds, which are counted.
+
+A candidate's processes stand still while the baselines are timed. The card is looked at now and then, and should be idle then.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-import os
 import random
 import secrets
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from statistics import median
 from typing import TypeVar
 
 import torch
 
-from tritonsmith.evaluator.channel.doorbell import BASELINES, Command, mode_number
-from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
+from tritonsmith.evaluator.channel.doorbell import Command
+from tritonsmith.evaluator.channel.slots import fill_slots
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
 from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.timing.baselines import BUILD_SECONDS, BaselineProcess, Blamed
 from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
 from tritonsmith.evaluator.oracle.timing.hold import CardHold, card_hold
 from tritonsmith.evaluator.oracle.timing.paired import Empty, Sample
 from tritonsmith.evaluator.oracle.timing.turns import OVERSLEPT, TOO_SOON, Exchange, Turn
-from tritonsmith.evaluator.schema import PrecisionClass, Status
+from tritonsmith.evaluator.schema import Status
 
-_BUILD_SECONDS = 300.0  # torch.compile of a large network
 WARM_CALLS = 5
-_FEWEST = 4
-"""Processors below which none is chosen: the processes and the oracle want one each, and something must be left to choose."""
+"""Calls before the first one that counts, and calls of which the fastest chooses a baseline's setting."""
 _SLICE_MS = 2.0
-"""A call whose hold met the end of a time slice is taken again that much later within it, at random."""
-_VOID, _TOO_SOON = 20, 5
-"""Calls in a row that may be lost because somebody else had the card or because a candidate left a gap; and answers of a candidate, in
-all, that come while the card is not its own, besides as many as the baselines' process gives, which does not cheat."""
-_OVERSLEPT, _ASLEEP = 100, 3
-"""Calls in a row that may be lost because this process did not run; and of `_VOID` calls without the candidate, so many say that it
-is not the candidate that keeps it from running (half of them: that nothing is shown)."""
-_MINE, _THEIRS = "candidate's", "baseline's"
-_BURST, _BURST_SECONDS = 10, 0.02
-"""After so many lost calls that much time passes before each: somebody else's burst of work may be over then."""
-_LOOK_MS, _LOOK_PART = 6.0, 8
-"""Before one call of the baselines in so many, nobody knows which, the card is held for some time slices: who has work gets one."""
-_LOST, _LOST_PART = 3, 0.25
-"""So many of these looks, and so large a part of them, must be disturbed before somebody else is said to use the card."""
+"""A time slice in milliseconds; a call whose hold met the end of one is taken again that much later within it, at random."""
+_MAX_VOID = 20
+"""Calls in a row that may be void because somebody else had the card or because a candidate left a gap."""
+_MAX_TOO_SOON = 5
+"""Answers of a candidate, in all, that may come while the card is not its own; as many as the baselines' honest process gives are free."""
+_MAX_OVERSLEPT = 100
+"""Calls in a row that may be void because this process did not run."""
+_ASLEEP_WITHOUT_CANDIDATE = 3
+"""So many of `_MAX_VOID` calls void without the candidate say that it is not the candidate that keeps this process from running."""
+_UNCLEAR_WITHOUT_CANDIDATE = _MAX_VOID // 2
+"""So many of these calls void for the same reason say that nothing can be shown."""
+_CANDIDATES = "candidate's"
+"""The word for a candidate's void calls."""
+_BASELINES = "baseline's"
+"""The word for the baselines' void calls."""
+_BURST_CALLS = 10
+"""Void calls in a row after which some time passes before each: somebody else's burst of work may be over then."""
+_BURST_SECONDS = 0.02
+"""That time, in seconds."""
+_LOOK_MS = 6.0
+"""Milliseconds of a look at the card: some time slices, of which a process that has work for the card gets one."""
+_CALLS_PER_LOOK = 8
+"""One call of the baselines in so many has a look before it; nobody knows which."""
+_MIN_DISTURBED_LOOKS = 3
+"""So many looks must be disturbed before somebody else is said to use the card."""
+_MAX_DISTURBED_SHARE = 0.25
+"""And so large a part of all looks."""
 _MORE_LOOKS = 8
-_REMEMBERED = 101
-
+"""Looks that decide whether the disturbance goes on."""
+_REMEMBERED_DELIVERIES = 101
+"""Deliveries of the baselines, of which the median is usual."""
 
 _SHARED = (
     "calls cannot be timed: something else uses this card, or processes do not take turns on it "
@@ -73,72 +87,50 @@ _BUSY = (
     "stop them, or leave it two processors of its own"
 )
 
-Call = Callable[[], Sample]
-Taken = TypeVar("Taken")
+Result = TypeVar("Result")
 Draw = Callable[[], list[torch.Tensor]]
 """Gives the inputs of a call; asked again when a call must be taken again."""
 
 
-class Blamed(RunnerFault):
-    """A candidate disturbs the calls of others."""
-
-
-class Bench:
-    """Times calls of one task; keeps the baselines' process alive between candidates.
+class CallTimer:
+    """Times calls of one task: of a candidate and of the baselines.
 
     Args:
-        session: the task on the card.
-        modes: settings of baselines that were chosen before.
+        baselines: the baselines' process.
         hold: what takes the card; this process's when None.
     """
 
-    def __init__(self, session: TaskSession, modes: dict[str, int] | None = None, hold: CardHold | None = None) -> None:
-        self.session = session
-        self.modes = dict(modes or {})
-        self.notes: list[str] = []
-        self._baselines: Runner | None = None
-        self._unopened: tuple[str, ...] = ()
-        self._delivered: deque[Turn] = deque(maxlen=_REMEMBERED)
-        """The baselines' deliveries."""
-        self._hold = hold or card_hold(session.hardware.l2_bytes)
-        self._exchange = Exchange(self._hold)
-        self._too_soon = 0
-        """Answers of the candidate while the card was not its own."""
-        self._block: SharedBlock | None = None
-        self._slots: list[torch.Tensor] = []
-        """The baselines' inputs: a candidate finds its own in its slots when its call is due, and not before."""
-        self._weights = 0
-        """Which of the session's draws the baselines have."""
-        self.beside: Runner | None = None
+    def __init__(self, baselines: BaselineProcess, hold: CardHold | None = None) -> None:
+        self.session = baselines.session
+        self.baselines = baselines
+        self.candidate: Runner | None = None
         """The candidate's runner, which is alive while the baselines are timed."""
         self.looks = [0, 0]
         """Looks at the card between the baselines' calls: undisturbed ones, and others."""
-        self.lost: Counter[str] = Counter()
-        """Calls that were void and taken again, by whose they were and why (`Turn.lost`)."""
-        self._places: list[int] | None = None
-        """The oracle's processor and the baselines' in the last take."""
-
-    def close(self) -> None:
-        """End the baselines' process."""
-        if self._baselines:
-            self._baselines.close()
-            self._baselines = None
-        if self._block:
-            self._slots = []
-            self._block.close()
-            self._block = None
-
-    def accompany(self, runner: Runner | None) -> None:
-        """From now on this candidate's processes live beside the baselines (None: no candidate's do)."""
-        self.beside = runner
-        self.looks = [0, 0]
-        self.lost.clear()
-        self._exchange.forget_paces()
+        self.void_calls: Counter[str] = Counter()
+        """Calls that were void and taken again, by whose they were and why (`Turn.void_reason`)."""
+        self._hold = hold or card_hold(self.session.hardware.l2_bytes)
+        self._exchange = Exchange(self._hold)
         self._too_soon = 0
+        """Answers of the candidate while the card was not its own."""
+        self._deliveries: deque[Turn] = deque(maxlen=_REMEMBERED_DELIVERIES)
+        """The baselines' deliveries."""
+
+    def set_candidate(self, runner: Runner | None) -> None:
+        """From now on this candidate's processes live while the baselines are timed (None: no candidate's do)."""
+        self.candidate = runner
+        self.looks = [0, 0]
+        self.void_calls.clear()
+        self.forget_paces()
+        self._too_soon = 0
+
+    def forget_paces(self) -> None:
+        """Learn anew when to ask for the card: after a move to other processors what was in the way there need not be here."""
+        self._exchange.forget_paces()
 
     # ---- one timed call
 
-    def timed(
+    def time_call(
         self, runner: Runner, draw: Draw, timeout: float, mode: int = 0, delivered: Callable[[], object] = lambda: None
     ) -> Sample:
         """One call on a cold cache and inputs that the runner has not seen.
@@ -146,231 +138,146 @@ class Bench:
         `delivered` is called when the results lie in the slots and while the card is still this process's; again if the call is taken
         again. Raises RunnerFault or InfrastructureError.
         """
-        beside = self.beside if runner is self._baselines else None
-        with self._still(beside):
-            if beside is not None and secrets.randbelow(_LOOK_PART) == 0:
+        of_baseline = self.baselines.owns(runner)
+        stopped = self.candidate if of_baseline else None
+        with _pause(stopped):
+            if stopped is not None and secrets.randbelow(_CALLS_PER_LOOK) == 0:
                 self.looks[self._disturbed()] += 1
-            lost = slept = 0
-            while lost < _VOID and slept < _OVERSLEPT and self._too_soon <= _TOO_SOON + self.lost[f"{_THEIRS} {TOO_SOON}"]:
-                if max(lost, slept) >= _BURST:
+            void = slept = 0
+            while void < _MAX_VOID and slept < _MAX_OVERSLEPT and self._too_soon <= self._allowed_too_soon:
+                if max(void, slept) >= _BURST_CALLS:
                     time.sleep(_BURST_SECONDS)
-                took = self._once(runner, draw(), timeout, mode, random.random() * _SLICE_MS if lost or slept else 0.0, delivered)
-                if isinstance(took, Sample):
-                    return took
-                slept += took == OVERSLEPT
-                lost += took != OVERSLEPT
-        if runner is self._baselines and (beside is None or slept >= _OVERSLEPT):  # a candidate's processes are stopped meanwhile
-            raise InfrastructureError(_BUSY if slept >= _OVERSLEPT else _SHARED)
-        raise self._blame(beside or runner, timeout, overslept=slept >= _OVERSLEPT)
+                wait_ms = random.random() * _SLICE_MS if void or slept else 0.0
+                outcome = self._try_call(runner, draw(), timeout, mode, wait_ms, delivered)
+                if isinstance(outcome, Sample):
+                    return outcome
+                slept += outcome == OVERSLEPT
+                void += outcome != OVERSLEPT
+        overslept = slept >= _MAX_OVERSLEPT
+        if of_baseline and (stopped is None or overslept):  # a candidate's processes are stopped meanwhile
+            raise InfrastructureError(_BUSY if overslept else _SHARED)
+        raise self._blame(stopped or runner, timeout, overslept=overslept)
 
-    def require_idle(self, timeout: float) -> None:
-        """Raises Blamed, or InfrastructureError, where somebody else had work for the card while the baselines were timed."""
-        seen, lost = self.looks
-        if self.beside is None or lost < _LOST or lost <= _LOST_PART * (seen + lost):
-            return
-        with self._still(self.beside):  # whoever it was may have stopped
-            again = sum(self._disturbed() for _ in range(_MORE_LOOKS))
-        if again <= _LOST_PART * _MORE_LOOKS:
-            raise InfrastructureError(_SHARED)
-        raise self._blame(self.beside, timeout)
+    @property
+    def _allowed_too_soon(self) -> int:
+        return _MAX_TOO_SOON + self.void_calls[f"{_BASELINES} {TOO_SOON}"]
 
-    def _disturbed(self) -> bool:
-        """Whether somebody else has work for the card while nobody is asked for any: over some time slices he gets one."""
-        self._hold.begin(milliseconds=_LOOK_MS)
-        return not self._exchange.held()
+    def _try_call(
+        self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int, wait_ms: float, delivered: Callable[[], object]
+    ) -> Sample | str:
+        """The call's times, or why it is void."""
+        exchange, candidate = self._exchange, not self.baselines.owns(runner)
+        assert exchange.empty is not None
+        self._hold.begin(lambda: self._place(runner, tensors, wait_ms))
+        forward = exchange.take_paced_turn(runner, Command.CLOCKED, mode, timeout, candidate=candidate)
+        self._too_soon += candidate and forward.too_soon
+        if not forward.answered:
+            runner.command(Command.DELIVER, timeout=timeout)
+            return self._note_void(forward.void_reason, candidate=candidate)
+        delivery = exchange.take_paced_turn(runner, Command.DELIVER, 0, timeout, delivered, candidate=candidate)
+        self._too_soon += candidate and delivery.too_soon and not forward.void_reason
+        if why := forward.void_reason or delivery.void_reason or ("" if exchange.wait_undisturbed() else "interrupted"):
+            return self._note_void(why, candidate=candidate)
+        card_ms = runner.device_ms
+        if not math.isfinite(card_ms) or card_ms < 0.0:  # bytes of the runner's; nothing computed from them would be a time either
+            raise RunnerFault(Status.CHEATING, "what the runner says of the card's clock is no time")
+        late_ms = max(0.0, delivery.ms - self._usual_delivery_ms())
+        if not candidate:
+            self._deliveries.append(delivery)
+        return Sample(forward.ms, card_ms, late_ms, forward.early)
 
-    def _blame(self, runner: Runner, timeout: float, *, overslept: bool = False) -> Blamed:
-        """The candidate's fault if calls can be timed once its processes are gone. Raises InfrastructureError if they cannot.
-
-        `overslept`: this process did not get its processor, as beside processes that never sleep.
-        """
-        lost = ", ".join(f"{count} {why}" for why, count in sorted(self.lost.items()))
-        runner.kill()
-        self.accompany(None)
-        looks = [self._disturbed() for _ in range(_MORE_LOOKS)]
-        turns = self._without_forward(lambda runner: self._exchange.empties(runner, _VOID, timeout))
-        slept = sum(one.slept for one in turns)
-        if slept >= (_ASLEEP if overslept else _VOID // 2):
-            raise InfrastructureError(_BUSY)
-        if any(looks) or not all(one.ours or one.lost == OVERSLEPT for one in turns):
-            raise InfrastructureError(_SHARED)
-        said = "the candidate answers, or has work on the card, while the card belongs to another process"
-        if overslept:
-            said = "the candidate's processes keep the evaluator from the processor that it takes the time on"
-        return Blamed(Status.CHEATING, said + (f" (void calls: {lost})" if lost else ""))
+    def _note_void(self, why: str, *, candidate: bool) -> str:
+        self.void_calls[f"{_CANDIDATES if candidate else _BASELINES} {why}"] += 1
+        return why
 
     def _place(self, runner: Runner, tensors: list[torch.Tensor], wait_ms: float) -> None:
         if wait_ms:
             time.sleep(wait_ms * 1e-3)
         runner.poison()
-        fill_slots(self._slots if runner is self._baselines else self.session.slots, tensors)  # last: they lie ready from then on
+        slots = self.baselines.inputs if self.baselines.owns(runner) else self.session.slots
+        fill_slots(slots, tensors)  # last: they lie ready from then on
 
-    @contextlib.contextmanager
-    def _still(self, runner: Runner | None) -> Iterator[None]:
-        """Meanwhile nothing of a candidate's runs on the host, where it shares a processor with the baselines."""
-        try:
-            if runner is not None:
-                runner.pause()
-            yield
-        finally:
-            if runner is not None:
-                runner.resume()
-
-    def _once(
-        self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int, wait_ms: float, delivered: Callable[[], object]
-    ) -> Sample | str:
-        """The call's times, or why it is void."""
-        exchange, candidate = self._exchange, runner is not self._baselines
-        whose = _MINE if candidate else _THEIRS
-        assert exchange.empty is not None
-        self._hold.begin(lambda: self._place(runner, tensors, wait_ms))
-        forward = exchange.paced(runner, Command.CLOCKED, mode, timeout, candidate=candidate)
-        self._too_soon += candidate and forward.too_soon
-        if not forward.kept:
-            runner.command(Command.DELIVER, timeout=timeout)
-            self.lost[f"{whose} {forward.lost}"] += 1
-            return forward.lost
-        delivery = exchange.paced(runner, Command.DELIVER, 0, timeout, delivered, candidate=candidate)
-        self._too_soon += candidate and delivery.too_soon and not forward.lost
-        if why := forward.lost or delivery.lost or ("" if exchange.held() else "interrupted"):
-            self.lost[f"{whose} {why}"] += 1
-            return why
-        card = runner.device_ms
-        if not math.isfinite(card) or card < 0.0:  # bytes of the runner's; whatever is computed from them would be no time either
-            raise RunnerFault(Status.CHEATING, "what the runner says of the card's clock is no time")
-        late = max(0.0, delivery.ms - self._usual_delivery())
-        if not candidate:
-            self._delivered.append(delivery)
-        return Sample(forward.ms, card, late, forward.early)
-
-    def _usual_delivery(self) -> float:
+    def _usual_delivery_ms(self) -> float:
         """Milliseconds; of deliveries before whose answer the card was asked for, since a candidate could answer before its is done."""
-        early = [one.ms for one in self._delivered if one.early]
-        return median(early or [one.ms for one in self._delivered] or [math.inf])
+        early = [delivery.ms for delivery in self._deliveries if delivery.early]
+        return median(early or [delivery.ms for delivery in self._deliveries] or [math.inf])
+
+    # ---- void calls and blame
+
+    def require_idle(self, timeout: float) -> None:
+        """Raises Blamed, or InfrastructureError, where somebody else had work for the card while the baselines were timed."""
+        undisturbed, disturbed = self.looks
+        few = disturbed < _MIN_DISTURBED_LOOKS or disturbed <= _MAX_DISTURBED_SHARE * (undisturbed + disturbed)
+        if self.candidate is None or few:
+            return
+        with _pause(self.candidate):  # the process with that work may have stopped
+            again = sum(self._disturbed() for _ in range(_MORE_LOOKS))
+        if again <= _MAX_DISTURBED_SHARE * _MORE_LOOKS:
+            raise InfrastructureError(_SHARED)
+        raise self._blame(self.candidate, timeout)
+
+    def _disturbed(self) -> bool:
+        """Whether somebody else has work for the card while nobody is asked for any: over some time slices he gets one."""
+        self._hold.begin(milliseconds=_LOOK_MS)
+        return not self._exchange.wait_undisturbed()
+
+    def _blame(self, runner: Runner, timeout: float, *, overslept: bool = False) -> Blamed:
+        """The candidate's fault if calls can be timed once its processes are gone. Raises InfrastructureError if they cannot.
+
+        `overslept`: this process did not get its processor, as happens while other processes never sleep.
+        """
+        void_calls = ", ".join(f"{count} {why}" for why, count in sorted(self.void_calls.items()))
+        runner.kill()
+        self.set_candidate(None)
+        looks = [self._disturbed() for _ in range(_MORE_LOOKS)]
+        turns = self._without_forward(lambda runner: self._exchange.take_empty_turns(runner, _MAX_VOID, timeout))
+        slept = sum(turn.slept for turn in turns)
+        if slept >= (_ASLEEP_WITHOUT_CANDIDATE if overslept else _UNCLEAR_WITHOUT_CANDIDATE):
+            raise InfrastructureError(_BUSY)
+        if any(looks) or not all(turn.valid or turn.void_reason == OVERSLEPT for turn in turns):
+            raise InfrastructureError(_SHARED)
+        message = "the candidate answers, or has work on the card, while the card belongs to another process"
+        if overslept:
+            message = "the candidate's processes keep the evaluator from the processor that it takes the time on"
+        return Blamed(Status.CHEATING, message + (f" (void calls: {void_calls})" if void_calls else ""))
 
     # ---- baselines
-
-    def begin(self, names: tuple[str, ...] = BASELINES) -> None:
-        """Start the baselines' process, which builds these baselines while something else goes on; `open_baselines` waits for it."""
-        if self._baselines is None:
-            self.close()  # what a start that failed has left
-            session = self.session
-            self._block = SharedBlock(session.layout.input_bytes, session.device)
-            self._block.tensor.fill_(0xFF)  # as in the candidate's
-            self._slots = session.layout.views(self._block.tensor, session.layout.inputs)
-            fill_slots(self._slots, session.draw("own"))  # they are read while the baselines are built
-            session.sync()
-            self._baselines = session.new_runner("reference", replace(session.setup, inputs=self._block))
-            modes = [mode for name in names for mode in self._settings(name)]
-            weights = self.session.copied_weights()  # the candidate's may be drawn again while this process starts
-            self._weights = self.session.weights_drawn
-            self._baselines.begin(task=self.session.task.model_dump(mode="json"), build=modes, weights=str(weights))
-            self._unopened = names
 
     def open_baselines(self) -> None:
         """Wait until the baselines are built, give them the weights of now, and keep the faster setting of each.
 
         Raises InfrastructureError.
         """
-        self.begin()
-        assert self._baselines is not None
-        try:
-            self._baselines.wait_ready(_BUILD_SECONDS)
-            if self._weights != self.session.weights_drawn:
-                self._weights = self.session.weights_drawn
-                self.session.copied_weights()  # into the file that this process was told of
-                self._baselines.command(Command.WEIGHTS, timeout=_BUILD_SECONDS)
-        except RunnerFault as fault:
-            self.close()
-            raise InfrastructureError(f"the baselines' process did not start: {fault}") from fault
-        self.empty(_BUILD_SECONDS)
-        names, self._unopened = self._unopened, ()
-        inputs = Inputs(self.session) if names else None
-        for name in names:
-            assert inputs is not None
-            self._choose_mode(self._baselines, name, inputs)
+        self.baselines.wait_ready()
+        self.measure_empty(BUILD_SECONDS)
+        if self.baselines.undecided:
+            inputs = Inputs(self.session)
+            self.baselines.choose_modes(lambda mode: self._fastest_ms(mode, inputs))
 
-    def _settings(self, name: str) -> list[int]:
-        """Where TF32 is allowed both settings count: a stricter one is a fair bar as well. Once chosen, it stays."""
-        settings = (False,) if self.session.task.precision is PrecisionClass.IEEE else (False, True)
-        return [self.modes[name]] if name in self.modes else [mode_number(name, tf32) for tf32 in settings]
+    def _fastest_ms(self, mode: int, inputs: Inputs) -> float:
+        return min(self.time_call(self.baselines.runner, inputs.next, BUILD_SECONDS, mode).card for _ in range(WARM_CALLS))
 
-    def _choose_mode(self, runner: Runner, name: str, inputs: Inputs) -> None:
-        best: tuple[float, int] | None = None
-        for mode in self._settings(name):
-            try:
-                runner.command(Command.CALL, mode, timeout=_BUILD_SECONDS)
-                took = min(self.timed(runner, inputs.next, _BUILD_SECONDS, mode).card for _ in range(WARM_CALLS))
-            except Blamed:
-                self.close()  # so that the next candidate finds all of them built and chosen again
-                raise
-            except RunnerFault as fault:
-                self.notes.append(f"baseline {name} could not be had: {str(fault)[:200]}")
-                return
-            if best is None or took < best[0]:
-                best = (took, mode)
-        if best:
-            self.modes[name] = best[1]
+    def time_baseline(self, name: str, draw: Draw, limit: float) -> Sample:
+        """One timed call of a baseline. Its failures are never the candidate's fault, unless the candidate keeps the card busy."""
+        with self.baselines.own_faults("a baseline failed while it was timed"):
+            return self.time_call(self.baselines.runner, draw, limit, self.baselines.modes[name])
 
-    def baseline(self, name: str, draw: Draw, limit: float) -> Call:
-        """Timed calls of one baseline; what goes wrong there is never the candidate's fault, unless it keeps the card busy."""
-
-        def once() -> Sample:
-            assert self._baselines is not None
-            try:
-                return self.timed(self._baselines, draw, limit, self.modes[name])
-            except Blamed:
-                raise
-            except RunnerFault as fault:
-                self.close()
-                raise InfrastructureError(f"a baseline failed while it was timed: {fault}") from fault
-
-        return once
-
-    @property
-    def baseline_outputs(self) -> list[torch.Tensor]:
-        """The results of the last call of a baseline, until its next one."""
-        assert self._baselines is not None
-        return self._baselines.outputs
-
-    def settle(self, runner: Runner, processors: set[int]) -> None:
-        """Move both processes to one of these processors and this thread to another, so that neither side has the better one."""
-        if len(processors) < _FEWEST or self._baselines is None:
-            return
-        mine, theirs = self._places = random.sample(sorted(processors), 2)
-        self._exchange.forget_paces()  # what was in the way there need not be here
-        self.resettle()
-        runner.run_on({theirs})
-
-    def resettle(self) -> None:
-        """Move the baselines' process and this thread to where they were in the last take."""
-        if self._places is not None and self._baselines is not None:
-            mine, theirs = self._places
-            _run_on({mine})
-            self._baselines.run_on({theirs})
-
-    def unsettle(self, runner: Runner, processors: set[int]) -> None:
-        """Let this thread and both processes have all of these processors again."""
-        _run_on(processors)  # what it starts has the same ones
-        runner.run_on(processors)
-        if self._baselines is not None:
-            self._baselines.run_on(processors)
-
-    def empty(self, limit: float) -> Empty:
+    def measure_empty(self, limit: float) -> Empty:
         """What a timed call takes without forward now. Raises InfrastructureError."""
         return self._without_forward(lambda runner: self._exchange.measure_empty(runner, limit))
 
-    def _without_forward(self, call: Callable[[Runner], Taken]) -> Taken:
-        assert self._baselines is not None
-        try:
-            with self._still(self.beside):
-                return call(self._baselines)
-        except RunnerFault as fault:
-            self.close()
-            raise InfrastructureError(f"the baselines' process failed while it was timed: {fault}") from fault
+    def _without_forward(self, call: Callable[[Runner], Result]) -> Result:
+        with self.baselines.own_faults("the baselines' process failed while it was timed"), _pause(self.candidate):
+            return call(self.baselines.runner)
 
 
-def _run_on(processors: set[int]) -> None:
-    """Let this thread have these processors; where that is not allowed it stays as it is."""
-    with contextlib.suppress(OSError):
-        os.sched_setaffinity(0, processors)
+@contextlib.contextmanager
+def _pause(runner: Runner | None) -> Iterator[None]:
+    """Meanwhile nothing of a candidate's runs on the host, where it shares a processor with the baselines."""
+    try:
+        if runner is not None:
+            runner.pause()
+        yield
+    finally:
+        if runner is not None:
+            runner.resume()

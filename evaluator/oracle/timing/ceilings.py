@@ -48,7 +48,7 @@ class Ceilings:
 
 
 @functools.cache
-def measured() -> Ceilings:
+def measure_ceilings() -> Ceilings:
     """The ceilings of the first card; about 0.2 s at the first call."""
     ceilings = Ceilings(
         2 * _COPY_BYTES / _seconds_of_a_copy(), 2.0 * _PRODUCT**3 / _seconds_of_a_product(), _seconds_of_a_launch() * 1e3

@@ -92,7 +92,7 @@ done:
 """.replace(b"LONGEST", str(_LONGEST_NS).encode())
 
 
-def awaited(come: Callable[[], bool]) -> tuple[float, float]:
+def wait_until(has_come: Callable[[], bool]) -> tuple[float, float]:
     """Look until something has come; `time.perf_counter()` then, and a time before which it had not (minus infinity: unknown).
 
     The two lie microseconds apart, but where this thread did not run in between: a processor may be given to somebody else at any
@@ -100,7 +100,7 @@ def awaited(come: Callable[[], bool]) -> tuple[float, float]:
     """
     before, last = -math.inf, time.perf_counter()
     began = last
-    while not come():
+    while not has_come():
         before, last = last, time.perf_counter()  # the look that has just failed was later than `before`
         if last > began + _START_SECONDS:
             raise InfrastructureError(f"the card could not be taken within {_START_SECONDS:.0f} s: something else keeps it busy")
@@ -185,13 +185,13 @@ class CardHold:
             self._gate.fill_(self._number.value)
         self._meanwhile.synchronize()
 
-    def ended(self) -> float:
+    def wait_end(self) -> float:
         """Wait until the card is given back; `time.perf_counter()` then. Raises InfrastructureError."""
         return self._wait(_ENDED)
 
     def _wait(self, word: int) -> float:
         words, wanted = self._words, self._number.value
-        seen, self._not_before = awaited(lambda: words[word] == wanted)
+        seen, self._not_before = wait_until(lambda: words[word] == wanted)
         return seen
 
     @property

@@ -89,7 +89,7 @@ class Paired:
         """Median of the baseline's samples."""
         return float(np.median(self.baseline))
 
-    def scaled(self, factor: float) -> Paired:
+    def scale_baseline(self, factor: float) -> Paired:
         """The same with every sample of the baseline multiplied."""
         return Paired(self.candidate, tuple(factor * one for one in self.baseline))
 
@@ -114,7 +114,7 @@ def pair_count(baseline_ms: float, seconds: float, most: int = 60) -> int:
     return max(_MIN_PAIRS, min(most, int(seconds * 1e3 / max(baseline_ms, 1e-3)))) // 2 * 2
 
 
-def rounds_of(pairs: int, rounds: int) -> list[int]:
+def split_rounds(pairs: int, rounds: int) -> list[int]:
     """`pairs` split into at most `rounds` even parts of two or more: [14, 14, 12] for 40 pairs in 3 rounds."""
     left, parts = pairs // 2, []
     for waiting in range(rounds, 0, -1):
@@ -184,9 +184,9 @@ class Weighed(NamedTuple):
         """Whether the candidate is by its own word."""
         return self.bare.ratio < _FAR_SLOWER
 
-    def scaled(self, factor: float) -> Weighed:
+    def scale_baseline(self, factor: float) -> Weighed:
         """The same with every sample of the baseline multiplied."""
-        return self._replace(paired=self.paired.scaled(factor), bare=self.bare.scaled(factor))
+        return self._replace(paired=self.paired.scale_baseline(factor), bare=self.bare.scale_baseline(factor))
 
     @property
     def measurement(self) -> Measurement:
@@ -244,11 +244,11 @@ def alone_factor(beside_ms: float, alone_ms: float) -> float:
     return factor if factor < _CONTROL[0] and beside_ms - alone_ms > _TICKS_MS else 1.0
 
 
-def suffices(weighed: Weighed, control: float) -> bool:
+def take_is_valid(weighed: Weighed, control: float) -> bool:
     """Whether a take may stand: its control holds, and the card's clock stands for enough calls.
 
-    Or says itself that this is far slower, and the clocks are not so far apart that its time would be wrong by much: one take in some
-    thirty is disturbed by something of the host's, and the next one or the one after it is not (H200, 2026-11-22).
+    A take is also valid if the candidate is far slower by its own word and both clocks roughly agree. About one take in thirty is
+    disturbed by the host; the next one usually is not (H200, 2026-11-22).
     """
     return control_holds(control) and (weighed.enough or (weighed.far_slower and not clocks_apart(*weighed.clocks)))
 
@@ -270,7 +270,7 @@ def _shift(mine: Sequence[float], theirs: Sequence[float], kept: Sequence[int]) 
     return max(0.0, *(float(np.max(np.percentile(some, _COMPARED) - usual)) for some in (mine, left)))
 
 
-def strongest(baselines: dict[str, Paired]) -> str:
+def find_strongest(baselines: dict[str, Paired]) -> str:
     """Name of the baseline with the smallest median."""
     return min(baselines, key=lambda name: baselines[name].baseline_ms)
 

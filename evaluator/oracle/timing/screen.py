@@ -1,8 +1,8 @@
-"""Every timed output is looked at: beside the baseline's output on the same inputs, and where that is unusual by the oracle. Imports torch.
+"""Every timed output is compared with the baseline's output on the same inputs, and by the oracle where that is unusual. Imports torch.
 
 An oracle in float64 for each of some hundred timed calls would take longer than the calls. The baseline computes the same inputs in the
-same pair anyway, in a process in which nothing of the candidate runs, so each timed output is held against the baseline's. How far apart
-two right results lie is learnt from calls that the oracle accepted; a call further apart is judged by the oracle, which alone refuses.
+same pair anyway, in a process in which nothing of the candidate runs. How far apart two right results lie is learnt from calls that the
+oracle accepted. A call further apart is judged by the oracle, which alone refuses.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import torch
 
-_SMALL = 1e-12
+_TOO_SMALL = 1e-12
 """Squares of less may vanish in float32 (its least is 1e-45), and many of them be missing in a sum."""
-_USUAL = 1.5
+_USUAL_FACTOR = 1.5
 """A distance up to so many times the largest that the oracle accepted needs no oracle."""
 
 
@@ -27,39 +27,42 @@ class Distance(NamedTuple):
     """Root mean square of the differences."""
 
 
-_NONE, _FAR = Distance(0.0, 0.0), Distance(math.inf, math.inf)
+_NONE = Distance(0.0, 0.0)
+"""Between equal results."""
+_FAR = Distance(math.inf, math.inf)
+"""Between results of which some whole or non-finite values differ."""
 
 
-def distances(mine: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> list[Distance]:
-    """Output by output: one that is all rounding noise hides no other."""
-    return [_distance(one, two) for one, two in zip(mine, theirs, strict=True)]
+def measure_distances(outputs: Sequence[torch.Tensor], baseline: Sequence[torch.Tensor]) -> list[Distance]:
+    """How far outputs lie from the baseline's, one by one: an output that is all rounding noise hides no other."""
+    return [_measure_distance(first, second) for first, second in zip(outputs, baseline, strict=True)]
 
 
-def _distance(one: torch.Tensor, two: torch.Tensor) -> Distance:
-    if not one.numel():
+def _measure_distance(first: torch.Tensor, second: torch.Tensor) -> Distance:
+    if not first.numel():
         return _NONE
-    if not one.is_floating_point():
-        return _NONE if torch.equal(one, two) else _FAR
-    near = _near(one, two)
-    return _anywhere(one.double(), two.double()) if near is None else near
+    if not first.is_floating_point():
+        return _NONE if torch.equal(first, second) else _FAR
+    near = _measure_fast(first, second)
+    return _measure_anywhere(first.double(), second.double()) if near is None else near
 
 
-def _near(one: torch.Tensor, two: torch.Tensor) -> Distance | None:
+def _measure_fast(first: torch.Tensor, second: torch.Tensor) -> Distance | None:
     """In five passes over the values, without doubles; None where a value is not finite, or too large or too small for squares."""
-    one, two = (side if side.dtype is torch.float64 else side.float() for side in (one, two))
-    norm, root = torch.linalg.vector_norm, math.sqrt(one.numel())
-    gap = one - two
-    largest, average, unit = torch.stack([norm(gap, math.inf), norm(gap) / root, norm(two) / root]).tolist()
-    if not math.isfinite(largest + average + unit) or 0.0 < largest < _SMALL or unit < _SMALL:
+    first, second = (tensor if tensor.dtype is torch.float64 else tensor.float() for tensor in (first, second))
+    norm, root = torch.linalg.vector_norm, math.sqrt(first.numel())
+    gap = first - second
+    largest, average, unit = torch.stack([norm(gap, math.inf), norm(gap) / root, norm(second) / root]).tolist()
+    if not math.isfinite(largest + average + unit) or 0.0 < largest < _TOO_SMALL or unit < _TOO_SMALL:
         return None
     return Distance(largest / unit, average / unit)
 
 
-def _anywhere(one: torch.Tensor, two: torch.Tensor) -> Distance:
-    known = torch.isfinite(two)
-    odd = (torch.isfinite(one) != known) | (~known & (one != two) & ~(one.isnan() & two.isnan()))
-    gap = torch.where(known, one - two, 0.0).abs()
-    scale = torch.where(known, two, 0.0).square().mean().sqrt()
+def _measure_anywhere(first: torch.Tensor, second: torch.Tensor) -> Distance:
+    known = torch.isfinite(second)
+    odd = (torch.isfinite(first) != known) | (~known & (first != second) & ~(first.isnan() & second.isnan()))
+    gap = torch.where(known, first - second, 0.0).abs()
+    scale = torch.where(known, second, 0.0).square().mean().sqrt()
     some, largest, average, unit = torch.stack([odd.any().double(), gap.max(), gap.square().mean().sqrt(), scale]).tolist()
     if some or not math.isfinite(largest + average + unit):
         return _FAR
@@ -72,16 +75,17 @@ class Screen:
     def __init__(self) -> None:
         self._accepted: list[Distance] = []
 
-    def usual(self, found: Sequence[Distance]) -> bool:
+    def is_usual(self, distances: Sequence[Distance]) -> bool:
         """Whether a call needs no oracle: each output lies no further from the baseline's than accepted ones did."""
         return bool(self._accepted) and all(
-            one.worst <= _USUAL * known.worst and one.mean <= _USUAL * known.mean for one, known in zip(found, self._accepted, strict=True)
+            new.worst <= _USUAL_FACTOR * known.worst and new.mean <= _USUAL_FACTOR * known.mean
+            for new, known in zip(distances, self._accepted, strict=True)
         )
 
-    def accept(self, found: Sequence[Distance]) -> None:
-        """The oracle accepted this call; an output that is infinitely far off (equal maxima, say) tells nothing of the next."""
-        known = self._accepted or [_NONE] * len(found)
+    def accept(self, distances: Sequence[Distance]) -> None:
+        """Learn from a call that the oracle accepted; an output that is infinitely far off (equal maxima, say) says nothing of the next."""
+        accepted = self._accepted or [_NONE] * len(distances)
         self._accepted = [
-            before if math.isinf(one.worst) else Distance(max(before.worst, one.worst), max(before.mean, one.mean))
-            for one, before in zip(found, known, strict=True)
+            known if math.isinf(new.worst) else Distance(max(known.worst, new.worst), max(known.mean, new.mean))
+            for new, known in zip(distances, accepted, strict=True)
         ]

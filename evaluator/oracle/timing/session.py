@@ -15,7 +15,7 @@ from tritonsmith.evaluator.machine import clocks
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.trials import describe_error, judged, require_unchanged
 from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
-from tritonsmith.evaluator.oracle.timing.calls import WARM_CALLS, Bench, Draw
+from tritonsmith.evaluator.oracle.timing.calls import WARM_CALLS, CallTimer, Draw
 from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
 from tritonsmith.evaluator.oracle.timing.paired import (
     Empty,
@@ -24,44 +24,55 @@ from tritonsmith.evaluator.oracle.timing.paired import (
     Weighed,
     abba,
     alone_factor,
+    find_strongest,
     pair_count,
-    rounds_of,
-    strongest,
-    suffices,
+    split_rounds,
+    take_is_valid,
     weigh,
 )
-from tritonsmith.evaluator.oracle.timing.screen import Screen, distances
+from tritonsmith.evaluator.oracle.timing.placement import Placement
+from tritonsmith.evaluator.oracle.timing.screen import Screen, measure_distances
 from tritonsmith.evaluator.schema import Measurement, Status
 
 _SECONDS_PER_BASELINE = {"quick": 1.0, "strict": 2.0}
-_MOST_PAIRS = {"quick": 80, "strict": 120}
-"""At the noise of the card's clock on an H200 (1 % between calls of 20 us) half of them know the ratio within 0.3 %."""
-_CONTROL_PAIRS = 60
+"""By profile: what the pairs with one baseline may take."""
+_MAX_PAIRS = {"quick": 80, "strict": 120}
+"""By profile. At the noise of the card's clock on an H200 (1 % between calls of 20 us) half of them know the ratio within 0.3 %."""
+_MAX_CONTROL_PAIRS = 60
+"""Pairs of the strongest baseline with itself."""
 _FEW_PAIRS = 16
-_ALONE_CALLS, _FEWEST_ALONE, _ROUGH_CALLS = 40, 12, 5
-_CLEARLY = 0.95
-"""Of a few calls: another baseline that is faster than the strongest by that much was held back."""
+"""Pairs, at the most, with a baseline that is far from the strongest."""
+_MAX_CALLS_ALONE = 40
+"""Calls of the strongest baseline, at the most, once the candidate's processes are gone."""
+_MIN_CALLS_ALONE = 12
+"""And at the least."""
+_ROUGH_CALLS = 5
+"""Calls of each other baseline then."""
+_HELD_BACK = 0.95
+"""Of a few calls: another baseline that takes less than this part of the strongest one's time was held back."""
 _CLOSE = 1.15
 """Baselines within this factor of the strongest get as many pairs as it."""
 _ROUNDS = 6
-_TAKES = 3
+"""Parts of a take, in each of which every baseline has its turn."""
+_MAX_TAKES = 3
 """Takes of one pair of processes, on other processors, before what the oracle saw stands. A candidate that makes its clock look
 wrong can have a session taken again, and so choose among as many takes, whose ratios differ by a few tenths of a percent."""
-_JUDGED_PART = 6
-"""One timed output in so many is held against an oracle of its own; which ones, nobody knows before. The others: `card_screen`."""
+_OUTPUTS_PER_ORACLE = 6
+"""One timed output in so many is compared with an oracle of its own; nobody knows which before. The others: `oracle/timing/screen.py`."""
 
 
-class Session:
+class TimingSession:
     """One pair of processes: the candidate's runner and the baselines' as they are now."""
 
-    def __init__(self, bench: Bench, runner: Runner, profile: str, limit: float, names: tuple[str, ...]) -> None:
-        self.bench = bench
+    def __init__(self, timer: CallTimer, runner: Runner, profile: str, limit: float, names: tuple[str, ...]) -> None:
+        self.timer = timer
         self.runner = runner
+        self._placement = Placement(runner, timer.baselines)
         self.limit = limit
         self.notes: list[str] = []
         self._calls = 0
-        self._inputs = Inputs(bench.session)
-        self._got = [torch.empty_like(slot) for slot in runner.outputs]
+        self._inputs = Inputs(timer.session)
+        self._outputs = [torch.empty_like(slot) for slot in runner.outputs]
         self._screens = {name: Screen() for name in names}
         self._samples: dict[str, tuple[list[Sample], list[Sample]]] = {}
         """By baseline: the candidate's calls and the baseline's, pair by pair."""
@@ -77,110 +88,114 @@ class Session:
         self.before = clocks()
         self._alone: dict[str, list[float]] = {}
         """Milliseconds of the baselines without the candidate's processes."""
-        bench.accompany(runner)
+        timer.set_candidate(runner)
         processors = os.sched_getaffinity(0)
-        with bench.session.measuring():
+        with timer.session.measuring():
             for _ in range(WARM_CALLS):
                 self._judge(*self._call(self._inputs.next))
-            rough = {name: self._rough(name) for name in names}
+            rough = {name: self._rough_ms(name) for name in names}
             best = min(rough.values())
-            most, seconds = _MOST_PAIRS[profile], _SECONDS_PER_BASELINE[profile]
+            most, seconds = _MAX_PAIRS[profile], _SECONDS_PER_BASELINE[profile]
             pairs = {name: pair_count(ms, seconds, most if ms <= best * _CLOSE else _FEW_PAIRS) for name, ms in rough.items()}
-            control = pair_count(best, seconds, _CONTROL_PAIRS)
+            control = pair_count(best, seconds, _MAX_CONTROL_PAIRS)
             try:
-                while len(self.takes) < _TAKES:
-                    bench.settle(runner, processors)
+                while len(self.takes) < _MAX_TAKES:
+                    if self._placement.choose(processors):
+                        timer.forget_paces()
                     self._take(pairs, control)
-                    if suffices(self._weighed[self.strongest], self.control.ratio):
+                    if take_is_valid(self._weighed[self.strongest], self.control.ratio):
                         break
             finally:
-                bench.unsettle(runner, processors)
-            self._looks, self._lost = bench.looks, dict(bench.lost)
-            bench.require_idle(limit)
+                self._placement.release(processors)
+            self._looks, self._void_calls = timer.looks, dict(timer.void_calls)
+            timer.require_idle(limit)
         if len(self.takes) > 1:
-            told = ", ".join(f"{one:.0%}" for one in self.takes)
-            self.notes.append(f"taken {len(self.takes)} times: both clocks agree for {told} of the calls, control {self.control.ratio:.3f}")
+            shares = ", ".join(f"{share:.0%}" for share in self.takes)
+            count, control_ratio = len(self.takes), self.control.ratio
+            self.notes.append(f"taken {count} times: both clocks agree for {shares} of the calls, control {control_ratio:.3f}")
         self.after = clocks()
 
     def compare_alone(self) -> None:
-        """End the candidate's processes and time the baselines once more: whatever slowed them down beside it is over.
+        """End the candidate's processes and time the baselines once more, without what slowed them down.
 
         Where they are faster, the score is against these times. Raises InfrastructureError.
         """
-        bench, processors, best = self.bench, os.sched_getaffinity(0), self.strongest
+        timer, processors, best = self.timer, os.sched_getaffinity(0), self.strongest
         beside = self.paired[best].baseline
         self.runner.kill()
-        bench.accompany(None)
-        counts = {name: _ROUGH_CALLS for name in self.paired} | {best: max(_FEWEST_ALONE, min(len(beside), _ALONE_CALLS))}
-        with bench.session.measuring():
+        timer.set_candidate(None)
+        counts = {name: _ROUGH_CALLS for name in self.paired} | {best: max(_MIN_CALLS_ALONE, min(len(beside), _MAX_CALLS_ALONE))}
+        with timer.session.measuring():
             try:
-                bench.resettle()
+                self._placement.choose_again()
                 for name, count in counts.items():
-                    once = bench.baseline(name, self._inputs.next, self.limit)
-                    self._alone[name] = [once().card for _ in range(count)]
+                    self._alone[name] = [self._baseline_ms(name) for _ in range(count)]
             finally:
-                bench.unsettle(self.runner, processors)
+                self._placement.release(processors)
         alone = {name: median(samples) for name, samples in self._alone.items()}
         least = min(alone.values())
-        factor = alone_factor(median(beside), least if least < _CLEARLY * alone[best] else alone[best])
+        factor = alone_factor(median(beside), least if least < _HELD_BACK * alone[best] else alone[best])
         if factor < 1.0:
             self.notes.append(f"baselines take {1.0 - factor:.1%} less once the candidate's processes are gone: the score is against that")
-            self._weighed = {name: one.scaled(factor) for name, one in self._weighed.items()}
-            self.paired = {name: one.paired for name, one in self._weighed.items()}
+            self._weighed = {name: weighed.scale_baseline(factor) for name, weighed in self._weighed.items()}
+            self.paired = {name: weighed.paired for name, weighed in self._weighed.items()}
 
-    def _rough(self, name: str) -> float:
-        once = self.bench.baseline(name, self._inputs.next, self.limit)
-        return median(once().card for _ in range(WARM_CALLS))
+    def _baseline_ms(self, name: str) -> float:
+        """One call of a baseline, by the card's clock."""
+        return self.timer.time_baseline(name, self._inputs.next, self.limit).card
+
+    def _rough_ms(self, name: str) -> float:
+        return median(self._baseline_ms(name) for _ in range(WARM_CALLS))
 
     def _take(self, pairs: dict[str, int], control: int) -> None:
         """In rounds, so that a noisy second of the machine falls on every baseline and not on one."""
-        plan = {name: rounds_of(count, _ROUNDS) for name, count in pairs.items()}
+        plan = {name: split_rounds(count, _ROUNDS) for name, count in pairs.items()}
         if self.takes:
-            self._discarded.append({"baseline": self.strongest, **_told(*self._samples[self.strongest])})
+            self._discarded.append({"baseline": self.strongest, **_list_calls(*self._samples[self.strongest])})
         self._samples = {name: ([], []) for name in pairs}
         empties = []
-        for turn in range(_ROUNDS):
-            empties.append(self.bench.empty(self.limit))
+        for number in range(_ROUNDS):
+            empties.append(self.timer.measure_empty(self.limit))
             for name, parts in plan.items():
-                if turn < len(parts):
-                    self._take_pairs(name, parts[turn])
-        self._empty = Empty(median(one.early for one in empties), median(one.late for one in empties))
-        self._weighed = {name: weigh(mine, theirs, self._empty) for name, (mine, theirs) in self._samples.items()}
-        self.paired = {name: one.paired for name, one in self._weighed.items()}
-        self.strongest = strongest(self.paired)
+                if number < len(parts):
+                    self._take_pairs(name, parts[number])
+        self._empty = Empty(median(empty.early for empty in empties), median(empty.late for empty in empties))
+        self._weighed = {name: weigh(candidate, baseline, self._empty) for name, (candidate, baseline) in self._samples.items()}
+        self.paired = {name: weighed.paired for name, weighed in self._weighed.items()}
+        self.strongest = find_strongest(self.paired)
         self.takes.append(self._weighed[self.strongest].share)
-        once = self.bench.baseline(self.strongest, self._inputs.next, self.limit)
-        self.control = abba(lambda: once().card, lambda: once().card, control)
+        best = self.strongest
+        self.control = abba(lambda: self._baseline_ms(best), lambda: self._baseline_ms(best), control)
 
     def _take_pairs(self, name: str, count: int) -> None:
         pairs = _Pairs(self, name)
-        mine, theirs = self._samples[name]
-        abba(lambda: _kept(mine, pairs.candidate()), lambda: _kept(theirs, pairs.baseline()), count)
+        candidate, baseline = self._samples[name]
+        abba(lambda: _keep(candidate, pairs.time_candidate()), lambda: _keep(baseline, pairs.time_baseline()), count)
 
     def _call(self, draw: Draw) -> tuple[Sample, list[torch.Tensor], list[torch.Tensor]]:
         """One timed call: its time, its inputs, which must come back unchanged, and its outputs, until the next one. Raises RunnerFault."""
         tensors: list[torch.Tensor] = []
 
-        def drawn() -> list[torch.Tensor]:
+        def draw_and_keep() -> list[torch.Tensor]:
             tensors[:] = draw()
             return tensors
 
-        def copied() -> None:  # now: what is written later comes too late
-            for mine, slot in zip(self._got, self.runner.outputs, strict=True):
-                mine.copy_(slot)
+        def copy_outputs() -> None:  # now: what is written later comes too late
+            for copy, slot in zip(self._outputs, self.runner.outputs, strict=True):
+                copy.copy_(slot)
 
-        took = self.bench.timed(self.runner, drawn, self.limit, delivered=copied)
+        sample = self.timer.time_call(self.runner, draw_and_keep, self.limit, delivered=copy_outputs)
         self._calls += 1
-        require_unchanged(self.bench.session, tensors)
-        return took, tensors, self._got
+        require_unchanged(self.timer.session, tensors)
+        return sample, tensors, self._outputs
 
-    def _judge(self, took: Sample, tensors: list[torch.Tensor], got: list[torch.Tensor]) -> None:
-        """Hold one timed call's outputs against the oracle. Raises RunnerFault."""
-        session = self.bench.session
-        asked, trial = session.task.precision, judged(session, tensors, got)
+    def _judge(self, sample: Sample, tensors: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+        """Compare one timed call's outputs with the oracle. Raises RunnerFault."""
+        session = self.timer.session
+        asked, trial = session.task.precision, judged(session, tensors, outputs)
         if not accepted(reached_class([trial]), asked):
-            said = f"a timed call (number {self._calls}) gave a wrong result, the checked calls did not"
-            raise RunnerFault(Status.CHEATING, f"{said}: {describe_error([trial], asked)}")
+            message = f"a timed call (number {self._calls}) gave a wrong result, the checked calls did not"
+            raise RunnerFault(Status.CHEATING, f"{message}: {describe_error([trial], asked)}")
 
     @property
     def clocks(self) -> tuple[float, float]:
@@ -189,7 +204,7 @@ class Session:
 
     @property
     def far_slower(self) -> bool:
-        """Whether it is by the card's clock alone."""
+        """Whether the candidate is, by the card's clock alone."""
         return self._weighed[self.strongest].far_slower
 
     @property
@@ -201,31 +216,35 @@ class Session:
         """Every sample in milliseconds, in the order in which it was taken."""
         samples = {
             name: {
-                "candidate_ms": self.paired[name].candidate, "baseline_ms": self.paired[name].baseline, "all": _told(mine, theirs),
+                "candidate_ms": self.paired[name].candidate, "baseline_ms": self.paired[name].baseline,
+                "all": _list_calls(candidate, baseline),
             }
-            for name, (mine, theirs) in self._samples.items()
+            for name, (candidate, baseline) in self._samples.items()
         }  # fmt: skip
         control = {"one_ms": self.control.candidate, "other_ms": self.control.baseline}
-        told = {
+        about = {
             "empty_ms": self._empty._asdict(), "clocks_agree": self.takes, "baselines_alone_ms": self._alone,
-            "looks": self._looks, "void_calls": self._lost, "discarded_takes": self._discarded,
+            "looks": self._looks, "void_calls": self._void_calls, "discarded_takes": self._discarded,
         }  # fmt: skip
-        return {"samples": samples, "control": control, **told, "clocks_before": self.before, "clocks_after": self.after}
+        return {"samples": samples, "control": control, **about, "clocks_before": self.before, "clocks_after": self.after}
 
 
 class _Pairs:
-    """Pairs of timed calls on the same inputs, whose results are compared: `candidate` and `baseline` in turn, in either order."""
+    """Pairs of timed calls on the same inputs, whose results are compared.
 
-    def __init__(self, session: Session, name: str) -> None:
+    `time_candidate` and `time_baseline` are called in turn, either of them first.
+    """
+
+    def __init__(self, session: TimingSession, name: str) -> None:
         self._session = session
+        self._name = name
         self._screen = session._screens[name]
-        self._theirs = session.bench.baseline(name, lambda: self._inputs, session.limit)
         self._inputs: list[torch.Tensor] = []
-        self._mine: tuple[Sample, list[torch.Tensor], list[torch.Tensor]] | None = None
+        self._candidate: tuple[Sample, list[torch.Tensor], list[torch.Tensor]] | None = None
         self._waiting = False
         """Whether one of the pair's calls has been taken and the other has not."""
 
-    def candidate(self) -> Sample:
+    def time_candidate(self) -> Sample:
         """The candidate's call; one that must be taken again has inputs of its own, since it saw these. Raises RunnerFault."""
         draws = 0
 
@@ -236,52 +255,52 @@ class _Pairs:
                 return self._session._inputs.next()
             return self._inputs
 
-        self._mine = self._session._call(draw)
+        self._candidate = self._session._call(draw)
         alone = self._waiting and draws > 1
         if not self._waiting:
-            self._inputs = self._mine[1]
+            self._inputs = self._candidate[1]
         elif not alone:
             self._compare()
         if alone:
-            self._session._judge(*self._mine)
+            self._session._judge(*self._candidate)
         self._waiting = not self._waiting
-        return self._mine[0]
+        return self._candidate[0]
 
-    def baseline(self) -> Sample:
+    def time_baseline(self) -> Sample:
         """The baseline's call. Raises RunnerFault where the candidate's outputs, now that they can be compared, turn out wrong."""
         if not self._waiting:
             self._inputs = self._session._inputs.next()
-        took = self._theirs()
+        sample = self._session.timer.time_baseline(self._name, lambda: self._inputs, self._session.limit)
         if self._waiting:
             self._compare()
         self._waiting = not self._waiting
-        return took
+        return sample
 
     def _compare(self) -> None:
-        assert self._mine is not None
-        found = distances(self._mine[2], self._session.bench.baseline_outputs)
-        if not self._screen.usual(found) or secrets.randbelow(_JUDGED_PART) == 0:
-            self._session._judge(*self._mine)
-            self._screen.accept(found)
+        assert self._candidate is not None
+        distances = measure_distances(self._candidate[2], self._session.timer.baselines.outputs)
+        if not self._screen.is_usual(distances) or secrets.randbelow(_OUTPUTS_PER_ORACLE) == 0:
+            self._session._judge(*self._candidate)
+            self._screen.accept(distances)
 
 
-def _told(mine: list[Sample], theirs: list[Sample]) -> dict[str, list[Any]]:
+def _list_calls(candidate: list[Sample], baseline: list[Sample]) -> dict[str, list[Any]]:
     """Calls of both sides as they are written down."""
     return {
-        f"{side}_{word}": [getattr(one, name) for one in calls]
-        for side, calls in (("candidate", mine), ("baseline", theirs))
+        f"{side}_{word}": [getattr(sample, name) for sample in samples]
+        for side, samples in (("candidate", candidate), ("baseline", baseline))
         for word, name in (("card_ms", "card"), ("wall_ms", "wall"), ("late_ms", "late"), ("asked_early", "early"))
     }
 
 
-def _kept(samples: list[Sample], sample: Sample) -> float:
+def _keep(samples: list[Sample], sample: Sample) -> float:
     """Keep a sample; its time by the card's clock."""
     samples.append(sample)
     return sample.card
 
 
-def write_raw(raw: Path, about: dict[str, Any], sessions: list[Session]) -> None:
-    """The raw samples: the first session's at the top, every session's below `sessions`."""
+def write_raw(raw: Path, about: dict[str, Any], sessions: list[TimingSession]) -> None:
+    """Write the raw samples: the first session's at the top, every session's below `sessions`."""
     raw.parent.mkdir(parents=True, exist_ok=True)
     first, *_ = all_raw = [session.raw() for session in sessions]
     clock = "card events around forward; bounded by the oracle's clock, from giving the card away until it had it again (wall)"

@@ -24,18 +24,27 @@ _EMPTY_CALLS = 8
 """Calls without forward of each kind."""
 _HANDED_OVER_SECONDS = 40e-6
 """By then the card is on its way to whom it was given (a change takes 0.1 ms or more), and may be asked for again."""
-_BEFORE_MS, _BEFORE_PART, _BEFORE_MOST_MS = 0.07, 0.02, 0.15
-"""How long before it should be free the card is asked for: that much and that part of forward. What is pending when a time slice ends
-interrupts forward, so no more than that."""
-_REMEMBERED, _PATIENT = 20, 6
-"""Of so many calls, those in which a runner let go of the card before it answered, after which it is asked for when the runner has."""
-_EMPTIES, _EMPTY_MORE_MS = 12, 0.003
-"""An empty call takes no more than this longer than at the best of so many times: more is somebody's doing."""
-_TOLD_SECONDS = 20e-6
+_BEFORE_MS = 0.07
+"""Milliseconds before it should be free that the card is asked for, for a forward of no length."""
+_BEFORE_SHARE = 0.02
+"""The part of forward that is added to that."""
+_MAX_BEFORE_MS = 0.15
+"""Milliseconds that the two may reach: what is pending when a time slice ends interrupts forward."""
+_REMEMBERED_CALLS = 20
+"""Calls of one kind that are looked back on."""
+_MAX_LET_GO = 6
+"""So many of them in which a runner let go of the card before it answered: from then on it is asked for when the runner has."""
+_REMEMBERED_EMPTIES = 12
+"""Measurements of an empty call, of which the best is taken."""
+_EMPTY_MORE_MS = 0.003
+"""Milliseconds that an empty call may take longer than that: more is somebody's doing."""
+_NOTICE_SECONDS = 20e-6
 """Until a hold that was interrupted has said so."""
 
-OVERSLEPT, TOO_SOON = "overslept", "answered too soon"
-"""Why a call is void: this process did not run when the card was given away, so that its clock started late; the answer came before."""
+OVERSLEPT = "overslept"
+"""Why a call is void: this process did not run when the card was given away, so that its clock started late."""
+TOO_SOON = "answered too soon"
+"""Why a call is void: the answer came before the card was given away."""
 
 
 class Turn(NamedTuple):
@@ -47,34 +56,34 @@ class Turn(NamedTuple):
     """Until the oracle asked for it."""
     early: bool
     """Whether the oracle asked for it before the answer."""
-    answered: bool
+    answered_at_start: bool
     """Whether the answer was there when the card had just been given away."""
     interrupted: bool
     """Whether somebody else had the card while it was held: at the end of a time slice whoever has work for it gets it, as a rule the
     runner, which may then answer before the card is given away."""
     slept: bool
     """Whether this process did not run when the card was given away: then it was so some time before its clock says."""
-    kept: bool
+    answered: bool
     """Whether the runner had answered when the oracle had the card; otherwise there was a gap in its work, or its answer was slow."""
 
     @property
-    def ours(self) -> bool:
+    def valid(self) -> bool:
         """Whether nobody else had the card while it was held, the answer came after that, and it is known when that was."""
-        return not (self.answered or self.interrupted or self.slept)
+        return not (self.answered_at_start or self.interrupted or self.slept)
 
     @property
     def too_soon(self) -> bool:
         """Whether the answer came before the runner can have had the card."""
-        return self.answered and not (self.interrupted or self.slept)
+        return self.answered_at_start and not (self.interrupted or self.slept)
 
     @property
-    def lost(self) -> str:
+    def void_reason(self) -> str:
         """Why a call with this turn is void; empty when it is not."""
         if self.interrupted:
             return "interrupted"
         if self.slept:
             return OVERSLEPT
-        return TOO_SOON if self.answered else "" if self.kept else "let go"
+        return TOO_SOON if self.answered_at_start else "" if self.answered else "let go"
 
     def beyond(self, empty: Empty) -> float:
         """Milliseconds more than a call without forward takes."""
@@ -86,7 +95,7 @@ class Pace:
 
     def __init__(self) -> None:
         self._last: deque[float] = deque(maxlen=5)
-        self._let_go: deque[bool] = deque(maxlen=_REMEMBERED)
+        self._let_go: deque[bool] = deque(maxlen=_REMEMBERED_CALLS)
         self._patient = False
 
     def wait_seconds(self, answer_ms: float) -> float:
@@ -94,15 +103,15 @@ class Pace:
         if self._patient or not self._last:
             return math.inf
         ms = min(self._last)
-        before = min(_BEFORE_MS + _BEFORE_PART * ms, _BEFORE_MOST_MS)
+        before = min(_BEFORE_MS + _BEFORE_SHARE * ms, _MAX_BEFORE_MS)
         return max(_HANDED_OVER_SECONDS, (answer_ms + ms - before) * 1e-3)
 
-    def note(self, ms: float, *, kept: bool) -> None:
-        """One call's time beyond an empty one's, and whether the runner kept the card until it had answered."""
-        if kept:
+    def note(self, ms: float, *, answered: bool) -> None:
+        """Learn from one call: its time beyond an empty one's, and whether the runner kept the card until it had answered."""
+        if answered:
             self._last.append(max(0.0, ms))
-        self._let_go.append(not kept)
-        self._patient |= sum(self._let_go) >= _PATIENT
+        self._let_go.append(not answered)
+        self._patient |= sum(self._let_go) >= _MAX_LET_GO
 
 
 class Exchange:
@@ -118,25 +127,25 @@ class Exchange:
         """Until the answer to a call without forward."""
         self.empty: Empty | None = None
         """What a call without forward takes, once that has been measured."""
-        self._empties: deque[Empty] = deque(maxlen=_EMPTIES)
+        self._empties: deque[Empty] = deque(maxlen=_REMEMBERED_EMPTIES)
         self._paces: dict[tuple[bool, Command, int], Pace] = {}
 
     def forget_paces(self) -> None:
         """Every candidate, what is timed beside it, and every place where the processes run have paces of their own."""
         self._paces.clear()
 
-    def paced(
+    def take_paced_turn(
         self, runner: Runner, command: Command, argument: int, timeout: float, then: Callable[[], object] | None = None, *, candidate: bool
     ) -> Turn:
-        """`turn`, the card asked for when the calls before this one suggest."""
+        """`take_turn`, the card asked for when the calls before this one suggest."""
         assert self.empty is not None
         pace = self._paces.setdefault((candidate, command, argument), Pace())
-        turn = self.turn(runner, command, argument, timeout, pace.wait_seconds(self._answer_ms), then)
-        if turn.ours:
-            pace.note(turn.beyond(self.empty), kept=turn.kept)
+        turn = self.take_turn(runner, command, argument, timeout, pace.wait_seconds(self._answer_ms), then)
+        if turn.valid:
+            pace.note(turn.beyond(self.empty), answered=turn.answered)
         return turn
 
-    def turn(
+    def take_turn(
         self, runner: Runner, command: Command, argument: int, timeout: float, wait: float, then: Callable[[], object] | None = None
     ) -> Turn:
         """Give the card, which is held, to a runner for one command, ask for it `wait` seconds later, and hold it again.
@@ -145,8 +154,8 @@ class Exchange:
         """
         hold = self._hold
         runner.post(command, argument)
-        given = hold.ended()
-        answered, slept = runner.answered, hold.slept
+        given = hold.wait_end()
+        at_start, slept = runner.answered, hold.slept
         if wait == math.inf:
             runner.echo(given, timeout)
         else:
@@ -154,44 +163,44 @@ class Exchange:
                 pass
         asked = time.perf_counter()
         early = wait != math.inf and not runner.answered
-        interrupted, kept = hold.interrupted, False
+        interrupted, answered = hold.interrupted, False
 
-        def taken() -> None:
-            nonlocal kept
-            kept = runner.answered
-            if kept and then is not None:
+        def look_and_continue() -> None:
+            nonlocal answered
+            answered = runner.answered
+            if answered and then is not None:
                 then()
 
-        had = hold.begin(taken, HOLD_MS if command is Command.CLOCKED else 0.0, at_once=True)
+        had = hold.begin(look_and_continue, HOLD_MS if command is Command.CLOCKED else 0.0, at_once=True)
         runner.echo(given, timeout)
-        return Turn((had - given) * 1e3, (asked - given) * 1e3, early, answered, interrupted, slept, kept)
+        return Turn((had - given) * 1e3, (asked - given) * 1e3, early, at_start, interrupted, slept, answered)
 
-    def held(self) -> bool:
-        """Whether the card stayed this process's until it gave it back just now."""
-        self._hold.ended()
-        time.sleep(_TOLD_SECONDS)
+    def wait_undisturbed(self) -> bool:
+        """Wait until the card is given back; whether it stayed this process's until then."""
+        self._hold.wait_end()
+        time.sleep(_NOTICE_SECONDS)
         return not self._hold.interrupted
 
-    def empties(self, runner: Runner, calls: int, timeout: float, wait: float = _HANDED_OVER_SECONDS) -> list[Turn]:
+    def take_empty_turns(self, runner: Runner, calls: int, timeout: float, wait: float = _HANDED_OVER_SECONDS) -> list[Turn]:
         """Calls without forward. Raises RunnerFault or InfrastructureError."""
-        found = []
+        turns = []
         for _ in range(calls):
             self._hold.begin()
-            found.append(self.turn(runner, Command.EMPTY, 0, timeout, wait))
-            self._hold.ended()
-        return found
+            turns.append(self.take_turn(runner, Command.EMPTY, 0, timeout, wait))
+            self._hold.wait_end()
+        return turns
 
     def measure_empty(self, runner: Runner, timeout: float) -> Empty:
         """What a call without forward takes now: medians, for now and then the card changes hands 5 or 15 microseconds sooner.
 
         Raises RunnerFault or InfrastructureError.
         """
-        found = []
+        usable = []
         for wait in (_HANDED_OVER_SECONDS, math.inf):
-            turns = self.empties(runner, _EMPTY_CALLS, timeout, wait)
-            found.append([one for one in turns if one.ours and one.kept] or turns)
-        early, late = (median(one.ms for one in turns) for turns in found)
-        self._answer_ms = median(one.asked_ms for one in found[1])
+            turns = self.take_empty_turns(runner, _EMPTY_CALLS, timeout, wait)
+            usable.append([turn for turn in turns if turn.valid and turn.answered] or turns)
+        early, late = (median(turn.ms for turn in turns) for turns in usable)
+        self._answer_ms = median(turn.asked_ms for turn in usable[1])
         self._empties.append(Empty(early, late))
         least = Empty(*(min(ms) for ms in zip(*self._empties, strict=True)))
         self.empty = Empty(min(early, least.early + _EMPTY_MORE_MS), min(late, least.late + _EMPTY_MORE_MS))

@@ -11,7 +11,7 @@ from tritonsmith.evaluator.audits.second_opinion import refusal, second_opinion
 from tritonsmith.evaluator.channel.report import FINISHED
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.oracle.judge.facts_on_card import launch_facts
-from tritonsmith.evaluator.oracle.judge.on_card import suspicion, unlaunched
+from tritonsmith.evaluator.oracle.judge.suspicion import find_suspicion, find_unlaunched
 from tritonsmith.evaluator.oracle.sanitizer import verdict_of
 from tritonsmith.evaluator.oracle.timing.ceilings import Ceilings
 from tritonsmith.evaluator.schema import (
@@ -217,23 +217,24 @@ def timing(score: float) -> Timing:
 def test_a_launch_cannot_take_less_than_a_launch() -> None:
     floor = Ceilings(bandwidth=4e12, matrix=8e14, launch_ms=0.0025).launch_floor_ms
     against, one = 0.0037, LaunchFacts(device_ms=0.002, triton_launches=1)
-    assert unlaunched(0.0036, against, one, floor) == ""
-    assert "less than one launch takes (1.75 us)" in unlaunched(0.0013, against, one, floor)
-    assert unlaunched(0.0013, against, LaunchFacts(), floor) == ""  # it launches nothing: a view, say
-    assert unlaunched(0.0013, 0.0013, one, floor) == ""  # nor need anybody
+    assert find_unlaunched(0.0036, against, one, floor) == ""
+    assert "less than one launch takes (1.75 us)" in find_unlaunched(0.0013, against, one, floor)
+    assert find_unlaunched(0.0013, against, LaunchFacts(), floor) == ""  # it launches nothing: a view, say
+    assert find_unlaunched(0.0013, 0.0013, one, floor) == ""  # nor need anybody
 
 
 def test_clocks_that_disagree_and_scores_beyond_belief_are_suspicious() -> None:
     agreeing, facts = (1.0, 0.98), LaunchFacts(device_ms=0.97)
-    assert suspicion(timing(3.0), agreeing, facts) == ""
-    assert "hard to believe" in suspicion(timing(12.0), agreeing, facts)
-    assert "two clocks disagree" in suspicion(timing(3.0), (1.0, 0.2), facts)
-    assert suspicion(timing(0.3), (1.0, 0.9), facts, slower=True) == suspicion(timing(0.3), (1.0, 0.5), LaunchFacts(), slower=True) == ""
-    assert "another forward was profiled" in suspicion(timing(0.3), (1.0, 0.2), facts, slower=True)
-    assert suspicion(timing(3.0), (0.05, 0.02), LaunchFacts()) == ""  # a disturbed host; what the oracle's clock reads beyond is added
+    assert find_suspicion(timing(3.0), agreeing, facts) == ""
+    assert "hard to believe" in find_suspicion(timing(12.0), agreeing, facts)
+    assert "two clocks disagree" in find_suspicion(timing(3.0), (1.0, 0.2), facts)
+    assert find_suspicion(timing(0.3), (1.0, 0.9), facts, slower=True) == ""
+    assert find_suspicion(timing(0.3), (1.0, 0.5), LaunchFacts(), slower=True) == ""
+    assert "another forward was profiled" in find_suspicion(timing(0.3), (1.0, 0.2), facts, slower=True)
+    assert find_suspicion(timing(3.0), (0.05, 0.02), LaunchFacts()) == ""  # a disturbed host; what the oracle's clock reads beyond is added
 
 
 def test_a_profiled_forward_that_takes_longer_than_the_timed_one_is_another() -> None:
     agreeing = (1.0, 0.98)
-    assert suspicion(timing(3.0), agreeing, LaunchFacts(device_ms=1.9)) == ""  # two streams, each busy all the time
-    assert "another forward was profiled" in suspicion(timing(3.0), agreeing, LaunchFacts(device_ms=2.2))
+    assert find_suspicion(timing(3.0), agreeing, LaunchFacts(device_ms=1.9)) == ""  # two streams, each busy all the time
+    assert "another forward was profiled" in find_suspicion(timing(3.0), agreeing, LaunchFacts(device_ms=2.2))

@@ -2,7 +2,7 @@
 
 from itertools import chain, repeat
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -10,18 +10,18 @@ import card_stand_ins as stands
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.oracle.timing import calls
-from tritonsmith.evaluator.oracle.timing.calls import Bench, Blamed
+from tritonsmith.evaluator.oracle.timing.baselines import Blamed
+from tritonsmith.evaluator.oracle.timing.calls import CallTimer
 from tritonsmith.evaluator.schema import Status
 
-bench, looked_at = stands.bench, stands.looked_at
+make_timer, looked_at = stands.make_timer, stands.looked_at
 
 
-def calls_beside(lost: list[bool], calls: int) -> tuple[Bench, Any]:
-    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.7, lost=lost)
-    made.accompany(runner)
-    once = made.baseline("eager", list, 1.0)
+def calls_beside(lost: list[bool], calls: int) -> tuple[CallTimer, Any]:
+    made, runner, _ = make_timer(clocked=1.5, card=1.0, deliver=0.7, lost=lost)
+    made.set_candidate(runner)
     for _ in range(calls):
-        assert once().card == 5.0
+        assert made.time_baseline("eager", list, 1.0).card == 5.0
     return made, runner
 
 
@@ -62,77 +62,77 @@ def test_a_card_that_somebody_else_uses_now_and_then_is_nobodys_fault(monkeypatc
     made.require_idle(1.0)
     assert not runner.killed
     made, runner = calls_beside(LEFT, 4)
-    made.accompany(runner)  # the next candidate: what the one before did is forgotten
+    made.set_candidate(runner)  # the next candidate: what the one before did is forgotten
     made.require_idle(1.0)
     assert not runner.killed
 
 
 def test_processes_that_do_not_take_turns_on_the_card_are_nobodys_fault() -> None:
-    made, runner, baselines = bench(early=1000, clocked=0.1, card=0.05, deliver=0.7)
+    made, runner, baselines = make_timer(early=1000, clocked=0.1, card=0.05, deliver=0.7)
     baselines.early = 1000
     with pytest.raises(InfrastructureError, match="do not take turns"):
-        made.timed(runner, list, 1.0)
+        made.time_call(runner, list, 1.0)
 
 
 def test_baselines_that_die_while_somebody_is_to_be_blamed_are_nobodys_fault() -> None:
-    made, runner, baselines = bench(early=1000, clocked=0.1, card=0.05, deliver=0.7)
+    made, runner, baselines = make_timer(early=1000, clocked=0.1, card=0.05, deliver=0.7)
 
     def died(start: float, timeout: float) -> float:
         raise RunnerFault(Status.CRASHED, "the process ended")
 
     baselines.echo, baselines.close = died, lambda: None
     with pytest.raises(InfrastructureError, match="the baselines' process failed"):
-        made.timed(runner, list, 1.0)
+        made.time_call(runner, list, 1.0)
 
 
 def test_a_candidate_that_is_blamed_while_baselines_are_chosen_leaves_them_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at(monkeypatch, always=False)
-    made, runner, baselines = bench(clocked=1.5, card=1.0, deliver=0.7, lost=[True] * 60 + QUIET)
-    made.accompany(runner)
+    made, runner, baselines = make_timer(clocked=1.5, card=1.0, deliver=0.7, lost=[True] * 60 + QUIET)
+    made.set_candidate(runner)
     closed: list[bool] = []
     baselines.close = lambda: closed.append(True)
     baselines.command = lambda *given, **named: 0.1
     with pytest.raises(Blamed):
-        made._choose_mode(baselines, "eager", cast(Any, SimpleNamespace(next=list)))
-    assert closed and made.notes == []
+        made.baselines._choose_mode("eager", lambda mode: made.time_call(baselines, list, 1.0, mode).card)
+    assert closed and made.baselines.notes == []
 
 
 @pytest.mark.parametrize("slept", [False, True])
 def test_answers_that_come_too_soon_are_counted_unless_the_oracle_slept(slept: bool) -> None:
-    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.7)
+    made, runner, _ = make_timer(clocked=1.5, card=1.0, deliver=0.7)
     for _ in range(5):
         runner.early, runner.hold.sleeps = 1, iter([slept])
-        assert made.timed(runner, list, 1.0).card == 1.0  # taken again
+        assert made.time_call(runner, list, 1.0).card == 1.0  # taken again
     runner.early, runner.hold.sleeps = 1, iter([slept])
     if slept:
-        made.timed(runner, list, 1.0)
+        made.time_call(runner, list, 1.0)
     else:
         with pytest.raises(Blamed):
-            made.timed(runner, list, 1.0)
+            made.time_call(runner, list, 1.0)
     assert runner.killed is not slept
 
 
 def test_as_many_answers_may_come_too_soon_as_from_the_baselines_besides() -> None:
-    made, runner, baselines = bench(clocked=1.5, card=1.0, deliver=0.7)
-    made.accompany(runner)
+    made, runner, baselines = make_timer(clocked=1.5, card=1.0, deliver=0.7)
+    made.set_candidate(runner)
     for _ in range(3):
         baselines.early = 1
-        made.timed(baselines, list, 1.0)
+        made.time_call(baselines, list, 1.0)
     for number in range(9):
         runner.early = 1
         if number < 8:
-            made.timed(runner, list, 1.0)
+            made.time_call(runner, list, 1.0)
     with pytest.raises(Blamed):
-        made.timed(runner, list, 1.0)
+        made.time_call(runner, list, 1.0)
 
 
 def test_answers_in_a_time_slice_that_came_before_the_card_was_given_away_are_not_too_soon() -> None:
-    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.7)
-    made.accompany(runner)
+    made, runner, _ = make_timer(clocked=1.5, card=1.0, deliver=0.7)
+    made.set_candidate(runner)
     for _ in range(9):
         runner.early, runner.hold.lost = 1, iter([True])  # forward was queued, and its turn came while the oracle's kernel still ran
-        assert made.timed(runner, list, 1.0).card == 1.0
-    assert not runner.killed and made.lost == {"candidate's interrupted": 9}
+        assert made.time_call(runner, list, 1.0).card == 1.0
+    assert not runner.killed and made.void_calls == {"candidate's interrupted": 9}
 
 
 @pytest.mark.parametrize(("still", "expected"), [(True, InfrastructureError), (False, Blamed)])
@@ -140,12 +140,12 @@ def test_an_oracle_that_never_runs_is_the_candidates_fault_only_if_it_runs_witho
     still: bool, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls.time, "sleep", lambda seconds: None)
-    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.7)
-    made.accompany(runner)
+    made, runner, _ = make_timer(clocked=1.5, card=1.0, deliver=0.7)
+    made.set_candidate(runner)
     runner.hold.sleeps = repeat(True)
     runner.kill = lambda: setattr(runner.hold, "sleeps", repeat(still))
     with pytest.raises(expected, match="processors" if still else "processor .*void calls: 100 candidate's overslept"):
-        made.timed(runner, list, 1.0)
+        made.time_call(runner, list, 1.0)
 
 
 @pytest.mark.parametrize(("asleep", "expected"), [(9, Blamed), (10, InfrastructureError)])
@@ -153,50 +153,49 @@ def test_nobody_is_blamed_where_nothing_could_be_timed_without_it(
     asleep: int, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls.time, "sleep", lambda seconds: None)
-    made, runner, _ = bench(lost=[True] * 60, clocked=1.5, card=1.0, deliver=0.7)
-    made.accompany(runner)
+    made, runner, _ = make_timer(lost=[True] * 60, clocked=1.5, card=1.0, deliver=0.7)
+    made.set_candidate(runner)
 
     def kill() -> None:
         runner.hold.lost, runner.hold.sleeps = iter(()), iter([True] * asleep)
 
     runner.kill = kill
     with pytest.raises(expected):
-        made.timed(runner, list, 1.0)
+        made.time_call(runner, list, 1.0)
 
 
 def test_an_oracle_that_never_runs_beside_a_stopped_candidate_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at(monkeypatch, always=False)
-    made, runner, baselines = bench(clocked=1.5, card=1.0, deliver=0.7)
-    made.accompany(runner)
+    made, runner, baselines = make_timer(clocked=1.5, card=1.0, deliver=0.7)
+    made.set_candidate(runner)
     runner.hold.sleeps = chain([True] * 2 * 100)
     with pytest.raises(InfrastructureError, match="processors"):
-        made.timed(baselines, list, 1.0)
+        made.time_call(baselines, list, 1.0)
     assert not runner.killed
 
 
 def test_void_calls_are_told_by_whose_they_are_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at(monkeypatch, always=False)
-    made, runner, _ = bench(clocked=1.5, card=1.0, deliver=0.7)
-    made.accompany(runner)
-    once = made.baseline("eager", list, 1.0)
-    made.timed(runner, list, 1.0)
-    once()
+    made, runner, _ = make_timer(clocked=1.5, card=1.0, deliver=0.7)
+    made.set_candidate(runner)
+    made.time_call(runner, list, 1.0)
+    made.time_baseline("eager", list, 1.0)
     runner.lets_go, runner.hold.lost = 3, iter(())
-    made.timed(runner, list, 1.0)
+    made.time_call(runner, list, 1.0)
     runner.hold.lost = iter([True])
-    once()
-    assert made.lost == {"candidate's let go": 3, "baseline's interrupted": 1}
+    made.time_baseline("eager", list, 1.0)
+    assert made.void_calls == {"candidate's let go": 3, "baseline's interrupted": 1}
     runner.early = 1000
     with pytest.raises(Blamed, match=r"void calls: .*6 candidate's answered too soon, 3 candidate's let go"):
-        made.timed(runner, list, 1.0)
-    assert not made.lost  # the next candidate's
+        made.time_call(runner, list, 1.0)
+    assert not made.void_calls  # the next candidate's
 
 
 def test_answers_before_the_card_was_given_back_are_cheating_and_a_shared_card_is_not() -> None:
-    made, runner, _ = bench(early=1000, clocked=0.1, card=0.05, deliver=0.7)
+    made, runner, _ = make_timer(early=1000, clocked=0.1, card=0.05, deliver=0.7)
     with pytest.raises(RunnerFault, match="belongs to another process") as caught:
-        made.timed(runner, list, 1.0)
+        made.time_call(runner, list, 1.0)
     assert caught.value.status is Status.CHEATING
-    made, runner, _ = bench(lost=[True] * 300, clocked=1.5, card=1.0, deliver=0.7)
+    made, runner, _ = make_timer(lost=[True] * 300, clocked=1.5, card=1.0, deliver=0.7)
     with pytest.raises(InfrastructureError, match="something else uses this card"):
-        made.timed(runner, list, 1.0)
+        made.time_call(runner, list, 1.0)

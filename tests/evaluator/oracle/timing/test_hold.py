@@ -41,9 +41,9 @@ def test_a_process_that_did_not_run_before_it_saw_something_knows_it(
         clock.pause(-looks)  # after the look, before the clock is read
         return seen
 
-    seen, before = hold.awaited(come)
+    seen, before = hold.wait_until(come)
     assert (seen - before > 50e-6) is slept and seen == clock.now
 
 
 def test_what_has_come_before_the_first_look_may_have_come_long_ago() -> None:
-    assert hold.awaited(lambda: True)[1] == -math.inf
+    assert hold.wait_until(lambda: True)[1] == -math.inf

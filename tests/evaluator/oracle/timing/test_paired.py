@@ -15,10 +15,10 @@ from tritonsmith.evaluator.oracle.timing.paired import (
     alone_factor,
     clocks_apart,
     compare,
+    find_strongest,
     pair_count,
-    rounds_of,
-    strongest,
-    suffices,
+    split_rounds,
+    take_is_valid,
     weigh,
 )
 from tritonsmith.evaluator.schema import Comparison
@@ -50,7 +50,7 @@ def test_a_true_gain_is_seen_through_drift() -> None:
 def test_samples_belong_to_the_side_that_made_them() -> None:
     paired = abba(lambda: 1.0, lambda: 3.0, 12)
     assert set(paired.candidate) == {1.0} and set(paired.baseline) == {3.0}
-    assert strongest({"slow": paired, "fast": abba(lambda: 1.0, lambda: 2.0, 12)}) == "fast"
+    assert find_strongest({"slow": paired, "fast": abba(lambda: 1.0, lambda: 2.0, 12)}) == "fast"
 
 
 def test_pairs_are_even_and_bounded() -> None:
@@ -60,9 +60,9 @@ def test_pairs_are_even_and_bounded() -> None:
 
 
 def test_rounds_share_the_pairs_out_evenly() -> None:
-    assert rounds_of(40, 3) == [14, 14, 12]
+    assert split_rounds(40, 3) == [14, 14, 12]
     for pairs in (2, 12, 58, 200):
-        parts = rounds_of(pairs, 5)
+        parts = split_rounds(pairs, 5)
         assert sum(parts) == pairs and all(part % 2 == 0 for part in parts) and max(parts) - min(parts) <= 2
 
 
@@ -87,7 +87,7 @@ def test_a_baseline_that_is_faster_once_the_candidate_is_gone_counts() -> None:
     assert alone_factor(0.006, 0.0059) == 1.0  # some ticks of the card's clock
     weighed = judged()
     low, high = weighed.measurement.interval
-    halved = weighed.scaled(0.5)
+    halved = weighed.scale_baseline(0.5)
     assert abs(halved.paired.ratio - 0.5 * weighed.paired.ratio) < 1e-9 and halved.paired.candidate == weighed.paired.candidate
     assert halved.measurement.interval == pytest.approx((0.5 * low, 0.5 * high))
 
@@ -106,11 +106,11 @@ def test_a_take_on_whose_calls_the_clocks_disagree_stands_only_for_what_is_far_s
     slow = judged(lambda one: one._replace(wall=one.wall + 0.14, card=one.card + 0.1))
     apart = judged(lambda one: one._replace(wall=one.wall + 0.2, card=one.card + 0.1))  # the strict profile refuses such a session
     assert (agreed.share >= ENOUGH, disturbed.share >= ENOUGH, slow.share >= ENOUGH) == (True, False, False)
-    assert (suffices(agreed, 1.0), suffices(disturbed, 1.0), suffices(slow, 1.0)) == (True, False, True)
+    assert (take_is_valid(agreed, 1.0), take_is_valid(disturbed, 1.0), take_is_valid(slow, 1.0)) == (True, False, True)
     assert slow.far_slower and apart.far_slower and not disturbed.far_slower
-    assert not suffices(apart, 1.0) and clocks_apart(*apart.clocks) and not clocks_apart(*slow.clocks)
-    assert not suffices(judged(lambda one: one._replace(wall=one.wall + 3.0, card=one.card * 1.25)), 1.0)
-    assert not suffices(agreed, 1.02) and not suffices(slow, 1.02)
+    assert not take_is_valid(apart, 1.0) and clocks_apart(*apart.clocks) and not clocks_apart(*slow.clocks)
+    assert not take_is_valid(judged(lambda one: one._replace(wall=one.wall + 3.0, card=one.card * 1.25)), 1.0)
+    assert not take_is_valid(agreed, 1.02) and not take_is_valid(slow, 1.02)
 
 
 @pytest.mark.parametrize("part", [0.2, 0.5, 0.85, 1.0])

@@ -2,52 +2,53 @@
 
 import contextlib
 import json
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from tritonsmith.evaluator.oracle.judge.on_card import contradiction
+from tritonsmith.evaluator.oracle.judge.suspicion import find_contradiction
 from tritonsmith.evaluator.oracle.timing.paired import Empty, Sample
-from tritonsmith.evaluator.oracle.timing.session import Session
+from tritonsmith.evaluator.oracle.timing.session import TimingSession
 from tritonsmith.evaluator.schema import LaunchFacts
 
 BASELINE_MS = 0.1
 
 
-class Bench:
+class Timer:
     """Whoever is timed takes what a test says; the oracle sees no more of a baseline than the card's clock."""
 
     def __init__(self) -> None:
         self.session = SimpleNamespace(measuring=contextlib.nullcontext)
-        self.looks, self.lost = [0, 0], {"candidate's overslept": 1}
+        self.baselines = SimpleNamespace(is_running=False)
+        self.looks, self.void_calls = [0, 0], {"candidate's overslept": 1}
 
     def __getattr__(self, name: str) -> Any:
         return lambda *arguments: None
 
-    def empty(self, limit: float) -> Empty:
+    def measure_empty(self, limit: float) -> Empty:
         return Empty(0.0, 0.0)
 
-    def baseline(self, name: str, draw: Any, limit: float) -> Callable[[], Sample]:
-        return lambda: Sample(BASELINE_MS, BASELINE_MS)
+    def time_baseline(self, name: str, draw: Any, limit: float) -> Sample:
+        return Sample(BASELINE_MS, BASELINE_MS)
 
 
 @pytest.fixture
 def session_of(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes a session of a candidate of so many milliseconds, of which the oracle sees so much more in each take."""
 
-    def made(card_ms: float, *beyond_ms: float) -> Session:
-        def pairs(self: Session, name: str, count: int) -> None:
+    def made(card_ms: float, *beyond_ms: float) -> TimingSession:
+        def pairs(self: TimingSession, name: str, count: int) -> None:
             mine, theirs = self._samples[name]
             mine += [Sample(card_ms + beyond_ms[len(self.takes)], card_ms)] * count
-            theirs += [self.bench.baseline(name, None, 1.0)() for _ in range(count)]  # type: ignore[arg-type]
+            theirs += [Sample(BASELINE_MS, BASELINE_MS)] * count
 
-        monkeypatch.setattr(Session, "_take_pairs", pairs)
-        monkeypatch.setattr(Session, "_call", lambda self, draw: ())
-        monkeypatch.setattr(Session, "_judge", lambda self: None)
+        monkeypatch.setattr(TimingSession, "_take_pairs", pairs)
+        monkeypatch.setattr(TimingSession, "_call", lambda self, draw: ())
+        monkeypatch.setattr(TimingSession, "_judge", lambda self: None)
         monkeypatch.setattr("tritonsmith.evaluator.oracle.timing.session.Inputs", lambda session: SimpleNamespace(next=list))
-        return Session(cast(Any, Bench()), cast(Any, SimpleNamespace(outputs=[])), "strict", 1.0, ("eager",))
+        runner = SimpleNamespace(outputs=[], run_on=lambda processors: None)
+        return TimingSession(cast(Any, Timer()), cast(Any, runner), "strict", 1.0, ("eager",))
 
     return made
 
@@ -56,7 +57,7 @@ def session_of(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_take_that_the_host_disturbs_is_taken_again_and_kept(session_of: Any, card_ms: float) -> None:
     session = session_of(card_ms, 0.116, 0.117, 0.0)
     assert len(session.takes) == 3 and session.takes[-1] == 1.0 and session.notes
-    assert contradiction(session.clocks, LaunchFacts(), slower=session.far_slower) == ""
+    assert find_contradiction(session.clocks, LaunchFacts(), slower=session.far_slower) == ""
     assert session.measurement.ratio == pytest.approx(BASELINE_MS / card_ms)
     first, second = json.loads(json.dumps(session.raw()))["discarded_takes"]
     assert first["baseline"] == "eager" and set(first["candidate_card_ms"]) == {card_ms} == set(second["candidate_card_ms"])
@@ -70,7 +71,7 @@ def test_a_good_take_is_the_only_one(session_of: Any) -> None:
 
 def test_clocks_that_stay_apart_count_against_what_could_gain_by_it(session_of: Any) -> None:
     session = session_of(BASELINE_MS, *[0.116] * 3)
-    assert "two clocks disagree" in contradiction(session.clocks, LaunchFacts(), slower=session.far_slower)
+    assert "two clocks disagree" in find_contradiction(session.clocks, LaunchFacts(), slower=session.far_slower)
     slow = session_of(3 * BASELINE_MS, *[0.116] * 3)
-    assert contradiction(slow.clocks, LaunchFacts(), slower=slow.far_slower) == ""
+    assert find_contradiction(slow.clocks, LaunchFacts(), slower=slow.far_slower) == ""
     assert slow.measurement.ratio == pytest.approx(BASELINE_MS / (3 * BASELINE_MS + 0.116), rel=0.02)  # the oracle's clock counts

@@ -1,0 +1,137 @@
+"""What cannot be true of a measurement on a card, and what is hard to believe. Imports torch.
+
+Functions answer with a sentence about what is wrong; it is empty when nothing is.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from tritonsmith.evaluator.channel.slots import spec_bytes
+from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
+from tritonsmith.evaluator.oracle.timing.ceilings import measure_ceilings
+from tritonsmith.evaluator.oracle.timing.paired import CLOCK_MS, clocks_apart
+from tritonsmith.evaluator.oracle.timing.session import TimingSession
+from tritonsmith.evaluator.schema import LaunchFacts, Status, Timing
+
+_OVERLAPPING = 2.0
+"""Kernels on several streams take longer one after the other than the call that overlaps them: by up to this factor."""
+_INCREDIBLE = 10.0
+"""Times the strongest baseline: possible, but to be audited before it is believed."""
+_PROBED_PARTS = 16
+"""Parts of each input that are changed one after the other to see whether the outputs depend on them."""
+
+Clocks = tuple[float, float]
+"""(oracle's, card's) milliseconds of the candidate's forward."""
+
+
+class Floor:
+    """The floor of physics: milliseconds that the card needs at the least for a task.
+
+    Args:
+        session: the task on the card.
+    """
+
+    def __init__(self, session: TaskSession) -> None:
+        self.flops = 0.0
+        """Floating-point operations of the reference."""
+        self._session = session
+        self._ms: float | None = None
+
+    @property
+    def ms(self) -> float:
+        """The floor as far as it is known now."""
+        if self._ms is None:
+            self._ms = self._compute(1.0)
+        return self._ms
+
+    def _compute(self, needed: float) -> float:
+        """The floor of a task that needs this share of its inputs."""
+        session, specs = self._session, self._session.layout
+        weights = sum(tensor.numel() * tensor.element_size() for tensor in session.model.parameters())
+        inputs = needed * (sum(map(spec_bytes, specs.inputs)) + weights)
+        outputs = sum(map(spec_bytes, specs.outputs))
+        ceilings = measure_ceilings()
+        return ceilings.floor_ms(inputs, outputs, needed * self.flops, session.task.precision, session.hardware.l2_bytes)
+
+    def require_possible(self, timed: TimingSession, facts: LaunchFacts, *, strict: bool) -> None:
+        """Raises RunnerFault(cheating) where a session's times cannot be; in `strict` also where two views of it disagree."""
+        paired = timed.paired[timed.strongest]
+        self._require_above(paired.candidate_ms)
+        problem = find_unlaunched(timed.clocks[1], paired.baseline_ms, facts, measure_ceilings().launch_floor_ms)
+        if problem or (strict and (problem := find_contradiction(timed.clocks, facts, slower=timed.far_slower))):
+            raise RunnerFault(Status.CHEATING, problem)
+
+    def _require_above(self, ms: float) -> None:
+        """Raises RunnerFault(cheating) below the floor; a task that needs only part of its inputs has a lower one."""
+        if ms >= self.ms:
+            return
+        self._ms = self._compute(self._needed_share())
+        if ms < self._ms:
+            raise RunnerFault(
+                Status.CHEATING,
+                f"{ms:.4g} ms is below what this card needs to read the inputs and do the arithmetic ({self._ms:.4g} ms)",
+            )
+
+    def _needed_share(self) -> float:
+        """Share of the inputs that the outputs depend on, by changing one sixteenth of each after the other."""
+        tensors = self._session.draw("own")
+        before = self._session.oracle(tensors)
+        needed = total = 0
+        for number, tensor in enumerate(tensors):
+            if not tensor.is_floating_point() or not tensor.numel():
+                continue
+            for part in torch.arange(tensor.numel()).chunk(_PROBED_PARTS):
+                changed = [other.clone() for other in tensors]
+                flat = changed[number].reshape(-1)
+                flat[part] = flat[part].neg() + 0.5
+                changed[number] = flat.view_as(tensor)
+                after = self._session.oracle(changed)
+                needed += any(not torch.equal(first, second) for first, second in zip(before, after, strict=True))
+                total += 1
+        return needed / total if total else 1.0
+
+
+def find_unlaunched(card_ms: float, baseline_ms: float, facts: LaunchFacts, floor_ms: float) -> str:
+    """Whether what forward launches cannot be between the card's events, as when another stream has it.
+
+    Microseconds only: work that takes longer is seen by the oracle's clock. A reference that launches nothing has no such floor.
+    """
+    if not (facts.device_ms or facts.triton_launches) or card_ms >= floor_ms or baseline_ms < floor_ms:
+        return ""
+    return (
+        f"the card's events around forward are {card_ms * 1e3:.3g} us apart, less than one launch takes ({floor_ms * 1e3:.3g} us), "
+        "and it launches something: its work is not where it is timed; queue it on the current stream"
+    )
+
+
+def find_clock_conflict(clocks: Clocks) -> str:
+    """How far the two clocks disagree, beyond what a disturbed host makes for."""
+    wall, card = clocks
+    if not clocks_apart(wall, card):
+        return ""
+    return f"the two clocks disagree: {wall:.4g} ms by the oracle's, {card:.4g} ms by the card's events in the candidate's process"
+
+
+def find_other_forward(facts: LaunchFacts, clocks: Clocks) -> str:
+    """Whether what was profiled cannot be what was timed, and so does not show whose work that is."""
+    profiled, card = facts.device_ms or 0.0, clocks[1]
+    if profiled <= _OVERLAPPING * card + CLOCK_MS:
+        return ""
+    return f"the kernels of the profiled forward take {profiled:.4g} ms, the timed calls {card:.4g} ms: another forward was profiled"
+
+
+def find_contradiction(clocks: Clocks, facts: LaunchFacts, *, slower: bool = False) -> str:
+    """What two ways to look at the same forward disagree about.
+
+    `slower`: by its own word the candidate is far slower, so a clock that lies gains it nothing; the oracle's counts.
+    """
+    return ("" if slower else find_clock_conflict(clocks)) or find_other_forward(facts, clocks)
+
+
+def find_suspicion(timing: Timing, clocks: Clocks, facts: LaunchFacts, *, slower: bool = False) -> str:
+    """Why a verdict is to be audited."""
+    if timing.score > _INCREDIBLE:
+        return f"{timing.score:.3g}x the strongest baseline is hard to believe"
+    return find_contradiction(clocks, facts, slower=slower)

@@ -1,0 +1,154 @@
+"""The process that runs the baselines of a task: its start, weights, settings and results. Imports torch."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import torch
+
+from tritonsmith.evaluator.channel.doorbell import BASELINES, Command, mode_number
+from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
+from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
+from tritonsmith.evaluator.schema import PrecisionClass
+
+BUILD_SECONDS = 300.0
+"""Limit of a call that may build a baseline: torch.compile of a large network takes minutes."""
+_NOTE_LENGTH = 200
+"""Characters of a baseline's failure that are noted."""
+
+
+class Blamed(RunnerFault):
+    """A candidate disturbs the calls of others."""
+
+
+class BaselineProcess:
+    """Runs every baseline of one task in one process, which stays alive between candidates.
+
+    Args:
+        session: the task on the card.
+        modes: settings of baselines that were chosen before.
+    """
+
+    def __init__(self, session: TaskSession, modes: dict[str, int] | None = None) -> None:
+        self.session = session
+        self.modes = dict(modes or {})
+        """The chosen setting of each baseline by its name."""
+        self.notes: list[str] = []
+        """A sentence about each baseline that could not be run."""
+        self.undecided: tuple[str, ...] = ()
+        """Baselines that were started and whose settings are still to be chosen."""
+        self._runner: Runner | None = None
+        self._block: SharedBlock | None = None
+        self._slots: list[torch.Tensor] = []
+        """The baselines' own inputs: the slots of a candidate get theirs when its call is due, and not before."""
+        self._weights = 0
+        """The number of the session's draw of weights that the baselines have."""
+
+    def start(self, names: tuple[str, ...] = BASELINES) -> None:
+        """Start the process, which builds these baselines while something else goes on; `wait_ready` waits for it."""
+        if self._runner is not None:
+            return
+        self.close()  # what a start that failed has left
+        session = self.session
+        self._block = SharedBlock(session.layout.input_bytes, session.device)
+        self._block.tensor.fill_(0xFF)  # as in the candidate's
+        self._slots = session.layout.views(self._block.tensor, session.layout.inputs)
+        fill_slots(self._slots, session.draw("own"))  # they are read while the baselines are built
+        session.sync()
+        self._runner = session.new_runner("reference", replace(session.setup, inputs=self._block))
+        modes = [mode for name in names for mode in self._settings(name)]
+        weights = session.copied_weights()  # the candidate's may be drawn again while this process starts
+        self._weights = session.weights_drawn
+        self._runner.begin(task=session.task.model_dump(mode="json"), build=modes, weights=str(weights))
+        self.undecided = names
+
+    def wait_ready(self) -> None:
+        """Wait until the baselines are built, and give them the weights of now. Raises InfrastructureError."""
+        self.start()
+        with self.own_faults("the baselines' process did not start"):
+            self.runner.wait_ready(BUILD_SECONDS)
+            if self._weights != self.session.weights_drawn:
+                self._weights = self.session.weights_drawn
+                self.session.copied_weights()  # into the file whose name this process has
+                self.runner.command(Command.WEIGHTS, timeout=BUILD_SECONDS)
+
+    def choose_modes(self, measure_ms: Callable[[int], float]) -> None:
+        """Keep the faster setting of each undecided baseline; `measure_ms` times a setting by its number."""
+        names, self.undecided = self.undecided, ()
+        for name in names:
+            self._choose_mode(name, measure_ms)
+
+    def _choose_mode(self, name: str, measure_ms: Callable[[int], float]) -> None:
+        best: tuple[float, int] | None = None
+        for mode in self._settings(name):
+            try:
+                self.runner.command(Command.CALL, mode, timeout=BUILD_SECONDS)
+                ms = measure_ms(mode)
+            except Blamed:
+                self.close()  # so that the next candidate finds all of them built and chosen again
+                raise
+            except RunnerFault as fault:
+                self.notes.append(f"baseline {name} could not be had: {str(fault)[:_NOTE_LENGTH]}")
+                return
+            if best is None or ms < best[0]:
+                best = (ms, mode)
+        if best:
+            self.modes[name] = best[1]
+
+    def _settings(self, name: str) -> list[int]:
+        """Numbers of a baseline's settings that count.
+
+        Where TF32 is allowed both do: a stricter setting is a fair bar as well. Once chosen, a setting stays.
+        """
+        settings = (False,) if self.session.task.precision is PrecisionClass.IEEE else (False, True)
+        return [self.modes[name]] if name in self.modes else [mode_number(name, tf32) for tf32 in settings]
+
+    @contextlib.contextmanager
+    def own_faults(self, message: str) -> Iterator[None]:
+        """Turn faults inside into InfrastructureError: a baseline's failure is not the candidate's fault, unless it is blamed."""
+        try:
+            yield
+        except Blamed:
+            raise
+        except RunnerFault as fault:
+            self.close()
+            raise InfrastructureError(f"{message}: {fault}") from fault
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process was started and not closed."""
+        return self._runner is not None
+
+    @property
+    def runner(self) -> Runner:
+        """The handle of the process, once it is started."""
+        assert self._runner is not None
+        return self._runner
+
+    def owns(self, runner: Runner) -> bool:
+        """Whether a runner is the baselines' and not a candidate's."""
+        return runner is self._runner
+
+    @property
+    def inputs(self) -> list[torch.Tensor]:
+        """The slots from which the baselines read."""
+        return self._slots
+
+    @property
+    def outputs(self) -> list[torch.Tensor]:
+        """The results of the last call of a baseline, until its next one."""
+        return self.runner.outputs
+
+    def close(self) -> None:
+        """End the process and give its slots back."""
+        if self._runner:
+            self._runner.close()
+            self._runner = None
+        if self._block:
+            self._slots = []
+            self._block.close()
+            self._block = None
