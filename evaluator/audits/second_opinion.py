@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tritonsmith.evaluator.channel.report import ForwardReport
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.schema import Label, LaunchFacts, Status, TaskFacts, Verdict
 
@@ -29,7 +30,7 @@ def second_opinion(verdict: Verdict, ask: Callable[[bool], dict[str, Any]], task
                 return _less_flattering(verdict, report, task())
         except InfrastructureError as error:
             why = str(error)
-        except (TypeError, ValueError):  # the process runs the candidate
+        except (TypeError, ValueError, OverflowError):  # the process runs the candidate
             why = "the compiler's report is unreadable"
             break
         else:
@@ -44,15 +45,14 @@ def second_opinion(verdict: Verdict, ask: Callable[[bool], dict[str, Any]], task
 
 
 def _less_flattering(verdict: Verdict, report: dict[str, Any], task: TaskFacts) -> Verdict:
-    operators = {str(name): int(count) for name, count in dict(report.get("torch_ops", {})).items()}
-    if not operators:
+    seen = ForwardReport.from_dict(report)
+    if not seen.torch_ops:
         return verdict
-    flops, moved = float(report.get("torch_flops", 0.0)), float(report.get("torch_bytes", 0.0))
-    most = flops >= _FAR_FROM_NOTHING * task.flops > 0 or moved >= _FAR_FROM_NOTHING * task.min_bytes > 0
+    most = seen.torch_flops >= _FAR_FROM_NOTHING * task.flops > 0 or seen.torch_bytes >= _FAR_FROM_NOTHING * task.min_bytes > 0
     label = Label.LIBRARY if not report.get("kernels") else Label.HYBRID if most else verdict.label
     if label is verdict.label:
         return verdict
-    facts: LaunchFacts = verdict.facts.model_copy(update={"library_calls": {**operators, **verdict.facts.library_calls}})
+    facts: LaunchFacts = verdict.facts.model_copy(update={"library_calls": {**seen.torch_ops, **verdict.facts.library_calls}})
     note = "compiled without the card, forward calls torch operators that do most of the task's work"
     return verdict.model_copy(update={"label": label, "facts": facts, "environment": verdict.environment | {"second_opinion": note}})
 

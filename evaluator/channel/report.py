@@ -1,10 +1,11 @@
-"""What a process that interprets or compiles a forward reports about it. Imports neither torch nor Triton."""
+"""What a process that interprets or compiles a forward reports about it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 Constexpr = int | float | bool | str | None
 
@@ -47,6 +48,59 @@ class LaunchCount:
         """The inverse of as_dict, also after a round trip through JSON; missing counts are zero, unknown keys ignored."""
         known = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
         return cls(**known | {"grid": tuple(values["grid"]), "races": tuple(values.get("races", ()))})
+
+
+class OperatorCounter(Protocol):
+    """What has counted the torch operators of a forward."""
+
+    ops: Counter[str]
+    launches: int
+    flops: float
+    bytes: float
+
+
+@dataclass(frozen=True)
+class ForwardReport:
+    """Torch operators of one forward that would run as library kernels, as one process saw them.
+
+    The names of the fields are the keys of a report in JSON.
+    """
+
+    torch_ops: dict[str, int]
+    """Calls by the operator's name."""
+    torch_launches: int
+    """Kernels that they start."""
+    torch_flops: float
+    """Their floating-point operations."""
+    torch_bytes: float
+    """Bytes of their operands and results."""
+
+    @classmethod
+    def from_counter(cls, counter: OperatorCounter, most_kinds: int | None = None) -> ForwardReport:
+        """What was counted; of so many kinds of operators only, the most frequent ones, so that the report stays small."""
+        ops = dict(counter.ops) if most_kinds is None else dict(counter.ops.most_common(most_kinds))
+        return cls(ops, counter.launches, counter.flops, counter.bytes)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ForwardReport:
+        """From the report of a process; what is missing is nothing. Raises TypeError, ValueError or OverflowError."""
+        ops = {str(name): int(count) for name, count in dict(values.get("torch_ops", {})).items()}
+        return cls(
+            ops, int(values.get("torch_launches", 0)), float(values.get("torch_flops", 0)), float(values.get("torch_bytes", 0))
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for a report in JSON."""
+        return asdict(self)
+
+    def __or__(self, other: ForwardReport) -> ForwardReport:
+        """The larger of two views, kind by kind."""
+        return ForwardReport(
+            dict(Counter(self.torch_ops) | Counter(other.torch_ops)),
+            max(self.torch_launches, other.torch_launches),
+            max(self.torch_flops, other.torch_flops),
+            max(self.torch_bytes, other.torch_bytes),
+        )
 
 
 FINISHED = "the candidate came to its end"

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.channel.report import ForwardReport
 from tritonsmith.evaluator.channel.slots import fill_slots, spec_bytes, tensor_at
 from tritonsmith.evaluator.confined.compiler.launches import LaunchRecorder, LaunchRefused
 from tritonsmith.evaluator.confined.runner.candidate import import_candidate
@@ -91,8 +92,5 @@ def examine(candidate: Path, target: str, request: dict[str, Any]) -> dict[str, 
         "status": status.value,
         "message": keep_ends(message, _LONGEST_MESSAGE, _LONGEST_MESSAGE // 2 - 3),
         "kernels": [kernel.model_dump(mode="json") for kernel in recorder.list_kernels()],
-        "torch_ops": dict(counter.ops),
-        "torch_launches": counter.launches,
-        "torch_flops": counter.flops,
-        "torch_bytes": counter.bytes,
+        **ForwardReport.from_counter(counter).as_dict(),
     }

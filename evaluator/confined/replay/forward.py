@@ -14,7 +14,7 @@ import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tritonsmith.evaluator.channel import slots
-from tritonsmith.evaluator.channel.report import fold_launches
+from tritonsmith.evaluator.channel.report import ForwardReport, fold_launches
 from tritonsmith.evaluator.channel.slots import Layout, dtype_of
 from tritonsmith.evaluator.channel.trace import INPUTS, Trace, Unreplayable, digest, read_trace
 from tritonsmith.evaluator.confined.interpreter import patches, schedule
@@ -45,6 +45,8 @@ _CHANGING_INTEGERS = 4
 """So many different whole numbers up to _SMALL_INTEGER may change from call to call: counters of calls."""
 _POISON = 0xFF
 """Byte in memory that nothing wrote: NaN in every float type."""
+_REPORTED_KINDS = 100
+"""Kinds of torch operators that a report names."""
 _PATIENCE = 8000
 """Wakings of waiting programs, over all launches, while one program is kept back: a wait that gives up sooner or later shows."""
 
@@ -270,10 +272,9 @@ class ReplayServer:
         except Unreplayable as problem:
             return {"status": Status.RUNTIME_ERROR.value, "message": f"cannot be judged without a card: {problem}"}
         return {
-            "status": Status.OK.value, "fixed": replay.list_fixed_kernels(),
-            "launches": fold_launches(interpreted.launches), "torch_ops": dict(library.ops.most_common(100)),
+            "status": Status.OK.value, "fixed": replay.list_fixed_kernels(), "launches": fold_launches(interpreted.launches),
             "races": sorted({race for launch in interpreted.launches for race in launch.races})[:5],
-            "torch_launches": library.launches, "torch_flops": library.flops, "torch_bytes": library.bytes,
+            **ForwardReport.from_counter(library, _REPORTED_KINDS).as_dict(),
         }  # fmt: skip
 
     def _deliver(self, results: list[torch.Tensor]) -> None:

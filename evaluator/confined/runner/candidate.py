@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import nn
 
-from tritonsmith.evaluator.channel.report import fold_launches
+from tritonsmith.evaluator.channel.report import ForwardReport, fold_launches
 from tritonsmith.evaluator.channel.slots import open_block
 from tritonsmith.evaluator.confined.runner.faults import CandidateFault
 from tritonsmith.evaluator.confined.runner.weights import transfer_weights
@@ -22,6 +22,8 @@ MODULE_NAME = "candidate"
 """Name under which a candidate is imported."""
 _ROUND_ROBIN = 0
 """Mode of a call in which programs run in turn."""
+_REPORTED_KINDS = 100
+"""Kinds of torch operators that a report names."""
 
 
 class Subject(Protocol):
@@ -139,13 +141,12 @@ class InterpretedCandidate(_Candidate):
     def facts(self, arguments: list[Any]) -> tuple[dict[str, Any], Any]:
         """Counts of the last call."""
         races = sorted({race for launch in self._counted for race in launch.races})
-        library = self._torch
         if self._trace is not None and self._recorder is not None:
             self._recorder.write(self._trace, [self.model, vars(self.module)])
         return {
             "unreplayable": self._recorder.problem if self._recorder else "",
-            "launches": fold_launches(self._counted), "races": races[:5], "torch_ops": dict(library.ops.most_common(100)),
-            "torch_launches": library.launches, "torch_flops": library.flops, "torch_bytes": library.bytes,
+            "launches": fold_launches(self._counted), "races": races[:5],
+            **ForwardReport.from_counter(self._torch, _REPORTED_KINDS).as_dict(),
         }, None  # fmt: skip
 
 

@@ -1,42 +1,18 @@
 """What a forward launches, as two processes saw it: the one that compiled the candidate and the one that interpreted it.
 
-Either runs candidate code and could be told apart by it, so each kind of work counts as the larger of the two. No torch.
+Either runs candidate code and could be told apart by it, so each kind of work counts as the larger of the two.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from tritonsmith.evaluator.channel.report import LaunchCount
+from tritonsmith.evaluator.channel.report import ForwardReport, LaunchCount
 from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts
 
 Grid = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class LibraryWork:
-    """Torch operators of a forward that would run as library kernels."""
-
-    ops: dict[str, int]
-    launches: int
-    flops: float
-    bytes: float
-
-    @classmethod
-    def of(cls, report: dict[str, Any]) -> LibraryWork:
-        """From the report of either process; what is missing is nothing."""
-        ops = {str(name): int(count) for name, count in dict(report.get("torch_ops", {})).items()}
-        return cls(ops, int(report.get("torch_launches", 0)), float(report.get("torch_flops", 0)), float(report.get("torch_bytes", 0)))
-
-    def __or__(self, other: LibraryWork) -> LibraryWork:
-        """The larger of two views, kind by kind."""
-        ops = Counter(self.ops) | Counter(other.ops)
-        return LibraryWork(
-            dict(ops), max(self.launches, other.launches), max(self.flops, other.flops), max(self.bytes, other.bytes)
-        )
 
 
 def other_constants(compiled: dict[str, Any], interpreted: dict[str, Any]) -> str:
@@ -64,7 +40,7 @@ def _differs(compiled: object, run: float) -> bool:
     return isinstance(compiled, int | float) and compiled != run
 
 
-def launch_facts(compiled: dict[str, Any], interpreted: dict[str, Any], order_dependent: bool) -> tuple[LaunchFacts, LibraryWork]:
+def launch_facts(compiled: dict[str, Any], interpreted: dict[str, Any], order_dependent: bool) -> tuple[LaunchFacts, ForwardReport]:
     """Facts of one forward. Kernels that only one process saw count too: without resources, or without counts."""
     counts = [LaunchCount.from_dict(launch) for launch in interpreted.get("launches", ())]
     seen: Counter[tuple[str, Grid]] = Counter()
@@ -76,10 +52,10 @@ def launch_facts(compiled: dict[str, Any], interpreted: dict[str, Any], order_de
         launched = max(kernel.launches, seen.pop((kernel.name, kernel.grid), 0))
         kernels.append(kernel.model_copy(update={"launches": launched}))
     kernels += [KernelFacts(name=name, grid=grid, launches=launched) for (name, grid), launched in seen.items()]
-    library = LibraryWork.of(compiled) | LibraryWork.of(interpreted)
+    library = ForwardReport.from_dict(compiled) | ForwardReport.from_dict(interpreted)
     triton_launches = sum(kernel.launches for kernel in kernels)
     facts = LaunchFacts(
-        launches_per_forward=triton_launches + library.launches, triton_launches=triton_launches, library_calls=library.ops,
+        launches_per_forward=triton_launches + library.torch_launches, triton_launches=triton_launches, library_calls=library.torch_ops,
         kernels=tuple(merge(kernels, counts)), order_dependent=order_dependent,
     )  # fmt: skip
     return facts, library

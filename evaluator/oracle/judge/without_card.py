@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from tritonsmith.evaluator.channel.doorbell import Command
+from tritonsmith.evaluator.channel.report import ForwardReport
 from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
 from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
@@ -28,7 +29,7 @@ from tritonsmith.evaluator.oracle.checks.trials import (
 )
 from tritonsmith.evaluator.oracle.handles.replayer import Replayer, Traces, trace_of
 from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
-from tritonsmith.evaluator.oracle.judge.facts_without_card import LibraryWork, launch_facts, other_constants
+from tritonsmith.evaluator.oracle.judge.facts_without_card import launch_facts, other_constants
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.schema import LaunchFacts, OperatorCost, Status, Timing, TimingKind, Verdict, text_sha
 
@@ -164,13 +165,13 @@ class CardFreeJudge:
             _require_no_race({str(race) for race in runner.facts(self._limit).get("races", ())})
         log.require_accurate()
 
-    def _estimate(self, library: LibraryWork, facts: LaunchFacts, raw: Path) -> tuple[Timing, LaunchFacts]:
+    def _estimate(self, library: ForwardReport, facts: LaunchFacts, raw: Path) -> tuple[Timing, LaunchFacts]:
         hardware = self.session.hardware
-        torch_part = (library.ops, library.flops, library.bytes)
-        mine = estimate_candidate(hardware, facts.kernels, *torch_part, torch_launches=library.launches)
+        torch_part = (library.torch_ops, library.torch_flops, library.torch_bytes)
+        mine = estimate_candidate(hardware, facts.kernels, *torch_part, torch_launches=library.torch_launches)
         foreign = 0.0
-        if library.ops:
-            foreign = estimate_candidate(hardware, (), *torch_part, in_graph=True, torch_launches=library.launches).parts["device"]
+        if library.torch_ops:
+            foreign = estimate_candidate(hardware, (), *torch_part, in_graph=True, torch_launches=library.torch_launches).parts["device"]
         working = [kernel for kernel in facts.kernels if kernel.bytes_loaded or kernel.bytes_stored or kernel.flops]
         own = estimate_candidate(hardware, working, {}, 0.0, 0.0).parts["device"] if working else 0.0  # a launch on nothing is no work
         share = own / (own + foreign) if own + foreign else None

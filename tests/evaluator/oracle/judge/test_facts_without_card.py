@@ -16,7 +16,7 @@ def test_equal_views_are_one_view() -> None:
     facts, library = launch_facts(COMPILED, {**COMPILED, "launches": [launch("step", 2)]}, False)
     (kernel,) = facts.kernels
     assert kernel.launches == 2 and kernel.registers == 32 and kernel.bytes_loaded == 64
-    assert facts.launches_per_forward == 3 and library.ops == {"addmm": 1}
+    assert facts.launches_per_forward == 3 and library.torch_ops == {"addmm": 1}
 
 
 def test_work_that_only_the_interpreter_saw_counts() -> None:
@@ -24,9 +24,9 @@ def test_work_that_only_the_interpreter_saw_counts() -> None:
     facts, library = launch_facts(COMPILED, interpreted, False)
     assert {kernel.name: kernel.launches for kernel in facts.kernels} == {"step": 500, "hidden": 7}
     assert facts.launches_per_forward == 507 + 6145
-    assert library.ops == {"addmm": 1, "gru": 1} and library.flops == 10.0
+    assert library.torch_ops == {"addmm": 1, "gru": 1} and library.torch_flops == 10.0
 
 
 def test_work_that_only_the_compiler_saw_counts() -> None:
     facts, library = launch_facts(COMPILED, {"launches": []}, False)
-    assert facts.triton_launches == 2 and library.launches == 1
+    assert facts.triton_launches == 2 and library.torch_launches == 1
