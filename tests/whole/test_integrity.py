@@ -10,7 +10,7 @@ import pytest
 
 from tritonsmith.evaluator.channel.trace import Unreplayable, copy_trace, digest, read_trace, write_trace
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
-from tritonsmith.evaluator.oracle.judge.facts_without_card import other_constants
+from tritonsmith.evaluator.oracle.judge.facts_without_card import find_other_constants
 from tritonsmith.evaluator.schema import Label, Status, Task, Verdict
 
 TASK = Task(
@@ -372,11 +372,11 @@ def test_a_kernel_with_two_bodies_is_not_run(probed: dict[str, str]) -> None:
 def test_constants_must_be_those_that_were_compiled_unless_a_tuner_chooses_them() -> None:
     kernel = {"name": "f", "launches": 1, "grid": [2, 1, 1], "constexprs": {"STEPS": 1, "KIND": "fp32", "BLOCK": 64}}
     launch = {"name": "f", "grid": [2, 1, 1], "constexprs": {"STEPS": 6, "KIND": "float32", "BLOCK": 64}}
-    said = other_constants({"kernels": [kernel]}, {"launches": [launch], "fixed": ["f"]})
+    said = find_other_constants({"kernels": [kernel]}, {"launches": [launch], "fixed": ["f"]})
     assert "kernel f runs with STEPS=6 and is compiled with STEPS=1" in said
-    assert not other_constants({"kernels": [kernel]}, {"launches": [launch], "fixed": []})
-    assert not other_constants({"kernels": [kernel]}, {"launches": [launch | {"constexprs": {"STEPS": 1}}], "fixed": ["f"]})
-    assert not other_constants({"kernels": [kernel | {"grid": [3, 1, 1]}]}, {"launches": [launch], "fixed": ["f"]})
+    assert not find_other_constants({"kernels": [kernel]}, {"launches": [launch], "fixed": []})
+    assert not find_other_constants({"kernels": [kernel]}, {"launches": [launch | {"constexprs": {"STEPS": 1}}], "fixed": ["f"]})
+    assert not find_other_constants({"kernels": [kernel | {"grid": [3, 1, 1]}]}, {"launches": [launch], "fixed": ["f"]})
 
 
 def test_a_trace_comes_back_as_it_was_written() -> None:

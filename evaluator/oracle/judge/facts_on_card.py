@@ -1,11 +1,12 @@
-"""What a forward launched on a card, from the report of the candidate's process and the candidate's text. Imports no torch.
+"""What a forward launched on a card, from the report of the candidate's process and the candidate's text.
 
-The report cannot be trusted far, so it is read with care: whatever is not as it must be is refused, and which kernels are the
-candidate's own is decided by its text. `second_opinion.second_opinion` compares the label with another process's view.
+The report cannot be trusted far, so it is read with care. What is not as it must be is refused, and the candidate's text decides which
+kernels are its own. `audits.second_opinion` compares the label with another process's view.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,14 +15,18 @@ from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts
 from tritonsmith.evaluator.source.kernel_file import read_kernel_source
 
 _FREE = ("Memcpy", "Memset")
-_MOST_KINDS = 20
+"""How names of device work begin that is no kernel."""
+_MAX_KINDS = 20
+"""Library kernels that are listed, the most frequent ones."""
 _Device = TypeAdapter(dict[str, tuple[int, float]])
 _Kernels = TypeAdapter(list[KernelFacts])
 
 
-def launch_facts(report: dict[str, Any], source: str, order_dependent: bool) -> LaunchFacts:
-    """Facts of one forward: `device` has count and milliseconds of each kernel that the profiler saw, `kernels` what was launched through
-    Triton's JIT (a replayed CUDA graph launches nothing through it).
+def read_launch_facts(report: dict[str, Any], source: str, order_dependent: bool) -> LaunchFacts:
+    """Facts of one forward.
+
+    In the report `device` has count and milliseconds of each kernel that the profiler saw, and `kernels` what was launched through
+    Triton's JIT. A replayed CUDA graph launches nothing through it.
 
     Raises:
         ValueError: the report is not what a runner of ours sends.
@@ -32,19 +37,20 @@ def launch_facts(report: dict[str, Any], source: str, order_dependent: bool) -> 
         raise ValueError(f"unreadable facts: {type(error).__name__}") from error
     if any(count < 0 or not 0 <= ms < float("inf") for count, ms in device.values()):
         raise ValueError("unreadable facts: a negative count or time")
-    own = set(read_kernel_source(source, "the candidate").jit)  # what triton.jit really is in this text, whatever else is called jit
-    mine = {name: seen for name, seen in device.items() if name in own}
+    own = set(read_kernel_source(source, "the candidate").jit)  # what triton.jit really is in this text
+    own_device = {name: seen for name, seen in device.items() if name in own}
     library = {name: count for name, (count, _) in device.items() if name not in own and not name.startswith(_FREE)}
-    launched = max(sum(kernel.launches for kernel in kernels if kernel.name in own), sum(count for count, _ in mine.values()))
+    launched = max(sum(kernel.launches for kernel in kernels if kernel.name in own), sum(count for count, _ in own_device.values()))
     total = sum(ms for _, ms in device.values())
-    single = {kernel.name for kernel in kernels if [one.name for one in kernels].count(kernel.name) == 1}
+    launched_names = Counter(kernel.name for kernel in kernels)
     return LaunchFacts(
         launches_per_forward=launched + sum(library.values()), triton_launches=launched,
-        library_calls=dict(sorted(library.items(), key=lambda one: -one[1])[:_MOST_KINDS]),
+        library_calls=dict(sorted(library.items(), key=lambda item: -item[1])[:_MAX_KINDS]),
         kernels=tuple(
-            kernel.model_copy(update={"device_ms": mine[kernel.name][1]}) if kernel.name in single and kernel.name in mine else kernel
+            kernel.model_copy(update={"device_ms": own_device[kernel.name][1]})
+            if launched_names[kernel.name] == 1 and kernel.name in own_device else kernel
             for kernel in kernels
         ),
-        own_time_share=sum(ms for _, ms in mine.values()) / total if total else None, device_ms=total or None,
+        own_time_share=sum(ms for _, ms in own_device.values()) / total if total else None, device_ms=total or None,
         order_dependent=order_dependent,
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """What a forward launches, as two processes saw it: the one that compiled the candidate and the one that interpreted it.
 
-Either runs candidate code and could be told apart by it, so each kind of work counts as the larger of the two.
+Either runs candidate code, which could find out which one it is in, so each kind of work counts as the larger of the two.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts
 Grid = tuple[int, int, int]
 
 
-def other_constants(compiled: dict[str, Any], interpreted: dict[str, Any]) -> str:
+def find_other_constants(compiled: dict[str, Any], interpreted: dict[str, Any]) -> str:
     """A sentence about a kernel that was compiled with other constants than it was run with; empty when there is none.
 
     Tuners may choose differently in the two processes: only kernels that the replay calls `fixed` are looked at.
     """
-    kernels = [KernelFacts.model_validate(one) for one in compiled["kernels"]]
-    for launch in (LaunchCount.from_dict(one) for one in interpreted.get("launches", ())):
+    kernels = [KernelFacts.model_validate(values) for values in compiled["kernels"]]
+    for launch in (LaunchCount.from_dict(values) for values in interpreted.get("launches", ())):
         same = [kernel.constexprs for kernel in kernels if (kernel.name, kernel.grid) == (launch.name, launch.grid)]
         if launch.name not in interpreted.get("fixed", ()) or not same:
             continue
         numbers = {name: value for name, value in launch.constexprs.items() if isinstance(value, int | float)}
-        differing = [{name for name, value in numbers.items() if _differs(one.get(name), value)} for one in same]
+        differing = [{name for name, value in numbers.items() if _differs(constexprs.get(name), value)} for constexprs in same]
         if all(differing):
             name = min(differing[0])
             return (
@@ -40,15 +40,15 @@ def _differs(compiled: object, run: float) -> bool:
     return isinstance(compiled, int | float) and compiled != run
 
 
-def launch_facts(compiled: dict[str, Any], interpreted: dict[str, Any], order_dependent: bool) -> tuple[LaunchFacts, ForwardReport]:
+def merge_launch_facts(compiled: dict[str, Any], interpreted: dict[str, Any], order_dependent: bool) -> tuple[LaunchFacts, ForwardReport]:
     """Facts of one forward. Kernels that only one process saw count too: without resources, or without counts."""
     counts = [LaunchCount.from_dict(launch) for launch in interpreted.get("launches", ())]
     seen: Counter[tuple[str, Grid]] = Counter()
     for count in counts:
         seen[count.name, count.grid] += count.count
     kernels = []
-    for one in compiled["kernels"]:
-        kernel = KernelFacts.model_validate(one)
+    for values in compiled["kernels"]:
+        kernel = KernelFacts.model_validate(values)
         launched = max(kernel.launches, seen.pop((kernel.name, kernel.grid), 0))
         kernels.append(kernel.model_copy(update={"launches": launched}))
     kernels += [KernelFacts(name=name, grid=grid, launches=launched) for (name, grid), launched in seen.items()]
@@ -56,12 +56,12 @@ def launch_facts(compiled: dict[str, Any], interpreted: dict[str, Any], order_de
     triton_launches = sum(kernel.launches for kernel in kernels)
     facts = LaunchFacts(
         launches_per_forward=triton_launches + library.torch_launches, triton_launches=triton_launches, library_calls=library.torch_ops,
-        kernels=tuple(merge(kernels, counts)), order_dependent=order_dependent,
+        kernels=tuple(add_counts(kernels, counts)), order_dependent=order_dependent,
     )  # fmt: skip
     return facts, library
 
 
-def merge(kernels: Sequence[KernelFacts], launches: Sequence[LaunchCount]) -> list[KernelFacts]:
+def add_counts(kernels: Sequence[KernelFacts], launches: Sequence[LaunchCount]) -> list[KernelFacts]:
     """Facts of compiled kernels with bytes, FLOPs and sync rounds per launch (mean over launches of the same name and grid).
 
     Launches that agree in constexprs too are preferred. A kernel the interpreter never saw keeps its empty counts.
@@ -69,20 +69,23 @@ def merge(kernels: Sequence[KernelFacts], launches: Sequence[LaunchCount]) -> li
     by_grid: dict[tuple[str, tuple[int, int, int]], list[LaunchCount]] = defaultdict(list)
     for launch in launches:
         by_grid[launch.name, launch.grid].append(launch)
-    return [_filled(kernel, by_grid.get((kernel.name, kernel.grid), [])) for kernel in kernels]
+    return [_add_mean_counts(kernel, by_grid.get((kernel.name, kernel.grid), [])) for kernel in kernels]
 
 
-def _filled(kernel: KernelFacts, launches: list[LaunchCount]) -> KernelFacts:
-    same = [x for x in launches if all(kernel.constexprs.get(name, value) == value for name, value in x.constexprs.items())]
+def _add_mean_counts(kernel: KernelFacts, launches: list[LaunchCount]) -> KernelFacts:
+    same = [
+        launch for launch in launches
+        if all(kernel.constexprs.get(name, value) == value for name, value in launch.constexprs.items())
+    ]  # fmt: skip
     chosen = same or launches
     if not chosen:
         return kernel
-    count = sum(x.count for x in chosen)
+    count = sum(launch.count for launch in chosen)
     return kernel.model_copy(
         update={
-            "bytes_loaded": sum(x.bytes_loaded * x.count for x in chosen) / count,
-            "bytes_stored": sum(x.bytes_stored * x.count for x in chosen) / count,
-            "flops": sum(x.total_flops * x.count for x in chosen) / count,
-            "sync_rounds": max(x.sync_rounds for x in chosen),
+            "bytes_loaded": sum(launch.bytes_loaded * launch.count for launch in chosen) / count,
+            "bytes_stored": sum(launch.bytes_stored * launch.count for launch in chosen) / count,
+            "flops": sum(launch.total_flops * launch.count for launch in chosen) / count,
+            "sync_rounds": max(launch.sync_rounds for launch in chosen),
         }
     )

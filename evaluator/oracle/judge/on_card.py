@@ -1,4 +1,4 @@
-"""A verdict on a card: correctness, repetition, paired timing against every baseline, launch facts, suspicion. Imports torch."""
+"""A verdict on a card: correctness, repetition, timing against every baseline, launch facts, suspicion. Imports torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call, repeat_bitwise, require_settled
 from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
-from tritonsmith.evaluator.oracle.judge.facts_on_card import launch_facts
+from tritonsmith.evaluator.oracle.judge.facts_on_card import read_launch_facts
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.oracle.judge.suspicion import Clocks, Floor, find_other_forward, find_suspicion
 from tritonsmith.evaluator.oracle.judge.witness import Witness, has_room
@@ -140,7 +140,7 @@ class CardJudge:
             self.session.pool.fill(candidate=_WAITING, witness=_WAITING if self._roomy else 0)
 
     def _check(self, log: TrialLog, runner: Runner, source: Path, profile: str) -> bool:
-        """Accuracy, settled outputs, bitwise repetition. Returns whether bits vary (allowed with atomic adds only)."""
+        """Check accuracy, settled outputs and repetition. Returns whether bits vary, which is allowed with atomic adds only."""
         got: list[torch.Tensor] = []
         for number, kind in enumerate((*_FIRST_TRIALS[profile], *stress_kinds(profile), *_LAST_TRIALS[profile])):
             if profile == "strict" and number == 2:  # weights kept from an earlier call must not survive new ones
@@ -157,7 +157,7 @@ class CardJudge:
         return bool(differing)
 
     def _further_sessions(self, source: Path, profile: str, first: TimingSession) -> list[TimingSession]:
-        """The same measurement against the strongest baseline with fresh processes, weights and inputs. Raises RunnerFault."""
+        """Measure against the strongest baseline again, with fresh processes, weights and inputs. Raises RunnerFault."""
         sessions = []
         for _ in range(_SESSIONS[profile] - 1):
             self.session.new_weights()
@@ -208,7 +208,7 @@ def _name(node: ast.Attribute | ast.Name) -> str:
 
 def _read_facts(report: dict[str, Any], source: Path, order_dependent: bool) -> LaunchFacts:
     try:
-        return launch_facts(report, source.read_text(), order_dependent)
+        return read_launch_facts(report, source.read_text(), order_dependent)
     except ValueError as error:
         raise RunnerFault(Status.CHEATING, f"the report of what forward launches was tampered with: {error}") from error
 

@@ -29,15 +29,21 @@ from tritonsmith.evaluator.oracle.checks.trials import (
 )
 from tritonsmith.evaluator.oracle.handles.replayer import Replayer, Traces, trace_of
 from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
-from tritonsmith.evaluator.oracle.judge.facts_without_card import launch_facts, other_constants
+from tritonsmith.evaluator.oracle.judge.facts_without_card import find_other_constants, merge_launch_facts
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.schema import LaunchFacts, OperatorCost, Status, Timing, TimingKind, Verdict, text_sha
 
 _INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Environment of the processes that interpret."""
 _SHUFFLES = {"quick": 1, "strict": 2}
+"""By profile: calls on the same inputs in other orders of the programs."""
 _REPLAYS = {"quick": ("shuffled",), "strict": ("round_robin", "shuffled")}
+"""By profile: orders in which the recorded forward is done again."""
 _OTHER_ORDER = "running the programs in another order gave another result"
-_IN_TURN = 0  # schedule 0 runs the programs in turn, every other number shuffles them in its own way
+_IN_TURN = 0
+"""The schedule that runs the programs in turn; every other number shuffles them in its own way."""
+_LONGEST_MESSAGE = 4000
+"""Characters of a compiler's message."""
 
 
 class CardFreeJudge:
@@ -78,12 +84,12 @@ class CardFreeJudge:
                 compilation.begin(source.read_text(), self.session.compile_request.read_bytes(), self.session.hardware.key)
                 with self.session.runner(source, _INTERPRETER) as runner:
                     runner.wait_ready()
-                    compiled = _compiled(compilation, call_seconds)
+                    compiled = _wait_compiled(compilation, call_seconds)
                     order_dependent, report = self._check(log, runner, profile, source)
             _require_compiled(compiled)
-            if told_apart := other_constants(compiled, report):
-                raise RunnerFault(Status.CHEATING, told_apart)
-            facts, library = launch_facts(compiled, report, order_dependent)
+            if problem := find_other_constants(compiled, report):
+                raise RunnerFault(Status.CHEATING, problem)
+            facts, library = merge_launch_facts(compiled, report, order_dependent)
             if not facts.launches_per_forward:
                 raise RunnerFault(Status.CHEATING, "forward launches no kernel and calls no operator, yet returns the right answer")
             timing, facts = self._estimate(library, facts, raw)
@@ -98,7 +104,7 @@ class CardFreeJudge:
         )  # fmt: skip
 
     def _check(self, log: TrialLog, runner: Runner, profile: str, source: Path) -> tuple[bool, dict[str, Any]]:
-        """Inputs of one kind; then one set in turn, in other orders, and done again elsewhere; then further inputs.
+        """Check inputs of one kind, then one set in several orders and in a replay, then further inputs.
 
         Returns whether the order changed any bit, and the replay's report. Raises RunnerFault: racy, inaccurate, or what the calls raise.
         """
@@ -109,10 +115,10 @@ class CardFreeJudge:
         outcomes: list[list[torch.Tensor]] = []
         for order in range(_SHUFFLES[profile] + 1):
             outcomes.append(fresh_call(self.session, runner, tensors, order, self._limit))
-            said = runner.facts(self._limit)
-            races |= {str(race) for race in said.get("races", ())}
+            facts = runner.facts(self._limit)
+            races |= {str(race) for race in facts.get("races", ())}
             if order == _IN_TURN:  # a warm call: weights are packed, as they are when the compiler's process counts
-                unreplayable, trace = str(said.get("unreplayable", "")), trace_of(runner, blobs=True)
+                unreplayable, trace = str(facts.get("unreplayable", "")), trace_of(runner, blobs=True)
         require_settled(runner, outcomes[-1])
         trials = [judged(self.session, tensors, got) for got in outcomes]
         log.trials += trials
@@ -132,9 +138,10 @@ class CardFreeJudge:
         return differs, report
 
     def _replay(self, traces: Traces, tensors: list[torch.Tensor], profile: str, source: Path) -> dict[str, Any]:
-        """What forward wrote down, done again where no other code of the candidate runs: its races, counts and results are those that hold.
+        """Do again what forward wrote down, where no other code of the candidate runs; the report of that.
 
-        Raises RunnerFault: racy, or cheating where the result came about in another way.
+        Its races, counts and results are those that count. Raises RunnerFault: racy, or cheating where the result came about in
+        another way.
         """
         report: dict[str, Any] = {}
         for order in _REPLAYS[profile]:
@@ -143,14 +150,14 @@ class CardFreeJudge:
             trial = judged(self.session, tensors, got)
             asked = self.session.task.precision
             if not accepted(reached_class([trial]), asked):
-                unwritten = not all(bool(torch.isfinite(one).all()) for one in got if one.is_floating_point())
-                said = "the launches and operators of forward, done again in another process, give another result: "
+                unwritten = not all(bool(torch.isfinite(output).all()) for output in got if output.is_floating_point())
+                message = "the launches and operators of forward, done again in another process, give another result: "
                 status = Status.INACCURATE if unwritten else Status.CHEATING
-                raise RunnerFault(status, said + describe_error([trial], asked))
+                raise RunnerFault(status, message + describe_error([trial], asked))
         return report
 
     def _check_other_inputs(self, log: TrialLog, runner: Runner, profile: str) -> None:
-        """One call on inputs of every other kind of the profile. Raises RunnerFault.
+        """Check one call on inputs of every other kind of the profile. Raises RunnerFault.
 
         `strict` takes an order of the programs of its own for each, and new weights: those kept from an earlier call must not survive.
         """
@@ -168,23 +175,25 @@ class CardFreeJudge:
     def _estimate(self, library: ForwardReport, facts: LaunchFacts, raw: Path) -> tuple[Timing, LaunchFacts]:
         hardware = self.session.hardware
         torch_part = (library.torch_ops, library.torch_flops, library.torch_bytes)
-        mine = estimate_candidate(hardware, facts.kernels, *torch_part, torch_launches=library.torch_launches)
-        foreign = 0.0
+        whole = estimate_candidate(hardware, facts.kernels, *torch_part, torch_launches=library.torch_launches)
+        library_ms = 0.0
         if library.torch_ops:
-            foreign = estimate_candidate(hardware, (), *torch_part, in_graph=True, torch_launches=library.torch_launches).parts["device"]
+            library_ms = estimate_candidate(hardware, (), *torch_part, in_graph=True, torch_launches=library.torch_launches).parts["device"]
         working = [kernel for kernel in facts.kernels if kernel.bytes_loaded or kernel.bytes_stored or kernel.flops]
         own = estimate_candidate(hardware, working, {}, 0.0, 0.0).parts["device"] if working else 0.0  # a launch on nothing is no work
-        share = own / (own + foreign) if own + foreign else None
+        share = own / (own + library_ms) if own + library_ms else None
         facts = facts.model_copy(update={"own_time_share": share})
         best = min(self._baselines, key=lambda name: self._baselines[name].ms)
+        parts = {name: _list_parts(estimate) for name, estimate in self._baselines.items()}
         raw.parent.mkdir(parents=True, exist_ok=True)
-        raw.write_text(json.dumps({"kind": "ESTIMATE", "candidate": _band(mine)} | {k: _band(v) for k, v in self._baselines.items()}))
+        raw.write_text(json.dumps({"kind": "ESTIMATE", "candidate": _list_parts(whole)} | parts))
+        band = f"{whole.low_ms:.4g} to {whole.high_ms:.4g} ms"
         timing = Timing(
-            kind=TimingKind.ESTIMATED, median_ms=mine.ms, baseline=best,
-            baselines_ms={name: one.ms for name, one in self._baselines.items()},
-            score=self._baselines[best].ms / mine.ms, score_eager=self._baselines["eager"].ms / mine.ms,
-            ratios={name: one.ms / mine.ms for name, one in self._baselines.items()}, raw=str(raw),
-            notes=(f"an estimate for {hardware.name}, never compared with a measurement; band {mine.low_ms:.4g} to {mine.high_ms:.4g} ms",),
+            kind=TimingKind.ESTIMATED, median_ms=whole.ms, baseline=best,
+            baselines_ms={name: estimate.ms for name, estimate in self._baselines.items()},
+            score=self._baselines[best].ms / whole.ms, score_eager=self._baselines["eager"].ms / whole.ms,
+            ratios={name: estimate.ms / whole.ms for name, estimate in self._baselines.items()}, raw=str(raw),
+            notes=(f"an estimate for {hardware.name}, never compared with a measurement; band {band}",),
         )  # fmt: skip
         return timing, facts
 
@@ -194,11 +203,11 @@ def _require_no_race(races: set[str]) -> None:
         raise RunnerFault(Status.RACY, "two programs touch one address without waiting for each other: " + min(races))
 
 
-def _band(estimate: Estimate) -> dict[str, Any]:
+def _list_parts(estimate: Estimate) -> dict[str, Any]:
     return {"low_ms": estimate.low_ms, "high_ms": estimate.high_ms, "ms": estimate.ms, "parts": estimate.parts}
 
 
-def _compiled(compilation: Compilation, seconds: float) -> dict[str, Any]:
+def _wait_compiled(compilation: Compilation, seconds: float) -> dict[str, Any]:
     """The compiler's report. Raises RunnerFault where it is a refusal, or none came."""
     try:
         compiled = compilation.report(seconds)
@@ -211,4 +220,4 @@ def _compiled(compilation: Compilation, seconds: float) -> dict[str, Any]:
 
 def _require_compiled(compiled: dict[str, Any]) -> None:
     if compiled["status"] != Status.OK:
-        raise RunnerFault(Status(compiled["status"]), str(compiled.get("message", ""))[:4000])
+        raise RunnerFault(Status(compiled["status"]), str(compiled.get("message", ""))[:_LONGEST_MESSAGE])

@@ -1,7 +1,7 @@
-"""A second process of a candidate that tells what one forward launches. Its profiler was started while it waited. Imports torch.
+"""A second process of a candidate that reports what one forward launches. Imports torch.
 
 The start of CUPTI takes 3 to 5 s in a process (H200, torch 2.11, 2026-11-21), more than all the rest of a verdict. So it happens in a
-process of the pool before the candidate is known, and never in the one that is timed. The witness compiles beside the checks, on inputs of
+process of the pool before the candidate is known, and never in the one that is timed. The witness compiles during the checks, on inputs of
 its own; it is asked when they are done, its result is judged like that of every other call, and it is gone before anything is timed.
 """
 
@@ -25,7 +25,7 @@ _ROOM = 24
 
 
 def has_room(session: TaskSession) -> bool:
-    """Whether the card holds a second process of any candidate beside the first."""
+    """Whether the card holds a second process of any candidate in addition to the first."""
     weights = sum(tensor.numel() * tensor.element_size() for tensor in session.model.parameters())
     return _ROOM * (session.layout.input_bytes + session.layout.output_bytes + weights) < session.hardware.memory_bytes
 
@@ -53,7 +53,7 @@ class Witness:
         self._runner.post(Command.CALL)
 
     def report(self, limit: float) -> dict[str, Any] | None:
-        """What a forward launches; None where this process failed, whatever the reason: then the candidate's own runner is to be asked.
+        """What a forward launches; None where this process failed for any reason, and the candidate's own runner is to be asked.
 
         Raises RunnerFault(cheating) where the forward that was profiled gave a wrong result.
         """

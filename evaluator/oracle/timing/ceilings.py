@@ -1,4 +1,4 @@
-"""What the card of this machine can do at best, measured once, and the floor of time that follows for a task. Imports torch."""
+"""What the card of this machine can do at best, and the floor of time that follows for a task. Imports torch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import torch
 from tritonsmith.evaluator.schema import PrecisionClass
 
 _COPY_BYTES = 1 << 30
+"""Size of the copy that measures the bandwidth."""
 _PRODUCT = 8192
+"""Rows and columns of the matrices that are multiplied."""
 _REPEATS = 10
+"""Repetitions, of which the fastest counts."""
 _MARGIN = 0.7
-"""A measured ceiling is not the last word: caches, clocks and better shapes may be a little faster."""
+"""Part of a ceiling's time that is still believed: caches, clocks and better shapes may be a little faster than what was measured."""
 _FEWER_PRODUCTS = 4.0
 """Algorithms for convolutions and products that save multiplications save at most this factor (Winograd F(4x4, 3x3): Lavin 2016)."""
 _PRODUCTS_OF_IEEE = 3.0
@@ -23,12 +26,14 @@ _PRODUCTS_OF_IEEE = 3.0
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Bytes/s of a large copy (read plus written), operations/s of a large half-precision product, milliseconds of the least launch."""
+    """What the card reaches in three simple measurements."""
 
     bandwidth: float
+    """Bytes per second of a large copy, read plus written."""
     matrix: float
+    """Operations per second of a large half-precision product."""
     launch_ms: float = 0.0
-    """A kernel that writes one byte, between two events on a card that has all three queued."""
+    """Milliseconds of the least launch: a kernel that writes one byte, between two events on a card that has all three queued."""
 
     def floor_ms(self, input_bytes: float, output_bytes: float, flops: float, precision: PrecisionClass, l2_bytes: int) -> float:
         """Milliseconds below which no right kernel can be.
@@ -43,38 +48,38 @@ class Ceilings:
 
     @property
     def launch_floor_ms(self) -> float:
-        """What the card's events around a forward that launches something cannot read less than; else the work is not between them."""
+        """The least that the card's events around a forward that launches something can read, if the work is between them."""
         return _MARGIN * self.launch_ms
 
 
 @functools.cache
 def measure_ceilings() -> Ceilings:
-    """The ceilings of the first card; about 0.2 s at the first call."""
+    """Measure the ceilings of the first card, once; that takes about 0.2 s."""
     ceilings = Ceilings(
-        2 * _COPY_BYTES / _seconds_of_a_copy(), 2.0 * _PRODUCT**3 / _seconds_of_a_product(), _seconds_of_a_launch() * 1e3
+        2 * _COPY_BYTES / _time_copy(), 2.0 * _PRODUCT**3 / _time_product(), _time_launch() * 1e3
     )
     torch.cuda.empty_cache()
     return ceilings
 
 
-def _seconds_of_a_copy() -> float:
+def _time_copy() -> float:
     source = torch.ones(_COPY_BYTES, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
-    return _fastest(lambda: target.copy_(source))
+    return _time_fastest(lambda: target.copy_(source))
 
 
-def _seconds_of_a_product() -> float:
-    one = torch.randn(_PRODUCT, _PRODUCT, device="cuda", dtype=torch.float16)
-    return _fastest(lambda: one @ one)
+def _time_product() -> float:
+    matrix = torch.randn(_PRODUCT, _PRODUCT, device="cuda", dtype=torch.float16)
+    return _time_fastest(lambda: matrix @ matrix)
 
 
-def _seconds_of_a_launch() -> float:
-    before, one = torch.empty(_COPY_BYTES, dtype=torch.uint8, device="cuda"), torch.empty(1, dtype=torch.uint8, device="cuda")
-    one.zero_()
-    return _fastest(one.zero_, before.zero_)
+def _time_launch() -> float:
+    before, byte = torch.empty(_COPY_BYTES, dtype=torch.uint8, device="cuda"), torch.empty(1, dtype=torch.uint8, device="cuda")
+    byte.zero_()
+    return _time_fastest(byte.zero_, before.zero_)
 
 
-def _fastest(work: Callable[[], object], before: Callable[[], object] = lambda: None) -> float:
+def _time_fastest(work: Callable[[], object], before: Callable[[], object] = lambda: None) -> float:
     """Seconds of the fastest of some repetitions, by the card's events; `before` keeps the card busy until all is queued."""
     times: list[float] = []
     for _ in range(_REPEATS):

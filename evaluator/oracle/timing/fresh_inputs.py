@@ -10,8 +10,9 @@ from tritonsmith.evaluator.channel.strides import distinct
 from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
 
 _INPUT_SETS = 3
+"""Sets of inputs that take turns."""
 _FRESH_PART = 256
-"""One floating value in so many is exchanged for another before each timed call: no content comes twice."""
+"""One floating-point value in so many is exchanged for another before each timed call: no content comes twice."""
 
 
 class Inputs:
@@ -28,17 +29,17 @@ class Inputs:
         if not self._floating:
             return self._session.draw("own")
         self._turn = (self._turn + 1) % _INPUT_SETS
-        self._sets[self._turn] = [_freshened(tensor) for tensor in self._sets[self._turn]]
+        self._sets[self._turn] = [_exchange_values(tensor) for tensor in self._sets[self._turn]]
         return self._sets[self._turn]
 
 
-def _freshened(tensor: torch.Tensor) -> torch.Tensor:
+def _exchange_values(tensor: torch.Tensor) -> torch.Tensor:
     """A copy in which one value in 256 is replaced by that of another random place, so that sums and hashes move as well."""
-    once = distinct(tensor)
-    if not tensor.is_floating_point() or once.numel() < 2:
+    elements = distinct(tensor)
+    if not tensor.is_floating_point() or elements.numel() < 2:
         return tensor.clone()
-    old = once.reshape(-1)
+    old = elements.reshape(-1)
     flat, count = old.clone(), old.numel()
     places = torch.arange(secrets.randbelow(min(_FRESH_PART, count)), count, _FRESH_PART, device=flat.device)
     flat[places] = old[(places + 1 + secrets.randbelow(count - 1)) % count]
-    return flat.view(once.shape).expand(tensor.shape)
+    return flat.view(elements.shape).expand(tensor.shape)

@@ -2,12 +2,13 @@
 
 A short call is mostly host work: Python, Triton's launcher, the driver. On a shared machine that part takes 40 microseconds in one
 process and 120 in the next, for whole sessions. Work that a process queues while the card belongs to another one starts when the card
-changes hands, however long queueing took; and who asks for the card while that work runs has it when it ends. Two such changes take the
-same time within a microsecond or two (H200, 2026-11-22: 287 us when nothing is done in between; with kernels of more than 20 us in
-between, what is beyond that is what the card's events read, plus 0.6 us in the median and -1.5 to 2.6 us in nine calls of ten).
+changes hands, however long queueing took. A process that asks for the card while that work runs has it when it ends.
 
-The kernel runs in the oracle's process, so no candidate can shorten it, and nothing of a candidate runs on the card meanwhile: the card
-gives each process a time slice (2 ms or so by default) and the kernel is shorter as a rule. It looks at the clock all the time, and says
+Handing the card over and back takes 287 us on an H200, give or take 2 us (2026-11-22). The rest is the kernel's time. Above 20 us it
+agrees with the card's events: 0.6 us more in the median, and -1.5 to 2.6 us in nine calls of ten.
+
+The kernel runs in the oracle's process, so no candidate can shorten it, and nothing of a candidate runs on the card meanwhile. The card
+gives each process a time slice (2 ms or so by default) and the kernel is usually shorter. It looks at the clock all the time, and says
 so when it was interrupted. Inputs are placed while it runs, from another stream of the same process, so that no kernel of a candidate
 can read them before its call is due.
 """
@@ -29,11 +30,19 @@ HOLD_MS = 0.5
 """Host work that a timed call may do without being noticed: some forty launches."""
 
 _THREADS = 32
+"""Threads of the kernel on each multiprocessor."""
 _PROCESSORS = 16  # CUdevice_attribute
+"""The driver's number for the count of multiprocessors."""
 _MAPPED = 2  # CU_MEMHOSTALLOC_DEVICEMAP
-_STARTED, _ENDED, _INTERRUPTED = 0, 16, 32
-"""Which 4-byte word of the host's memory says so: each holds the number of the last kernel that did."""
+"""The driver's flag for host memory that the card sees."""
+_STARTED = 0
+"""Which 4-byte word of the host's memory holds the number of the last kernel that has started."""
+_ENDED = 16
+"""The word with the number of the last kernel that has ended."""
+_INTERRUPTED = 32
+"""The word with the number of the last kernel that was interrupted."""
 _START_SECONDS = 10.0
+"""Time within which the card must be had."""
 _SLEPT_SECONDS = 50e-6
 """Between two looks at the host's memory: the card changes hands in twice as much at the least."""
 _LONGEST_NS = 500_000_000
@@ -93,10 +102,10 @@ done:
 
 
 def wait_until(has_come: Callable[[], bool]) -> tuple[float, float]:
-    """Look until something has come; `time.perf_counter()` then, and a time before which it had not (minus infinity: unknown).
+    """Look until something has come: `time.perf_counter()` then, and a time before which it had not.
 
-    The two lie microseconds apart, but where this thread did not run in between: a processor may be given to somebody else at any
-    moment, between a look and the clock as well. Raises InfrastructureError after `_START_SECONDS`.
+    The second one is minus infinity where it is unknown. The two lie microseconds apart if this thread ran in between. It may lose its
+    processor at any moment, between a look and the clock as well. Raises InfrastructureError after `_START_SECONDS`.
     """
     before, last = -math.inf, time.perf_counter()
     began = last
@@ -136,7 +145,7 @@ class CardHold:
         self._nanoseconds, self._device = ctypes.c_uint64(0), device  # what a launch reads lives as long as this
         self._gate = torch.zeros(1, dtype=torch.int32, device="cuda")
         gate = ctypes.c_uint64(self._gate.data_ptr())
-        arguments = (ctypes.c_void_p * 4)(*(ctypes.addressof(one) for one in (self._nanoseconds, device, self._number, gate)))
+        arguments = (ctypes.c_void_p * 4)(*(ctypes.addressof(value) for value in (self._nanoseconds, device, self._number, gate)))
         grid = ctypes.c_uint(processors.value)  # a warp on each: more of them would wait for the clock, which they share
         one, zero, block = ctypes.c_uint(1), ctypes.c_uint(0), ctypes.c_uint(_THREADS)
         stream, nothing = ctypes.c_void_p(0), ctypes.c_void_p(0)
@@ -196,8 +205,10 @@ class CardHold:
 
     @property
     def slept(self) -> bool:
-        """Whether what was waited for last may have come more than `_SLEPT_SECONDS` ago, since this thread did not run; to be asked at
-        once."""
+        """Whether this thread did not run when what was waited for last came, as far as is known; to be asked at once.
+
+        That is so if it may have come more than `_SLEPT_SECONDS` ago.
+        """
         return time.perf_counter() - self._not_before > _SLEPT_SECONDS
 
     @property
@@ -208,5 +219,5 @@ class CardHold:
 
 @functools.cache
 def card_hold(cache_bytes: int) -> CardHold:
-    """This process's."""
+    """The hold of this process, made once."""
     return CardHold(cache_bytes)

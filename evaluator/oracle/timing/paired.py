@@ -12,32 +12,47 @@ import numpy.typing as npt
 from tritonsmith.evaluator.schema import Comparison, Measurement
 
 _MARGIN = 0.01
+"""Share by which two equal kernels may differ."""
 _CONTROL = (0.99, 1.01)
+"""Bounds of the ratio of a baseline to itself."""
 _TICKS_MS = 0.0002
+"""Some ticks of the card's clock, in milliseconds."""
 _RESAMPLES = 2000
+"""Samples drawn for a bootstrap interval."""
 _HOST_MS = 0.002
-UNSEEN_MS, UNSEEN_PART = 0.003, 0.01
-"""What the oracle's clock may read beyond the card's, and beyond what it reads for a baseline, before a call is left out. Nine
-calls of ten are within 2 microseconds of the median (H200, 2026-11-22)."""
-_MOST_USUAL = 0.002
-"""What is usual between the clocks is learnt from the baselines' calls, up to this much."""
+"""Milliseconds by which calls of equal kernels may differ between two processes."""
+UNSEEN_MS = 0.003
+"""What the oracle's clock may read beyond the card's, and beyond what it reads for a baseline, before a call is left out.
+
+Milliseconds. Nine calls of ten are within 2 microseconds of the median (H200, 2026-11-22).
+"""
+UNSEEN_PART = 0.01
+"""The same as a share of the call; the larger of the two counts."""
+_MAX_USUAL_MS = 0.002
+"""Milliseconds that may be usual between the clocks; what is usual is learnt from the baselines' calls."""
 _NEAR_MS = 0.006
-"""Calls that much beyond it still show a lie that most of them share; what lies further off is a disturbance."""
+"""Milliseconds beyond the limit at which calls still show a lie that most of them share; further off it is a disturbance."""
 ENOUGH = 0.25
-"""Share of the calls for which the card's clock must stand; of honest kernels' it stands for 95 % as a rule (H200, 2026-11-22)."""
+"""Share of the calls for which the card's clock must stand; usually it stands for 95 % of honest calls (H200, 2026-11-22)."""
 _IN_TIME = 0.8
 """Share of the calls that the card must have been asked for before the answer, for the others to be left out."""
-CLOCK_PART, CLOCK_MS = 0.1, 0.05
-"""How far the two clocks may be apart: a share of the call, or this many milliseconds."""
+CLOCK_PART = 0.1
+"""How far the two clocks may be apart, as a share of the call."""
+CLOCK_MS = 0.05
+"""The same in milliseconds; the larger of the two counts."""
 _FAR_SLOWER = 0.5
-"""A candidate that reaches less than this by the card's clock alone gains nothing by a wrong clock."""
-_FEWEST = 4
-_COMPARED, _CERTAIN = (10, 25, 40, 50), 7
+"""A candidate that reaches less than this ratio by the card's clock alone gains nothing by a wrong clock."""
+_MIN_CALLS = 4
+"""With fewer calls of a kind nothing is said about that kind."""
+_COMPARED = (10, 25, 40, 50)
 """Percentiles in which the two sides are compared: what is done in more than half of the calls shows in one of them."""
+_CERTAIN = 7
+"""Percentiles by which the baseline's are taken higher, so that a difference is certain."""
 _QUIET = 10
 """Percentile of what the oracle saw that counts: what disturbs a call makes it longer, never shorter."""
-Samples = npt.NDArray[np.float64]
 _MIN_PAIRS = 12
+"""Pairs with a baseline at the least."""
+Samples = npt.NDArray[np.float64]
 
 
 class Sample(NamedTuple):
@@ -46,7 +61,7 @@ class Sample(NamedTuple):
     wall: float
     """By the oracle's clock, from giving the card away until it had it again: forward, and two changes of hands."""
     card: float
-    """By the card's events around forward, as the runner tells it."""
+    """By the card's events around forward, as the runner reports it."""
     late: float = 0.0
     """By the oracle's clock, how much longer the delivery took than the baselines' do: work that was put off."""
     early: bool = True
@@ -91,7 +106,7 @@ class Paired:
 
     def scale_baseline(self, factor: float) -> Paired:
         """The same with every sample of the baseline multiplied."""
-        return Paired(self.candidate, tuple(factor * one for one in self.baseline))
+        return Paired(self.candidate, tuple(factor * ms for ms in self.baseline))
 
     @property
     def measurement(self) -> Measurement:
@@ -127,14 +142,16 @@ def split_rounds(pairs: int, rounds: int) -> list[int]:
 
 def abba(candidate: Callable[[], float], baseline: Callable[[], float], pairs: int) -> Paired:
     """Take `pairs` pairs in the order A B B A A B B A ...: linear drift cancels. Each callable returns milliseconds of one call."""
-    mine: list[float] = []
-    theirs: list[float] = []
+    candidate_ms: list[float] = []
+    baseline_ms: list[float] = []
     for number in range(pairs):
-        first, second = (candidate, baseline) if number % 2 == 0 else (baseline, candidate)
-        one, two = first(), second()
-        mine.append(one if first is candidate else two)
-        theirs.append(two if first is candidate else one)
-    return Paired(tuple(mine), tuple(theirs))
+        if number % 2 == 0:
+            candidate_ms.append(candidate())
+            baseline_ms.append(baseline())
+        else:
+            baseline_ms.append(baseline())
+            candidate_ms.append(candidate())
+    return Paired(tuple(candidate_ms), tuple(baseline_ms))
 
 
 def control_holds(ratio: float) -> bool:
@@ -181,7 +198,7 @@ class Weighed(NamedTuple):
 
     @property
     def far_slower(self) -> bool:
-        """Whether the candidate is by its own word."""
+        """Whether the candidate is far slower, by its own word."""
         return self.bare.ratio < _FAR_SLOWER
 
     def scale_baseline(self, factor: float) -> Weighed:
@@ -195,53 +212,55 @@ class Weighed(NamedTuple):
         return seen.model_copy(update={"interval": (seen.interval[0], self.bare.interval()[1])})
 
 
-def weigh(mine: Sequence[Sample], theirs: Sequence[Sample], empty: Empty) -> Weighed:
+def weigh(candidate: Sequence[Sample], baseline: Sequence[Sample], empty: Empty) -> Weighed:
     """Make a score's pairs of all the calls of one take.
 
-    The card's clock stands for a call of which the oracle saw little more than it sees of the baseline's calls. Where it stands for
-    enough of them the others are left out: a clock that lies now and then leaves the calls in which it did not. What lies or is put off
-    in most of the calls that are left moves their median, which is the score, and by as much as it certainly does (`_shift`) each counts
-    as longer. Where it stands for few, what the oracle saw counts. Calls after whose answer the card was asked for are left out, or count
-    as longer by what such an answer may hide.
+    The card's clock stands for a call of which the oracle saw little more than it sees of the baseline's calls.
+
+    - Where it stands for enough calls the others are left out. A clock that lies now and then leaves the calls in which it did not.
+    - A lie, or work that is put off, in most of the calls that are left moves their median, which is the score. Each call counts as
+      longer by as much as this certainly does (`_shift`).
+    - Where the card's clock stands for few calls, what the oracle saw counts.
+    - Calls after whose answer the card was asked for are left out, or count as longer by what such an answer may hide.
     """
-    in_time = [one.early for one in mine]
-    usable = in_time if _enough(in_time, _IN_TIME) else [True] * len(mine)
-    theirs_in_time = [two for two in theirs if two.early]
-    others = [excess(two, empty) for two in (theirs_in_time if len(theirs_in_time) >= _FEWEST else theirs)]
-    usual = float(np.clip(np.median(others), -_MOST_USUAL, _MOST_USUAL))
+    in_time = [sample.early for sample in candidate]
+    usable = in_time if _are_enough(in_time, _IN_TIME) else [True] * len(candidate)
+    baseline_in_time = [sample for sample in baseline if sample.early]
+    others = [excess(sample, empty) for sample in (baseline_in_time if len(baseline_in_time) >= _MIN_CALLS else baseline)]
+    usual = float(np.clip(np.median(others), -_MAX_USUAL_MS, _MAX_USUAL_MS))
     others = [more - usual for more in others]
-    beyond = [excess(one, empty) - usual for one in mine]
-    limits = [max(UNSEEN_MS, UNSEEN_PART * one.card) for one in mine]
+    beyond = [excess(sample, empty) - usual for sample in candidate]
+    limits = [max(UNSEEN_MS, UNSEEN_PART * sample.card) for sample in candidate]
     standing = [fits and more <= most for fits, more, most in zip(usable, beyond, limits, strict=True)]
-    enough = _enough(standing, ENOUGH)
+    enough = _are_enough(standing, ENOUGH)
     kept = [number for number, stands in enumerate(standing if enough else usable) if stands]
-    hidden = [0.0 if one.early else empty.hidden for one in mine]
-    bare = Paired(tuple(mine[number].card for number in kept), tuple(theirs[number].card for number in kept))
+    hidden = [0.0 if sample.early else empty.hidden for sample in candidate]
+    bare = Paired(tuple(candidate[number].card for number in kept), tuple(baseline[number].card for number in kept))
     if enough:
         near = [number for number, more in enumerate(beyond) if usable[number] and more <= limits[number] + _NEAR_MS]
         others = [more for more in others if more <= float(np.median(limits)) + _NEAR_MS] or others
         added = _shift([beyond[number] for number in near], others, [near.index(number) for number in kept])
-        seen = tuple(mine[number].card + hidden[number] + added for number in kept)
+        seen = tuple(candidate[number].card + hidden[number] + added for number in kept)
     else:
-        seen = tuple(mine[number].card + hidden[number] + max(0.0, beyond[number]) for number in kept)
+        seen = tuple(candidate[number].card + hidden[number] + max(0.0, beyond[number]) for number in kept)
     card = float(np.median(bare.candidate))
     least = [more + late for more, late, fits in zip(beyond, hidden, usable, strict=True) if fits]
     oracle = card + float(np.percentile(least, _QUIET))
     return Weighed(Paired(seen, bare.baseline), bare, sum(standing) / len(standing), enough, (oracle, card))
 
 
-def _enough(calls: Sequence[bool], share: float) -> bool:
+def _are_enough(calls: Sequence[bool], share: float) -> bool:
     """Whether so many of a take's calls are true that the others may be left out."""
-    return sum(calls) >= max(_FEWEST, share * len(calls))
+    return sum(calls) >= max(_MIN_CALLS, share * len(calls))
 
 
-def alone_factor(beside_ms: float, alone_ms: float) -> float:
-    """What the baseline's times are multiplied by where it is faster without the candidate's processes than beside them; 1 within a margin.
+def alone_factor(together_ms: float, alone_ms: float) -> float:
+    """What a baseline's times are multiplied by if it is faster once the candidate's processes are gone; 1 within a margin.
 
     The margin is the control's, and some ticks of the card's clock.
     """
-    factor = alone_ms / beside_ms
-    return factor if factor < _CONTROL[0] and beside_ms - alone_ms > _TICKS_MS else 1.0
+    factor = alone_ms / together_ms
+    return factor if factor < _CONTROL[0] and together_ms - alone_ms > _TICKS_MS else 1.0
 
 
 def take_is_valid(weighed: Weighed, control: float) -> bool:
@@ -258,16 +277,16 @@ def clocks_apart(wall: float, card: float) -> bool:
     return abs(wall - card) > max(CLOCK_PART * wall, CLOCK_MS)
 
 
-def _shift(mine: Sequence[float], theirs: Sequence[float], kept: Sequence[int]) -> float:
-    """By how much many of mine certainly lie above theirs; 0 when that is not certain. Of all of mine or of those kept, the larger.
+def _shift(candidate: Sequence[float], baseline: Sequence[float], kept: Sequence[int]) -> float:
+    """By how much many of the candidate's values certainly lie above the baseline's; 0 when that is not certain.
 
-    The largest of some percentiles' distances, each from mine to a slightly higher one of theirs: of 108 honest sessions of short calls
-    one in twenty shows a shift of more than 0.8 microseconds by that (H200, 2026-11-22). Among those kept, what was large is missing;
-    among all, what makes a call be left out may be small.
+    The largest of some percentiles' distances, each from the candidate's to a slightly higher one of the baseline's. Of 108 honest
+    sessions of short calls one in twenty shows a shift of more than 0.8 microseconds by that (H200, 2026-11-22). The larger of two
+    shifts counts: among the calls that are kept, what was large is missing; among all, what makes a call be left out may be small.
     """
-    left = [mine[number] for number in kept]
-    usual = np.percentile(theirs, [one + _CERTAIN for one in _COMPARED])
-    return max(0.0, *(float(np.max(np.percentile(some, _COMPARED) - usual)) for some in (mine, left)))
+    left = [candidate[number] for number in kept]
+    usual = np.percentile(baseline, [percentile + _CERTAIN for percentile in _COMPARED])
+    return max(0.0, *(float(np.max(np.percentile(values, _COMPARED) - usual)) for values in (candidate, left)))
 
 
 def find_strongest(baselines: dict[str, Paired]) -> str:

@@ -121,10 +121,10 @@ class TimingSession:
         Where they are faster, the score is against these times. Raises InfrastructureError.
         """
         timer, processors, best = self.timer, os.sched_getaffinity(0), self.strongest
-        beside = self.paired[best].baseline
+        together = self.paired[best].baseline
         self.runner.kill()
         timer.set_candidate(None)
-        counts = {name: _ROUGH_CALLS for name in self.paired} | {best: max(_MIN_CALLS_ALONE, min(len(beside), _MAX_CALLS_ALONE))}
+        counts = {name: _ROUGH_CALLS for name in self.paired} | {best: max(_MIN_CALLS_ALONE, min(len(together), _MAX_CALLS_ALONE))}
         with timer.session.measuring():
             try:
                 self._placement.choose_again()
@@ -134,7 +134,7 @@ class TimingSession:
                 self._placement.release(processors)
         alone = {name: median(samples) for name, samples in self._alone.items()}
         least = min(alone.values())
-        factor = alone_factor(median(beside), least if least < _HELD_BACK * alone[best] else alone[best])
+        factor = alone_factor(median(together), least if least < _HELD_BACK * alone[best] else alone[best])
         if factor < 1.0:
             self.notes.append(f"baselines take {1.0 - factor:.1%} less once the candidate's processes are gone: the score is against that")
             self._weighed = {name: weighed.scale_baseline(factor) for name, weighed in self._weighed.items()}

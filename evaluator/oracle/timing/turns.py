@@ -1,9 +1,11 @@
-"""Giving the card to a process for one command and taking it again: how long that takes is the oracle's clock. Imports torch.
+"""The oracle's clock: how long it takes to give the card to a process for one command and to have it again. Imports torch.
 
-The oracle asks for the card a little before the command should be done, and has it the moment that the process has nothing left to do
-there, whatever the process says and when. A process whose kernels are queued too slowly leaves gaps, in which the oracle gets the card
-too soon: after some such calls it is asked for only when the process has answered. What goes on after an answer is hidden for 20
-microseconds then (`timing.Empty.hidden`), and counted.
+The oracle asks for the card a little before the command should be done. It has it the moment that the process has nothing left to do
+there, no matter what the process says and when.
+
+A process whose kernels are queued too slowly leaves gaps, in which the oracle gets the card too soon. After some such calls the card is
+asked for only when the process has answered. What goes on after an answer is hidden for 20 microseconds then (`paired.Empty.hidden`), and
+counted.
 """
 
 from __future__ import annotations
@@ -59,8 +61,11 @@ class Turn(NamedTuple):
     answered_at_start: bool
     """Whether the answer was there when the card had just been given away."""
     interrupted: bool
-    """Whether somebody else had the card while it was held: at the end of a time slice whoever has work for it gets it, as a rule the
-    runner, which may then answer before the card is given away."""
+    """Whether somebody else had the card while it was held.
+
+    At the end of a time slice a process that has work for the card gets it. Usually that is the runner, which may then answer before
+    the card is given away.
+    """
     slept: bool
     """Whether this process did not run when the card was given away: then it was so some time before its clock says."""
     answered: bool
@@ -131,7 +136,7 @@ class Exchange:
         self._paces: dict[tuple[bool, Command, int], Pace] = {}
 
     def forget_paces(self) -> None:
-        """Every candidate, what is timed beside it, and every place where the processes run have paces of their own."""
+        """Learn all paces anew: they differ from candidate to candidate and from processor to processor."""
         self._paces.clear()
 
     def take_paced_turn(

@@ -10,7 +10,7 @@ from tritonsmith.evaluator.audits.findings import Finding, of_interpreter, of_sa
 from tritonsmith.evaluator.audits.second_opinion import refusal, second_opinion
 from tritonsmith.evaluator.channel.report import FINISHED
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.oracle.judge.facts_on_card import launch_facts
+from tritonsmith.evaluator.oracle.judge.facts_on_card import read_launch_facts
 from tritonsmith.evaluator.oracle.judge.suspicion import find_suspicion, find_unlaunched
 from tritonsmith.evaluator.oracle.sanitizer import verdict_of
 from tritonsmith.evaluator.oracle.timing.ceilings import Ceilings
@@ -66,7 +66,7 @@ def verdict(**changes: Any) -> Verdict:
 
 def test_the_text_decides_which_kernels_are_the_candidates_own() -> None:
     device = {"mine": (2, 0.5), "also_mine": (1, 0.25), "ampere_sgemm": (1, 0.2), "Memcpy DtoD": (1, 0.05)}
-    facts = launch_facts({"kernels": [KERNEL], "device": device}, SOURCE, False)
+    facts = read_launch_facts({"kernels": [KERNEL], "device": device}, SOURCE, False)
     assert facts.triton_launches == 3 and facts.launches_per_forward == 4
     assert facts.library_calls == {"ampere_sgemm": 1}
     assert facts.own_time_share == pytest.approx(0.75)
@@ -74,7 +74,7 @@ def test_the_text_decides_which_kernels_are_the_candidates_own() -> None:
 
 
 def test_a_replayed_graph_counts_by_what_ran() -> None:
-    facts = launch_facts({"kernels": [], "device": {"mine": (3, 0.5)}}, SOURCE, False)
+    facts = read_launch_facts({"kernels": [], "device": {"mine": (3, 0.5)}}, SOURCE, False)
     assert facts.triton_launches == 3 and facts.own_time_share == 1.0
 
 
@@ -92,7 +92,7 @@ def test_a_replayed_graph_counts_by_what_ran() -> None:
 )
 def test_a_forged_report_is_refused_and_breaks_nothing(report: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="unreadable facts"):
-        launch_facts(report, SOURCE, False)
+        read_launch_facts(report, SOURCE, False)
 
 
 TASK = TaskFacts(flops=1e9, min_bytes=1e6)

@@ -10,7 +10,7 @@ import pytest
 
 from project import HELPERS
 from tritonsmith.evaluator.channel.report import LaunchCount
-from tritonsmith.evaluator.oracle.judge.facts_without_card import merge
+from tritonsmith.evaluator.oracle.judge.facts_without_card import add_counts
 from tritonsmith.evaluator.schema import KernelFacts
 
 CASES = HELPERS / "interpreter_cases.py"
@@ -131,6 +131,6 @@ def test_counts_fill_the_facts_of_the_same_name_and_grid() -> None:
         LaunchCount("f", (2, 1, 1), bytes_loaded=10, bytes_stored=2, dot_flops={"tf32": 6}, flops=1, sync_rounds=3, count=3),
         LaunchCount("f", (2, 1, 1), bytes_loaded=30, bytes_stored=2, dot_flops={"tf32": 6}, flops=1, sync_rounds=2),
     ]
-    filled, empty = merge(facts, counts)
+    filled, empty = add_counts(facts, counts)
     assert (filled.bytes_loaded, filled.bytes_stored, filled.flops, filled.sync_rounds) == (15, 2, 7, 3)
     assert empty.bytes_loaded is None

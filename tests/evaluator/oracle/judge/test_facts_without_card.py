@@ -1,6 +1,6 @@
 """Two processes see the candidate without a card; what either saw counts."""
 
-from tritonsmith.evaluator.oracle.judge.facts_without_card import launch_facts
+from tritonsmith.evaluator.oracle.judge.facts_without_card import merge_launch_facts
 
 COMPILED = {
     "kernels": [{"name": "step", "grid": [4, 1, 1], "launches": 2, "registers": 32}],
@@ -13,7 +13,7 @@ def launch(name: str, count: int, grid: tuple[int, int, int] = (4, 1, 1)) -> dic
 
 
 def test_equal_views_are_one_view() -> None:
-    facts, library = launch_facts(COMPILED, {**COMPILED, "launches": [launch("step", 2)]}, False)
+    facts, library = merge_launch_facts(COMPILED, {**COMPILED, "launches": [launch("step", 2)]}, False)
     (kernel,) = facts.kernels
     assert kernel.launches == 2 and kernel.registers == 32 and kernel.bytes_loaded == 64
     assert facts.launches_per_forward == 3 and library.torch_ops == {"addmm": 1}
@@ -21,12 +21,12 @@ def test_equal_views_are_one_view() -> None:
 
 def test_work_that_only_the_interpreter_saw_counts() -> None:
     interpreted = {"launches": [launch("step", 500), launch("hidden", 7, (9, 1, 1))], "torch_ops": {"gru": 1}, "torch_launches": 6145}
-    facts, library = launch_facts(COMPILED, interpreted, False)
+    facts, library = merge_launch_facts(COMPILED, interpreted, False)
     assert {kernel.name: kernel.launches for kernel in facts.kernels} == {"step": 500, "hidden": 7}
     assert facts.launches_per_forward == 507 + 6145
     assert library.torch_ops == {"addmm": 1, "gru": 1} and library.torch_flops == 10.0
 
 
 def test_work_that_only_the_compiler_saw_counts() -> None:
-    facts, library = launch_facts(COMPILED, {"launches": []}, False)
+    facts, library = merge_launch_facts(COMPILED, {"launches": []}, False)
     assert facts.triton_launches == 2 and library.torch_launches == 1
