@@ -1,7 +1,6 @@
 """Timed calls that are lost: whose fault it is, and when nobody is to blame. The card and the runners are stand-ins."""
 
 from itertools import chain, repeat
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
