@@ -1,0 +1,109 @@
+"""The baselines' process: when it gets which weights, how settings are chosen, and whose faults its failures are."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tritonsmith.evaluator.channel.doorbell import Command, mode_number
+from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
+from tritonsmith.evaluator.oracle.timing import baselines as module
+from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess, Blamed
+from tritonsmith.evaluator.schema import PrecisionClass, Status
+
+
+class Process:
+    """Stands for the process; notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.fault: RunnerFault | None = None
+        self.outputs = ["result"]
+
+    def begin(self, **config: Any) -> None:
+        self.asked.append(("begin", config["build"]))
+
+    def wait_ready(self, timeout: float) -> None:
+        if self.fault:
+            raise self.fault
+
+    def command(self, command: Command, argument: int = 0, *, timeout: float) -> float:
+        self.asked.append((command, argument))
+        return 0.0
+
+    def close(self) -> None:
+        self.asked.append("close")
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> tuple[BaselineProcess, Process, Any]:
+    """Baselines of a task that allows TF32, with the process and the session."""
+    process = Process()
+    block = SimpleNamespace(tensor=SimpleNamespace(fill_=lambda value: None), close=lambda: process.asked.append("block closed"))
+    monkeypatch.setattr(module, "SharedBlock", lambda size, device: block)
+    monkeypatch.setattr(module, "fill_slots", lambda slots, tensors: None)
+    monkeypatch.setattr(module, "replace", lambda setup, **changes: changes)
+    session = SimpleNamespace(
+        layout=SimpleNamespace(input_bytes=4, inputs=(), views=lambda tensor, specs: ["slot"]), device="cuda", setup=None,
+        task=SimpleNamespace(precision=PrecisionClass.TF32, model_dump=lambda mode: {}), weights_drawn=1, draw=lambda kind: [],
+        sync=lambda: None, copied_weights=lambda: Path("baselines.pt"), new_runner=lambda role, setup: process,
+    )  # fmt: skip
+    return BaselineProcess(cast(Any, session)), process, session
+
+
+def test_the_faster_setting_of_each_baseline_is_kept(started: tuple[BaselineProcess, Process, Any]) -> None:
+    baselines, process, _ = started
+    baselines.start(("eager", "compile"))
+    baselines.start()  # it runs already
+    baselines.wait_ready()
+    settings = [mode_number(name, tf32) for name in ("eager", "compile") for tf32 in (False, True)]
+    assert process.asked == [("begin", settings)] and baselines.undecided == ("eager", "compile")
+    baselines.choose_modes(lambda mode: float(mode != mode_number("eager", True)))
+    assert baselines.modes == {"eager": mode_number("eager", True), "compile": mode_number("compile", False)}
+    assert process.asked[1:] == [(Command.CALL, mode) for mode in settings] and baselines.undecided == ()
+    assert baselines.owns(cast(Any, process)) and baselines.inputs == ["slot"] and baselines.outputs == ["result"]
+    baselines.close()
+    assert not baselines.is_running and process.asked[-2:] == ["close", "block closed"] and baselines.inputs == []
+
+
+def test_weights_that_were_drawn_meanwhile_are_read_again(started: tuple[BaselineProcess, Process, Any]) -> None:
+    baselines, process, session = started
+    baselines.start(("eager",))
+    session.weights_drawn = 2
+    baselines.wait_ready()
+    baselines.wait_ready()
+    assert [command for command, _ in process.asked] == ["begin", Command.WEIGHTS]
+
+
+def test_a_baseline_that_cannot_be_had_is_noted_and_left_out(started: tuple[BaselineProcess, Process, Any]) -> None:
+    baselines, _, _ = started
+    baselines.start(("eager", "compile"))
+
+    def measure_ms(mode: int) -> float:
+        if mode >= mode_number("compile", False):
+            raise RunnerFault(Status.RUNTIME_ERROR, "no compiler")
+        return 1.0
+
+    baselines.choose_modes(measure_ms)
+    assert list(baselines.modes) == ["eager"] and baselines.notes == ["baseline compile could not be had: no compiler"]
+
+
+def test_a_process_that_does_not_start_is_nobodys_fault_and_is_started_again(started: tuple[BaselineProcess, Process, Any]) -> None:
+    baselines, process, _ = started
+    process.fault = RunnerFault(Status.CRASHED, "out of memory")
+    with pytest.raises(InfrastructureError, match="did not start: out of memory"):
+        baselines.wait_ready()
+    assert not baselines.is_running
+    process.fault = None
+    baselines.wait_ready()
+    assert baselines.is_running
+
+
+def test_blame_passes_where_a_baselines_own_faults_are_expected(started: tuple[BaselineProcess, Process, Any]) -> None:
+    baselines, _, _ = started
+    baselines.start()
+    with pytest.raises(Blamed), baselines.own_faults("failed"):
+        raise Blamed(Status.CHEATING, "it keeps the card")
+    assert baselines.is_running
