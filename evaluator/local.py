@@ -23,12 +23,13 @@ from tritonsmith.evaluator.audits.second_opinion import refusal, second_opinion
 from tritonsmith.evaluator.cards import CARDS, named_card
 from tritonsmith.evaluator.compiling.pool import CompilePool, Report
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, TritonsmithError
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.bytecode import supplied
 from tritonsmith.evaluator.processes.run_folder import run_folder
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.questions.describe import run_probe, start_probe
 from tritonsmith.evaluator.questions.process import TaskProcess
-from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, OperatorCost, Status, Task, TaskFacts, Verdict, text_sha
+from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, OperatorCost, Status, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.tasks import load_task
 
 CALL_SECONDS = 120.0
@@ -52,7 +53,7 @@ class LocalEvaluator:
         if target != "auto":
             named_card(target)  # a wrong name is the user's sentence, not an oracle's fault
         self._temporary = tempfile.TemporaryDirectory(prefix="raw-", ignore_cleanup_errors=True, dir=run_folder())
-        Path(self._temporary.name).chmod(0o711)  # a confined process reads one file below it
+        Path(self._temporary.name).chmod(0o711)  # confined processes read requests below it
         self.raw_dir = raw_dir or Path(self._temporary.name)
         self._call_seconds = call_seconds
         first = ServerProcess(target, sandbox=sandbox)
@@ -110,47 +111,40 @@ class LocalEvaluator:
     def evaluate_now(self, task: Task, source: str, profile: str = "quick") -> Verdict:
         """As `evaluate`, blocking; an oracle that fails is started again and asked once more."""
         advice = advice_lines(source, task.precision)  # beside the verdict, which never depends on it
-        return self._judged(task, source, profile).model_copy(update={"advice": advice})
+        return self._examined(task, KernelText.of(source), profile).model_copy(update={"advice": advice})
 
-    def _judged(self, task: Task, source: str, profile: str) -> Verdict:
-        with tempfile.TemporaryDirectory(prefix="kernel-", dir=run_folder()) as folder:
-            Path(folder).chmod(0o755)
-            path = Path(folder) / "candidate.py"
-            path.write_text(source)
-            return self._examined(task, path, profile)
-
-    def _examined(self, task: Task, path: Path, profile: str) -> Verdict:
+    def _examined(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
         """Compiled beside the card, judged, and audited where that is due; a suspicious kernel must pass the strict profile at once."""
         if self._compilers is not None and task.sha not in self._probes:
             threading.Thread(target=self._probe_beside, args=(task,), daemon=True).start()  # while the oracle prepares the task
-        compiling = self._start_compiling(task, path)
+        compiling = self._start_compiling(task, kernel)
         try:
-            verdict = self._ask(task, path, profile, compiling=compiling)
+            verdict = self._ask(task, kernel, profile, compiling=compiling)
             if compiling is not None:
-                verdict = self._with_second_opinion(task, path, verdict)
+                verdict = self._with_second_opinion(task, kernel, verdict)
         finally:
             if compiling is not None and not compiling.cancel():
-                wait([compiling])  # it reads files that go with this folder
+                wait([compiling])  # a verdict leaves no compiler at work behind it
         if verdict.quarantine and profile != "strict":
-            audited = self._examined(task, path, "strict")
+            audited = self._examined(task, kernel, "strict")
             return audited.model_copy(update={"environment": audited.environment | {"quarantined": verdict.quarantine}})
         if profile == "strict" and verdict.status is Status.OK:
-            findings = at_other_sizes(lambda variant: self._ask(variant, path, CORRECTNESS_ONLY), task)
+            findings = at_other_sizes(lambda variant: self._ask(variant, kernel, CORRECTNESS_ONLY), task)
             if not any(one.status for one in findings):
-                findings += self._audits(task, path)
+                findings += self._audits(task, kernel)
             return settled(verdict, findings)
         return verdict
 
     def _ask(
-        self, task: Task, path: Path, profile: str, auditor: ServerProcess | None = None, compiling: Future[Report] | None = None
-    ) -> Verdict:
-        sha = text_sha(path.read_text())
+        self, task: Task, kernel: KernelText, profile: str, auditor: ServerProcess | None = None,
+        compiling: Future[Report] | None = None,
+    ) -> Verdict:  # fmt: skip
         with self._leased(auditor) as oracle:
             if compiling is not None and compiling.done() and (refused := _refused(compiling)):
                 where = {"target": self.hardware.key, "stage": "compiled without the card"}
-                return Verdict(status=refused[0], message=refused[1], sha=sha, profile=profile, environment=where)
-            raw = self.raw_dir / f"{sha}-{profile}-{next(self._numbers)}.json"
-            request = {"op": "evaluate", "source": str(path), "profile": profile, "raw": str(raw.resolve())}
+                return Verdict(status=refused[0], message=refused[1], sha=kernel.sha, profile=profile, environment=where)
+            raw = self.raw_dir / f"{kernel.sha}-{profile}-{next(self._numbers)}.json"
+            request = {"op": "evaluate", "kernel": kernel.as_message(), "profile": profile, "raw": str(raw.resolve())}
             about = self._about(task, traced=profile != CORRECTNESS_ONLY) | {"measuring": str(self._mark)}
             answer = self._answer(oracle, request | about | {"call_seconds": self._call_seconds})
         return Verdict.model_validate(answer["verdict"])
@@ -169,13 +163,13 @@ class LocalEvaluator:
 
     # ---- compilers beside the card
 
-    def _start_compiling(self, task: Task, path: Path, *, again: bool = False) -> Future[Report] | None:
+    def _start_compiling(self, task: Task, kernel: KernelText, *, again: bool = False) -> Future[Report] | None:
         if self._compilers is None:
             return None
-        key = (task.sha, text_sha(path.read_text()))
+        key = (task.sha, kernel.sha)
         known = self._compiled.get(key)
         if again or known is None or known.cancelled() or (known.done() and known.exception() is not None):
-            self._compiled[key] = self._compilers.submit(path, self._compile_request(task), self._call_seconds)
+            self._compiled[key] = self._compilers.submit(kernel, self._compile_request(task), self._call_seconds)
         return self._compiled[key]
 
     def _compile_request(self, task: Task) -> Path:
@@ -195,12 +189,12 @@ class LocalEvaluator:
             self._requests[task.sha] = kept
         return self._requests[task.sha]
 
-    def _with_second_opinion(self, task: Task, path: Path, verdict: Verdict) -> Verdict:
-        return second_opinion(verdict, lambda again: self._compiled_report(task, path, again), lambda: self._probe(task)[0])
+    def _with_second_opinion(self, task: Task, kernel: KernelText, verdict: Verdict) -> Verdict:
+        return second_opinion(verdict, lambda again: self._compiled_report(task, kernel, again), lambda: self._probe(task)[0])
 
-    def _compiled_report(self, task: Task, path: Path, again: bool) -> Report:
+    def _compiled_report(self, task: Task, kernel: KernelText, again: bool) -> Report:
         """What was compiled beside the card, or `again`, when it is there. Raises InfrastructureError."""
-        compiling = self._start_compiling(task, path, again=again)
+        compiling = self._start_compiling(task, kernel, again=again)
         assert compiling is not None
         try:
             return compiling.result()
@@ -209,7 +203,7 @@ class LocalEvaluator:
 
     # ---- audits
 
-    def _audits(self, task: Task, path: Path) -> list[Finding]:
+    def _audits(self, task: Task, kernel: KernelText) -> list[Finding]:
         """What is examined beside the profile itself, for kernels that are about to win."""
         if self._auditor is None:
             return []
@@ -222,9 +216,9 @@ class LocalEvaluator:
             if small is None:
                 interpreter = beside.submit(Finding, "interpreter", "not done: the task declares no small size")
             else:
-                interpreter = beside.submit(lambda: of_interpreter(self._ask(small, path, "quick", self._auditor)))
+                interpreter = beside.submit(lambda: of_interpreter(self._ask(small, kernel, "quick", self._auditor)))
             # At the task's own size: a kernel may be written for that size alone, and would read past the end of smaller inputs.
-            request = {"op": "sanitize", "source": str(path), "request": str(self._request_at(task, oracle))}
+            request = {"op": "sanitize", "kernel": kernel.as_message(), "request": str(self._request_at(task, oracle))}
             answer = self._answer(oracle, request | {"seconds": self._call_seconds})
             return [interpreter.result(), of_sanitizer(bool(answer["found"]), str(answer["text"]))]
 

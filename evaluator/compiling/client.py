@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 from tritonsmith.evaluator.schema import Status
@@ -40,9 +41,9 @@ class Compilation:
         )
         self._still = False
 
-    def begin(self, source: str, request: bytes, target: str) -> None:
+    def begin(self, kernel: KernelText, request: bytes, target: str) -> None:
         """Compile for the named card; `request` is the session's pickle of arguments."""
-        self._source.write_text(source)
+        self._source.write_text(kernel.text)
         self._request.write_bytes(request)
         for file in (self._source, self._request):
             file.chmod(0o644)

@@ -11,6 +11,7 @@ from typing import Any
 
 from tritonsmith.evaluator.compiling.client import START_SECONDS
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.server import ServerProcess
 
 _MOST = 4
@@ -36,16 +37,19 @@ class CompilePool:
             self._free.put(one)
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="compile")
 
-    def submit(self, source: Path, request: Path, seconds: float) -> Future[Report]:
-        """The report of `compile_only` in the future; the files must stay until then. It raises InfrastructureError, and so does this."""
+    def submit(self, kernel: KernelText, request: Path, seconds: float) -> Future[Report]:
+        """The report of `confined/compiler` in the future; the request's file must stay until then.
+
+        It raises InfrastructureError, and so does this.
+        """
         try:
-            return self._threads.submit(self._compile, source, request, seconds)
+            return self._threads.submit(self._compile, kernel, request, seconds)
         except RuntimeError as error:
             raise InfrastructureError("the compilers are closed") from error
 
-    def _compile(self, source: Path, request: Path, seconds: float) -> Report:
+    def _compile(self, kernel: KernelText, request: Path, seconds: float) -> Report:
         compiler = self._free.get()
-        message = {"op": "compile", "source": str(source), "request": str(request), "seconds": seconds, "mark": str(self._mark)}
+        message = {"op": "compile", "kernel": kernel.as_message(), "request": str(request), "seconds": seconds, "mark": str(self._mark)}
         try:
             report: Report = compiler.ask(message, seconds + _ANSWER_SECONDS)["report"]
         except InfrastructureError:

@@ -3,7 +3,7 @@
 Its requests come line by line, as the oracle's do:
 
     {"op": "hello", "target": key, "sandbox": mode}                        -> {"hardware": {...}}
-    {"op": "compile", "source": path, "request": path, "seconds": limit,
+    {"op": "compile", "kernel": {"text", "sha"}, "request": path, "seconds": limit,
      "mark": path of a file that exists while something is timed}          -> {"report": {...}}, or {"report": {"status", "message"}}
 
 The process for the next compilation starts when one has told its report, and waits with its imports done.
@@ -16,6 +16,7 @@ from typing import Any
 
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.sandbox.self_test import establish
 
 
@@ -35,7 +36,7 @@ class CompilerServer:
             return {"hardware": named_card(self._target).model_dump(mode="json")}
         with self._next or Compilation() as compilation:
             self._next = None
-            compilation.begin(Path(request["source"]).read_text(), Path(request["request"]).read_bytes(), self._target)
+            compilation.begin(KernelText(**request["kernel"]), Path(request["request"]).read_bytes(), self._target)
             try:
                 report = compilation.report(request["seconds"], Path(request["mark"]))
             except CompileFault as fault:

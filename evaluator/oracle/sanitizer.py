@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tempfile
 from pathlib import Path
 
 from tritonsmith.evaluator.channel.report import FINISHED
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess, sandbox_report
 
@@ -24,7 +26,7 @@ def tool() -> str | None:
     )
 
 
-def sanitized(source: Path, request: Path, seconds: float) -> tuple[bool, str]:
+def sanitized(kernel: KernelText, request: Path, seconds: float) -> tuple[bool, str]:
     """Whether memory errors were found, and what was found or why nothing can be said."""
     program = tool()
     if program is None:
@@ -32,12 +34,18 @@ def sanitized(source: Path, request: Path, seconds: float) -> tuple[bool, str]:
     if sandbox_report()["layers"].get("uid") != "applied":  # the tool reads its child's /proc, and must see nobody else's
         return False, "not done: compute-sanitizer needs candidates to run as a user of their own (root starts them so)"
     environment = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    with SandboxedProcess(
-        "tritonsmith.evaluator.confined.compiler.sanitize", environment=environment, confined=True, read=[source, request], proc=True
-    ) as sandbox:
-        assert sandbox.process.stdin is not None
-        send_line(sandbox.process.stdin.fileno(), {"tool": program, "candidate": str(source), "request": str(request)})
-        output = sandbox.read_output(seconds, _MOST_BYTES)
+    with tempfile.TemporaryDirectory(prefix="tritonsmith-sanitize-", ignore_cleanup_errors=True) as folder:
+        inbox = Path(folder)
+        inbox.chmod(0o755)
+        source = inbox / "candidate.py"
+        source.write_text(kernel.text)
+        source.chmod(0o644)
+        with SandboxedProcess(
+            "tritonsmith.evaluator.confined.compiler.sanitize", environment=environment, confined=True, read=[inbox, request], proc=True
+        ) as sandbox:
+            assert sandbox.process.stdin is not None
+            send_line(sandbox.process.stdin.fileno(), {"tool": program, "candidate": str(source), "request": str(request)})
+            output = sandbox.read_output(seconds, _MOST_BYTES)
     if output is None:
         return False, f"not done: it took longer than {seconds:.0f} s"
     return verdict_of(output.decode(errors="replace"))

@@ -3,11 +3,11 @@
 Reads one JSON request per line on stdin and answers each with one JSON line on its original stdout:
 
     {"op": "hello", "target": key, "use_card": bool, "sandbox": mode}      -> {"hardware": {...}}
-    {"op": "evaluate", "task": {...}, "trace": [...], "source": path,
+    {"op": "evaluate", "task": {...}, "trace": [...], "kernel": {"text", "sha"},
      "profile": name, "raw": path, "call_seconds": limit,
      "measuring": path of a file that exists while something is timed}     -> {"verdict": {...}}
     {"op": "prepare", "task": {...}}                                      -> {"request": path that compilers read}
-    {"op": "sanitize", "source": path, "request": path, "seconds": limit}  -> {"found": bool, "text": sentence}
+    {"op": "sanitize", "kernel": {"text", "sha"}, "request": path, "seconds": limit}  -> {"found": bool, "text": sentence}
     faults                         -> {"error": sentence, "kind": "task" | "usage" | "infrastructure"}
 """
 
@@ -22,6 +22,7 @@ import torch
 
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.machine import describe_environment, present_card
 from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
 from tritonsmith.evaluator.oracle.checks.other_size import judge_correctness
@@ -65,7 +66,7 @@ class Oracle:
         if request["op"] == "prepare":
             return {"request": str(self._judge(Task.model_validate(request["task"])).session.compile_request)}
         if request["op"] == "sanitize":
-            found, text = sanitized(Path(request["source"]), Path(request["request"]), request["seconds"])
+            found, text = sanitized(KernelText(**request["kernel"]), Path(request["request"]), request["seconds"])
             self._require_healthy_card()
             return {"found": found, "text": text}
         return {"verdict": self._evaluate(request).model_dump(mode="json")}
@@ -82,15 +83,15 @@ class Oracle:
     def _evaluate(self, request: dict[str, Any]) -> Verdict:
         started = time.monotonic()
         task = Task.model_validate(request["task"])
-        source, profile, limit = Path(request["source"]), request["profile"], request["call_seconds"]
+        kernel, profile, limit = KernelText(**request["kernel"]), request["profile"], request["call_seconds"]
         assert self._hardware is not None
         if profile == CORRECTNESS_ONLY:
-            verdict = judge_correctness(task, self._hardware, source, limit, self._pool)
+            verdict = judge_correctness(task, self._hardware, kernel, limit, self._pool)
         else:
             judge = self._judge(task)
             judge.take_trace([OperatorCost(**one) for one in request["trace"]])
             judge.session.mark = Path(request["measuring"])
-            verdict = judge.judge(source, profile, Path(request["raw"]), limit)
+            verdict = judge.judge(kernel, profile, Path(request["raw"]), limit)
         if verdict.status not in (Status.OK, Status.INACCURATE) and self._hardware.present:
             self._require_healthy_card()
         seconds = time.monotonic() - started

@@ -18,6 +18,7 @@ from torch import nn
 
 from tritonsmith.evaluator.channel.slots import Layout, SharedBlock, fill_slots, input_spec, spec_of
 from tritonsmith.evaluator.channel.strides import distinct
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats, error_stats
 from tritonsmith.evaluator.oracle.checks.inputs import redraw, squeezed
 from tritonsmith.evaluator.oracle.handles.process import RunnerPool
@@ -203,10 +204,10 @@ class TaskSession:
         dtypes = [spec.dtype for spec in self.layout.outputs]
         return error_stats([one.to(getattr(torch, name)) for one, name in zip(outputs, dtypes, strict=True)], oracle)
 
-    def runner(self, source: Path, environment: dict[str, str] | None = None) -> Runner:
+    def runner(self, kernel: KernelText, environment: dict[str, str] | None = None) -> Runner:
         """A runner for this candidate: the one that has waited longest, where one does."""
         runner = self.new_runner("candidate", self.setup, environment)
-        runner.begin(source.read_text())
+        runner.begin(kernel)
         return runner
 
     def new_runner(self, role: str, setup: RunnerSetup, environment: dict[str, str] | None = None) -> Runner:

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call
 from tritonsmith.evaluator.oracle.handles.process import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
-from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Task, Verdict, text_sha
+from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Task, Verdict
 
 _INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
-def judge_correctness(task: Task, hardware: Hardware, source: Path, call_seconds: float, pool: RunnerPool | None = None) -> Verdict:
+def judge_correctness(task: Task, hardware: Hardware, kernel: KernelText, call_seconds: float, pool: RunnerPool | None = None) -> Verdict:
     """Whether the candidate is right at this size, on the card where there is one and in the interpreter otherwise. Raises TaskError."""
     session = TaskSession(task, hardware, "cuda" if hardware.present else "cpu", pool)
     log = TrialLog(session)
-    sha = text_sha(source.read_text())
     try:
-        with session.runner(source, None if hardware.present else _INTERPRETER) as runner:
+        with session.runner(kernel, None if hardware.present else _INTERPRETER) as runner:
             runner.wait_ready()
             _check(log, runner, call_seconds)
     except RunnerFault as fault:
-        return Verdict(status=fault.status, sha=sha, message=str(fault), correctness=log.correctness, profile=CORRECTNESS_ONLY)
+        return Verdict(status=fault.status, sha=kernel.sha, message=str(fault), correctness=log.correctness, profile=CORRECTNESS_ONLY)
     finally:
         session.close()
-    return Verdict(status=Status.OK, sha=sha, correctness=log.correctness, profile=CORRECTNESS_ONLY, message="right at this size")
+    return Verdict(status=Status.OK, sha=kernel.sha, correctness=log.correctness, profile=CORRECTNESS_ONLY, message="right at this size")
 
 
 def _check(log: TrialLog, runner: Runner, limit: float) -> None:

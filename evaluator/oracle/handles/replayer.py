@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -12,6 +11,7 @@ import torch
 from tritonsmith.evaluator.channel.doorbell import LineReader
 from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
 from tritonsmith.evaluator.channel.trace import TRACE_BYTES, copy_trace
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.handles.process import IMPORT_SECONDS
 from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault, RunnerSetup
 from tritonsmith.evaluator.processes.lines import send_line
@@ -64,7 +64,7 @@ class Replayer:
         })  # fmt: skip
 
     def replay(
-        self, source: Path, traces: Traces, tensors: list[torch.Tensor], order: str, seed: int, seconds: float
+        self, kernel: KernelText, traces: Traces, tensors: list[torch.Tensor], order: str, seed: int, seconds: float
     ) -> tuple[list[torch.Tensor], dict[str, Any]]:
         """Outputs and report of the call done again on these inputs. Raises RunnerFault where that is not possible or refused."""
         self.start()
@@ -75,7 +75,7 @@ class Replayer:
         if not self._ready and self._lines.read(IMPORT_SECONDS) is None:
             self._lost("when it was started", IMPORT_SECONDS)
         self._ready = True
-        self._send({"source": source.read_text(), "order": order, "seed": seed})
+        self._send({"source": kernel.text, "order": order, "seed": seed})
         report = self._lines.read(seconds)
         if report is None:
             self._lost("while it did a call again", seconds)

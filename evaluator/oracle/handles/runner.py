@@ -13,6 +13,7 @@ from typing import Any
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.channel.slots import Layout, SharedBlock
 from tritonsmith.evaluator.channel.trace import TRACE_BYTES
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.handles.process import IMPORT_SECONDS, LAST_BREATH_SECONDS, RunnerProcess
 from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.schema import Hardware, Status
@@ -75,10 +76,10 @@ class Runner:
         self.process = process
         self._doorbell, self._sandbox, self._lines = process.doorbell, process.sandbox, process.lines
 
-    def begin(self, source: str = "", **config: Any) -> None:
+    def begin(self, kernel: KernelText | None = None, **config: Any) -> None:
         """Tell the process what to run: the candidate's text, or additions to the configuration line (`task`)."""
         setup, process, bell = self.setup, self.process, self._doorbell
-        process.source.write_text(source)
+        process.source.write_text(kernel.text if kernel else "")
         process.source.chmod(0o444)
         layout = pickle.dumps({"inputs": setup.layout.inputs, "outputs": setup.layout.outputs}).hex()
         message = {

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from tritonsmith.evaluator.channel.doorbell import Command
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call, repeat_bitwise, require_settled
@@ -24,7 +25,7 @@ from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
 from tritonsmith.evaluator.oracle.timing.calls import CallTimer
 from tritonsmith.evaluator.oracle.timing.paired import compare, spread
 from tritonsmith.evaluator.oracle.timing.session import TimingSession, write_raw
-from tritonsmith.evaluator.schema import LaunchFacts, OperatorCost, PrecisionClass, Status, Timing, TimingKind, Verdict, text_sha
+from tritonsmith.evaluator.schema import LaunchFacts, OperatorCost, PrecisionClass, Status, Timing, TimingKind, Verdict
 
 _FIRST_TRIALS = {"quick": ("own", "own"), "strict": ("own", "own", "own")}
 """By profile: kinds of inputs of the first checked calls."""
@@ -64,22 +65,21 @@ class CardJudge:
         self.baselines.close()
         self.session.close()
 
-    def judge(self, source: Path, profile: str, raw: Path, call_seconds: float) -> Verdict:
+    def judge(self, kernel: KernelText, profile: str, raw: Path, call_seconds: float) -> Verdict:
         """One verdict; `raw` is where the samples go, `call_seconds` bounds the first call (compilation included)."""
         self._limit, self._steps = call_seconds, {}
         self.timer.set_candidate(None)
         log = TrialLog(self.session)
-        sha = text_sha(source.read_text())
         self.baselines.start()
         try:
             with contextlib.ExitStack() as stack:
                 with self._witness() as witness:
                     with self._step("start"):
-                        runner = stack.enter_context(self._runner(source, witness))
+                        runner = stack.enter_context(self._runner(kernel, witness))
                         if self.session.pool is not None:  # every further session has a baselines' process of its own
                             self.session.pool.fill(reference=_SESSIONS[profile] - 1)
                     with self._step("check"):
-                        order_dependent = self._check(log, runner, source, profile)
+                        order_dependent = self._check(log, runner, kernel, profile)
                     with self._step("facts"):
                         report = witness.report(call_seconds) if witness else None
                 self.timer.set_candidate(runner)
@@ -91,23 +91,23 @@ class CardJudge:
                 with self._step("time"):
                     first = TimingSession(self.timer, runner, profile, call_seconds, tuple(self.baselines.modes))
                 clocks = first.clocks
-                facts = _read_facts(report, source, order_dependent) if report else None
+                facts = _read_facts(report, kernel, order_dependent) if report else None
                 if facts is None or find_other_forward(facts, clocks):  # no profiler runs in a process before it is timed
                     with self._step("facts of the runner"):
-                        facts = _read_facts(runner.facts(call_seconds), source, order_dependent)
+                        facts = _read_facts(runner.facts(call_seconds), kernel, order_dependent)
                 with self._step("baseline alone"):
                     first.compare_alone()
             with self._step("further sessions"):
-                sessions = [first, *self._further_sessions(source, profile, first)]
+                sessions = [first, *self._further_sessions(kernel, profile, first)]
             write_raw(raw, {"started": started, "profile": profile}, sessions)
             timing = self._timing(sessions, clocks, raw)
             for timed in sessions:
                 self._floor.require_possible(timed, facts, strict=profile == "strict")
         except RunnerFault as fault:
-            return Verdict(status=fault.status, sha=sha, message=str(fault), correctness=log.correctness, profile=profile)
+            return Verdict(status=fault.status, sha=kernel.sha, message=str(fault), correctness=log.correctness, profile=profile)
         return Verdict(
-            status=Status.OK, sha=sha, label=choose_label(facts), correctness=log.correctness, timing=timing, facts=facts, profile=profile,
-            message=_summary(timing), quarantine=find_suspicion(timing, clocks, facts, slower=first.far_slower),
+            status=Status.OK, sha=kernel.sha, label=choose_label(facts), correctness=log.correctness, timing=timing, facts=facts,
+            profile=profile, message=_summary(timing), quarantine=find_suspicion(timing, clocks, facts, slower=first.far_slower),
             environment={"seconds_by_step": self._steps},
         )  # fmt: skip
 
@@ -122,12 +122,12 @@ class CardJudge:
         """The process whose launches are profiled, where the card has room for it; ended before anything is timed."""
         return contextlib.closing(Witness(self.session)) if self._roomy else contextlib.nullcontext()
 
-    def _runner(self, source: Path, witness: Witness | None = None) -> Runner:
+    def _runner(self, kernel: KernelText, witness: Witness | None = None) -> Runner:
         """The candidate's runner, ready; the next ones start to import meanwhile. Raises RunnerFault."""
-        runner = self.session.runner(source)
+        runner = self.session.runner(kernel)
         try:
             if witness is not None:
-                witness.begin(source)
+                witness.begin(kernel)
             self._prewarm()
             runner.wait_ready()
         except BaseException:
@@ -139,7 +139,7 @@ class CardJudge:
         if self.session.pool is not None:
             self.session.pool.fill(candidate=_WAITING, witness=_WAITING if self._roomy else 0)
 
-    def _check(self, log: TrialLog, runner: Runner, source: Path, profile: str) -> bool:
+    def _check(self, log: TrialLog, runner: Runner, kernel: KernelText, profile: str) -> bool:
         """Check accuracy, settled outputs and repetition. Returns whether bits vary, which is allowed with atomic adds only."""
         got: list[torch.Tensor] = []
         for number, kind in enumerate((*_FIRST_TRIALS[profile], *stress_kinds(profile), *_LAST_TRIALS[profile])):
@@ -150,13 +150,13 @@ class CardJudge:
             log.require_accurate()
         require_settled(runner, got)
         differing = repeat_bitwise(runner, got, _REPEATS[profile], self._limit)
-        if differing and not _adds_atomically(source.read_text()):
+        if differing and not _adds_atomically(kernel.text):
             raise RunnerFault(
                 Status.RACY, f"{differing} of {_REPEATS[profile]} calls on the same inputs gave other bits, and no atomic add explains it"
             )
         return bool(differing)
 
-    def _further_sessions(self, source: Path, profile: str, first: TimingSession) -> list[TimingSession]:
+    def _further_sessions(self, kernel: KernelText, profile: str, first: TimingSession) -> list[TimingSession]:
         """Measure against the strongest baseline again, with fresh processes, weights and inputs. Raises RunnerFault."""
         sessions = []
         for _ in range(_SESSIONS[profile] - 1):
@@ -165,7 +165,7 @@ class CardJudge:
             with contextlib.closing(BaselineProcess(self.session, self.baselines.modes)) as baselines:
                 timer = CallTimer(baselines)
                 baselines.start((first.strongest,))
-                with self._runner(source) as runner:
+                with self._runner(kernel) as runner:
                     timer.set_candidate(runner)
                     timer.open_baselines()
                     sessions.append(TimingSession(timer, runner, profile, self._limit, (first.strongest,)))
@@ -206,9 +206,9 @@ def _name(node: ast.Attribute | ast.Name) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id
 
 
-def _read_facts(report: dict[str, Any], source: Path, order_dependent: bool) -> LaunchFacts:
+def _read_facts(report: dict[str, Any], kernel: KernelText, order_dependent: bool) -> LaunchFacts:
     try:
-        return read_launch_facts(report, source.read_text(), order_dependent)
+        return read_launch_facts(report, kernel.text, order_dependent)
     except ValueError as error:
         raise RunnerFault(Status.CHEATING, f"the report of what forward launches was tampered with: {error}") from error
 

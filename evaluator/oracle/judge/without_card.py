@@ -15,6 +15,7 @@ from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.channel.report import ForwardReport
 from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
 from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession, fresh_seed
@@ -31,7 +32,7 @@ from tritonsmith.evaluator.oracle.handles.replayer import Replayer, Traces, trac
 from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
 from tritonsmith.evaluator.oracle.judge.facts_without_card import find_other_constants, merge_launch_facts
 from tritonsmith.evaluator.oracle.judge.label import choose_label
-from tritonsmith.evaluator.schema import LaunchFacts, OperatorCost, Status, Timing, TimingKind, Verdict, text_sha
+from tritonsmith.evaluator.schema import LaunchFacts, OperatorCost, Status, Timing, TimingKind, Verdict
 
 _INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Environment of the processes that interpret."""
@@ -72,20 +73,19 @@ class CardFreeJudge:
         self._replayer.close()
         self.session.close()
 
-    def judge(self, source: Path, profile: str, raw: Path, call_seconds: float) -> Verdict:
+    def judge(self, kernel: KernelText, profile: str, raw: Path, call_seconds: float) -> Verdict:
         """One verdict; `raw` is where the parts of the estimate go, `call_seconds` bounds one interpreted call."""
         self._limit = call_seconds
         self._replayer.start()
         log = TrialLog(self.session)
-        sha = text_sha(source.read_text())
         facts = LaunchFacts()
         try:
             with Compilation() as compilation:
-                compilation.begin(source.read_text(), self.session.compile_request.read_bytes(), self.session.hardware.key)
-                with self.session.runner(source, _INTERPRETER) as runner:
+                compilation.begin(kernel, self.session.compile_request.read_bytes(), self.session.hardware.key)
+                with self.session.runner(kernel, _INTERPRETER) as runner:
                     runner.wait_ready()
                     compiled = _wait_compiled(compilation, call_seconds)
-                    order_dependent, report = self._check(log, runner, profile, source)
+                    order_dependent, report = self._check(log, runner, profile, kernel)
             _require_compiled(compiled)
             if problem := find_other_constants(compiled, report):
                 raise RunnerFault(Status.CHEATING, problem)
@@ -95,15 +95,16 @@ class CardFreeJudge:
             timing, facts = self._estimate(library, facts, raw)
         except RunnerFault as fault:
             return Verdict(
-                status=fault.status, sha=sha, message=str(fault), correctness=log.correctness, facts=facts, profile=profile
+                status=fault.status, sha=kernel.sha, message=str(fault), correctness=log.correctness, facts=facts, profile=profile
             )
         return Verdict(
-            status=Status.OK, sha=sha, label=choose_label(facts), correctness=log.correctness, timing=timing, facts=facts, profile=profile,
+            status=Status.OK, sha=kernel.sha, label=choose_label(facts), correctness=log.correctness, timing=timing, facts=facts,
+            profile=profile,
             message=f"ESTIMATE for {self.session.hardware.name}: {timing.median_ms:.4g} ms, {timing.score:.2f}x the estimate of "
             f"the strongest baseline ({timing.baseline}); correct in the interpreter",
         )  # fmt: skip
 
-    def _check(self, log: TrialLog, runner: Runner, profile: str, source: Path) -> tuple[bool, dict[str, Any]]:
+    def _check(self, log: TrialLog, runner: Runner, profile: str, kernel: KernelText) -> tuple[bool, dict[str, Any]]:
         """Check inputs of one kind, then one set in several orders and in a replay, then further inputs.
 
         Returns whether the order changed any bit, and the replay's report. Raises RunnerFault: racy, inaccurate, or what the calls raise.
@@ -131,13 +132,13 @@ class CardFreeJudge:
         log.require_accurate()
         if unreplayable:
             raise RunnerFault(Status.RUNTIME_ERROR, f"cannot be judged without a card: {unreplayable}")
-        report = self._replay((earlier, trace), tensors, profile, source)
+        report = self._replay((earlier, trace), tensors, profile, kernel)
         if differs and not any(launch.get("atomics") for launch in report.get("launches", ())):
             raise RunnerFault(Status.RACY, _OTHER_ORDER)
         self._check_other_inputs(log, runner, profile)
         return differs, report
 
-    def _replay(self, traces: Traces, tensors: list[torch.Tensor], profile: str, source: Path) -> dict[str, Any]:
+    def _replay(self, traces: Traces, tensors: list[torch.Tensor], profile: str, kernel: KernelText) -> dict[str, Any]:
         """Do again what forward wrote down, where no other code of the candidate runs; the report of that.
 
         Its races, counts and results are those that count. Raises RunnerFault: racy, or cheating where the result came about in
@@ -145,7 +146,7 @@ class CardFreeJudge:
         """
         report: dict[str, Any] = {}
         for order in _REPLAYS[profile]:
-            got, report = self._replayer.replay(source, traces, tensors, order, fresh_seed(), self._limit)
+            got, report = self._replayer.replay(kernel, traces, tensors, order, fresh_seed(), self._limit)
             _require_no_race({str(race) for race in report.get("races", ())})
             trial = judged(self.session, tensors, got)
             asked = self.session.task.precision

@@ -8,12 +8,12 @@ its own; it is asked when they are done, its result is judged like that of every
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
 from tritonsmith.evaluator.oracle.checks.trials import judged, snapshot
@@ -47,9 +47,9 @@ class Witness:
         session.sync()
         self._runner = session.new_runner("witness", replace(session.setup, inputs=self._inputs))
 
-    def begin(self, source: Path) -> None:
+    def begin(self, kernel: KernelText) -> None:
         """Let it import the candidate and do a first call, in which kernels are compiled; does not wait."""
-        self._runner.begin(source.read_text())
+        self._runner.begin(kernel)
         self._runner.post(Command.CALL)
 
     def report(self, limit: float) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from project import ROOT
 from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
 from tritonsmith.evaluator.compiling.pool import CompilePool
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.sandbox.process import settle
 from tritonsmith.evaluator.sandbox.self_test import establish
@@ -37,7 +38,7 @@ def sandbox() -> Iterator[None]:
 )
 def test_what_a_candidate_does_is_the_candidates(source: str, status: Status) -> None:
     with Compilation() as compilation:
-        compilation.begin(source, REQUEST, "h200")
+        compilation.begin(KernelText.of(source), REQUEST, "h200")
         with pytest.raises(CompileFault) as raised:  # within a second that begins after the seconds of the imports
             compilation.report(1.0 if status is Status.TIMEOUT else 60.0)
     assert raised.value.status is status
@@ -47,14 +48,14 @@ def test_a_process_that_ends_before_it_is_ready_is_not() -> None:
     with Compilation() as compilation:
         compilation._sandbox.process.kill()
         compilation._sandbox.process.wait(30)
-        compilation.begin("import os\nos._exit(3)", REQUEST, "h200")
+        compilation.begin(KernelText.of("import os\nos._exit(3)"), REQUEST, "h200")
         with pytest.raises(InfrastructureError):
             compilation.report(60.0)
 
 
 def test_imports_take_no_time_of_the_candidates() -> None:
     with Compilation() as compilation:
-        compilation.begin("x = 1", REQUEST, "h200")
+        compilation.begin(KernelText.of("x = 1"), REQUEST, "h200")
         assert "ModelNew" in compilation.report(1.5)["message"]
 
 
@@ -75,11 +76,10 @@ class Pool:
 def beside_a_card(pool: Pool, tmp_path: Path) -> Callable[[bool], dict[str, Any]]:
     """What an evaluator asks for a second opinion."""
     task = load_task(ROOT / "benchmarks" / "tasks" / "26_gelu_scale_bias.py", size="small")
-    (tmp_path / "candidate.py").write_text("x = 1")
     evaluator = LocalEvaluator.__new__(LocalEvaluator)
     evaluator._compilers, evaluator._compiled, evaluator._call_seconds = pool, {}, 1.0
     evaluator._request_lock, evaluator._requests = threading.RLock(), {task.sha: tmp_path / "request.pkl"}
-    return lambda again: evaluator._compiled_report(task, tmp_path / "candidate.py", again)
+    return lambda again: evaluator._compiled_report(task, KernelText.of("x = 1"), again)
 
 
 def test_a_report_is_kept_and_made_anew_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -99,4 +99,4 @@ def test_compilers_that_are_closed_take_nothing(tmp_path: Path) -> None:
     pool = CompilePool("h200", "auto", tmp_path / "mark")
     pool.close()
     with pytest.raises(InfrastructureError, match="closed"):
-        pool.submit(tmp_path / "candidate.py", tmp_path / "request.pkl", 1.0)
+        pool.submit(KernelText.of("x = 1"), tmp_path / "request.pkl", 1.0)

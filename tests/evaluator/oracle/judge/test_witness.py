@@ -9,6 +9,7 @@ import torch
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.oracle.judge.witness import Witness, has_room
@@ -38,6 +39,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+KERNEL = KernelText.of(TASK)
 REPORT = {"kernels": [], "device": {"scaled": (1, 0.01)}}
 
 
@@ -49,7 +51,7 @@ class Process:
         self.outputs = [torch.empty(6, 8)]
         self.done: list[str] = []
 
-    def begin(self, source: str) -> None:
+    def begin(self, kernel: KernelText) -> None:
         self.done.append("begin")
 
     def post(self, command: Command) -> None:
@@ -95,27 +97,27 @@ def witness(session: TaskSession, *, factor: float = 1.0, fault: Exception | Non
     return Witness(session), made[0]
 
 
-def test_a_right_forward_is_believed(session: TaskSession, tmp_path: Path) -> None:
+def test_a_right_forward_is_believed(session: TaskSession) -> None:
     asked, process = witness(session)
-    asked.begin(tmp_path / "task.py")
+    asked.begin(KERNEL)
     session.new_weights()  # strict draws them again while it starts
     assert asked.report(1.0) == REPORT
     asked.close()
     assert process.done == ["begin", "CALL", "WEIGHTS", "CALL", "poison", "FACTS", "DELIVER", "close"]
 
 
-def test_a_wrong_forward_where_the_checked_calls_were_right_is_cheating(session: TaskSession, tmp_path: Path) -> None:
+def test_a_wrong_forward_where_the_checked_calls_were_right_is_cheating(session: TaskSession) -> None:
     asked, _ = witness(session, factor=1.01)
-    asked.begin(tmp_path / "task.py")
+    asked.begin(KERNEL)
     with pytest.raises(RunnerFault, match="the forward that was profiled gave a wrong result") as refused:
         asked.report(1.0)
     assert refused.value.status is Status.CHEATING
 
 
 @pytest.mark.parametrize("fault", [RunnerFault(Status.CRASHED, "out of memory"), InfrastructureError("the profiler does not start here")])
-def test_a_process_that_fails_says_nothing_and_the_runner_is_asked(session: TaskSession, tmp_path: Path, fault: Exception) -> None:
+def test_a_process_that_fails_says_nothing_and_the_runner_is_asked(session: TaskSession, fault: Exception) -> None:
     asked, _ = witness(session, fault=fault)
-    asked.begin(tmp_path / "task.py")
+    asked.begin(KERNEL)
     assert asked.report(1.0) is None
 
 

@@ -1,0 +1,138 @@
+"""A candidate's text travels as a value: hashed once where it enters, a file only in the inbox of a confined process."""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.local import open_evaluator
+from tritonsmith.evaluator.oracle.server import Oracle
+from tritonsmith.evaluator.processes.lines import LINE_LIMIT
+from tritonsmith.evaluator.processes.server import ServerProcess
+from tritonsmith.evaluator.sandbox.process import settle
+from tritonsmith.evaluator.schema import Hardware, Status, Task, text_sha
+from tritonsmith.evaluator.tasks import load_task
+
+TASK = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + x
+
+
+def get_inputs():
+    return [torch.randn(4, 33)]
+
+
+def get_init_inputs():
+    return []
+"""
+MARK = "this comment is in the candidate's text alone"
+TEXT = f"""# {MARK}
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + x
+"""
+INBOXES = ("tritonsmith-compile-", "tritonsmith-inbox-")
+"""Folders that a confined process reads: the compiler's and the runner's."""
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    (tmp_path / "task.py").write_text(TASK)
+    return load_task(tmp_path / "task.py")
+
+
+@pytest.fixture
+def oracles_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Oracles answer in this process, without a card, and still by JSON lines; so what they do can be watched."""
+    oracles: dict[ServerProcess, Oracle] = defaultdict(Oracle)
+
+    def ask(server: ServerProcess, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+        oracles[server].hardware("h200", use_card=False)
+        answer: dict[str, Any] = json.loads(json.dumps(oracles[server].answer(json.loads(json.dumps(request)))))
+        return answer
+
+    def hello(server: ServerProcess) -> Hardware:
+        request = {"op": "hello", "target": "h200", "use_card": False, "sandbox": "auto"}
+        return Hardware.model_validate(ask(server, request, 1.0)["hardware"])
+
+    monkeypatch.setattr(ServerProcess, "ask", ask)
+    monkeypatch.setattr(ServerProcess, "hello", hello)
+    yield
+    for oracle in oracles.values():
+        oracle.close()
+    settle(None, {"mode": "off", "layers": {}, "actions": {}})
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What the content addresses were computed of, call by call."""
+    seen: list[bytes] = []
+    sha256 = hashlib.sha256
+
+    def counted(data: bytes = b"", **options: Any) -> Any:
+        seen.append(data)
+        return sha256(data, **options)
+
+    monkeypatch.setattr(hashlib, "sha256", counted)
+    return seen
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Files that the candidate's text was written to."""
+    seen: list[Path] = []
+    write_text, write_bytes = Path.write_text, Path.write_bytes
+
+    def text(path: Path, data: str, *rest: Any, **options: Any) -> int:
+        seen.extend([path] if MARK in data else [])
+        return write_text(path, data, *rest, **options)
+
+    def content(path: Path, data: bytes) -> int:
+        seen.extend([path] if MARK.encode() in bytes(data) else [])
+        return write_bytes(path, data)
+
+    monkeypatch.setattr(Path, "write_text", text)
+    monkeypatch.setattr(Path, "write_bytes", content)
+    return seen
+
+
+@pytest.mark.usefixtures("oracles_here")
+def test_a_verdict_hashes_the_text_once_and_writes_it_into_inboxes_only(task: Task, hashed: list[bytes], written: list[Path]) -> None:
+    with open_evaluator("h200", call_seconds=60) as evaluator:
+        assert evaluator.hardware == named_card("h200")
+        hashed.clear()
+        verdict = evaluator.evaluate_now(task, TEXT)
+    assert verdict.status is Status.OK, verdict.message
+    assert hashed.count(TEXT.encode()) == 1
+    assert verdict.sha == text_sha(TEXT)
+    assert sorted(path.parent.name[: path.parent.name.rindex("-") + 1] for path in written) == list(INBOXES)
+
+
+def test_a_text_longer_than_any_answer_may_be_is_judged_as_another(task: Task) -> None:
+    long = TEXT + f"# {'x' * 100}\n" * (LINE_LIMIT // 100)
+    assert len(long) > LINE_LIMIT
+    with open_evaluator("h200", call_seconds=60) as evaluator:
+        verdict = evaluator.evaluate_now(task, long)
+    assert verdict.status is Status.OK, verdict.message
+    assert verdict.sha == text_sha(long)
+
+
+def test_a_text_is_the_same_after_a_pipe() -> None:
+    kernel = KernelText.of('x = "\u00e9\\n"\r\n')
+    assert KernelText(**json.loads(json.dumps(kernel.as_message()))) == kernel
+    assert kernel.sha == text_sha(kernel.text)
