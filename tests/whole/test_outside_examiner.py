@@ -16,7 +16,7 @@ from tritonsmith.evaluator.confined.interpreter.races import RaceDetector
 from tritonsmith.evaluator.oracle.checks import trials
 from tritonsmith.evaluator.oracle.checks.inputs import redraw, stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
-from tritonsmith.evaluator.oracle.checks.trials import TrialLog, judged
+from tritonsmith.evaluator.oracle.checks.trials import TrialLog, judge_outputs
 from tritonsmith.evaluator.tasks import load_task
 
 Answer = Callable[..., Any]
@@ -61,7 +61,7 @@ def refused_on(session: TaskSession, answer: Answer) -> str:
         with torch.no_grad():
             got = answer(session.model, *(one.clone() for one in tensors))
         made = [got.to(getattr(torch, session.layout.outputs[0].dtype))]
-        log.trials.append(judged(session, tensors, made, kind, log.trials))
+        log.trials.append(judge_outputs(session, tensors, made, kind, log.trials))
         if not log.trials[-1].meets(session.task.precision):
             return kind
     return ""

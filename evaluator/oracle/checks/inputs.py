@@ -1,4 +1,4 @@
-"""Inputs for correctness trials that a task's own generator does not draw, and which of them each profile uses. Imports torch.
+"""Kinds of inputs for correctness trials: how each is drawn, what it looks for, and which profile uses it. Imports torch.
 
 | kind | floating inputs |
 |--|--|
@@ -22,55 +22,172 @@ Other inputs (indices, masks) are the task's own in every kind, since nothing is
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
 from tritonsmith.evaluator.channel.strides import distinct, with_values
 
-NATURAL = ("own", "signed")
-"""Kinds on which the acceptance rule stands as it is; the others may be ill-conditioned for a task."""
-STRUCTURAL = ("sided", "below", "above", "holes")
-"""Kinds that look for values which do not belong into a result: how well a kernel rounds far from zero or near it is no question there."""
-UNEVEN = ("ends", "edges")
-"""Kinds in which one term stands far above the others of its sum: they look for lost terms, not for the last bits of an operand."""
-HIDDEN = ("shifted", "large", "constant", "below", "above", "holes", "ends", "edges")
-"""Kinds that stand between a candidate and promotion, and that no message names."""
-TIES = ("ints", "constant", "holes")
-"""Kinds with equal values: an index output may then name another place with equal right."""
-_ROTATING = ("ints", "tail")
-_TAIL_SHARE, _TAIL_FACTOR = 16, 8.0
+_TAIL_PART = 16
+"""The tail is the last axis length divided by this."""
+_TAIL_FACTOR = 8.0
 _LARGE = 40.0
-_FAR, _FARTHER = 6.0, 40.0
+"""Standard deviation of `large`."""
+_FAR = 6.0
+"""Distance from zero of `sided`, in standard deviations."""
+_FARTHER = 40.0
+"""Distance from zero of `below` and `above`, in standard deviations."""
 _SMALL = 2.0**-8
+"""Standard deviation of `holes`, near the square root of an epsilon."""
 _END = 64.0
-_HOLES, _EMPTY_SLICES = 0.25, 8
-_SHORT_AXIS = 4  # the ends of such an axis are most of it: none stands out
+"""Factor of the outstanding positions of `ends` and `edges`."""
+_HOLES = 0.25
+"""Share of elements that are zero in `holes`."""
+_EMPTY_SLICES = 8
+"""One slice in so many along each axis is zero in `holes`."""
+_SHORT_AXIS = 4
+"""The ends of an axis up to this length are most of it: none stands out."""
 _HIGHEST_INT = 2
+
+Drawing = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+"""Values in the shape of a tensor, of any floating dtype, drawn by a generator on the tensor's device."""
+
+
+def _normal(like: torch.Tensor, generator: torch.Generator, shape: Sequence[int] | None = None) -> torch.Tensor:
+    """Standard normal float32 values on the device of `like`, in its shape or another one."""
+    shape = like.shape if shape is None else shape
+    return torch.randn(tuple(shape), generator=generator, device=like.device, dtype=torch.float32)
+
+
+def _row(like: torch.Tensor) -> tuple[int, ...]:
+    """The shape with one value in each row."""
+    return (*like.shape[:-1], 1) if like.ndim else ()
+
+
+def _draw_ints(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.randint(-_HIGHEST_INT, _HIGHEST_INT + 1, tuple(like.shape), generator=generator, device=like.device)
+
+
+def _draw_constant(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return _normal(like, generator, _row(like)).expand(like.shape)
+
+
+def _draw_tail(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    values = _normal(like, generator)
+    if like.ndim:
+        values[..., -max(1, like.shape[-1] // _TAIL_PART) :] *= _TAIL_FACTOR
+    return values
+
+
+def _draw_shifted(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    row = _row(like)
+    return _normal(like, generator) * (0.5 + _normal(like, generator, row).abs()) + 2.0 * _normal(like, generator, row)
+
+
+def _draw_large(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return _normal(like, generator) * _LARGE
+
+
+def _draw_sided(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return _normal(like, generator) + _FAR * _sides(like, generator)
+
+
+def _draw_holes(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return _normal(like, generator) * _SMALL * _filled(like, generator)
+
+
+def _draw_ends(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return _normal(like, generator) * _end_factors(like, like.ndim - 1)
+
+
+def _draw_edges(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    values, inner = _normal(like, generator), like.ndim - 1
+    if not like.ndim:
+        return values
+    axes = [axis for axis in _long_axes(like) if axis != inner] or [inner]
+    return values * _end_factors(like, axes[int(torch.randint(len(axes), (1,), generator=generator, device=like.device))])
+
+
+def _draw_below(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return _normal(like, generator) - _FARTHER
+
+
+def _draw_above(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return _normal(like, generator) + _FARTHER
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of inputs, and what the acceptance rule must know about it."""
+
+    name: str
+    draw: Drawing | None = None
+    """How floating values are drawn; None for the task's own values."""
+    natural: bool = False
+    """The acceptance rule stands as it is; on other kinds a task may be ill-conditioned."""
+    structural: bool = False
+    """It looks for values that do not belong into a result; how well a kernel rounds there is no question."""
+    uneven: bool = False
+    """One term stands far above the others of its sum; it looks for lost terms, not for the last bits of an operand."""
+    hidden: bool = False
+    """It stands between a candidate and promotion, and no message names it."""
+    ties: bool = False
+    """It has equal values; an index output may then name another place with equal right."""
+    exact: bool = False
+    """Its values are whole numbers, which every precision class represents."""
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("own", natural=True),
+        Kind("signed", _normal, natural=True),
+        Kind("sided", _draw_sided, structural=True),
+        Kind("ints", _draw_ints, ties=True, exact=True),
+        Kind("tail", _draw_tail),
+        Kind("shifted", _draw_shifted, hidden=True),
+        Kind("large", _draw_large, hidden=True),
+        Kind("constant", _draw_constant, hidden=True, ties=True),
+        Kind("below", _draw_below, structural=True, hidden=True),
+        Kind("above", _draw_above, structural=True, hidden=True),
+        Kind("holes", _draw_holes, structural=True, hidden=True, ties=True),
+        Kind("ends", _draw_ends, uneven=True, hidden=True),
+        Kind("edges", _draw_edges, uneven=True, hidden=True),
+    )
+}
+"""Every kind by its name."""
 
 
 def stress_kinds(profile: str, *, hidden: bool = True) -> tuple[str, ...]:
-    """The kinds beside `own` and `signed`: `quick` takes `sided` and another public one, `strict` all, in an order that nobody foresees.
+    """The kinds that are not natural: `quick` takes `sided` and another public one, `strict` all, in an order that nobody foresees.
 
     Without `hidden` the hidden half is left out.
     """
     order = secrets.SystemRandom()
+    public = [kind.name for kind in KINDS.values() if not (kind.natural or kind.hidden)]
     if profile == "quick":
-        return ("sided", order.choice(_ROTATING))
-    kinds = ("sided", *_ROTATING, *(HIDDEN if hidden else ()))
-    return tuple(order.sample(kinds, len(kinds)))
+        return ("sided", order.choice([name for name in public if name != "sided"]))
+    names = public + [kind.name for kind in KINDS.values() if kind.hidden and hidden]
+    return tuple(order.sample(names, len(names)))
 
 
 def redraw(kind: str, tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
     """Tensors like the given ones, strides included, with floating values of the kind, drawn under the seed on their device."""
-    if kind == "own" or not tensors:
+    draw = KINDS[kind].draw
+    if draw is None or not tensors:
         return list(tensors)
     generator = torch.Generator(device=tensors[0].device).manual_seed(seed)
-    return [with_values(tensor, _values(kind, distinct(tensor), generator)) if tensor.is_floating_point() else tensor for tensor in tensors]
+    return [_redrawn(tensor, draw, generator) if tensor.is_floating_point() else tensor for tensor in tensors]
 
 
-def squeezed(tensors: Sequence[torch.Tensor], own: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The same where the task's own values may leave the range from 0 to 1; elsewhere brought into it, the ends included."""
+def _redrawn(tensor: torch.Tensor, draw: Drawing, generator: torch.Generator) -> torch.Tensor:
+    once = distinct(tensor)
+    return with_values(tensor, draw(once, generator).to(once.dtype).contiguous())
+
+
+def map_to_unit_range(tensors: Sequence[torch.Tensor], own: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors, brought into 0 to 1 (ends included) wherever the task's own values all lie there."""
     return [
         with_values(mine, torch.sigmoid(distinct(tensor).float()).to(tensor.dtype).contiguous()) if _is_share(mine) else tensor
         for tensor, mine in zip(tensors, own, strict=True)
@@ -81,69 +198,39 @@ def _is_share(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() and tensor.numel() > 0 and bool(((tensor >= 0) & (tensor <= 1)).all())
 
 
-def _values(kind: str, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    def normal(shape: Sequence[int]) -> torch.Tensor:
-        return torch.randn(tuple(shape), generator=generator, device=like.device, dtype=torch.float32)
-
-    row = (*like.shape[:-1], 1) if like.ndim else ()
-    if kind == "ints":
-        whole = torch.randint(-_HIGHEST_INT, _HIGHEST_INT + 1, tuple(like.shape), generator=generator, device=like.device)
-        return whole.to(like.dtype)
-    if kind == "constant":
-        return normal(row).expand(like.shape).to(like.dtype).contiguous()
-    values = normal(like.shape)
-    if kind == "tail" and like.ndim:
-        count = max(1, like.shape[-1] // _TAIL_SHARE)
-        values[..., -count:] *= _TAIL_FACTOR
-    elif kind == "shifted":
-        values = values * (0.5 + normal(row).abs()) + 2.0 * normal(row)
-    elif kind == "large":
-        values = values * _LARGE
-    elif kind == "sided":
-        values = values + _FAR * _sides(values, generator)
-    elif kind == "holes":
-        values = values * _SMALL * _kept(values, generator)
-    elif kind in ("ends", "edges"):
-        values = values * _ends(values, kind, generator)
-    elif kind in ("below", "above"):
-        values = values + (_FARTHER if kind == "above" else -_FARTHER)
-    return values.to(like.dtype)
-
-
-def _sides(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _sides(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """-1 for half of the slices along the first axis, which ones by chance, and 1 for the others; a single one is negative."""
-    count = values.shape[0] if values.ndim else 1
-    order = torch.randperm(count, generator=generator, device=values.device)
+    count = like.shape[0] if like.ndim else 1
+    order = torch.randperm(count, generator=generator, device=like.device)
     signs = torch.where(order < (count + 1) // 2, -1.0, 1.0)
-    return signs.view(-1, *(1,) * (values.ndim - 1)) if values.ndim else signs[0]
+    return signs.view(-1, *(1,) * (like.ndim - 1)) if like.ndim else signs[0]
 
 
-def _kept(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _filled(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """0 where there are holes, 1 elsewhere; along each axis of more than one position at least one slice is empty."""
-    kept = torch.rand(values.shape, generator=generator, device=values.device) >= _HOLES
-    for axis, extent in enumerate(values.shape):
+    filled = torch.rand(like.shape, generator=generator, device=like.device) >= _HOLES
+    for axis, extent in enumerate(like.shape):
         if extent > 1:
-            empty = torch.randperm(extent, generator=generator, device=values.device)[: max(1, extent // _EMPTY_SLICES)]
-            kept.index_fill_(axis, empty, False)
-    return kept.to(values.dtype)
+            empty = torch.randperm(extent, generator=generator, device=like.device)[: max(1, extent // _EMPTY_SLICES)]
+            filled.index_fill_(axis, empty, False)
+    return filled.to(torch.float32)
 
 
-def _ends(values: torch.Tensor, kind: str, generator: torch.Generator) -> torch.Tensor:
+def _long_axes(like: torch.Tensor) -> list[int]:
+    """Axes whose ends are few of their positions; all axes where each is short."""
+    return [axis for axis, extent in enumerate(like.shape) if extent > _SHORT_AXIS] or [*range(like.ndim)]
+
+
+def _end_factors(like: torch.Tensor, axis: int) -> torch.Tensor:
     """A factor for each element: large at the two ends of one axis, so that other results stay free of large terms."""
-    factors = torch.ones_like(values)
-    axes = [axis for axis, extent in enumerate(values.shape) if extent > _SHORT_AXIS] or [*range(values.ndim)]
-    if not axes:
-        return factors
-    inner = values.ndim - 1
-    others = [axis for axis in axes if axis != inner] or [inner]
-    axis = inner if kind == "ends" else others[int(torch.randint(len(others), (1,), generator=generator, device=values.device))]
-    for place in {0, values.shape[axis] - 1}:
+    factors = torch.ones(like.shape, device=like.device)
+    for place in {0, like.shape[axis] - 1} if like.ndim else ():
         factors.narrow(axis, place, 1).fill_(_END)
     return factors
 
 
-def nudged(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Floating tensors in float64, every value moved by up to one unit of float32's last place: what rounding of the inputs may do."""
+def perturb_last_place(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Floating tensors in float64, each value moved by up to one unit of float32's last place: what rounding of the inputs may do."""
     moved = []
     for tensor in tensors:
         if tensor.is_floating_point():

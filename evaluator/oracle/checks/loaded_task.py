@@ -20,7 +20,7 @@ from tritonsmith.evaluator.channel.slots import Layout, SharedBlock, fill_slots,
 from tritonsmith.evaluator.channel.strides import distinct
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats, error_stats
-from tritonsmith.evaluator.oracle.checks.inputs import redraw, squeezed
+from tritonsmith.evaluator.oracle.checks.inputs import map_to_unit_range, redraw
 from tritonsmith.evaluator.oracle.handles.process import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerSetup
 from tritonsmith.evaluator.reference.module import flatten, load_reference
@@ -102,7 +102,7 @@ class TaskSession:
         before = [tensor.clone() for tensor in tensors]
         outputs = flatten(self.reference.forward(self.model, arguments))
         self.changes_inputs = any(not torch.equal(one, two) for one, two in zip(tensors, before, strict=True))
-        self._squeezed = self._refuses_other_ranges(before)
+        self._in_unit_range = self._refuses_other_ranges(before)
         self.layout = Layout(tuple(map(input_spec, tensors)), tuple(map(spec_of, outputs)))
         self.block = SharedBlock(self.layout.input_bytes, device)
         self.block.tensor.fill_(0xFF)  # what lies between elements and between tensors belongs to no input
@@ -146,7 +146,7 @@ class TaskSession:
         arguments = self.reference.draw_inputs(fresh_seed(), self.device)
         own = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
         drawn = redraw(kind, own, fresh_seed())
-        return squeezed(drawn, own) if self._squeezed and kind != "own" else drawn
+        return map_to_unit_range(drawn, own) if self._in_unit_range and kind != "own" else drawn
 
     def _refuses_other_ranges(self, tensors: list[torch.Tensor]) -> bool:
         """Whether the reference raises on standard normal inputs, as one of probabilities does."""

@@ -14,7 +14,7 @@ import torch
 
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats, Trial, accepted, error_stats, reached_class, summarize, worst_trial
-from tritonsmith.evaluator.oracle.checks.inputs import HIDDEN, NATURAL, STRUCTURAL, TIES, UNEVEN, nudged
+from tritonsmith.evaluator.oracle.checks.inputs import KINDS, Kind, perturb_last_place
 from tritonsmith.evaluator.oracle.checks.loaded_task import UNDEFINED, TaskSession
 from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
 from tritonsmith.evaluator.schema import Correctness, PrecisionClass, Status
@@ -107,13 +107,13 @@ def checked_call(log: TrialLog, runner: Runner, kind: str, mode: int, timeout: f
     tensors = session.draw(kind)
     got = fresh_call(session, runner, tensors, mode, timeout)
     try:
-        expected = _expected(session, tensors, kind, log.trials)
+        expected = _expected(session, tensors, KINDS[kind], log.trials)
     except UNDEFINED as error:
         if kind == "own" or not _has_no_answer(session, error):
             raise
         return got  # no answer is right or wrong where the reference has none
     trial = expected.trial(got)  # nothing that a candidate wrote may end in that exception
-    if kind == "own" or _tells(log, trial, kind):
+    if kind == "own" or _tells(log, trial, KINDS[kind]):
         log.trials.append(trial)
     return got
 
@@ -126,19 +126,19 @@ def _has_no_answer(session: TaskSession, error: Exception) -> bool:
     return session.device == "cpu" and not re.search("memory|alloc", str(error))
 
 
-def _tells(log: TrialLog, trial: Trial, kind: str) -> bool:
+def _tells(log: TrialLog, trial: Trial, kind: Kind) -> bool:
     """Whether a trial of a kind that the task did not choose can tell right from wrong.
 
     An oracle that is infinite or undefined somewhere tells nothing, unless the task's own inputs give such results as well.
     """
     if not trial.finite and all(one.finite for one in log.trials):
         return False
-    if kind in NATURAL:
+    if kind.natural:
         return True
     session = log.session
     own = trial.reference[session.task.precision]
     indices = any(not getattr(torch, spec.dtype).is_floating_point for spec in session.layout.outputs)
-    return own.exact and not (indices and kind in TIES) and not trial.blurred
+    return own.exact and not (indices and kind.ties) and not trial.blurred
 
 
 def fresh_call(session: TaskSession, runner: Runner, tensors: list[torch.Tensor], mode: int, timeout: float) -> list[torch.Tensor]:
@@ -174,14 +174,14 @@ class _Expected(NamedTuple):
         return Trial(error_stats(got, self.oracle), self.errors, self.finite, hidden=self.hidden, blurred=self.blurred)
 
 
-def judged(
+def judge_outputs(
     session: TaskSession, tensors: list[torch.Tensor], got: list[torch.Tensor], kind: str = "own", before: Sequence[Trial] = ()
 ) -> Trial:
     """The trial that these outputs make; the oracle is computed here, after the candidate answered."""
-    return _expected(session, tensors, kind, before).trial(got)
+    return _expected(session, tensors, KINDS[kind], before).trial(got)
 
 
-def _expected(session: TaskSession, tensors: list[torch.Tensor], kind: str, before: Sequence[Trial]) -> _Expected:
+def _expected(session: TaskSession, tensors: list[torch.Tensor], kind: Kind, before: Sequence[Trial]) -> _Expected:
     """The oracle on inputs of a kind, and the reference's errors. Raises what the reference raises.
 
     On inputs that the task did not choose, the reference may be right by luck (a row without variance, say). There its error counts as
@@ -195,27 +195,27 @@ def _expected(session: TaskSession, tensors: list[torch.Tensor], kind: str, befo
     errors = reference_errors(session, tensors, oracle)
     blurred = False
     depth = _in_any_order(tensors, oracle)
-    if kind not in NATURAL or depth > 1.0 or session.device == "cpu":
-        rounding = error_stats(session.oracle(nudged(tensors)), oracle).scaled(depth * (1.0 if kind in NATURAL else _MOVED))
+    if not kind.natural or depth > 1.0 or session.device == "cpu":
+        rounding = error_stats(session.oracle(perturb_last_place(tensors)), oracle).scaled(depth * (1.0 if kind.natural else _MOVED))
         errors = {precision: one.widened(rounding).coarse(_SUM * depth if depth > 1.0 else 0.0) for precision, one in errors.items()}
         own = errors[session.task.precision]
-        if kind not in NATURAL:
+        if not kind.natural:
             errors = {precision: one.on_level(_LEVEL) for precision, one in errors.items()}
             own = errors[session.task.precision]
-        blurred = kind not in NATURAL and own.rms > _BLURRED * own.oracle_rms
-    if kind == "ints":
+        blurred = not kind.natural and own.rms > _BLURRED * own.oracle_rms
+    if kind.exact:
         for trial in before[:1]:
             errors = {
                 precision: one if precision is PrecisionClass.IEEE else one.coarse(trial.reference[precision].relative_rms)
                 for precision, one in errors.items()
             }
-    if kind in UNEVEN:
+    if kind.uneven:
         errors = {precision: one.coarse(_UNEVEN).on_level(_UNEVEN) for precision, one in errors.items()}
-    if kind in STRUCTURAL:
+    if kind.structural:
         errors = {precision: one.coarse(_COARSE) for precision, one in errors.items()}
         for trial in before[:1]:
             errors = {precision: one.widened(trial.reference[precision]) for precision, one in errors.items()}
-    return _Expected(oracle, errors, finite, kind in HIDDEN, blurred)
+    return _Expected(oracle, errors, finite, kind.hidden, blurred)
 
 
 def _in_any_order(tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> float:

@@ -24,7 +24,7 @@ from tritonsmith.evaluator.oracle.checks.trials import (
     checked_call,
     describe_error,
     fresh_call,
-    judged,
+    judge_outputs,
     require_settled,
     same_bits,
 )
@@ -121,7 +121,7 @@ class CardFreeJudge:
             if order == _IN_TURN:  # a warm call: weights are packed, as they are when the compiler's process counts
                 unreplayable, trace = str(facts.get("unreplayable", "")), trace_of(runner, blobs=True)
         require_settled(runner, outcomes[-1])
-        trials = [judged(self.session, tensors, got) for got in outcomes]
+        trials = [judge_outputs(self.session, tensors, got) for got in outcomes]
         log.trials += trials
         differs = any(not same_bits(outcomes[0], other) for other in outcomes[1:])
         right = {accepted(reached_class([trial]), self.session.task.precision) for trial in trials}
@@ -148,7 +148,7 @@ class CardFreeJudge:
         for order in _REPLAYS[profile]:
             got, report = self._replayer.replay(kernel, traces, tensors, order, fresh_seed(), self._limit)
             _require_no_race({str(race) for race in report.get("races", ())})
-            trial = judged(self.session, tensors, got)
+            trial = judge_outputs(self.session, tensors, got)
             asked = self.session.task.precision
             if not accepted(reached_class([trial]), asked):
                 unwritten = not all(bool(torch.isfinite(output).all()) for output in got if output.is_floating_point())

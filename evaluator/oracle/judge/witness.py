@@ -16,7 +16,7 @@ from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
-from tritonsmith.evaluator.oracle.checks.trials import judged, snapshot
+from tritonsmith.evaluator.oracle.checks.trials import judge_outputs, snapshot
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.schema import Status
 
@@ -69,7 +69,7 @@ class Witness:
         except (RunnerFault, InfrastructureError):
             return None
         if not self._session.changes_inputs:  # else its inputs are what several forwards made of them
-            trial = judged(self._session, self._tensors, snapshot(runner))
+            trial = judge_outputs(self._session, self._tensors, snapshot(runner))
             if not accepted(reached_class([trial]), self._session.task.precision):
                 raise RunnerFault(Status.CHEATING, "the forward that was profiled gave a wrong result, the checked calls did not")
         return report

@@ -13,7 +13,7 @@ import torch
 
 from tritonsmith.evaluator.machine import clocks
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
-from tritonsmith.evaluator.oracle.checks.trials import describe_error, judged, require_unchanged
+from tritonsmith.evaluator.oracle.checks.trials import describe_error, judge_outputs, require_unchanged
 from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
 from tritonsmith.evaluator.oracle.timing.calls import WARM_CALLS, CallTimer, Draw
 from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
@@ -192,7 +192,7 @@ class TimingSession:
     def _judge(self, sample: Sample, tensors: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
         """Compare one timed call's outputs with the oracle. Raises RunnerFault."""
         session = self.timer.session
-        asked, trial = session.task.precision, judged(session, tensors, outputs)
+        asked, trial = session.task.precision, judge_outputs(session, tensors, outputs)
         if not accepted(reached_class([trial]), asked):
             message = f"a timed call (number {self._calls}) gave a wrong result, the checked calls did not"
             raise RunnerFault(Status.CHEATING, f"{message}: {describe_error([trial], asked)}")

@@ -10,7 +10,7 @@ from project import ROOT
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.oracle.checks.correctness import MAX_FACTOR, RMS_FACTOR, accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
-from tritonsmith.evaluator.oracle.checks.trials import judged
+from tritonsmith.evaluator.oracle.checks.trials import judge_outputs
 from tritonsmith.evaluator.tasks import load_task
 
 STEPS, DRAWS = 48, 4
@@ -75,7 +75,7 @@ def refusal(session: TaskSession, kind: str, product: Product) -> str:
     x, h0 = session.draw(kind)
     with torch.no_grad():
         got = [states(session.model.gru, x, h0, product)]  # type: ignore[arg-type]
-    trial, precision = judged(session, [x, h0], got, kind), session.task.precision
+    trial, precision = judge_outputs(session, [x, h0], got, kind), session.task.precision
     if accepted(reached_class([trial]), precision):
         return ""
     mine, own = trial.candidate, trial.reference[precision]
