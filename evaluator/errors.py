@@ -7,7 +7,16 @@
     ├── InfrastructureError   the machinery failed, not the candidate; never shown to an author as its fault
     └── RunError              a run cannot go on now, and can be resumed; exit code 1
         └── RunStopped        it was asked to stop
+
+A StatusFault is none of these: the fault is a candidate's, and becomes the status of its verdict.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tritonsmith.evaluator.schema import Status
 
 
 class TritonsmithError(Exception):
@@ -36,3 +45,11 @@ class RunError(TritonsmithError):
 
 class RunStopped(RunError):
     """A run has stopped at a safe point because it was asked to; the message says how to resume it."""
+
+
+class StatusFault(Exception):
+    """What a candidate did wrong, with the status that its verdict gets."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status = status

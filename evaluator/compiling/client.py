@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.errors import InfrastructureError, StatusFault
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess
@@ -20,12 +20,8 @@ START_SECONDS = 90.0
 """Until the imports are done: ten seconds on a busy host, which are none of the candidate's."""
 
 
-class CompileFault(Exception):
-    """No usable report came: the process hung or died; carries the status of the verdict."""
-
-    def __init__(self, status: Status, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+class CompileFault(StatusFault):
+    """No usable report came: the process hung or died."""
 
 
 class Compilation:

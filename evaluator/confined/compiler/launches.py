@@ -24,6 +24,7 @@ from triton.runtime.jit import get_jit_fn_file_line
 from tritonsmith.evaluator.cards import resident_programs
 from tritonsmith.evaluator.confined.stand_ins.driver import FakeDriver
 from tritonsmith.evaluator.confined.stand_ins.untyped import JITFunction
+from tritonsmith.evaluator.errors import StatusFault
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, Status
 
 _OBJDUMP = Path(triton.backends.nvidia.__file__).parent / "bin" / "cuobjdump"
@@ -47,12 +48,8 @@ _ASM_LOAD = re.compile(r"tt\.elementwise_inline_asm .*ld\.(?:acquire|volatile|re
 """A load that reads memory anew, by inline assembly."""
 
 
-class LaunchRefused(Exception):
-    """A launch that cannot be compiled or made; carries the status of the verdict."""
-
-    def __init__(self, status: Status, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+class LaunchRefused(StatusFault):
+    """A launch that cannot be compiled or made."""
 
 
 class LaunchRecorder:

@@ -7,15 +7,12 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+from tritonsmith.evaluator.errors import StatusFault
 from tritonsmith.evaluator.schema import Status
 
 
-class CandidateFault(Exception):
-    """The candidate breaks its contract; carries the status of the verdict."""
-
-    def __init__(self, status: Status, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+class CandidateFault(StatusFault):
+    """The candidate breaks its contract."""
 
 
 _COMPILE_ERRORS = {"CompilationError", "UnsupportedLanguageConstruct", "CompileTimeAssertionFailure", "PTXASError", "SyntaxError"}

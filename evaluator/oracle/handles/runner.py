@@ -13,6 +13,7 @@ from typing import Any
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.channel.slots import Layout, SharedBlock
 from tritonsmith.evaluator.channel.trace import TRACE_BYTES
+from tritonsmith.evaluator.errors import StatusFault
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.handles.process import IMPORT_SECONDS, LAST_BREATH_SECONDS, RunnerProcess
 from tritonsmith.evaluator.processes.lines import send_line
@@ -23,12 +24,8 @@ ALL_CALLS_SECONDS = 500.0
 """The longest that all calls of one candidate's process may take on a card, where a verdict needs some hundred."""
 
 
-class RunnerFault(Exception):
+class RunnerFault(StatusFault):
     """The candidate failed in its runner; becomes one verdict."""
-
-    def __init__(self, status: Status, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 @dataclass(frozen=True)
