@@ -21,7 +21,7 @@ from torch import nn
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.oracle.checks.correctness import Trial, error_stats
-from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import reference_errors
 from tritonsmith.evaluator.questions.lint import LintFinding, LintReport
 from tritonsmith.evaluator.reference.module import flatten, load_reference
@@ -48,7 +48,7 @@ class TaskLinter:
         self.findings: list[LintFinding] = []
         self.notes: list[str] = []
         self._require_runnable()
-        self.session = TaskSession(task, next(iter(CARDS.values())), "cpu")
+        self.session = LoadedTask(task, next(iter(CARDS.values())), "cpu")
         self.inputs, self.other_inputs = self.session.draw("own"), self.session.draw("own")
 
     def _require_runnable(self) -> None:

@@ -24,7 +24,7 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.machine import describe_environment, present_card
-from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.other_size import judge_correctness
 from tritonsmith.evaluator.oracle.handles.process import RunnerPool
 from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
@@ -105,9 +105,9 @@ class Oracle:
                 old.close()
             self._judges.clear()
             if self._hardware.present:
-                self._judges[task.sha] = CardJudge(TaskSession(task, self._hardware, "cuda", self._pool))
+                self._judges[task.sha] = CardJudge(LoadedTask(task, self._hardware, "cuda", self._pool))
             else:
-                self._judges[task.sha] = CardFreeJudge(TaskSession(task, self._hardware, "cpu"))
+                self._judges[task.sha] = CardFreeJudge(LoadedTask(task, self._hardware, "cpu"))
         return self._judges[task.sha]
 
     def _require_healthy_card(self) -> None:

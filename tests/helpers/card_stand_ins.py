@@ -51,6 +51,8 @@ class TimedRunner:
 
     def __init__(self, hold: Hold, *, early: int = 0, **milliseconds: float) -> None:
         self.hold, self.milliseconds = hold, milliseconds
+        self.process = self
+        """The process stands still and ends as this does."""
         self.early, self.answered, self.lets_go = early, False, 0
         self.stopped = self.killed = False
         self.poisoned = 0

@@ -15,7 +15,7 @@ from tritonsmith.evaluator.confined.interpreter.memory import Access, Region
 from tritonsmith.evaluator.confined.interpreter.races import RaceDetector
 from tritonsmith.evaluator.oracle.checks import trials
 from tritonsmith.evaluator.oracle.checks.inputs import redraw, stress_kinds
-from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, judge_outputs
 from tritonsmith.evaluator.tasks import load_task
 
@@ -44,13 +44,13 @@ def get_init_inputs():
 """
 
 
-def opened(folder: Path, forward: str, inputs: str, init: str = "pass") -> TaskSession:
+def opened(folder: Path, forward: str, inputs: str, init: str = "pass") -> LoadedTask:
     path = folder / "task.py"
     path.write_text(TASK.format(init=init, forward=forward, inputs=inputs))
-    return TaskSession(load_task(path), named_card("h200"), "cpu")
+    return LoadedTask(load_task(path), named_card("h200"), "cpu")
 
 
-def refused_on(session: TaskSession, answer: Answer) -> str:
+def refused_on(session: LoadedTask, answer: Answer) -> str:
     """The first kind of strict on which the answer is refused; `new weights` where only those differ; empty when it is accepted."""
     log = TrialLog(session)
     for kind in ("signed", "own", "new weights", "signed", *sorted(stress_kinds("strict"))):

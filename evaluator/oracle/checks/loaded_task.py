@@ -22,7 +22,7 @@ from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats, error_stats
 from tritonsmith.evaluator.oracle.checks.inputs import map_to_unit_range, redraw
 from tritonsmith.evaluator.oracle.handles.process import RunnerPool
-from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerSetup
+from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle, RunnerSetup
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task
@@ -70,7 +70,7 @@ def move_constants(model: nn.Module, seed: int) -> None:
             values.copy_(values * (1.0 + _MOVE * noise) if first else _MOVE * noise)  # what is positive stays so
 
 
-class TaskSession:
+class LoadedTask:
     """Reference, weights and slots of one task on one device.
 
     Args:
@@ -204,15 +204,15 @@ class TaskSession:
         dtypes = [spec.dtype for spec in self.layout.outputs]
         return error_stats([one.to(getattr(torch, name)) for one, name in zip(outputs, dtypes, strict=True)], oracle)
 
-    def runner(self, kernel: KernelText, environment: dict[str, str] | None = None) -> Runner:
+    def runner(self, kernel: KernelText, environment: dict[str, str] | None = None) -> RunnerHandle:
         """A runner for this candidate: the one that has waited longest, where one does."""
         runner = self.new_runner("candidate", self.setup, environment)
         runner.begin(kernel)
         return runner
 
-    def new_runner(self, role: str, setup: RunnerSetup, environment: dict[str, str] | None = None) -> Runner:
+    def new_runner(self, role: str, setup: RunnerSetup, environment: dict[str, str] | None = None) -> RunnerHandle:
         """A runner that has not been told what to run."""
-        return Runner(setup, role, environment, self.pool.take(role) if self.pool else None)
+        return RunnerHandle(setup, role, environment, self.pool.take(role) if self.pool else None)
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:

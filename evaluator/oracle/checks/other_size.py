@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
-from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call
 from tritonsmith.evaluator.oracle.handles.process import RunnerPool
-from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Task, Verdict
 
 _INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -15,7 +15,7 @@ _INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_T
 
 def judge_correctness(task: Task, hardware: Hardware, kernel: KernelText, call_seconds: float, pool: RunnerPool | None = None) -> Verdict:
     """Whether the candidate is right at this size, on the card where there is one and in the interpreter otherwise. Raises TaskError."""
-    session = TaskSession(task, hardware, "cuda" if hardware.present else "cpu", pool)
+    session = LoadedTask(task, hardware, "cuda" if hardware.present else "cpu", pool)
     log = TrialLog(session)
     try:
         with session.runner(kernel, None if hardware.present else _INTERPRETER) as runner:
@@ -28,7 +28,7 @@ def judge_correctness(task: Task, hardware: Hardware, kernel: KernelText, call_s
     return Verdict(status=Status.OK, sha=kernel.sha, correctness=log.correctness, profile=CORRECTNESS_ONLY, message="right at this size")
 
 
-def _check(log: TrialLog, runner: Runner, limit: float) -> None:
+def _check(log: TrialLog, runner: RunnerHandle, limit: float) -> None:
     """The task's own inputs and those of `quick`, the programs in another order each time. Raises RunnerFault."""
     for order, kind in enumerate(("own", "signed", *stress_kinds("quick"))):
         checked_call(log, runner, kind, order, limit)

@@ -15,8 +15,8 @@ import torch
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats, Trial, accepted, error_stats, reached_class, summarize, worst_trial
 from tritonsmith.evaluator.oracle.checks.inputs import KINDS, Kind, perturb_last_place
-from tritonsmith.evaluator.oracle.checks.loaded_task import UNDEFINED, TaskSession
-from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.checks.loaded_task import UNDEFINED, LoadedTask
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.schema import Correctness, PrecisionClass, Status
 
 _LATE_WRITE_SECONDS = 0.05
@@ -44,7 +44,7 @@ _SUM = 0.3 * 2.0**-23
 class TrialLog:
     """Trials of one candidate so far, and what they add up to."""
 
-    session: TaskSession
+    session: LoadedTask
     trials: list[Trial] = field(default_factory=list)
 
     @property
@@ -82,7 +82,7 @@ def describe_error(trials: list[Trial], asked: PrecisionClass) -> str:
     )
 
 
-def snapshot(runner: Runner) -> list[torch.Tensor]:
+def snapshot(runner: RunnerHandle) -> list[torch.Tensor]:
     """The output slots as they are now."""
     return [slot.clone() for slot in runner.outputs]
 
@@ -92,13 +92,13 @@ def same_bits(one: list[torch.Tensor], two: list[torch.Tensor]) -> bool:
     return all(torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8)) for a, b in zip(one, two, strict=True))
 
 
-def run_and_deliver(runner: Runner, mode: int, timeout: float) -> None:
+def run_and_deliver(runner: RunnerHandle, mode: int, timeout: float) -> None:
     """One call and its results in the slots. Raises RunnerFault."""
     runner.command(Command.CALL, mode, timeout=timeout)
     runner.command(Command.DELIVER, timeout=timeout)
 
 
-def checked_call(log: TrialLog, runner: Runner, kind: str, mode: int, timeout: float) -> list[torch.Tensor]:
+def checked_call(log: TrialLog, runner: RunnerHandle, kind: str, mode: int, timeout: float) -> list[torch.Tensor]:
     """One call on fresh inputs of a kind, judged; returns the outputs. Where the kind says nothing about this task they stay unjudged.
 
     Raises RunnerFault for a failed call or changed inputs; accuracy is judged over all trials by `require_accurate`.
@@ -118,7 +118,7 @@ def checked_call(log: TrialLog, runner: Runner, kind: str, mode: int, timeout: f
     return got
 
 
-def _has_no_answer(session: TaskSession, error: Exception) -> bool:
+def _has_no_answer(session: LoadedTask, error: Exception) -> bool:
     """Whether the reference refuses these inputs. A candidate that leaves too little memory for the oracle must not get out of a check.
 
     On a card whatever is raised may be the card's trouble, and inputs that a reference refuses are avoided by the task's text.
@@ -141,7 +141,7 @@ def _tells(log: TrialLog, trial: Trial, kind: Kind) -> bool:
     return own.exact and not (indices and kind.ties) and not trial.blurred
 
 
-def fresh_call(session: TaskSession, runner: Runner, tensors: list[torch.Tensor], mode: int, timeout: float) -> list[torch.Tensor]:
+def fresh_call(session: LoadedTask, runner: RunnerHandle, tensors: list[torch.Tensor], mode: int, timeout: float) -> list[torch.Tensor]:
     """Place the inputs, poison the outputs, call, deliver. Raises RunnerFault for a failed call or changed inputs."""
     session.place(tensors)
     runner.poison()
@@ -153,7 +153,7 @@ def fresh_call(session: TaskSession, runner: Runner, tensors: list[torch.Tensor]
     return got
 
 
-def _poison_whole_numbers(runner: Runner) -> None:
+def _poison_whole_numbers(runner: RunnerHandle) -> None:
     """Bytes that nobody can foresee, and that no boolean has: a result that happens to be the usual poison must still be written."""
     for slot in runner.outputs:
         if not slot.is_floating_point():
@@ -175,13 +175,13 @@ class _Expected(NamedTuple):
 
 
 def judge_outputs(
-    session: TaskSession, tensors: list[torch.Tensor], got: list[torch.Tensor], kind: str = "own", before: Sequence[Trial] = ()
+    session: LoadedTask, tensors: list[torch.Tensor], got: list[torch.Tensor], kind: str = "own", before: Sequence[Trial] = ()
 ) -> Trial:
     """The trial that these outputs make; the oracle is computed here, after the candidate answered."""
     return _expected(session, tensors, KINDS[kind], before).trial(got)
 
 
-def _expected(session: TaskSession, tensors: list[torch.Tensor], kind: Kind, before: Sequence[Trial]) -> _Expected:
+def _expected(session: LoadedTask, tensors: list[torch.Tensor], kind: Kind, before: Sequence[Trial]) -> _Expected:
     """The oracle on inputs of a kind, and the reference's errors. Raises what the reference raises.
 
     On inputs that the task did not choose, the reference may be right by luck (a row without variance, say). There its error counts as
@@ -229,28 +229,28 @@ def _in_any_order(tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> fl
     return max(1.0, 0.5 * math.sqrt(terms / _TERMS))
 
 
-def require_unchanged(session: TaskSession, tensors: list[torch.Tensor]) -> None:
+def require_unchanged(session: LoadedTask, tensors: list[torch.Tensor]) -> None:
     """Raises RunnerFault(cheating) when forward changed an input that the reference leaves alone."""
     changed = None if session.changes_inputs else session.unchanged(tensors)
     if changed is not None:
         raise RunnerFault(Status.CHEATING, f"forward changed its input {changed}; the reference does not")
 
 
-def reference_errors(session: TaskSession, tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> dict[PrecisionClass, ErrorStats]:
+def reference_errors(session: LoadedTask, tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> dict[PrecisionClass, ErrorStats]:
     """The reference's own error in every class up to the one asked for."""
     classes = list(PrecisionClass)
     wanted = classes[: classes.index(session.task.precision) + 1]
     return {precision: session.reference_error(tensors, oracle, precision) for precision in wanted}
 
 
-def require_settled(runner: Runner, got: list[torch.Tensor]) -> None:
+def require_settled(runner: RunnerHandle, got: list[torch.Tensor]) -> None:
     """Raises RunnerFault(cheating) when the outputs change after the call was answered."""
     time.sleep(_LATE_WRITE_SECONDS)
     if not same_bits(got, runner.outputs):
         raise RunnerFault(Status.CHEATING, "the outputs changed after forward had returned")
 
 
-def repeat_bitwise(runner: Runner, got: list[torch.Tensor], calls: int, timeout: float) -> int:
+def repeat_bitwise(runner: RunnerHandle, got: list[torch.Tensor], calls: int, timeout: float) -> int:
     """How many of `calls` further launches on the same inputs give other bits."""
     differing = 0
     for _ in range(calls):

@@ -88,6 +88,10 @@ class RunnerProcess:
         """Let them run again."""
         self.sandbox.resume()
 
+    def kill(self) -> None:
+        """End every process of the run."""
+        self.sandbox.kill()
+
     def close(self) -> None:
         """Kill the process and give its doorbell and its folder back."""
         self.sandbox.kill()

@@ -13,7 +13,7 @@ from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
 from tritonsmith.evaluator.channel.trace import TRACE_BYTES, copy_trace
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.handles.process import IMPORT_SECONDS
-from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault, RunnerSetup
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle, RunnerSetup
 from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 from tritonsmith.evaluator.schema import Status
@@ -22,7 +22,7 @@ Traces = tuple[bytes, bytes]
 """Of an earlier call, and of the one to be done again."""
 
 
-def trace_of(runner: Runner, *, blobs: bool) -> bytes:
+def trace_of(runner: RunnerHandle, *, blobs: bool) -> bytes:
     """A copy of what the runner wrote about its last call, once it was asked for facts."""
     assert runner.trace is not None
     return copy_trace(runner.trace.tensor.numpy().data, blobs=blobs)

@@ -43,7 +43,7 @@ class RunnerSetup:
     """Whether library calls may use TF32: the task's precision class is not `ieee`."""
 
 
-class Runner:
+class RunnerHandle:
     """One runner process with its own output slots; it starts at once and waits for `begin`.
 
     Args:
@@ -166,18 +166,6 @@ class Runner:
         """What the runner says about the card's clock in the last CLOCKED call whose result was delivered."""
         return self._doorbell.device_ms
 
-    def run_on(self, processors: set[int]) -> None:
-        """Let every thread of the run have these processors only; where that is not allowed it stays as it is."""
-        self.process.run_on(processors)
-
-    def pause(self) -> None:
-        """Stop every process of the runner: nothing of the candidate runs on the host until `resume`."""
-        self.process.pause()
-
-    def resume(self) -> None:
-        """Let them run again."""
-        self.process.resume()
-
     def _answer(self, timeout: float) -> dict[str, Any] | None:
         """The report that carries the nonce of the last command; lines written in advance do not and are dropped."""
         deadline = time.monotonic() + timeout
@@ -199,10 +187,6 @@ class Runner:
         """Fill the output slots so that an element that is never written shows: NaN for floats, -1 for integers."""
         self.block.tensor.fill_(0xFF)
 
-    def kill(self) -> None:
-        """End every process of the runner; its slots stay until `close`."""
-        self._sandbox.kill()
-
     def close(self) -> None:
         """Kill the process and give its slots back."""
         self.process.close()
@@ -211,7 +195,7 @@ class Runner:
         if self.trace:
             self.trace.close()
 
-    def __enter__(self) -> Runner:
+    def __enter__(self) -> RunnerHandle:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -14,9 +14,9 @@ import torch
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
-from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call, repeat_bitwise, require_settled
-from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.judge.facts_on_card import read_launch_facts
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.oracle.judge.suspicion import Clocks, Floor, find_other_forward, find_suspicion
@@ -46,7 +46,7 @@ class CardJudge:
         session: the task on the card.
     """
 
-    def __init__(self, session: TaskSession) -> None:
+    def __init__(self, session: LoadedTask) -> None:
         self.session = session
         self.baselines = BaselineProcess(session)
         self.timer = CallTimer(self.baselines)
@@ -122,7 +122,7 @@ class CardJudge:
         """The process whose launches are profiled, where the card has room for it; ended before anything is timed."""
         return contextlib.closing(Witness(self.session)) if self._roomy else contextlib.nullcontext()
 
-    def _runner(self, kernel: KernelText, witness: Witness | None = None) -> Runner:
+    def _runner(self, kernel: KernelText, witness: Witness | None = None) -> RunnerHandle:
         """The candidate's runner, ready; the next ones start to import meanwhile. Raises RunnerFault."""
         runner = self.session.runner(kernel)
         try:
@@ -139,7 +139,7 @@ class CardJudge:
         if self.session.pool is not None:
             self.session.pool.fill(candidate=_WAITING, witness=_WAITING if self._roomy else 0)
 
-    def _check(self, log: TrialLog, runner: Runner, kernel: KernelText, profile: str) -> bool:
+    def _check(self, log: TrialLog, runner: RunnerHandle, kernel: KernelText, profile: str) -> bool:
         """Check accuracy, settled outputs and repetition. Returns whether bits vary, which is allowed with atomic adds only."""
         got: list[torch.Tensor] = []
         for number, kind in enumerate((*_FIRST_TRIALS[profile], *stress_kinds(profile), *_LAST_TRIALS[profile])):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from tritonsmith.evaluator.channel.slots import spec_bytes
-from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.oracle.timing.ceilings import measure_ceilings
 from tritonsmith.evaluator.oracle.timing.paired import CLOCK_MS, clocks_apart
@@ -33,7 +33,7 @@ class Floor:
         session: the task on the card.
     """
 
-    def __init__(self, session: TaskSession) -> None:
+    def __init__(self, session: LoadedTask) -> None:
         self.flops = 0.0
         """Floating-point operations of the reference."""
         self._session = session

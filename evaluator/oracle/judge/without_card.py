@@ -18,7 +18,7 @@ from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimat
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
-from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession, fresh_seed
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask, fresh_seed
 from tritonsmith.evaluator.oracle.checks.trials import (
     TrialLog,
     checked_call,
@@ -29,7 +29,7 @@ from tritonsmith.evaluator.oracle.checks.trials import (
     same_bits,
 )
 from tritonsmith.evaluator.oracle.handles.replayer import Replayer, Traces, trace_of
-from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.judge.facts_without_card import find_other_constants, merge_launch_facts
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.schema import LaunchFacts, OperatorCost, Status, Timing, TimingKind, Verdict
@@ -54,7 +54,7 @@ class CardFreeJudge:
         session: the task on the CPU.
     """
 
-    def __init__(self, session: TaskSession) -> None:
+    def __init__(self, session: LoadedTask) -> None:
         self.session = session
         self._limit = 0.0
         self._replayer = Replayer(session.setup, _INTERPRETER)
@@ -104,7 +104,7 @@ class CardFreeJudge:
             f"the strongest baseline ({timing.baseline}); correct in the interpreter",
         )  # fmt: skip
 
-    def _check(self, log: TrialLog, runner: Runner, profile: str, kernel: KernelText) -> tuple[bool, dict[str, Any]]:
+    def _check(self, log: TrialLog, runner: RunnerHandle, profile: str, kernel: KernelText) -> tuple[bool, dict[str, Any]]:
         """Check inputs of one kind, then one set in several orders and in a replay, then further inputs.
 
         Returns whether the order changed any bit, and the replay's report. Raises RunnerFault: racy, inaccurate, or what the calls raise.
@@ -157,7 +157,7 @@ class CardFreeJudge:
                 raise RunnerFault(status, message + describe_error([trial], asked))
         return report
 
-    def _check_other_inputs(self, log: TrialLog, runner: Runner, profile: str) -> None:
+    def _check_other_inputs(self, log: TrialLog, runner: RunnerHandle, profile: str) -> None:
         """Check one call on inputs of every other kind of the profile. Raises RunnerFault.
 
         `strict` takes an order of the programs of its own for each, and new weights: those kept from an earlier call must not survive.

@@ -15,7 +15,7 @@ from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
-from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import judge_outputs, snapshot
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.schema import Status
@@ -24,7 +24,7 @@ _ROOM = 24
 """Inputs, outputs and weights fit so often into the card's memory, else a second process might leave too little for the first one."""
 
 
-def has_room(session: TaskSession) -> bool:
+def has_room(session: LoadedTask) -> bool:
     """Whether the card holds a second process of any candidate in addition to the first."""
     weights = sum(tensor.numel() * tensor.element_size() for tensor in session.model.parameters())
     return _ROOM * (session.layout.input_bytes + session.layout.output_bytes + weights) < session.hardware.memory_bytes
@@ -37,7 +37,7 @@ class Witness:
         session: the task on the card.
     """
 
-    def __init__(self, session: TaskSession) -> None:
+    def __init__(self, session: LoadedTask) -> None:
         self._session = session
         self._inputs = SharedBlock(session.layout.input_bytes, session.device)
         self._inputs.tensor.fill_(0xFF)

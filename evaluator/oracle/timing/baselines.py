@@ -11,8 +11,8 @@ import torch
 from tritonsmith.evaluator.channel.doorbell import BASELINES, Command, mode_number
 from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
-from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.schema import PrecisionClass
 
 BUILD_SECONDS = 300.0
@@ -33,7 +33,7 @@ class BaselineProcess:
         modes: settings of baselines that were chosen before.
     """
 
-    def __init__(self, session: TaskSession, modes: dict[str, int] | None = None) -> None:
+    def __init__(self, session: LoadedTask, modes: dict[str, int] | None = None) -> None:
         self.session = session
         self.modes = dict(modes or {})
         """The chosen setting of each baseline by its name."""
@@ -41,7 +41,7 @@ class BaselineProcess:
         """A sentence about each baseline that could not be run."""
         self.undecided: tuple[str, ...] = ()
         """Baselines that were started and whose settings are still to be chosen."""
-        self._runner: Runner | None = None
+        self._runner: RunnerHandle | None = None
         self._block: SharedBlock | None = None
         self._slots: list[torch.Tensor] = []
         """The baselines' own inputs: the slots of a candidate get theirs when its call is due, and not before."""
@@ -124,12 +124,12 @@ class BaselineProcess:
         return self._runner is not None
 
     @property
-    def runner(self) -> Runner:
+    def runner(self) -> RunnerHandle:
         """The handle of the process, once it is started."""
         assert self._runner is not None
         return self._runner
 
-    def owns(self, runner: Runner) -> bool:
+    def owns(self, runner: RunnerHandle) -> bool:
         """Whether a runner is the baselines' and not a candidate's."""
         return runner is self._runner
 

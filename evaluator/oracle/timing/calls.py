@@ -34,7 +34,7 @@ import torch
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.channel.slots import fill_slots
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.timing.baselines import BUILD_SECONDS, BaselineProcess, Blamed
 from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
 from tritonsmith.evaluator.oracle.timing.hold import CardHold, card_hold
@@ -103,7 +103,7 @@ class CallTimer:
     def __init__(self, baselines: BaselineProcess, hold: CardHold | None = None) -> None:
         self.session = baselines.session
         self.baselines = baselines
-        self.candidate: Runner | None = None
+        self.candidate: RunnerHandle | None = None
         """The candidate's runner, which is alive while the baselines are timed."""
         self.looks = [0, 0]
         """Looks at the card between the baselines' calls: undisturbed ones, and others."""
@@ -116,7 +116,7 @@ class CallTimer:
         self._deliveries: deque[Turn] = deque(maxlen=_REMEMBERED_DELIVERIES)
         """The baselines' deliveries."""
 
-    def set_candidate(self, runner: Runner | None) -> None:
+    def set_candidate(self, runner: RunnerHandle | None) -> None:
         """From now on this candidate's processes live while the baselines are timed (None: no candidate's do)."""
         self.candidate = runner
         self.looks = [0, 0]
@@ -131,7 +131,7 @@ class CallTimer:
     # ---- one timed call
 
     def time_call(
-        self, runner: Runner, draw: Draw, timeout: float, mode: int = 0, delivered: Callable[[], object] = lambda: None
+        self, runner: RunnerHandle, draw: Draw, timeout: float, mode: int = 0, delivered: Callable[[], object] = lambda: None
     ) -> Sample:
         """One call on a cold cache and inputs that the runner has not seen.
 
@@ -163,7 +163,7 @@ class CallTimer:
         return _MAX_TOO_SOON + self.void_calls[f"{_BASELINES} {TOO_SOON}"]
 
     def _try_call(
-        self, runner: Runner, tensors: list[torch.Tensor], timeout: float, mode: int, wait_ms: float, delivered: Callable[[], object]
+        self, runner: RunnerHandle, tensors: list[torch.Tensor], timeout: float, mode: int, wait_ms: float, delivered: Callable[[], object]
     ) -> Sample | str:
         """The call's times, or why it is void."""
         exchange, candidate = self._exchange, not self.baselines.owns(runner)
@@ -190,7 +190,7 @@ class CallTimer:
         self.void_calls[f"{_CANDIDATES if candidate else _BASELINES} {why}"] += 1
         return why
 
-    def _place(self, runner: Runner, tensors: list[torch.Tensor], wait_ms: float) -> None:
+    def _place(self, runner: RunnerHandle, tensors: list[torch.Tensor], wait_ms: float) -> None:
         if wait_ms:
             time.sleep(wait_ms * 1e-3)
         runner.poison()
@@ -221,13 +221,13 @@ class CallTimer:
         self._hold.begin(milliseconds=_LOOK_MS)
         return not self._exchange.wait_undisturbed()
 
-    def _blame(self, runner: Runner, timeout: float, *, overslept: bool = False) -> Blamed:
+    def _blame(self, runner: RunnerHandle, timeout: float, *, overslept: bool = False) -> Blamed:
         """The candidate's fault if calls can be timed once its processes are gone. Raises InfrastructureError if they cannot.
 
         `overslept`: this process did not get its processor, as happens while other processes never sleep.
         """
         void_calls = ", ".join(f"{count} {why}" for why, count in sorted(self.void_calls.items()))
-        runner.kill()
+        runner.process.kill()
         self.set_candidate(None)
         looks = [self._disturbed() for _ in range(_MORE_LOOKS)]
         turns = self._without_forward(lambda runner: self._exchange.take_empty_turns(runner, _MAX_VOID, timeout))
@@ -266,18 +266,18 @@ class CallTimer:
         """What a timed call takes without forward now. Raises InfrastructureError."""
         return self._without_forward(lambda runner: self._exchange.measure_empty(runner, limit))
 
-    def _without_forward(self, call: Callable[[Runner], Result]) -> Result:
+    def _without_forward(self, call: Callable[[RunnerHandle], Result]) -> Result:
         with self.baselines.own_faults("the baselines' process failed while it was timed"), _pause(self.candidate):
             return call(self.baselines.runner)
 
 
 @contextlib.contextmanager
-def _pause(runner: Runner | None) -> Iterator[None]:
+def _pause(runner: RunnerHandle | None) -> Iterator[None]:
     """Meanwhile nothing of a candidate's runs on the host, where it shares a processor with the baselines."""
     try:
         if runner is not None:
-            runner.pause()
+            runner.process.pause()
         yield
     finally:
         if runner is not None:
-            runner.resume()
+            runner.process.resume()

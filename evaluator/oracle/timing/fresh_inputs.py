@@ -7,7 +7,7 @@ import secrets
 import torch
 
 from tritonsmith.evaluator.channel.strides import distinct
-from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 
 _INPUT_SETS = 3
 """Sets of inputs that take turns."""
@@ -18,7 +18,7 @@ _FRESH_PART = 256
 class Inputs:
     """An endless stream of inputs, none of them seen before, at the price of a copy."""
 
-    def __init__(self, session: TaskSession) -> None:
+    def __init__(self, session: LoadedTask) -> None:
         self._session = session
         self._sets = [session.draw("own") for _ in range(_INPUT_SETS)]
         self._floating = any(tensor.is_floating_point() for tensor in self._sets[0])

@@ -6,7 +6,7 @@ import contextlib
 import os
 import random
 
-from tritonsmith.evaluator.oracle.handles.runner import Runner
+from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle
 from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
 
 _MIN_PROCESSORS = 4
@@ -21,7 +21,7 @@ class Placement:
         baselines: the process that the candidate is compared with.
     """
 
-    def __init__(self, candidate: Runner, baselines: BaselineProcess) -> None:
+    def __init__(self, candidate: RunnerHandle, baselines: BaselineProcess) -> None:
         self._candidate = candidate
         self._baselines = baselines
         self._chosen: tuple[int, int] | None = None
@@ -37,7 +37,7 @@ class Placement:
         own, timed = random.sample(sorted(processors), 2)
         self._chosen = own, timed
         self.choose_again()
-        self._candidate.run_on({timed})
+        self._candidate.process.run_on({timed})
         return True
 
     def choose_again(self) -> None:
@@ -45,14 +45,14 @@ class Placement:
         if self._chosen is not None and self._baselines.is_running:
             own, timed = self._chosen
             _move_thread({own})
-            self._baselines.runner.run_on({timed})
+            self._baselines.runner.process.run_on({timed})
 
     def release(self, processors: set[int]) -> None:
         """Let this thread and both processes have all of these processors again."""
         _move_thread(processors)  # what it starts has the same ones
-        self._candidate.run_on(processors)
+        self._candidate.process.run_on(processors)
         if self._baselines.is_running:
-            self._baselines.runner.run_on(processors)
+            self._baselines.runner.process.run_on(processors)
 
 
 def _move_thread(processors: set[int]) -> None:

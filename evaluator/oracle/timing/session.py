@@ -14,7 +14,7 @@ import torch
 from tritonsmith.evaluator.machine import clocks
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.trials import describe_error, judge_outputs, require_unchanged
-from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.timing.calls import WARM_CALLS, CallTimer, Draw
 from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
 from tritonsmith.evaluator.oracle.timing.paired import (
@@ -64,7 +64,7 @@ _OUTPUTS_PER_ORACLE = 6
 class TimingSession:
     """One pair of processes: the candidate's runner and the baselines' as they are now."""
 
-    def __init__(self, timer: CallTimer, runner: Runner, profile: str, limit: float, names: tuple[str, ...]) -> None:
+    def __init__(self, timer: CallTimer, runner: RunnerHandle, profile: str, limit: float, names: tuple[str, ...]) -> None:
         self.timer = timer
         self.runner = runner
         self._placement = Placement(runner, timer.baselines)
@@ -122,7 +122,7 @@ class TimingSession:
         """
         timer, processors, best = self.timer, os.sched_getaffinity(0), self.strongest
         together = self.paired[best].baseline
-        self.runner.kill()
+        self.runner.process.kill()
         timer.set_candidate(None)
         counts = {name: _ROUGH_CALLS for name in self.paired} | {best: max(_MIN_CALLS_ALONE, min(len(together), _MAX_CALLS_ALONE))}
         with timer.session.measuring():

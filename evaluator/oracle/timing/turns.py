@@ -18,7 +18,7 @@ from statistics import median
 from typing import NamedTuple
 
 from tritonsmith.evaluator.channel.doorbell import Command
-from tritonsmith.evaluator.oracle.handles.runner import Runner
+from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle
 from tritonsmith.evaluator.oracle.timing.hold import HOLD_MS, CardHold
 from tritonsmith.evaluator.oracle.timing.paired import Empty
 
@@ -140,7 +140,8 @@ class Exchange:
         self._paces.clear()
 
     def take_paced_turn(
-        self, runner: Runner, command: Command, argument: int, timeout: float, then: Callable[[], object] | None = None, *, candidate: bool
+        self, runner: RunnerHandle, command: Command, argument: int, timeout: float, then: Callable[[], object] | None = None, *,
+        candidate: bool,
     ) -> Turn:
         """`take_turn`, the card asked for when the calls before this one suggest."""
         assert self.empty is not None
@@ -151,7 +152,7 @@ class Exchange:
         return turn
 
     def take_turn(
-        self, runner: Runner, command: Command, argument: int, timeout: float, wait: float, then: Callable[[], object] | None = None
+        self, runner: RunnerHandle, command: Command, argument: int, timeout: float, wait: float, then: Callable[[], object] | None = None
     ) -> Turn:
         """Give the card, which is held, to a runner for one command, ask for it `wait` seconds later, and hold it again.
 
@@ -186,7 +187,7 @@ class Exchange:
         time.sleep(_NOTICE_SECONDS)
         return not self._hold.interrupted
 
-    def take_empty_turns(self, runner: Runner, calls: int, timeout: float, wait: float = _HANDED_OVER_SECONDS) -> list[Turn]:
+    def take_empty_turns(self, runner: RunnerHandle, calls: int, timeout: float, wait: float = _HANDED_OVER_SECONDS) -> list[Turn]:
         """Calls without forward. Raises RunnerFault or InfrastructureError."""
         turns = []
         for _ in range(calls):
@@ -195,7 +196,7 @@ class Exchange:
             self._hold.wait_end()
         return turns
 
-    def measure_empty(self, runner: Runner, timeout: float) -> Empty:
+    def measure_empty(self, runner: RunnerHandle, timeout: float) -> Empty:
         """What a call without forward takes now: medians, for now and then the card changes hands 5 or 15 microseconds sooner.
 
         Raises RunnerFault or InfrastructureError.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from project import ROOT
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.oracle.checks.correctness import MAX_FACTOR, RMS_FACTOR, accepted, reached_class
-from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import judge_outputs
 from tritonsmith.evaluator.tasks import load_task
 
@@ -18,9 +18,9 @@ Product = Callable[[Tensor, Tensor], Tensor]
 
 
 @pytest.fixture(scope="module")
-def session() -> TaskSession:
+def session() -> LoadedTask:
     task = load_task(ROOT / "benchmarks/tasks/39_gru.py", overrides={"seq_len": STEPS})
-    return TaskSession(task, named_card("h200"), "cpu")
+    return LoadedTask(task, named_card("h200"), "cpu")
 
 
 def split(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,7 +69,7 @@ def states(gru: nn.GRU, x: Tensor, h0: Tensor, product: Product) -> Tensor:
     return x
 
 
-def refusal(session: TaskSession, kind: str, product: Product) -> str:
+def refusal(session: LoadedTask, kind: str, product: Product) -> str:
     """What breaks the rule, and by how much; empty where nothing does."""
     session.new_weights()
     x, h0 = session.draw(kind)
@@ -87,12 +87,12 @@ SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("signed", "tail"
 
 
 @pytest.mark.parametrize("kind", ["ends", *SLOW])
-def test_split_operands_are_fp32_on_every_kind_of_inputs(session: TaskSession, kind: str) -> None:
+def test_split_operands_are_fp32_on_every_kind_of_inputs(session: LoadedTask, kind: str) -> None:
     for _ in range(DRAWS):
         assert refusal(session, kind, on_tensor_cores) == ""
 
 
 @pytest.mark.parametrize("kind", ["large", "ends", "edges"])
 @pytest.mark.parametrize("product", [in_halves, without_last])
-def test_one_half_alone_and_a_lost_term_are_not(session: TaskSession, kind: str, product: Product) -> None:
+def test_one_half_alone_and_a_lost_term_are_not(session: LoadedTask, kind: str, product: Product) -> None:
     assert refusal(session, kind, product)

@@ -12,7 +12,7 @@ import pytest
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import run_and_deliver, snapshot
 from tritonsmith.evaluator.oracle.handles import process as handles
 from tritonsmith.evaluator.oracle.handles.process import RunnerPool, RunnerProcess
@@ -104,7 +104,7 @@ def test_a_pool_gives_each_process_once_and_none_that_died(tmp_path: Path, monke
 
 def test_a_call_rung_before_the_candidate_is_there_is_answered_when_it_is(tmp_path: Path) -> None:
     (tmp_path / "task.py").write_text(TASK)
-    session = TaskSession(load_task(tmp_path / "task.py"), named_card("h200"), "cpu")
+    session = LoadedTask(load_task(tmp_path / "task.py"), named_card("h200"), "cpu")
     before = descriptors()
     tensors = session.draw("own")
     session.place(tensors)

@@ -10,7 +10,7 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.oracle.checks.loaded_task import TaskSession
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.oracle.judge.witness import Witness, has_room
 from tritonsmith.evaluator.schema import Status
@@ -46,7 +46,7 @@ REPORT = {"kernels": [], "device": {"scaled": (1, 0.01)}}
 class Process:
     """Answers as the witness's process does; `fault` is raised when the first call is collected."""
 
-    def __init__(self, session: TaskSession, setup: Any, factor: float, fault: Exception | None) -> None:
+    def __init__(self, session: LoadedTask, setup: Any, factor: float, fault: Exception | None) -> None:
         self.session, self.inputs, self.factor, self.fault = session, setup.inputs, factor, fault
         self.outputs = [torch.empty(6, 8)]
         self.done: list[str] = []
@@ -80,12 +80,12 @@ class Process:
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> TaskSession:
+def session(tmp_path: Path) -> LoadedTask:
     (tmp_path / "task.py").write_text(TASK)
-    return TaskSession(load_task(tmp_path / "task.py"), named_card("h200"), "cpu")
+    return LoadedTask(load_task(tmp_path / "task.py"), named_card("h200"), "cpu")
 
 
-def witness(session: TaskSession, *, factor: float = 1.0, fault: Exception | None = None) -> tuple[Witness, Process]:
+def witness(session: LoadedTask, *, factor: float = 1.0, fault: Exception | None = None) -> tuple[Witness, Process]:
     made: list[Process] = []
 
     def new_runner(role: str, setup: Any) -> Any:
@@ -97,7 +97,7 @@ def witness(session: TaskSession, *, factor: float = 1.0, fault: Exception | Non
     return Witness(session), made[0]
 
 
-def test_a_right_forward_is_believed(session: TaskSession) -> None:
+def test_a_right_forward_is_believed(session: LoadedTask) -> None:
     asked, process = witness(session)
     asked.begin(KERNEL)
     session.new_weights()  # strict draws them again while it starts
@@ -106,7 +106,7 @@ def test_a_right_forward_is_believed(session: TaskSession) -> None:
     assert process.done == ["begin", "CALL", "WEIGHTS", "CALL", "poison", "FACTS", "DELIVER", "close"]
 
 
-def test_a_wrong_forward_where_the_checked_calls_were_right_is_cheating(session: TaskSession) -> None:
+def test_a_wrong_forward_where_the_checked_calls_were_right_is_cheating(session: LoadedTask) -> None:
     asked, _ = witness(session, factor=1.01)
     asked.begin(KERNEL)
     with pytest.raises(RunnerFault, match="the forward that was profiled gave a wrong result") as refused:
@@ -115,13 +115,13 @@ def test_a_wrong_forward_where_the_checked_calls_were_right_is_cheating(session:
 
 
 @pytest.mark.parametrize("fault", [RunnerFault(Status.CRASHED, "out of memory"), InfrastructureError("the profiler does not start here")])
-def test_a_process_that_fails_says_nothing_and_the_runner_is_asked(session: TaskSession, fault: Exception) -> None:
+def test_a_process_that_fails_says_nothing_and_the_runner_is_asked(session: LoadedTask, fault: Exception) -> None:
     asked, _ = witness(session, fault=fault)
     asked.begin(KERNEL)
     assert asked.report(1.0) is None
 
 
-def test_a_small_card_has_no_room_for_a_second_process_of_a_large_task(session: TaskSession) -> None:
+def test_a_small_card_has_no_room_for_a_second_process_of_a_large_task(session: LoadedTask) -> None:
     assert has_room(session)
     session.hardware = session.hardware.model_copy(update={"memory_bytes": 1 << 12})
     assert not has_room(session)

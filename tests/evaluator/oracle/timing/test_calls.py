@@ -9,7 +9,7 @@ import pytest
 import card_stand_ins as stands
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.oracle.handles import runner as handle
-from tritonsmith.evaluator.oracle.handles.runner import Runner, RunnerFault
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.timing import calls
 from tritonsmith.evaluator.oracle.timing.paired import Empty, excess
 from tritonsmith.evaluator.oracle.timing.turns import Pace
@@ -145,7 +145,7 @@ def test_a_clock_that_reads_no_time_is_cheating(card: float) -> None:
     ("role", "device", "refused"), [("candidate", "cuda", True), ("reference", "cuda", False), ("candidate", "cpu", False)]
 )
 def test_calls_of_a_candidate_have_a_limit_in_all(role: str, device: str, refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = object.__new__(Runner)
+    runner = object.__new__(RunnerHandle)
     runner._role, runner._nonce, runner._spent, runner._counted = role, 1, 0.0, 0
     runner.setup = cast(Any, SimpleNamespace(device=device))
     runner._doorbell = cast(Any, SimpleNamespace(answered=lambda nonce: True, failed=False))
