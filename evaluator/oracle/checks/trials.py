@@ -6,7 +6,7 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -241,6 +241,12 @@ def reference_errors(session: LoadedTask, tensors: list[torch.Tensor], oracle: l
     classes = list(PrecisionClass)
     wanted = classes[: classes.index(session.task.precision) + 1]
     return {precision: session.reference_error(tensors, oracle, precision) for precision in wanted}
+
+
+def require_no_race(races: Iterable[object]) -> None:
+    """Raises RunnerFault(racy) with the first of the races that a process reports."""
+    if found := {str(race) for race in races}:
+        raise RunnerFault(Status.RACY, "two programs touch one address without waiting for each other: " + min(found))
 
 
 def require_settled(runner: RunnerHandle, got: list[torch.Tensor]) -> None:

@@ -14,7 +14,10 @@ from tritonsmith.evaluator.sandbox.process import SandboxedProcess, threads_of
 
 IMPORT_SECONDS = 90.0
 """Import of torch, Triton and the candidate, and the building of its model."""
-LAST_BREATH_SECONDS = 0.5  # between the end of its output and the end of the process
+LAST_BREATH_SECONDS = 0.5
+"""Between the end of a process's output and the end of the process."""
+INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Environment of processes that interpret kernels."""
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # torch.compile in a candidate would start processes that import torch for seconds

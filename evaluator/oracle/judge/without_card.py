@@ -25,17 +25,17 @@ from tritonsmith.evaluator.oracle.checks.trials import (
     describe_error,
     fresh_call,
     judge_outputs,
+    require_no_race,
     require_settled,
     same_bits,
 )
+from tritonsmith.evaluator.oracle.handles.process import INTERPRETER
 from tritonsmith.evaluator.oracle.handles.replayer import Replayer, Traces, trace_of
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.judge.facts_without_card import find_other_constants, merge_launch_facts
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.schema import LaunchFacts, OperatorCost, Status, Timing, TimingKind, Verdict
 
-_INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""Environment of the processes that interpret."""
 _SHUFFLES = {"quick": 1, "strict": 2}
 """By profile: calls on the same inputs in other orders of the programs."""
 _REPLAYS = {"quick": ("shuffled",), "strict": ("round_robin", "shuffled")}
@@ -57,7 +57,7 @@ class CardFreeJudge:
     def __init__(self, session: LoadedTask) -> None:
         self.session = session
         self._limit = 0.0
-        self._replayer = Replayer(session.setup, _INTERPRETER)
+        self._replayer = Replayer(session.setup, INTERPRETER)
         self._baselines: dict[str, Estimate] = {}
 
     def take_trace(self, trace: list[OperatorCost]) -> None:
@@ -82,7 +82,7 @@ class CardFreeJudge:
         try:
             with Compilation() as compilation:
                 compilation.begin(kernel, self.session.compile_request.read_bytes(), self.session.hardware.key)
-                with self.session.runner(kernel, _INTERPRETER) as runner:
+                with self.session.runner(kernel, INTERPRETER) as runner:
                     runner.wait_ready()
                     compiled = _wait_compiled(compilation, call_seconds)
                     order_dependent, report = self._check(log, runner, profile, kernel)
@@ -125,7 +125,7 @@ class CardFreeJudge:
         log.trials += trials
         differs = any(not same_bits(outcomes[0], other) for other in outcomes[1:])
         right = {accepted(reached_class([trial]), self.session.task.precision) for trial in trials}
-        _require_no_race(races)
+        require_no_race(races)
         # Wrong in every order is just wrong; sums by atomic adds may differ in rounding as long as every order is right.
         if differs and len(right) > 1:
             raise RunnerFault(Status.RACY, _OTHER_ORDER)
@@ -147,7 +147,7 @@ class CardFreeJudge:
         report: dict[str, Any] = {}
         for order in _REPLAYS[profile]:
             got, report = self._replayer.replay(kernel, traces, tensors, order, fresh_seed(), self._limit)
-            _require_no_race({str(race) for race in report.get("races", ())})
+            require_no_race(report.get("races", ()))
             trial = judge_outputs(self.session, tensors, got)
             asked = self.session.task.precision
             if not accepted(reached_class([trial]), asked):
@@ -170,7 +170,7 @@ class CardFreeJudge:
         for number, kind in enumerate(kinds):
             order = _SHUFFLES[profile] + 1 + number if profile == "strict" else _IN_TURN
             checked_call(log, runner, kind, order, self._limit)
-            _require_no_race({str(race) for race in runner.facts(self._limit).get("races", ())})
+            require_no_race(runner.facts(self._limit).get("races", ()))
         log.require_accurate()
 
     def _estimate(self, library: ForwardReport, facts: LaunchFacts, raw: Path) -> tuple[Timing, LaunchFacts]:
@@ -197,11 +197,6 @@ class CardFreeJudge:
             notes=(f"an estimate for {hardware.name}, never compared with a measurement; band {band}",),
         )  # fmt: skip
         return timing, facts
-
-
-def _require_no_race(races: set[str]) -> None:
-    if races:
-        raise RunnerFault(Status.RACY, "two programs touch one address without waiting for each other: " + min(races))
 
 
 def _list_parts(estimate: Estimate) -> dict[str, Any]:
