@@ -17,7 +17,7 @@ class _IpcHandle(ctypes.Structure):
     _fields_ = [("reserved", ctypes.c_char * _IPC_HANDLE_BYTES)]
 
 
-def _driver() -> ctypes.CDLL:
+def _load_driver() -> ctypes.CDLL:
     torch.cuda.init()
     torch.cuda.current_stream().synchronize()  # makes torch's primary context current in this thread
     return ctypes.CDLL("libcuda.so.1")
@@ -37,7 +37,7 @@ class _RawMemory:
         }  # fmt: skip
 
 
-def _as_tensor(address: int, nbytes: int) -> torch.Tensor:
+def _wrap(address: int, nbytes: int) -> torch.Tensor:
     return torch.as_tensor(_RawMemory(address, nbytes), device="cuda")
 
 
@@ -45,11 +45,11 @@ class Allocation:
     """`nbytes` of plain device memory of its own (not from torch's pool, whose blocks hold other tensors)."""
 
     def __init__(self, nbytes: int) -> None:
-        self._cuda = _driver()
+        self._cuda = _load_driver()
         pointer = ctypes.c_uint64()
         _check(self._cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(nbytes)), "cuMemAlloc")
         self._pointer = pointer
-        self.tensor = _as_tensor(pointer.value, nbytes)
+        self.tensor = _wrap(pointer.value, nbytes)
 
     def handle(self) -> bytes:
         """The bytes with which another process opens this memory."""
@@ -66,13 +66,13 @@ class Allocation:
 
 def open_handle(handle: bytes, nbytes: int) -> torch.Tensor:
     """Memory of another process as a flat uint8 tensor on the card."""
-    cuda = _driver()
+    cuda = _load_driver()
     pointer = ctypes.c_uint64()
     raw = _IpcHandle.from_buffer_copy(handle)
     _check(cuda.cuIpcOpenMemHandle_v2(ctypes.byref(pointer), raw, ctypes.c_uint(_LAZY_ENABLE_PEER_ACCESS)), "cuIpcOpenMemHandle")
-    return _as_tensor(pointer.value, nbytes)
+    return _wrap(pointer.value, nbytes)
 
 
 def reset_persisting_cache() -> None:
     """Lines of the L2 cache that a kernel asked the driver to keep become ordinary ones."""
-    _driver().cuCtxResetPersistingL2Cache()
+    _load_driver().cuCtxResetPersistingL2Cache()

@@ -31,7 +31,7 @@ def digest(content: bytes | memoryview) -> bytes:
 
 
 @dataclass(frozen=True)
-class Trace:
+class ForwardTrace:
     """One forward as it was written down."""
 
     events: list[dict[str, Any]]
@@ -62,7 +62,7 @@ def copy_trace(block: memoryview, *, blobs: bool) -> bytes:
     return _HEADER.pack(text, marks, size) + bytes(block[_HEADER.size : whole])
 
 
-def read_trace(data: bytes | memoryview) -> Trace:
+def read_trace(data: bytes | memoryview) -> ForwardTrace:
     """The inverse of write_trace on a copy. Raises ValueError for what is no trace."""
     text, marks, size = _HEADER.unpack(bytes(data[: _HEADER.size]))
     if not text or _HEADER.size + text + marks + size > len(data):
@@ -74,4 +74,4 @@ def read_trace(data: bytes | memoryview) -> Trace:
     found = bytes(data[start + text : start + text + marks])
     start += text + marks
     digests = frozenset(found[place : place + DIGEST_BYTES] for place in range(0, len(found), DIGEST_BYTES))
-    return Trace(events, digests, bytes(data[start : start + size]))
+    return ForwardTrace(events, digests, bytes(data[start : start + size]))

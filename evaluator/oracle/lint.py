@@ -55,7 +55,7 @@ class TaskLinter:
         """A model that needs float32 inside has no oracle. Raises TaskError when even its own precision fails."""
         reference = load_reference(self.task)
         model, inputs = reference.build(0), reference.draw_inputs(0)
-        self.own_output = flatten(reference.forward(model, [_copied(value) for value in inputs]))
+        self.own_output = flatten(reference.forward(model, [_copy(value) for value in inputs]))
 
     def report(self) -> LintReport:
         """Every question asked; later ones are left out where the oracle itself gives no finite answer."""
@@ -69,7 +69,7 @@ class TaskLinter:
         except Exception as error:  # noqa: BLE001 - the task's own code; any exception means that it cannot run in float64
             text = " ".join(str(error).split())[:200]
             self._find("no float64 oracle", f"forward fails with float64 inputs and weights ({type(error).__name__}: {text})")
-            return self._finished()
+            return self._make_report()
         self._check_repetition()
         if self._check_finite():
             self.errors = reference_errors(session, self.inputs, self.oracle)
@@ -77,9 +77,9 @@ class TaskLinter:
             self._check_inputs()
             self._check_weights()
             self._describe_outputs()
-        return self._finished()
+        return self._make_report()
 
-    def _finished(self) -> LintReport:
+    def _make_report(self) -> LintReport:
         self.session.close()
         return LintReport(task=self.task.name, size=self.task.size, findings=tuple(self.findings), notes=tuple(self.notes))
 
@@ -93,7 +93,7 @@ class TaskLinter:
         typed = [one.to(mine.dtype) for one, mine in zip(answer, self.own_output, strict=True)]
         return Trial(error_stats(typed, self.oracle), self.errors).meets(self.task.precision)
 
-    def _off(self, answer: Tensors) -> str:
+    def _say_distance(self, answer: Tensors) -> str:
         """How far an answer is off, for a reason."""
         stats = error_stats([one.to(mine.dtype) for one, mine in zip(answer, self.own_output, strict=True)], self.oracle)
         own = self.errors[self.task.precision]
@@ -109,15 +109,15 @@ class TaskLinter:
                     reference = load_reference(at_shape(self.task, changes))
                     outputs = flatten(reference.forward(reference.build(0), reference.draw_inputs(0)))
                 except TaskError as error:
-                    self._find("size", f"at {_words(changes)} the reference does not run ({error}); mend SHAPES")
+                    self._find("size", f"at {_describe_changes(changes)} the reference does not run ({error}); mend SHAPES")
                     continue
                 if not all(bool(torch.isfinite(one).all()) for one in outputs if one.is_floating_point()):
-                    self._find("size", f"at {_words(changes)} results are infinite or undefined; mend SHAPES")
+                    self._find("size", f"at {_describe_changes(changes)} results are infinite or undefined; mend SHAPES")
 
     def _check_repetition(self) -> None:
         again = self.session.oracle(self.inputs)
-        differing = [_distance(one, two) for one, two in zip(self.oracle, again, strict=True)]
-        if not all(_equal(one, two) for one, two in zip(self.oracle, again, strict=True)):
+        differing = [_measure_distance(one, two) for one, two in zip(self.oracle, again, strict=True)]
+        if not all(_are_equal(one, two) for one, two in zip(self.oracle, again, strict=True)):
             self._find("random", f"two calls of forward on equal inputs and weights differ by up to {max(differing):.3g}; draw outside it")
 
     def _check_finite(self) -> bool:
@@ -131,14 +131,14 @@ class TaskLinter:
         return bool(total)
 
     def _check_degenerate_answers(self) -> None:
-        for name, words, answer in self._degenerate():
+        for name, words, answer in self._degenerate_answers():
             if self._passes(answer):
-                self._find(name, f"{words} would be accepted: {self._off(answer)}")
+                self._find(name, f"{words} would be accepted: {self._say_distance(answer)}")
 
-    def _degenerate(self) -> Iterator[tuple[str, str, Tensors]]:
+    def _degenerate_answers(self) -> Iterator[tuple[str, str, Tensors]]:
         oracle = self.oracle
         yield "zeros", "zeros everywhere", [torch.zeros_like(one) for one in oracle]
-        yield "constant", "one constant for each output", [_constant(one) for one in oracle]
+        yield "constant", "one constant for each output", [_make_constant(one) for one in oracle]
         if not _all_equal(self.inputs, self.other_inputs):
             yield "other inputs", "the result for other inputs (kept from an earlier call)", self.others
         floating = [tensor for tensor in self.inputs if tensor.is_floating_point()]
@@ -154,17 +154,17 @@ class TaskLinter:
             self._find("inputs do not vary", "get_inputs returns the same values under two seeds: a result kept from before would pass")
         for number, (mine, other) in enumerate(zip(self.inputs, self.other_inputs, strict=True)):
             changed = list(self.inputs)
-            changed[number] = other if not torch.equal(mine, other) else _moved(mine)
-            with_other = self._oracle(changed)
+            changed[number] = other if not torch.equal(mine, other) else _move(mine)
+            with_other = self._try_oracle(changed)
             if with_other is not None and not torch.equal(mine, changed[number]) and self._passes(with_other):
-                words = f"the result for another tensor {number} would be accepted: {self._off(with_other)}"
+                words = f"the result for another tensor {number} would be accepted: {self._say_distance(with_other)}"
                 self._find("input unused", f"input tensor {number} of {len(self.inputs)} hardly matters; {words}")
 
     def _check_weights(self) -> None:
         parameters = dict(self.session.model64.named_parameters())
         if not parameters:
             return
-        used = self._used(parameters)
+        used = self._find_used(parameters)
         idle = [name for name in parameters if name not in used]
         if idle:
             self.notes.append(f"forward never reads {', '.join(idle)}; a candidate must own them all the same")
@@ -174,18 +174,19 @@ class TaskLinter:
         drawn = {name: value.detach().clone() for name, value in fresh.items()}
         others = self.session.oracle(self.inputs)
         if used and self._passes(others):
-            self._find("other weights", f"the result with other weights would be accepted: {self._off(others)}")
+            self._find("other weights", f"the result with other weights would be accepted: {self._say_distance(others)}")
         for name in sorted(used):
             self.session.model64.load_state_dict(before)
             target = dict(self.session.model64.named_parameters())[name]
             with torch.no_grad():
-                target.copy_(drawn[name] if not torch.equal(drawn[name], target) else _moved(target))
-            answer = self._oracle(self.inputs)
+                target.copy_(drawn[name] if not torch.equal(drawn[name], target) else _move(target))
+            answer = self._try_oracle(self.inputs)
             if answer is not None and self._passes(answer):
-                self._find("weight unused", f"{name} hardly matters; the result with another value would be accepted: {self._off(answer)}")
+                words = f"the result with another value would be accepted: {self._say_distance(answer)}"
+                self._find("weight unused", f"{name} hardly matters; {words}")
         self.session.model64.load_state_dict(before)
 
-    def _used(self, parameters: dict[str, nn.Parameter]) -> set[str]:
+    def _find_used(self, parameters: dict[str, nn.Parameter]) -> set[str]:
         """Parameters that forward reads, as the autograd graph shows; all where it shows nothing."""
         session = self.session
         tensors = iter([one.double() if one.is_floating_point() else one.clone() for one in self.inputs])
@@ -201,7 +202,7 @@ class TaskLinter:
         read = {name for name, gradient in zip(wanted, found, strict=True) if gradient is not None}
         return read | (set(parameters) - set(wanted))
 
-    def _oracle(self, inputs: Tensors) -> Tensors | None:
+    def _try_oracle(self, inputs: Tensors) -> Tensors | None:
         """The outputs, or None where a made-up value is outside what forward takes (an index out of range)."""
         try:
             return self.session.oracle(inputs)
@@ -217,29 +218,29 @@ class TaskLinter:
             self.notes.append(f"output {number}: up to {largest:.3g}, standard deviation {spread:.3g}, mean {values.mean():.3g}{flat}")
 
 
-def _words(changes: dict[str, Value]) -> str:
+def _describe_changes(changes: dict[str, Value]) -> str:
     return ", ".join(f"{name}={value}" for name, value in changes.items())
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 
-def _constant(tensor: torch.Tensor) -> torch.Tensor:
+def _make_constant(tensor: torch.Tensor) -> torch.Tensor:
     """The mean everywhere, or the most frequent value of an output of whole numbers."""
     if tensor.is_floating_point():
         return torch.full_like(tensor, tensor.mean().item())
     return tensor.reshape(-1).long().mode().values.to(tensor.dtype).expand(tensor.shape)
 
 
-def _moved(tensor: torch.Tensor) -> torch.Tensor:
+def _move(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor with other values of the same kind."""
     if tensor.is_floating_point():
         return tensor + _NUDGE * (1.0 + tensor.abs()) * torch.randn_like(tensor)
     return ~tensor if tensor.dtype == torch.bool else tensor.roll(1)
 
 
-def _equal(one: torch.Tensor, two: torch.Tensor) -> bool:
+def _are_equal(one: torch.Tensor, two: torch.Tensor) -> bool:
     return torch.equal(torch.nan_to_num(one), torch.nan_to_num(two)) if one.is_floating_point() else torch.equal(one, two)
 
 
@@ -247,7 +248,7 @@ def _all_equal(ones: Tensors, twos: Tensors) -> bool:
     return all(torch.equal(one, two) for one, two in zip(ones, twos, strict=True))
 
 
-def _distance(one: torch.Tensor, two: torch.Tensor) -> float:
+def _measure_distance(one: torch.Tensor, two: torch.Tensor) -> float:
     return float((one.double() - two.double()).abs().max()) if one.numel() else 0.0
 
 

@@ -19,16 +19,16 @@ _FOUND = re.compile(r"^========= (Invalid .*|Out-of-range .*|Misaligned .*|.* ha
 _WHERE = re.compile(r"^=========     (?:at|by) (.*)$", re.MULTILINE)
 
 
-def tool() -> str | None:
+def find_tool() -> str | None:
     """Path of compute-sanitizer; None where it is not installed."""
     return shutil.which("compute-sanitizer") or next(
         (path for folder in _PLACES if os.access(path := f"{folder}/compute-sanitizer", os.X_OK)), None
     )
 
 
-def sanitized(kernel: KernelText, request: Path, seconds: float) -> tuple[bool, str]:
+def run_sanitizer(kernel: KernelText, request: Path, seconds: float) -> tuple[bool, str]:
     """Whether memory errors were found, and what was found or why nothing can be said."""
-    program = tool()
+    program = find_tool()
     if program is None:
         return False, "not done: compute-sanitizer is not installed"
     if sandbox_report()["layers"].get("uid") != "applied":  # the tool reads its child's /proc, and must see nobody else's
@@ -48,10 +48,10 @@ def sanitized(kernel: KernelText, request: Path, seconds: float) -> tuple[bool, 
             output = sandbox.read_output(seconds, _MOST_BYTES)
     if output is None:
         return False, f"not done: it took longer than {seconds:.0f} s"
-    return verdict_of(output.decode(errors="replace"))
+    return read_tool_output(output.decode(errors="replace"))
 
 
-def verdict_of(text: str) -> tuple[bool, str]:
+def read_tool_output(text: str) -> tuple[bool, str]:
     """Whether compute-sanitizer's output reports an error, with its first one in words."""
     found = _FOUND.search(text)
     if found:

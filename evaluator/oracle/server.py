@@ -29,7 +29,7 @@ from tritonsmith.evaluator.oracle.checks.other_size import judge_correctness
 from tritonsmith.evaluator.oracle.handles.process import RunnerPool
 from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
 from tritonsmith.evaluator.oracle.judge.without_card import CardFreeJudge
-from tritonsmith.evaluator.oracle.sanitizer import sanitized
+from tritonsmith.evaluator.oracle.sanitizer import run_sanitizer
 from tritonsmith.evaluator.processes.serve import serve_requests
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.sandbox.process import sandbox_report
@@ -55,23 +55,23 @@ class Oracle:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer to one request. Raises TaskError or InfrastructureError."""
         if request["op"] == "hello":
-            hardware = self.hardware(request["target"], request["use_card"])
+            hardware = self.choose_hardware(request["target"], request["use_card"])
             if self._pool is not None and not hardware.present:  # the driver has a card, and torch cannot use it
                 self._pool.close()
                 self._pool = None
             if self._pool is None:
                 establish(request.get("sandbox", "auto"), cuda=hardware.present)
-                self._pool = RunnerPool.begun() if hardware.present else None
+                self._pool = RunnerPool.start() if hardware.present else None
             return {"hardware": hardware.model_dump(mode="json")}
         if request["op"] == "prepare":
             return {"request": str(self._judge(Task.model_validate(request["task"])).session.compile_request)}
         if request["op"] == "sanitize":
-            found, text = sanitized(KernelText(**request["kernel"]), Path(request["request"]), request["seconds"])
+            found, text = run_sanitizer(KernelText(**request["kernel"]), Path(request["request"]), request["seconds"])
             self._require_healthy_card()
             return {"found": found, "text": text}
         return {"verdict": self._evaluate(request).model_dump(mode="json")}
 
-    def hardware(self, target: str, use_card: bool) -> Hardware:
+    def choose_hardware(self, target: str, use_card: bool) -> Hardware:
         """The present card for `auto`, otherwise the named one (then everything is an estimate unless it is the present one)."""
         card = present_card() if use_card else None
         if target == "auto":

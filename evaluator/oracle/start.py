@@ -15,23 +15,23 @@ from tritonsmith.evaluator.oracle.handles.process import RunnerPool
 from tritonsmith.evaluator.sandbox.self_test import establish
 
 
-def pool_ahead(line: str) -> RunnerPool | None:
+def start_pool(line: str) -> RunnerPool | None:
     """What the first verdict on a card needs, started now, if the first request asks for the card that is here.
 
     Whatever speaks against it is told when the request is answered; here it goes to the log.
     """
     try:
         request = json.loads(line)
-        if request["op"] != "hello" or not request["use_card"] or not _is_here(request["target"]):
+        if request["op"] != "hello" or not request["use_card"] or not _is_card_here(request["target"]):
             return None
         establish(request["sandbox"], cuda=True)
-        return RunnerPool.begun()
+        return RunnerPool.start()
     except Exception:  # noqa: BLE001 - only a head start: without it the request is answered as it would be, with the reason if it fails
         traceback.print_exc()
         return None
 
 
-def _is_here(target: str) -> bool:
+def _is_card_here(target: str) -> bool:
     """Whether the driver's management library sees the card that `target` means."""
     name = card_in_nvml().get("name", "")
     known = CARDS.get(target.lower())

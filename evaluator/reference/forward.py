@@ -12,7 +12,7 @@ import torch
 from torch import fx, nn
 
 from tritonsmith.evaluator.reference.module import flatten
-from tritonsmith.evaluator.reference.trace import intercepted_cells
+from tritonsmith.evaluator.reference.trace import intercept_cells
 from tritonsmith.evaluator.schema import OpNode, TensorSpec
 
 _NAMESPACES = (("torch.nn.functional", torch.nn.functional), ("torch", torch), ("_operator", operator), ("math", math))
@@ -47,11 +47,11 @@ def trace_forward(model: nn.Module, inputs: list[Any], outputs: list[TensorSpec]
         graph = tracer.trace(model, concrete_args=defaults or None)
         _drop_defaults(graph, len(inputs))
         shapes = _Shapes(fx.GraphModule(tracer.root, graph))
-        with torch.no_grad(), intercepted_cells(model):
+        with torch.no_grad(), intercept_cells(model):
             shapes.run(*inputs)
         if shapes.last() != outputs:
             return (), "torch.fx follows another path than the forward itself takes"
-        return tuple(_node(model, node, shapes.found.get(node.name, ())) for node in graph.nodes), ""
+        return tuple(_make_node(model, node, shapes.found.get(node.name, ())) for node in graph.nodes), ""
     except Exception as error:  # noqa: BLE001 - tracing runs the task's code on stand-ins; whatever it raises is the reason
         text = " ".join(str(error).split())[:_MESSAGE_CHARACTERS]
         return (), f"torch.fx cannot trace forward: {type(error).__name__} ({text})"
@@ -88,7 +88,7 @@ class _Shapes(fx.Interpreter):
         return list(self.found["output"])
 
 
-def _node(model: nn.Module, node: fx.Node, outputs: tuple[TensorSpec, ...]) -> OpNode:
+def _make_node(model: nn.Module, node: fx.Node, outputs: tuple[TensorSpec, ...]) -> OpNode:
     module = model.get_submodule(str(node.target)) if node.op == "call_module" else None
     return OpNode(
         name=node.name,
@@ -96,8 +96,8 @@ def _node(model: nn.Module, node: fx.Node, outputs: tuple[TensorSpec, ...]) -> O
         target=node.target if isinstance(node.target, str) else qualified_name(node.target),
         module_type=type(module).__name__ if module is not None else "",
         attributes=plain_attributes(module) if module is not None else {},
-        args=tuple(_plain(value) for value in node.args),
-        kwargs={name: _plain(value) for name, value in node.kwargs.items()},
+        args=tuple(_encode_argument(value) for value in node.args),
+        kwargs={name: _encode_argument(value) for name, value in node.kwargs.items()},
         outputs=outputs,
     )
 
@@ -115,29 +115,29 @@ def plain_attributes(module: nn.Module) -> dict[str, Any]:
     """Constructor attributes with plain values; a parameter slot such as `bias` as True or False."""
     found: dict[str, Any] = {}
     for name, value in vars(module).items():
-        if not name.startswith("_") and name != "training" and (encoded := _attribute(value)) is not None:
+        if not name.startswith("_") and name != "training" and (encoded := _encode_attribute(value)) is not None:
             found[name] = encoded
     found |= {name: value is not None for name, value in module._parameters.items() if name == "bias"}
     return found
 
 
-def _attribute(value: Any) -> Any:
+def _encode_attribute(value: Any) -> Any:
     """The value where JSON can hold it; None otherwise."""
     if isinstance(value, tuple | list) and all(isinstance(one, _PLAIN) for one in value):
         return list(value)
     return value if isinstance(value, _PLAIN) else None
 
 
-def _plain(value: Any) -> Any:
+def _encode_argument(value: Any) -> Any:
     """An argument of a node as JSON: nodes as {"ref": name}, slices, dtypes and infinities as small objects."""
     if isinstance(value, fx.Node):
         return {"ref": value.name}
     if isinstance(value, tuple | list):
-        return [_plain(one) for one in value]
+        return [_encode_argument(one) for one in value]
     if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _encode_argument(one) for name, one in value.items()}
     if isinstance(value, slice):
-        return {"slice": [_plain(value.start), _plain(value.stop), _plain(value.step)]}
+        return {"slice": [_encode_argument(value.start), _encode_argument(value.stop), _encode_argument(value.step)]}
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
     if value is Ellipsis:

@@ -54,14 +54,14 @@ class Reference:
 
     def init_inputs(self) -> list[Any]:
         """Arguments of Model's constructor. Raises TaskError."""
-        with _blamed_on_task(self.task, "get_init_inputs()", "it must return the list of Model's arguments"):
+        with _blame_task(self.task, "get_init_inputs()", "it must return the list of Model's arguments"):
             values = self.module.get_init_inputs()
         return self._as_list("get_init_inputs", values)
 
     def build(self, seed: int) -> nn.Module:
         """The model in eval mode with weights drawn under the seed; the random state of the caller stays as it was. Raises TaskError."""
         arguments = self.init_inputs()
-        with _seeded(seed), _blamed_on_task(self.task, f"Model({', '.join(map(_short, arguments))})", "mend __init__ or get_init_inputs"):
+        with _use_seed(seed), _blame_task(self.task, f"Model({', '.join(map(_shorten, arguments))})", "mend __init__ or get_init_inputs"):
             model = self.module.Model(*arguments)
         if not isinstance(model, nn.Module):
             raise TaskError(f"{self.task.path}: Model is not a torch.nn.Module; derive it from torch.nn.Module")
@@ -69,7 +69,7 @@ class Reference:
 
     def draw_inputs(self, seed: int, device: str | torch.device = "cpu") -> list[Any]:
         """Forward's arguments drawn under the seed, tensors on the device; the caller's random state stays as it was. Raises TaskError."""
-        with _blamed_on_task(self.task, "get_inputs()", "it must return the list of forward's arguments"):
+        with _blame_task(self.task, "get_inputs()", "it must return the list of forward's arguments"):
             values = self._call_get_inputs(seed, torch.device(device))
         values = self._as_list("get_inputs", values)
         return [value.detach().to(device) if isinstance(value, torch.Tensor) else value for value in values]
@@ -77,38 +77,38 @@ class Reference:
     def _call_get_inputs(self, seed: int, device: torch.device) -> Any:
         """Drawn on the device itself, since the largest tasks hold gigabytes; on the CPU where the file insists on it."""
         if device.type != "cpu":
-            with contextlib.suppress(RuntimeError), _seeded(seed), device:
+            with contextlib.suppress(RuntimeError), _use_seed(seed), device:
                 return self.module.get_inputs()
-        with _seeded(seed):
+        with _use_seed(seed):
             return self.module.get_inputs()
 
     def forward(self, model: nn.Module, inputs: list[Any]) -> Any:
         """What the model returns, checked to hold a tensor. Raises TaskError."""
-        return self.checked(lambda: model(*inputs))
+        return self.check_output(lambda: model(*inputs))
 
-    def checked(self, call: Callable[[], Any]) -> Any:
+    def check_output(self, call: Callable[[], Any]) -> Any:
         """What a call of forward returns, checked to hold a tensor; its faults are the task's. Raises TaskError."""
-        with torch.no_grad(), _blamed_on_task(self.task, "forward", "make Model.forward accept what get_inputs returns"):
+        with torch.no_grad(), _blame_task(self.task, "forward", "make Model.forward accept what get_inputs returns"):
             output = call()
         if not flatten(output):
-            raise TaskError(f"{self._forward()} returns {type(output).__name__}, which holds no tensor; return a tensor or several")
+            raise TaskError(f"{self._locate_forward()} returns {type(output).__name__}, which holds no tensor; return a tensor or several")
         return output
 
     def require_elements(self, tensors: list[torch.Tensor]) -> None:
         """Raises TaskError where no output has an element: at such a size every kernel would be right."""
         if not any(tensor.numel() for tensor in tensors):
             shape = list(tensors[0].shape)
-            raise TaskError(f"{self._forward()} returns no element ({shape}), for which every kernel is right; choose another size")
+            raise TaskError(f"{self._locate_forward()} returns no element ({shape}), for which every kernel is right; choose another size")
 
-    def _forward(self) -> str:
+    def _locate_forward(self) -> str:
         """Where a fault of the reference's forward lies."""
-        line = _line_of_method(self.task.source, "forward")
+        line = _find_line(self.task.source, "forward")
         return f"{self.task.path}, line {line}: forward" if line else f"{self.task.path}: forward"
 
     def _as_list(self, function: str, values: Any) -> list[Any]:
         if isinstance(values, list | tuple):
             return list(values)
-        line = _line_of_method(self.task.source, function)
+        line = _find_line(self.task.source, function)
         where = f"{self.task.path}, line {line}" if line else self.task.path
         raise TaskError(f"{where}: {function}() returns {type(values).__name__}; return a list, one entry per argument")
 
@@ -125,15 +125,15 @@ def load_reference(task: Task) -> Reference:
     linecache.cache[task.path] = (len(task.source), None, lines, task.path)  # tracebacks and inspect show what was executed
     sys.modules[name] = module
     try:
-        with _blamed_on_task(task, "the file", "mend the file so that it imports, or install what it needs"):
-            exec(compile(_with_overrides(task), task.path, "exec"), module.__dict__)  # noqa: S102 - the user's own task file
+        with _blame_task(task, "the file", "mend the file so that it imports, or install what it needs"):
+            exec(compile(_apply_overrides(task), task.path, "exec"), module.__dict__)  # noqa: S102 - the user's own task file
     except TaskError:
         del sys.modules[name]
         raise
     return Reference(task, module)
 
 
-def _with_overrides(task: Task) -> ast.Module:
+def _apply_overrides(task: Task) -> ast.Module:
     tree = ast.parse(task.source, task.path)
     body: list[ast.stmt] = []
     for statement in tree.body:
@@ -145,7 +145,7 @@ def _with_overrides(task: Task) -> ast.Module:
 
 
 @contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def _use_seed(seed: int) -> Iterator[None]:
     devices = range(torch.cuda.device_count()) if torch.cuda.is_available() and torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=list(devices)):
         torch.manual_seed(seed)
@@ -153,7 +153,7 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _blamed_on_task(task: Task, what: str, cure: str) -> Iterator[None]:
+def _blame_task(task: Task, what: str, cure: str) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:  # foreign code: anything may come out of it
@@ -163,7 +163,7 @@ def _blamed_on_task(task: Task, what: str, cure: str) -> Iterator[None]:
         raise TaskError(f"{task.path}{line}: {what} raised {type(error).__name__} ({text}); {cure}") from error
 
 
-def _line_of_method(source: str, name: str) -> int | None:
+def _find_line(source: str, name: str) -> int | None:
     """Line of `def name` in the class Model, or at the top level."""
     for node in ast.parse(source).body:
         inner = node.body if isinstance(node, ast.ClassDef) and node.name == "Model" else [node]
@@ -173,6 +173,6 @@ def _line_of_method(source: str, name: str) -> int | None:
     return None
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = repr(value) if not isinstance(value, torch.Tensor) else f"tensor{list(value.shape)}"
     return text if len(text) <= 40 else text[:37] + "..."

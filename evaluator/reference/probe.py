@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tritonsmith.evaluator.reference.forward import leaf_modules, trace_forward
 from tritonsmith.evaluator.reference.module import Reference, flatten, load_reference
-from tritonsmith.evaluator.reference.trace import Trace, tensor_bytes, trace_operators
+from tritonsmith.evaluator.reference.trace import OperatorTrace, tensor_bytes, trace_operators
 from tritonsmith.evaluator.schema import OperatorCost, OpNode, Task, TaskFacts, TensorSpec
 
 _SEED = 0
@@ -39,13 +39,13 @@ def probe(task: Task) -> tuple[TaskFacts, list[OperatorCost]]:
 def _describe(reference: Reference) -> tuple[TaskFacts, list[OperatorCost]]:
     model = reference.build(_SEED)
     inputs = reference.draw_inputs(_SEED)
-    traces: list[Trace] = []
+    traces: list[OperatorTrace] = []
 
     def forward() -> Any:
         traces.append(trace_operators(model, inputs))
         return traces[0].output
 
-    output = reference.checked(forward)
+    output = reference.check_output(forward)
     outputs = flatten(output)
     reference.require_elements(outputs)
     ops, trace_error = trace_forward(model, inputs, [spec_of(one) for one in outputs])
@@ -55,7 +55,7 @@ def _describe(reference: Reference) -> tuple[TaskFacts, list[OperatorCost]]:
     facts = TaskFacts(
         inputs=tuple(spec_of(one) if isinstance(one, torch.Tensor) else None for one in inputs),
         outputs=tuple(spec_of(one) for one in outputs),
-        returns=returns_sentence(output, ops),
+        returns=describe_return(output, ops),
         parameters={name: spec_of(value) for name, value in state.items()},
         ops=ops,
         trace_error=trace_error,
@@ -77,7 +77,7 @@ def _total_bytes(tensors: Iterable[torch.Tensor]) -> float:
     return sum(map(tensor_bytes, tensors))
 
 
-def returns_sentence(output: Any, ops: tuple[OpNode, ...]) -> str:
+def describe_return(output: Any, ops: tuple[OpNode, ...]) -> str:
     """What forward returns, in words, with the part of a recurrent layer where the trace shows it."""
     specs = [f"{one.dtype}[{', '.join(map(str, one.shape))}]" for one in map(spec_of, flatten(output))]
     several = f"a {type(output).__name__} of {len(specs)} tensors: {'; '.join(specs)}"

@@ -41,17 +41,17 @@ _CONVOLUTION = "aten::convolution"
 
 def tensor_bytes(tensor: torch.Tensor) -> float:
     """Bytes that one pass over a tensor moves; broadcast dimensions count once."""
-    return float(_distinct(tensor)) * tensor.element_size()
+    return float(_count_distinct(tensor)) * tensor.element_size()
 
 
-def _distinct(tensor: torch.Tensor) -> int:
+def _count_distinct(tensor: torch.Tensor) -> int:
     if tensor.layout is not torch.strided:
         return tensor.numel()
     return math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride != 0)
 
 
 @dataclass(frozen=True)
-class Trace:
+class OperatorTrace:
     """One eager forward."""
 
     costs: list[OperatorCost]
@@ -61,7 +61,7 @@ class Trace:
     output: Any
 
 
-def trace_operators(model: nn.Module, inputs: list[Any]) -> Trace:
+def trace_operators(model: nn.Module, inputs: list[Any]) -> OperatorTrace:
     """Trace one forward.
 
     Args:
@@ -72,11 +72,11 @@ def trace_operators(model: nn.Module, inputs: list[Any]) -> Trace:
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # the fused path is one operator that hides its kernels
     try:
-        with torch.no_grad(), intercepted_cells(model, recorder.recurrent_call), recorder:
+        with torch.no_grad(), intercept_cells(model, recorder.recurrent_call), recorder:
             output = model(*inputs)
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
-    return Trace(recorder.costs, max(1, recorder.serial_steps), output)
+    return OperatorTrace(recorder.costs, max(1, recorder.serial_steps), output)
 
 
 class _Recorder(TorchDispatchMode):
@@ -135,7 +135,7 @@ def _operator_cost(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], res
 
 
 @contextlib.contextmanager
-def intercepted_cells(model: nn.Module, record: Record | None = None) -> Iterator[None]:
+def intercept_cells(model: nn.Module, record: Record | None = None) -> Iterator[None]:
     """While open, recurrent modules report a cost by formula; on fake tensors they return empty tensors of the right shapes."""
     touched = [module for module in model.modules() if isinstance(module, nn.RNNBase | nn.RNNCellBase)]
     for module in touched:
@@ -157,7 +157,7 @@ def _intercept(module: nn.RNNBase | nn.RNNCellBase, forward: Callable[..., Any],
             return record(_cell_cost(module, x), 1, lambda: forward(x, hx))
         by_shape = not isinstance(x, PackedSequence) and is_fake(x)
         steps = _sequence_shape(module, x)[0] * module.num_layers  # the two directions of a layer run side by side
-        return record(recurrent_cost(module, x), steps, lambda: _empty_result(module, x, hx) if by_shape else forward(x, hx))
+        return record(recurrent_cost(module, x), steps, lambda: _make_empty_result(module, x, hx) if by_shape else forward(x, hx))
 
     return replacement
 
@@ -205,7 +205,7 @@ def _cell_cost(module: nn.RNNCellBase, x: torch.Tensor) -> OperatorCost:
     return OperatorCost(f"nn.{type(module).__name__}", 3, flops, float(moved), 2)
 
 
-def _empty_result(module: nn.RNNBase, x: torch.Tensor, hx: Any) -> Any:
+def _make_empty_result(module: nn.RNNBase, x: torch.Tensor, hx: Any) -> Any:
     """What the stack returns, by shape; checks the arguments as the module does."""
     steps, batch = _sequence_shape(module, x)
     directions = 2 if module.bidirectional else 1

@@ -16,7 +16,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from tritonsmith.evaluator.channel import slots
 from tritonsmith.evaluator.channel.report import ForwardReport, fold_launches
 from tritonsmith.evaluator.channel.slots import Layout, dtype_of
-from tritonsmith.evaluator.channel.trace import INPUTS, Trace, Unreplayable, digest, read_trace
+from tritonsmith.evaluator.channel.trace import INPUTS, ForwardTrace, Unreplayable, digest, read_trace
 from tritonsmith.evaluator.confined.interpreter import patches, schedule
 from tritonsmith.evaluator.confined.replay.kernels import Kernels
 from tritonsmith.evaluator.confined.stand_ins.operators import RECURRENT, TorchOpCounter, tensors_in
@@ -66,7 +66,7 @@ class Replay:
         trace: the call to do again.
     """
 
-    def __init__(self, source: str, inputs: torch.Tensor, layout: Layout, earlier: Trace, trace: Trace) -> None:
+    def __init__(self, source: str, inputs: torch.Tensor, layout: Layout, earlier: ForwardTrace, trace: ForwardTrace) -> None:
         self._kernels = Kernels(source, FILE)
         self._trace = trace
         self._fixed = earlier.digests

@@ -59,7 +59,7 @@ class Part:
             max_abs, floor * self.oracle_max
         )
 
-    def at_least(self, rms: float, max_abs: float) -> Part:
+    def lift_to(self, rms: float, max_abs: float) -> Part:
         """The same with errors that are not below these."""
         places = math.inf if rms > self.rms or max_abs > self.max_abs else self.places
         return replace(self, rms=max(self.rms, rms), max_abs=max(self.max_abs, max_abs), places=places)
@@ -109,12 +109,12 @@ class ErrorStats:
             around = own if own.whole else around
         return None
 
-    def coarse(self, share: float) -> ErrorStats:
+    def lift_to_share(self, share: float) -> ErrorStats:
         """At least this share of the result for an error, place by place: for the reference's side of the rule."""
-        parts = tuple(one.at_least(share * one.oracle_rms, share * one.oracle_max) for one in self.parts)
+        parts = tuple(one.lift_to(share * one.oracle_rms, share * one.oracle_max) for one in self.parts)
         return replace(self, rms=max(self.rms, share * self.oracle_rms), max_abs=max(self.max_abs, share * self.oracle_max), parts=parts)
 
-    def on_level(self, share: float) -> ErrorStats:
+    def lift_edges_to_share(self, share: float) -> ErrorStats:
         """At least this share of the whole output's scale for the error of its edges, whose own results may be small by chance."""
         parts, rms, largest = [], 0.0, 0.0
         for one in self.parts:
@@ -122,7 +122,7 @@ class ErrorStats:
                 rms, largest = share * one.oracle_rms, share * one.oracle_max
                 parts.append(one)
             else:
-                parts.append(one.at_least(rms, largest))
+                parts.append(one.lift_to(rms, largest))
         return replace(self, parts=tuple(parts))
 
     @property
@@ -130,12 +130,12 @@ class ErrorStats:
         """Root mean square error as a share of the oracle's root mean square."""
         return _share(self.rms, self.oracle_rms)
 
-    def scaled(self, factor: float) -> ErrorStats:
+    def scale_errors(self, factor: float) -> ErrorStats:
         """The same with every error multiplied."""
         parts = tuple(replace(one, rms=one.rms * factor, max_abs=one.max_abs * factor) for one in self.parts)
         return replace(self, rms=self.rms * factor, max_abs=self.max_abs * factor, parts=parts)
 
-    def widened(self, other: ErrorStats) -> ErrorStats:
+    def widen(self, other: ErrorStats) -> ErrorStats:
         """The larger of two errors, place by place: for the reference's side of the rule."""
         parts = tuple(
             replace(one, rms=max(one.rms, two.rms), max_abs=max(one.max_abs, two.max_abs), places=max(one.places, two.places))
@@ -159,24 +159,24 @@ def error_stats(actual: list[torch.Tensor], oracle: list[torch.Tensor]) -> Error
         if got.numel() == 0:
             continue
         if not got.is_floating_point():
-            wrong = _bytes_of_truth(got) != _bytes_of_truth(want.to(got.dtype))
+            wrong = _expose_booleans(got) != _expose_booleans(want.to(got.dtype))
             if bool(wrong.any()) and exact:
                 exact = False
-                where = (number, *_place(wrong.to(torch.float64), want, got))
+                where = (number, *_locate_worst(wrong.to(torch.float64), want, got))
             continue
         got64, scale = got.to(torch.float64), want.to(torch.float64)
         error = (got64 - scale).abs()
         if not math.isfinite(float(error.max())):  # as it is where a value of either is not
-            same = _alike(got64, scale)
+            same = _find_alike(got64, scale)
             if exact and not bool(same.all()):
                 exact = False
-                where = (number, *_place((~same).to(torch.float64), want, got))
-                unwritten = int((_poisoned(got) & ~same).sum())
+                where = (number, *_locate_worst((~same).to(torch.float64), want, got))
+                unwritten = int((_find_poisoned(got) & ~same).sum())
             known = torch.isfinite(scale)
             error = torch.where(known, torch.where(same, got64, 0.0) - scale, 0.0).abs()
             scale = torch.where(known, scale, 0.0)
         own_epsilon = torch.finfo(got.dtype).eps
-        whole, *edges = _parts(number, error, scale, own_epsilon)
+        whole, *edges = _compare_parts(number, error, scale, own_epsilon)
         squares += whole.rms * whole.rms * error.numel()  # infinite where it is too large; `**` would raise
         absolute += float(error.sum())
         oracle_squares += whole.oracle_rms * whole.oracle_rms * error.numel()
@@ -187,7 +187,7 @@ def error_stats(actual: list[torch.Tensor], oracle: list[torch.Tensor]) -> Error
         if whole.max_abs > worst:
             worst = whole.max_abs
             if exact:
-                where = (number, *_place(error, want, got))
+                where = (number, *_locate_worst(error, want, got))
     count = max(count, 1)
     return ErrorStats(
         rms=(squares / count) ** 0.5, max_abs=worst, mean_abs=absolute / count, oracle_rms=(oracle_squares / count) ** 0.5,
@@ -196,40 +196,40 @@ def error_stats(actual: list[torch.Tensor], oracle: list[torch.Tensor]) -> Error
     )  # fmt: skip
 
 
-def _alike(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
+def _find_alike(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
     """Where both are finite, or the same infinity, or both no number."""
     same = torch.isfinite(got) == torch.isfinite(want)
     return same & (torch.isfinite(want) | (got == want) | (torch.isnan(got) & torch.isnan(want)))
 
 
-def _bytes_of_truth(tensor: torch.Tensor) -> torch.Tensor:
+def _expose_booleans(tensor: torch.Tensor) -> torch.Tensor:
     """A boolean tensor's bytes, any other as it is: to torch a poisoned byte is as true as 1."""
     return tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor
 
 
-def _poisoned(tensor: torch.Tensor) -> torch.Tensor:
+def _find_poisoned(tensor: torch.Tensor) -> torch.Tensor:
     """Where every bit of a floating value is set, as no arithmetic leaves it."""
     bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
     return tensor.view(bits) == -1
 
 
-def _parts(number: int, error: torch.Tensor, scale: torch.Tensor, epsilon: float) -> list[Part]:
+def _compare_parts(number: int, error: torch.Tensor, scale: torch.Tensor, epsilon: float) -> list[Part]:
     """One output by itself, then its edges; one wait for the card in all."""
-    found = [part for part in _slices(number, error, scale) if part[1] or part[2].numel() >= _FEWEST]
-    rows = torch.stack([_figures(e, y, whole) for _, whole, e, y in found]).tolist()
+    found = [part for part in _cut_slices(number, error, scale) if part[1] or part[2].numel() >= _FEWEST]
+    rows = torch.stack([_compute_figures(e, y, whole) for _, whole, e, y in found]).tolist()
     return [
         Part(number, words, whole, rms, max_abs, oracle_rms, oracle_max, epsilon, places)
         for (words, whole, _, _), (rms, max_abs, oracle_rms, oracle_max, places) in zip(found, rows, strict=True)
     ]
 
 
-def _figures(error: torch.Tensor, scale: torch.Tensor, whole: bool) -> torch.Tensor:
+def _compute_figures(error: torch.Tensor, scale: torch.Tensor, whole: bool) -> torch.Tensor:
     """The last five fields of a `Part` but its epsilon; each norm is one pass over the values, where squares to be summed take three."""
     norm, root = torch.linalg.vector_norm, math.sqrt(error.numel())
-    return torch.stack((norm(error) / root, error.max(), norm(scale) / root, norm(scale, math.inf), _places(error, whole)))
+    return torch.stack((norm(error) / root, error.max(), norm(scale) / root, norm(scale, math.inf), _count_places(error, whole)))
 
 
-def _places(error: torch.Tensor, whole: bool) -> torch.Tensor:
+def _count_places(error: torch.Tensor, whole: bool) -> torch.Tensor:
     """`Part.places`; 0 where an edge has no error."""
     if whole:
         return error.new_full((), math.inf)
@@ -237,7 +237,7 @@ def _places(error: torch.Tensor, whole: bool) -> torch.Tensor:
     return squares.sum().square() / squares.square().sum().clamp(min=1e-300)
 
 
-def _slices(number: int, error: torch.Tensor, scale: torch.Tensor) -> Iterator[tuple[str, bool, torch.Tensor, torch.Tensor]]:
+def _cut_slices(number: int, error: torch.Tensor, scale: torch.Tensor) -> Iterator[tuple[str, bool, torch.Tensor, torch.Tensor]]:
     yield f"output {number}", True, error, scale
     for axis in range(min(2, error.ndim)):
         extent = error.shape[axis]
@@ -249,7 +249,7 @@ def _slices(number: int, error: torch.Tensor, scale: torch.Tensor) -> Iterator[t
                 yield words, False, error.narrow(axis, start, length), scale.narrow(axis, start, length)
 
 
-def _place(error: torch.Tensor, want: torch.Tensor, got: torch.Tensor) -> tuple[tuple[int, ...], float, float]:
+def _locate_worst(error: torch.Tensor, want: torch.Tensor, got: torch.Tensor) -> tuple[tuple[int, ...], float, float]:
     flat = int(error.argmax())
     index = tuple(int(part) for part in np.unravel_index(flat, error.shape)) if error.ndim else ()  # torch's imports SymPy: seconds
     return index, float(want.reshape(-1)[flat]), float(got.reshape(-1)[flat])
@@ -289,7 +289,7 @@ def accepted(reached: PrecisionClass | None, asked: PrecisionClass) -> bool:
 
 def worst_trial(trials: list[Trial], asked: PrecisionClass) -> Trial:
     """A refused trial before an accepted one, then the one with the largest error over the reference's error."""
-    return max(trials, key=lambda trial: (not trial.candidate.exact, not trial.meets(asked), _relative(trial, asked)))
+    return max(trials, key=lambda trial: (not trial.candidate.exact, not trial.meets(asked), _relative_error(trial, asked)))
 
 
 def summarize(trials: list[Trial], asked: PrecisionClass) -> Correctness:
@@ -300,16 +300,16 @@ def summarize(trials: list[Trial], asked: PrecisionClass) -> Correctness:
     return Correctness(
         max_abs_err=mine.max_abs, mean_abs_err=mine.mean_abs, err_vs_oracle=mine.rms / scale, reference_err_vs_oracle=own.rms / scale,
         reference_max_abs_err=own.max_abs, precision_class=reached_class(trials), trials=len(trials), worst_index=mine.worst_index,
-        worst_expected=None if worst.hidden else _plain(mine.worst_expected),
-        worst_actual=None if worst.hidden else _plain(mine.worst_actual),
+        worst_expected=None if worst.hidden else _drop_non_finite(mine.worst_expected),
+        worst_actual=None if worst.hidden else _drop_non_finite(mine.worst_actual),
     )  # fmt: skip
 
 
-def _relative(trial: Trial, asked: PrecisionClass) -> float:
+def _relative_error(trial: Trial, asked: PrecisionClass) -> float:
     own = trial.reference[asked]
     return trial.candidate.rms / max(own.rms, own.epsilon / 4 * own.oracle_rms, 1e-300)
 
 
-def _plain(value: float | None) -> float | None:
+def _drop_non_finite(value: float | None) -> float | None:
     """JSON has no NaN or infinity: a non-finite value is left out, the message says so in words."""
     return value if value is not None and abs(value) < float("inf") else None

@@ -54,13 +54,13 @@ Drawing = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 """Values in the shape of a tensor, of any floating dtype, drawn by a generator on the tensor's device."""
 
 
-def _normal(like: torch.Tensor, generator: torch.Generator, shape: Sequence[int] | None = None) -> torch.Tensor:
+def _draw_normal(like: torch.Tensor, generator: torch.Generator, shape: Sequence[int] | None = None) -> torch.Tensor:
     """Standard normal float32 values on the device of `like`, in its shape or another one."""
     shape = like.shape if shape is None else shape
     return torch.randn(tuple(shape), generator=generator, device=like.device, dtype=torch.float32)
 
 
-def _row(like: torch.Tensor) -> tuple[int, ...]:
+def _row_shape(like: torch.Tensor) -> tuple[int, ...]:
     """The shape with one value in each row."""
     return (*like.shape[:-1], 1) if like.ndim else ()
 
@@ -70,39 +70,39 @@ def _draw_ints(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _draw_constant(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _normal(like, generator, _row(like)).expand(like.shape)
+    return _draw_normal(like, generator, _row_shape(like)).expand(like.shape)
 
 
 def _draw_tail(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    values = _normal(like, generator)
+    values = _draw_normal(like, generator)
     if like.ndim:
         values[..., -max(1, like.shape[-1] // _TAIL_PART) :] *= _TAIL_FACTOR
     return values
 
 
 def _draw_shifted(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    row = _row(like)
-    return _normal(like, generator) * (0.5 + _normal(like, generator, row).abs()) + 2.0 * _normal(like, generator, row)
+    row = _row_shape(like)
+    return _draw_normal(like, generator) * (0.5 + _draw_normal(like, generator, row).abs()) + 2.0 * _draw_normal(like, generator, row)
 
 
 def _draw_large(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _normal(like, generator) * _LARGE
+    return _draw_normal(like, generator) * _LARGE
 
 
 def _draw_sided(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _normal(like, generator) + _FAR * _sides(like, generator)
+    return _draw_normal(like, generator) + _FAR * _draw_sides(like, generator)
 
 
 def _draw_holes(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _normal(like, generator) * _SMALL * _filled(like, generator)
+    return _draw_normal(like, generator) * _SMALL * _draw_filled(like, generator)
 
 
 def _draw_ends(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _normal(like, generator) * _end_factors(like, like.ndim - 1)
+    return _draw_normal(like, generator) * _end_factors(like, like.ndim - 1)
 
 
 def _draw_edges(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    values, inner = _normal(like, generator), like.ndim - 1
+    values, inner = _draw_normal(like, generator), like.ndim - 1
     if not like.ndim:
         return values
     axes = [axis for axis in _long_axes(like) if axis != inner] or [inner]
@@ -110,11 +110,11 @@ def _draw_edges(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _draw_below(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _normal(like, generator) - _FARTHER
+    return _draw_normal(like, generator) - _FARTHER
 
 
 def _draw_above(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _normal(like, generator) + _FARTHER
+    return _draw_normal(like, generator) + _FARTHER
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ KINDS = {
     kind.name: kind
     for kind in (
         Kind("own", natural=True),
-        Kind("signed", _normal, natural=True),
+        Kind("signed", _draw_normal, natural=True),
         Kind("sided", _draw_sided, structural=True),
         Kind("ints", _draw_ints, ties=True, exact=True),
         Kind("tail", _draw_tail),
@@ -178,10 +178,10 @@ def redraw(kind: str, tensors: Sequence[torch.Tensor], seed: int) -> list[torch.
     if draw is None or not tensors:
         return list(tensors)
     generator = torch.Generator(device=tensors[0].device).manual_seed(seed)
-    return [_redrawn(tensor, draw, generator) if tensor.is_floating_point() else tensor for tensor in tensors]
+    return [_draw_like(tensor, draw, generator) if tensor.is_floating_point() else tensor for tensor in tensors]
 
 
-def _redrawn(tensor: torch.Tensor, draw: Drawing, generator: torch.Generator) -> torch.Tensor:
+def _draw_like(tensor: torch.Tensor, draw: Drawing, generator: torch.Generator) -> torch.Tensor:
     once = distinct(tensor)
     return with_values(tensor, draw(once, generator).to(once.dtype).contiguous())
 
@@ -189,16 +189,16 @@ def _redrawn(tensor: torch.Tensor, draw: Drawing, generator: torch.Generator) ->
 def map_to_unit_range(tensors: Sequence[torch.Tensor], own: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors, brought into 0 to 1 (ends included) wherever the task's own values all lie there."""
     return [
-        with_values(mine, torch.sigmoid(distinct(tensor).float()).to(tensor.dtype).contiguous()) if _is_share(mine) else tensor
+        with_values(mine, torch.sigmoid(distinct(tensor).float()).to(tensor.dtype).contiguous()) if _lies_in_unit_range(mine) else tensor
         for tensor, mine in zip(tensors, own, strict=True)
     ]
 
 
-def _is_share(tensor: torch.Tensor) -> bool:
+def _lies_in_unit_range(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() and tensor.numel() > 0 and bool(((tensor >= 0) & (tensor <= 1)).all())
 
 
-def _sides(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _draw_sides(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """-1 for half of the slices along the first axis, which ones by chance, and 1 for the others; a single one is negative."""
     count = like.shape[0] if like.ndim else 1
     order = torch.randperm(count, generator=generator, device=like.device)
@@ -206,7 +206,7 @@ def _sides(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return signs.view(-1, *(1,) * (like.ndim - 1)) if like.ndim else signs[0]
 
 
-def _filled(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _draw_filled(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """0 where there are holes, 1 elsewhere; along each axis of more than one position at least one slice is empty."""
     filled = torch.rand(like.shape, generator=generator, device=like.device) >= _HOLES
     for axis, extent in enumerate(like.shape):

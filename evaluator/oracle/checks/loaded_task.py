@@ -49,7 +49,7 @@ def round_to_tf32(tensor: torch.Tensor) -> torch.Tensor:
     return ((bits + _TF32_ROUND) & _TF32_MASK).view(torch.float32)
 
 
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+def _view_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().view(-1).view(torch.uint8)
 
 
@@ -137,7 +137,7 @@ class LoadedTask:
         """Draw the weights again, those that every draw leaves constant apart from each other; runners must be told to read the file."""
         self._draw_weights(moved=moved)
 
-    def copied_weights(self) -> Path:
+    def copy_weights(self) -> Path:
         """A file with the weights as they are now, which stays as it is."""
         return Path(shutil.copy(self.weights_path, self.weights_path.with_name("baselines.pt")))
 
@@ -154,7 +154,7 @@ class LoadedTask:
             return bool(_CHECKS_A_RANGE.search(self.task.source))
         try:
             with torch.no_grad():
-                self.model(*self._arguments([one.clone() for one in redraw("signed", tensors, fresh_seed())]))
+                self.model(*self._fill_arguments([one.clone() for one in redraw("signed", tensors, fresh_seed())]))
         except UNDEFINED:
             return True
         return False
@@ -164,10 +164,10 @@ class LoadedTask:
         fill_slots(self.slots, tensors)
         self.sync()
 
-    def unchanged(self, tensors: list[torch.Tensor]) -> int | None:
+    def find_changed(self, tensors: list[torch.Tensor]) -> int | None:
         """Index of the first input slot whose content differs from `tensors`; None when all are as they were placed."""
         for number, (slot, tensor) in enumerate(zip(self.slots, tensors, strict=True)):
-            if not torch.equal(_bytes(distinct(slot)), _bytes(distinct(tensor, slot))):
+            if not torch.equal(_view_bytes(distinct(slot)), _view_bytes(distinct(tensor, slot))):
                 return number
         return None
 
@@ -176,7 +176,7 @@ class LoadedTask:
         if self.device == "cuda":
             torch.cuda.synchronize()
 
-    def _arguments(self, tensors: list[torch.Tensor]) -> list[Any]:
+    def _fill_arguments(self, tensors: list[torch.Tensor]) -> list[Any]:
         left = iter(tensors)
         return [next(left) if is_tensor else plain for plain, is_tensor in zip(self.plain, self.is_tensor, strict=True)]
 
@@ -184,7 +184,7 @@ class LoadedTask:
         """The reference in float64; integer outputs as the reference in its own dtype gives them."""
         doubled = [tensor.to(torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True) for tensor in tensors]
         with torch.no_grad():
-            return flatten(self.model64(*self._arguments(doubled)))
+            return flatten(self.model64(*self._fill_arguments(doubled)))
 
     def reference_error(self, tensors: list[torch.Tensor], oracle: list[torch.Tensor], precision: PrecisionClass) -> ErrorStats:
         """Error of the reference itself when it computes in the given class."""
@@ -199,7 +199,7 @@ class LoadedTask:
                 parameter.data = round_to_tf32(parameter.data)
             inputs = [round_to_tf32(tensor) for tensor in inputs]
         with torch.no_grad():
-            outputs = flatten(model(*self._arguments(inputs)))
+            outputs = flatten(model(*self._fill_arguments(inputs)))
         set_tf32(False)
         dtypes = [spec.dtype for spec in self.layout.outputs]
         return error_stats([one.to(getattr(torch, name)) for one, name in zip(outputs, dtypes, strict=True)], oracle)

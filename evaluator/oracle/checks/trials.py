@@ -113,7 +113,7 @@ def checked_call(log: TrialLog, runner: RunnerHandle, kind: str, mode: int, time
             raise
         return got  # no answer is right or wrong where the reference has none
     trial = expected.trial(got)  # nothing that a candidate wrote may end in that exception
-    if kind == "own" or _tells(log, trial, KINDS[kind]):
+    if kind == "own" or _can_tell(log, trial, KINDS[kind]):
         log.trials.append(trial)
     return got
 
@@ -126,7 +126,7 @@ def _has_no_answer(session: LoadedTask, error: Exception) -> bool:
     return session.device == "cpu" and not re.search("memory|alloc", str(error))
 
 
-def _tells(log: TrialLog, trial: Trial, kind: Kind) -> bool:
+def _can_tell(log: TrialLog, trial: Trial, kind: Kind) -> bool:
     """Whether a trial of a kind that the task did not choose can tell right from wrong.
 
     An oracle that is infinite or undefined somewhere tells nothing, unless the task's own inputs give such results as well.
@@ -186,7 +186,7 @@ def _expected(session: LoadedTask, tensors: list[torch.Tensor], kind: Kind, befo
 
     On inputs that the task did not choose, the reference may be right by luck (a row without variance, say). There its error counts as
     at least what moving each input by one unit of float32's last place does to the oracle: no algorithm promises to be better. So it does
-    without a card, where PyTorch adds in float64 what a card adds in float32, and for deep sums (`_in_any_order`). Whole numbers are exact
+    without a card, where PyTorch adds in float64 what a card adds in float32, and for deep sums (`_order_factor`). Whole numbers are exact
     in every class: there a reference in a coarser one errs by the share that it has elsewhere. Structural kinds excuse every rounding:
     a small share of the result, and the reference's error in the trials `before`; uneven ones excuse a far smaller share.
     """
@@ -194,31 +194,31 @@ def _expected(session: LoadedTask, tensors: list[torch.Tensor], kind: Kind, befo
     finite = all(not one.is_floating_point() or bool(torch.isfinite(one).all()) for one in oracle)
     errors = reference_errors(session, tensors, oracle)
     blurred = False
-    depth = _in_any_order(tensors, oracle)
+    depth = _order_factor(tensors, oracle)
     if not kind.natural or depth > 1.0 or session.device == "cpu":
-        rounding = error_stats(session.oracle(perturb_last_place(tensors)), oracle).scaled(depth * (1.0 if kind.natural else _MOVED))
-        errors = {precision: one.widened(rounding).coarse(_SUM * depth if depth > 1.0 else 0.0) for precision, one in errors.items()}
+        rounding = error_stats(session.oracle(perturb_last_place(tensors)), oracle).scale_errors(depth * (1.0 if kind.natural else _MOVED))
+        errors = {precision: one.widen(rounding).lift_to_share(_SUM * depth if depth > 1.0 else 0.0) for precision, one in errors.items()}
         own = errors[session.task.precision]
         if not kind.natural:
-            errors = {precision: one.on_level(_LEVEL) for precision, one in errors.items()}
+            errors = {precision: one.lift_edges_to_share(_LEVEL) for precision, one in errors.items()}
             own = errors[session.task.precision]
         blurred = not kind.natural and own.rms > _BLURRED * own.oracle_rms
     if kind.exact:
         for trial in before[:1]:
             errors = {
-                precision: one if precision is PrecisionClass.IEEE else one.coarse(trial.reference[precision].relative_rms)
+                precision: one if precision is PrecisionClass.IEEE else one.lift_to_share(trial.reference[precision].relative_rms)
                 for precision, one in errors.items()
             }
     if kind.uneven:
-        errors = {precision: one.coarse(_UNEVEN).on_level(_UNEVEN) for precision, one in errors.items()}
+        errors = {precision: one.lift_to_share(_UNEVEN).lift_edges_to_share(_UNEVEN) for precision, one in errors.items()}
     if kind.structural:
-        errors = {precision: one.coarse(_COARSE) for precision, one in errors.items()}
+        errors = {precision: one.lift_to_share(_COARSE) for precision, one in errors.items()}
         for trial in before[:1]:
-            errors = {precision: one.widened(trial.reference[precision]) for precision, one in errors.items()}
+            errors = {precision: one.widen(trial.reference[precision]) for precision, one in errors.items()}
     return _Expected(oracle, errors, finite, kind.hidden, blurred)
 
 
-def _in_any_order(tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> float:
+def _order_factor(tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> float:
     """How many times the rounding of a careful sum a plain one may have: 1 unless each result is made from very many inputs.
 
     A program adds up some hundred terms, then all programs add to one result, in turn: an error like the square root of their number.
@@ -231,7 +231,7 @@ def _in_any_order(tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> fl
 
 def require_unchanged(session: LoadedTask, tensors: list[torch.Tensor]) -> None:
     """Raises RunnerFault(cheating) when forward changed an input that the reference leaves alone."""
-    changed = None if session.changes_inputs else session.unchanged(tensors)
+    changed = None if session.changes_inputs else session.find_changed(tensors)
     if changed is not None:
         raise RunnerFault(Status.CHEATING, f"forward changed its input {changed}; the reference does not")
 

@@ -23,9 +23,9 @@ _ONE_THREAD = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # torch.compile in a candidate would start processes that import torch for seconds
 }  # fmt: skip
 """Timed calls have one processor, which a candidate's other threads and processes would share with forward."""
-_READIED = {"candidate": ("card",), "witness": ("card", "profiler"), "reference": ("card",)}
+_READY_WORDS = {"candidate": ("card",), "witness": ("card", "profiler"), "reference": ("card",)}
 """What a process of each role does on the card before it is told what to run (`runner_warm`)."""
-_READIED_BESIDES = {"reference": ("compile",)}
+_READY_WORDS_WITH_TIME = {"reference": ("compile",)}
 """What it does besides where it has time."""
 
 
@@ -54,7 +54,7 @@ class RunnerProcess:
         confined = role != "reference"
         if confined and cuda:  # none that wake up beside a timed call
             environment = _ONE_THREAD | (environment or {})
-        words = (*_READIED[role], *(_READIED_BESIDES.get(role, ()) if waits else ())) if cuda else ()
+        words = (*_READY_WORDS[role], *(_READY_WORDS_WITH_TIME.get(role, ()) if waits else ())) if cuda else ()
         self.sandbox = SandboxedProcess(
             "tritonsmith.evaluator.confined.runner", words, pass_fds=[self.doorbell.fd, self.doorbell.wake, *fds],
             environment=environment, confined=confined, read=[*read, inbox],
@@ -114,7 +114,7 @@ class RunnerPool:
         self._waiting: dict[str, list[RunnerProcess]] = {}
 
     @classmethod
-    def begun(cls) -> RunnerPool:
+    def start(cls) -> RunnerPool:
         """One in which what the first verdict needs has been started, before its task is known."""
         sessions = Path(tempfile.mkdtemp(prefix="tritonsmith-sessions-"))  # goes with the folder that this process was given
         sessions.chmod(0o755)
@@ -148,22 +148,22 @@ class RunnerPool:
 
     def pause(self) -> None:
         """Let those that wait stand still."""
-        for process in self._all():
+        for process in self._list_all():
             process.pause()
 
     def resume(self) -> None:
         """Let them go on."""
-        for process in self._all():
+        for process in self._list_all():
             process.resume()
 
-    def _all(self) -> list[RunnerProcess]:
+    def _list_all(self) -> list[RunnerProcess]:
         return [process for waiting in self._waiting.values() for process in waiting]
 
     def close(self) -> None:
         """End them, all at the same time: giving a context on the card back takes a moment."""
-        for process in self._all():
+        for process in self._list_all():
             with contextlib.suppress(OSError):
                 process.sandbox.process.terminate()
-        for process in self._all():
+        for process in self._list_all():
             process.close()
         self._waiting.clear()

@@ -22,7 +22,7 @@ Traces = tuple[bytes, bytes]
 """Of an earlier call, and of the one to be done again."""
 
 
-def trace_of(runner: RunnerHandle, *, blobs: bool) -> bytes:
+def copy_last_trace(runner: RunnerHandle, *, blobs: bool) -> bytes:
     """A copy of what the runner wrote about its last call, once it was asked for facts."""
     assert runner.trace is not None
     return copy_trace(runner.trace.tensor.numpy().data, blobs=blobs)
@@ -73,12 +73,12 @@ class Replayer:
         fill_slots(self._setup.layout.views(self._inputs.tensor, self._setup.layout.inputs), tensors)
         self._outputs.tensor.fill_(0xFF)
         if not self._ready and self._lines.read(IMPORT_SECONDS) is None:
-            self._lost("when it was started", IMPORT_SECONDS)
+            self._raise_lost("when it was started", IMPORT_SECONDS)
         self._ready = True
         self._send({"source": kernel.text, "order": order, "seed": seed})
         report = self._lines.read(seconds)
         if report is None:
-            self._lost("while it did a call again", seconds)
+            self._raise_lost("while it did a call again", seconds)
         self._require_ok(report)
         return [view.clone() for view in self._setup.layout.views(self._outputs.tensor, self._setup.layout.outputs)], report
 
@@ -95,7 +95,7 @@ class Replayer:
         with contextlib.suppress(OSError):  # it died; whoever reads its answer says so
             send_line(self._process.process.stdin.fileno(), message)
 
-    def _lost(self, when: str, seconds: float) -> NoReturn:
+    def _raise_lost(self, when: str, seconds: float) -> NoReturn:
         assert self._process is not None
         alive = self._process.alive_after(0.5)
         if not alive:

@@ -95,21 +95,21 @@ class RunnerHandle:
         self.process.wait_warm(timeout)
         message = self._lines.read(timeout)
         if message is None:
-            self._died("while it was imported", timeout)
+            self._raise_death("while it was imported", timeout)
         elif message.get("event") != "ready":
-            raise self._fault(message)
+            raise self._read_fault(message)
         self._ready = True
 
-    def _died(self, when: str, timeout: float) -> None:
+    def _raise_death(self, when: str, timeout: float) -> None:
         if self._sandbox.alive_after(LAST_BREATH_SECONDS):
             raise RunnerFault(Status.TIMEOUT, f"no answer {when} within {timeout:.0f} s")
         self._sandbox.require_launched()
         code = self._sandbox.process.returncode
         tail = self._sandbox.stderr_tail().strip().splitlines()
         said = f": {tail[-1][:300]}" if tail and code not in (0, -9) else ""
-        raise RunnerFault(Status.CRASHED, f"the process ended {when} ({_exit_words(code)}){said}")
+        raise RunnerFault(Status.CRASHED, f"the process ended {when} ({_describe_exit(code)}){said}")
 
-    def _fault(self, message: dict[str, Any]) -> RunnerFault:
+    def _read_fault(self, message: dict[str, Any]) -> RunnerFault:
         try:
             status = Status(str(message.get("status")))
         except ValueError:
@@ -148,7 +148,7 @@ class RunnerHandle:
                 if now - start > timeout:
                     raise RunnerFault(Status.TIMEOUT, f"a call took longer than {timeout:.0f} s")
                 if not alive.alive:
-                    self._died("during a call", timeout)
+                    self._raise_death("during a call", timeout)
                 patience = now + _POLL_SECONDS
                 if now - start > 1.0:
                     time.sleep(0.001)
@@ -158,7 +158,7 @@ class RunnerHandle:
         if self._spent > ALL_CALLS_SECONDS and self._role != "reference" and self.setup.device == "cuda":
             raise RunnerFault(Status.TIMEOUT, f"its calls take more than {ALL_CALLS_SECONDS:.0f} s in all: too slow to be judged")
         if self._doorbell.failed:
-            raise self._fault(self._answer(5.0) or {"message": "the call failed without a report"})
+            raise self._read_fault(self._read_answer(5.0) or {"message": "the call failed without a report"})
         return elapsed
 
     @property
@@ -166,7 +166,7 @@ class RunnerHandle:
         """What the runner says about the card's clock in the last CLOCKED call whose result was delivered."""
         return self._doorbell.device_ms
 
-    def _answer(self, timeout: float) -> dict[str, Any] | None:
+    def _read_answer(self, timeout: float) -> dict[str, Any] | None:
         """The report that carries the nonce of the last command; lines written in advance do not and are dropped."""
         deadline = time.monotonic() + timeout
         while (message := self._lines.read(max(0.0, deadline - time.monotonic()))) is not None:
@@ -177,7 +177,7 @@ class RunnerHandle:
     def facts(self, timeout: float) -> dict[str, Any]:
         """The runner's own report of what one forward launches. Raises RunnerFault."""
         self.command(Command.FACTS, timeout=timeout)
-        message = self._answer(10.0)
+        message = self._read_answer(10.0)
         if message is None or message.get("event") != "facts" or not isinstance(message.get("facts"), dict):
             raise RunnerFault(Status.CRASHED, "the runner sent no readable facts")
         facts: dict[str, Any] = message["facts"]
@@ -202,5 +202,5 @@ class RunnerHandle:
         self.close()
 
 
-def _exit_words(code: int | None) -> str:
+def _describe_exit(code: int | None) -> str:
     return f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"

@@ -30,7 +30,7 @@ from tritonsmith.evaluator.oracle.checks.trials import (
     same_bits,
 )
 from tritonsmith.evaluator.oracle.handles.process import INTERPRETER
-from tritonsmith.evaluator.oracle.handles.replayer import Replayer, Traces, trace_of
+from tritonsmith.evaluator.oracle.handles.replayer import Replayer, Traces, copy_last_trace
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.judge.facts_without_card import find_other_constants, merge_launch_facts
 from tritonsmith.evaluator.oracle.judge.label import choose_label
@@ -111,7 +111,7 @@ class CardFreeJudge:
         """
         checked_call(log, runner, "signed", _IN_TURN, self._limit)
         races = {str(race) for race in runner.facts(self._limit).get("races", ())}
-        earlier = trace_of(runner, blobs=False)  # a later call may take for granted what this one left, and nothing else
+        earlier = copy_last_trace(runner, blobs=False)  # a later call may take for granted what this one left, and nothing else
         tensors = self.session.draw("own")
         outcomes: list[list[torch.Tensor]] = []
         for order in range(_SHUFFLES[profile] + 1):
@@ -119,7 +119,7 @@ class CardFreeJudge:
             facts = runner.facts(self._limit)
             races |= {str(race) for race in facts.get("races", ())}
             if order == _IN_TURN:  # a warm call: weights are packed, as they are when the compiler's process counts
-                unreplayable, trace = str(facts.get("unreplayable", "")), trace_of(runner, blobs=True)
+                unreplayable, trace = str(facts.get("unreplayable", "")), copy_last_trace(runner, blobs=True)
         require_settled(runner, outcomes[-1])
         trials = [judge_outputs(self.session, tensors, got) for got in outcomes]
         log.trials += trials

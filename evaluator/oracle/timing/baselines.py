@@ -61,7 +61,7 @@ class BaselineProcess:
         session.sync()
         self._runner = session.new_runner("reference", replace(session.setup, inputs=self._block))
         modes = [mode for name in names for mode in self._settings(name)]
-        weights = session.copied_weights()  # the candidate's may be drawn again while this process starts
+        weights = session.copy_weights()  # the candidate's may be drawn again while this process starts
         self._weights = session.weights_drawn
         self._runner.begin(task=session.task.model_dump(mode="json"), build=modes, weights=str(weights))
         self.undecided = names
@@ -73,7 +73,7 @@ class BaselineProcess:
             self.runner.wait_ready(BUILD_SECONDS)
             if self._weights != self.session.weights_drawn:
                 self._weights = self.session.weights_drawn
-                self.session.copied_weights()  # into the file whose name this process has
+                self.session.copy_weights()  # into the file whose name this process has
                 self.runner.command(Command.WEIGHTS, timeout=BUILD_SECONDS)
 
     def choose_modes(self, measure_ms: Callable[[int], float]) -> None:

@@ -12,7 +12,7 @@ from tritonsmith.evaluator.channel.report import FINISHED
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.oracle.judge.facts_on_card import read_launch_facts
 from tritonsmith.evaluator.oracle.judge.suspicion import find_suspicion, find_unlaunched
-from tritonsmith.evaluator.oracle.sanitizer import verdict_of
+from tritonsmith.evaluator.oracle.sanitizer import read_tool_output
 from tritonsmith.evaluator.oracle.timing.ceilings import Ceilings
 from tritonsmith.evaluator.schema import (
     Correctness,
@@ -195,10 +195,11 @@ INVALID = """========= COMPUTE-SANITIZER
 
 
 def test_the_sanitizers_words_are_understood() -> None:
-    assert verdict_of(INVALID) == (True, "Invalid __global__ write of size 4 bytes at gelu_chain+0x1d0 in chain.py:21")
-    assert verdict_of(INVALID + f"\n{FINISHED}\n========= ERROR SUMMARY: 0 errors\n")[0]  # what a candidate prints hides nothing
-    assert verdict_of(f"========= COMPUTE-SANITIZER\n{FINISHED}\n========= ERROR SUMMARY: 0 errors\n") == (False, "no memory error found")
-    found, text = verdict_of("========= COMPUTE-SANITIZER\n========= Device not supported\n")
+    assert read_tool_output(INVALID) == (True, "Invalid __global__ write of size 4 bytes at gelu_chain+0x1d0 in chain.py:21")
+    assert read_tool_output(INVALID + f"\n{FINISHED}\n========= ERROR SUMMARY: 0 errors\n")[0]  # what a candidate prints hides nothing
+    clean = f"========= COMPUTE-SANITIZER\n{FINISHED}\n========= ERROR SUMMARY: 0 errors\n"
+    assert read_tool_output(clean) == (False, "no memory error found")
+    found, text = read_tool_output("========= COMPUTE-SANITIZER\n========= Device not supported\n")
     assert not found and text.startswith("not done")
 
 

@@ -51,7 +51,7 @@ class Started:
 def test_processes_for_the_card_that_is_here_are_started_ahead(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     started = Started(monkeypatch, "NVIDIA H200")
-    pool = start.pool_ahead(json.dumps(HELLO | {"target": target, "sandbox": "strict"}))
+    pool = start.start_pool(json.dumps(HELLO | {"target": target, "sandbox": "strict"}))
     assert isinstance(pool, RunnerPool) and pool.sessions.is_dir()
     assert started.done == [("strict", True), "reference", "candidate", "witness"]
 
@@ -72,7 +72,7 @@ def test_processes_for_the_card_that_is_here_are_started_ahead(target: str, tmp_
 )
 def test_nothing_is_started_ahead_otherwise(card: str, request_line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     started = Started(monkeypatch, card)
-    assert start.pool_ahead(request_line) is None and started.done == []
+    assert start.start_pool(request_line) is None and started.done == []
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_nothing_is_started_ahead_otherwise(card: str, request_line: str, monkey
 )
 def test_what_speaks_against_it_is_told_with_the_answer(fails: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     started = Started(monkeypatch, "NVIDIA H200", fails)
-    assert start.pool_ahead(json.dumps(HELLO)) is None and started.done == [("auto", True)]
+    assert start.start_pool(json.dumps(HELLO)) is None and started.done == [("auto", True)]
 
 
 def test_a_pool_that_cannot_be_filled_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_a_pool_that_cannot_be_filled_leaves_no_process(tmp_path: Path, monkeypa
             closed.append(self.role)
 
     monkeypatch.setattr(process, "RunnerProcess", Process)
-    assert start.pool_ahead(json.dumps(HELLO)) is None
+    assert start.start_pool(json.dumps(HELLO)) is None
     assert closed == ["reference", "candidate"] and started.done == [("auto", True)]
 
 

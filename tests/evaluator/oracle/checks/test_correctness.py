@@ -76,7 +76,7 @@ def test_an_edge_that_is_wrong_by_itself_is_refused(wrong: str) -> None:
     mine, own = error_stats([result], [oracle]), error_stats([reference], [oracle])
     assert mine.within_on_average(own) and not mine.within(own)
     if wrong in ZEROS:  # a floor that is far below the error excuses nothing, whatever the reference's own places are
-        assert not mine.within(own.coarse(1e-9).on_level(1e-11)) and not mine.scaled(1.0).within(own.widened(own))
+        assert not mine.within(own.lift_to_share(1e-9).lift_edges_to_share(1e-11)) and not mine.scale_errors(1.0).within(own.widen(own))
 
 
 def test_a_few_wrong_places_where_the_reference_has_few_are_bounded_by_the_whole_output() -> None:
@@ -88,7 +88,7 @@ def test_a_few_wrong_places_where_the_reference_has_few_are_bounded_by_the_whole
     for off, passes in ((4.0, True), (9.0, False)):
         result[5, -1] = off * own.max_abs
         assert error_stats([result], [oracle]).within(own) is passes
-        assert not error_stats([result], [oracle]).within(own.on_level(1e-11))  # a floor is no sample: there the rule holds
+        assert not error_stats([result], [oracle]).within(own.lift_edges_to_share(1e-11))  # a floor is no sample: there the rule holds
 
 
 def test_one_wrong_element_of_many_is_found_and_placed() -> None:

@@ -48,7 +48,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> tuple[BaselineProcess, Process, 
     session = SimpleNamespace(
         layout=SimpleNamespace(input_bytes=4, inputs=(), views=lambda tensor, specs: ["slot"]), device="cuda", setup=None,
         task=SimpleNamespace(precision=PrecisionClass.TF32, model_dump=lambda mode: {}), weights_drawn=1, draw=lambda kind: [],
-        sync=lambda: None, copied_weights=lambda: Path("baselines.pt"), new_runner=lambda role, setup: process,
+        sync=lambda: None, copy_weights=lambda: Path("baselines.pt"), new_runner=lambda role, setup: process,
     )  # fmt: skip
     return BaselineProcess(cast(Any, session)), process, session
 
