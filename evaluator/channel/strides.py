@@ -17,6 +17,6 @@ def with_values(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Values for the distinct elements, in the shape and memory layout of `like`."""
     if like.is_contiguous():
         return values
-    one = distinct(like)
-    laid_out = torch.empty_strided(one.shape, one.stride(), dtype=like.dtype, device=like.device).copy_(values)
+    once = distinct(like)
+    laid_out = torch.empty_strided(once.shape, once.stride(), dtype=like.dtype, device=like.device).copy_(values)
     return laid_out.expand(like.shape)

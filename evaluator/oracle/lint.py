@@ -90,12 +90,12 @@ class TaskLinter:
 
     def _passes(self, answer: Tensors) -> bool:
         """Whether an answer to the first inputs would be accepted."""
-        typed = [one.to(mine.dtype) for one, mine in zip(answer, self.own_output, strict=True)]
+        typed = [tensor.to(own.dtype) for tensor, own in zip(answer, self.own_output, strict=True)]
         return Trial(error_stats(typed, self.oracle), self.errors).meets(self.task.precision)
 
     def _say_distance(self, answer: Tensors) -> str:
         """How far an answer is off, for a reason."""
-        stats = error_stats([one.to(mine.dtype) for one, mine in zip(answer, self.own_output, strict=True)], self.oracle)
+        stats = error_stats([tensor.to(own.dtype) for tensor, own in zip(answer, self.own_output, strict=True)], self.oracle)
         own = self.errors[self.task.precision]
         return f"its root mean square error is {stats.rms:.3g}, the reference's own {own.rms:.3g}, results are near {own.oracle_rms:.3g}"
 
@@ -111,18 +111,18 @@ class TaskLinter:
                 except TaskError as error:
                     self._find("size", f"at {_describe_changes(changes)} the reference does not run ({error}); mend SHAPES")
                     continue
-                if not all(bool(torch.isfinite(one).all()) for one in outputs if one.is_floating_point()):
+                if not all(bool(torch.isfinite(output).all()) for output in outputs if output.is_floating_point()):
                     self._find("size", f"at {_describe_changes(changes)} results are infinite or undefined; mend SHAPES")
 
     def _check_repetition(self) -> None:
         again = self.session.oracle(self.inputs)
-        differing = [_measure_distance(one, two) for one, two in zip(self.oracle, again, strict=True)]
-        if not all(_are_equal(one, two) for one, two in zip(self.oracle, again, strict=True)):
+        differing = [_measure_distance(first, second) for first, second in zip(self.oracle, again, strict=True)]
+        if not all(_are_equal(first, second) for first, second in zip(self.oracle, again, strict=True)):
             self._find("random", f"two calls of forward on equal inputs and weights differ by up to {max(differing):.3g}; draw outside it")
 
     def _check_finite(self) -> bool:
-        bad = [(~torch.isfinite(one)).sum().item() for one in (*self.oracle, *self.own_output) if one.is_floating_point()]
-        total = sum(one.numel() for one in (*self.oracle, *self.own_output))
+        bad = [(~torch.isfinite(tensor)).sum().item() for tensor in (*self.oracle, *self.own_output) if tensor.is_floating_point()]
+        total = sum(tensor.numel() for tensor in (*self.oracle, *self.own_output))
         if any(bad):
             self._find("not finite", f"{int(sum(bad))} of {total} result values are infinite or undefined; choose inputs that avoid it")
             return False
@@ -137,26 +137,26 @@ class TaskLinter:
 
     def _degenerate_answers(self) -> Iterator[tuple[str, str, Tensors]]:
         oracle = self.oracle
-        yield "zeros", "zeros everywhere", [torch.zeros_like(one) for one in oracle]
-        yield "constant", "one constant for each output", [_make_constant(one) for one in oracle]
+        yield "zeros", "zeros everywhere", [torch.zeros_like(output) for output in oracle]
+        yield "constant", "one constant for each output", [_make_constant(output) for output in oracle]
         if not _all_equal(self.inputs, self.other_inputs):
             yield "other inputs", "the result for other inputs (kept from an earlier call)", self.others
         floating = [tensor for tensor in self.inputs if tensor.is_floating_point()]
         if len(oracle) == 1 and floating and floating[0].shape == oracle[0].shape:
             yield "first input", "the first input, unchanged", [floating[0]]
-        rounded = [one.bfloat16().double() if one.is_floating_point() else one for one in oracle]
-        strict = self.task.precision is PrecisionClass.IEEE and any(one.dtype == torch.float32 for one in self.own_output)
+        rounded = [output.bfloat16().double() if output.is_floating_point() else output for output in oracle]
+        strict = self.task.precision is PrecisionClass.IEEE and any(output.dtype == torch.float32 for output in self.own_output)
         if strict:
             yield "rounded", "the right result rounded to bfloat16", rounded
 
     def _check_inputs(self) -> None:
         if self.inputs and _all_equal(self.inputs, self.other_inputs):
             self._find("inputs do not vary", "get_inputs returns the same values under two seeds: a result kept from before would pass")
-        for number, (mine, other) in enumerate(zip(self.inputs, self.other_inputs, strict=True)):
+        for number, (drawn, other) in enumerate(zip(self.inputs, self.other_inputs, strict=True)):
             changed = list(self.inputs)
-            changed[number] = other if not torch.equal(mine, other) else _move(mine)
+            changed[number] = other if not torch.equal(drawn, other) else _move(drawn)
             with_other = self._try_oracle(changed)
-            if with_other is not None and not torch.equal(mine, changed[number]) and self._passes(with_other):
+            if with_other is not None and not torch.equal(drawn, changed[number]) and self._passes(with_other):
                 words = f"the result for another tensor {number} would be accepted: {self._say_distance(with_other)}"
                 self._find("input unused", f"input tensor {number} of {len(self.inputs)} hardly matters; {words}")
 
@@ -189,12 +189,12 @@ class TaskLinter:
     def _find_used(self, parameters: dict[str, nn.Parameter]) -> set[str]:
         """Parameters that forward reads, as the autograd graph shows; all where it shows nothing."""
         session = self.session
-        tensors = iter([one.double() if one.is_floating_point() else one.clone() for one in self.inputs])
+        tensors = iter([tensor.double() if tensor.is_floating_point() else tensor.clone() for tensor in self.inputs])
         values = [next(tensors) if is_tensor else plain for plain, is_tensor in zip(session.plain, session.is_tensor, strict=True)]
         try:
-            outputs = [one for one in flatten(session.model64(*values)) if one.requires_grad]
-            wanted = {name: one for name, one in parameters.items() if one.requires_grad}
-            found = torch.autograd.grad([one.sum() for one in outputs], list(wanted.values()), allow_unused=True) if outputs else ()
+            outputs = [output for output in flatten(session.model64(*values)) if output.requires_grad]
+            wanted = {name: parameter for name, parameter in parameters.items() if parameter.requires_grad}
+            found = torch.autograd.grad([output.sum() for output in outputs], list(wanted.values()), allow_unused=True) if outputs else ()
         except RuntimeError:  # a forward that cannot be differentiated
             return set(parameters)
         if not outputs:
@@ -210,8 +210,8 @@ class TaskLinter:
             return None
 
     def _describe_outputs(self) -> None:
-        for number, one in enumerate(self.oracle):
-            values = one.double()
+        for number, output in enumerate(self.oracle):
+            values = output.double()
             spread, mean = float(values.std(correction=0)), abs(float(values.mean()))
             ratio = spread / mean if mean else math.inf
             largest, flat = float(values.abs().max()), "; it hardly varies" if ratio < _FLAT else ""
@@ -240,16 +240,16 @@ def _move(tensor: torch.Tensor) -> torch.Tensor:
     return ~tensor if tensor.dtype == torch.bool else tensor.roll(1)
 
 
-def _are_equal(one: torch.Tensor, two: torch.Tensor) -> bool:
-    return torch.equal(torch.nan_to_num(one), torch.nan_to_num(two)) if one.is_floating_point() else torch.equal(one, two)
+def _are_equal(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return torch.equal(torch.nan_to_num(first), torch.nan_to_num(second)) if first.is_floating_point() else torch.equal(first, second)
 
 
-def _all_equal(ones: Tensors, twos: Tensors) -> bool:
-    return all(torch.equal(one, two) for one, two in zip(ones, twos, strict=True))
+def _all_equal(firsts: Tensors, seconds: Tensors) -> bool:
+    return all(torch.equal(first, second) for first, second in zip(firsts, seconds, strict=True))
 
 
-def _measure_distance(one: torch.Tensor, two: torch.Tensor) -> float:
-    return float((one.double() - two.double()).abs().max()) if one.numel() else 0.0
+def _measure_distance(first: torch.Tensor, second: torch.Tensor) -> float:
+    return float((first.double() - second.double()).abs().max()) if first.numel() else 0.0
 
 
 def main() -> None:

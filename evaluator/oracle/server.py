@@ -89,7 +89,7 @@ class Oracle:
             verdict = judge_correctness(task, self._hardware, kernel, limit, self._pool)
         else:
             judge = self._judge(task)
-            judge.take_trace([OperatorCost(**one) for one in request["trace"]])
+            judge.take_trace([OperatorCost(**cost) for cost in request["trace"]])
             judge.session.mark = Path(request["measuring"])
             verdict = judge.judge(kernel, profile, Path(request["raw"]), limit)
         if verdict.status not in (Status.OK, Status.INACCURATE) and self._hardware.present:
@@ -113,8 +113,8 @@ class Oracle:
     def _require_healthy_card(self) -> None:
         """After a death on the card: a small product must still be right. Raises InfrastructureError."""
         try:
-            one = torch.arange(64 * 64, device="cuda", dtype=torch.float64).view(64, 64)
-            if not torch.equal((one @ one).cpu(), one.cpu() @ one.cpu()):
+            factor = torch.arange(64 * 64, device="cuda", dtype=torch.float64).view(64, 64)
+            if not torch.equal((factor @ factor).cpu(), factor.cpu() @ factor.cpu()):
                 raise InfrastructureError("the card gave a wrong product after a candidate failed")
         except RuntimeError as error:
             raise InfrastructureError(f"the card does not answer after a candidate failed: {error}") from error

@@ -23,7 +23,7 @@ def main() -> None:
     task = Task.model_validate_json(sys.stdin.readline())
     try:
         facts, trace = probe(task)
-        answer = {"facts": facts.model_dump(mode="json"), "trace": [asdict(one) for one in trace]}
+        answer = {"facts": facts.model_dump(mode="json"), "trace": [asdict(cost) for cost in trace]}
     except TaskError as error:
         answer = {"error": str(error), "kind": "task"}
     with os.fdopen(answer_to, "w") as stream:

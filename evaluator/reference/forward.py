@@ -42,7 +42,7 @@ def trace_forward(model: nn.Module, inputs: list[Any], outputs: list[TensorSpec]
     try:
         # Arguments that get_inputs does not give keep their defaults, so that `if h0 is None` is decided at trace time.
         rest = list(inspect.signature(model.forward).parameters.values())[len(inputs) :]
-        defaults = {one.name: one.default for one in rest if one.default is not inspect.Parameter.empty}
+        defaults = {parameter.name: parameter.default for parameter in rest if parameter.default is not inspect.Parameter.empty}
         tracer = fx.Tracer()
         graph = tracer.trace(model, concrete_args=defaults or None)
         _drop_defaults(graph, len(inputs))
@@ -79,7 +79,8 @@ class _Shapes(fx.Interpreter):
         """As the base class, noting shapes."""
         result = super().run_node(n)
         self.found[n.name] = tuple(
-            TensorSpec(shape=tuple(int(size) for size in one.shape), dtype=str(one.dtype).removeprefix("torch.")) for one in flatten(result)
+            TensorSpec(shape=tuple(int(size) for size in tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
+            for tensor in flatten(result)
         )
         return result
 
@@ -123,7 +124,7 @@ def plain_attributes(module: nn.Module) -> dict[str, Any]:
 
 def _encode_attribute(value: Any) -> Any:
     """The value where JSON can hold it; None otherwise."""
-    if isinstance(value, tuple | list) and all(isinstance(one, _PLAIN) for one in value):
+    if isinstance(value, tuple | list) and all(isinstance(entry, _PLAIN) for entry in value):
         return list(value)
     return value if isinstance(value, _PLAIN) else None
 
@@ -133,9 +134,9 @@ def _encode_argument(value: Any) -> Any:
     if isinstance(value, fx.Node):
         return {"ref": value.name}
     if isinstance(value, tuple | list):
-        return [_encode_argument(one) for one in value]
+        return [_encode_argument(entry) for entry in value]
     if isinstance(value, dict):
-        return {str(name): _encode_argument(one) for name, one in value.items()}
+        return {str(name): _encode_argument(entry) for name, entry in value.items()}
     if isinstance(value, slice):
         return {"slice": [_encode_argument(value.start), _encode_argument(value.stop), _encode_argument(value.step)]}
     if isinstance(value, float) and not math.isfinite(value):

@@ -167,9 +167,9 @@ def _find_line(source: str, name: str) -> int | None:
     """Line of `def name` in the class Model, or at the top level."""
     for node in ast.parse(source).body:
         inner = node.body if isinstance(node, ast.ClassDef) and node.name == "Model" else [node]
-        for one in inner:
-            if isinstance(one, ast.FunctionDef) and one.name == name:
-                return one.lineno
+        for statement in inner:
+            if isinstance(statement, ast.FunctionDef) and statement.name == name:
+                return statement.lineno
     return None
 
 

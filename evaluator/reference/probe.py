@@ -48,21 +48,21 @@ def _describe(reference: Reference) -> tuple[TaskFacts, list[OperatorCost]]:
     output = reference.check_output(forward)
     outputs = flatten(output)
     reference.require_elements(outputs)
-    ops, trace_error = trace_forward(model, inputs, [spec_of(one) for one in outputs])
+    ops, trace_error = trace_forward(model, inputs, [spec_of(output) for output in outputs])
     (trace,) = traces
     state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
-    tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
+    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
     facts = TaskFacts(
-        inputs=tuple(spec_of(one) if isinstance(one, torch.Tensor) else None for one in inputs),
-        outputs=tuple(spec_of(one) for one in outputs),
+        inputs=tuple(spec_of(value) if isinstance(value, torch.Tensor) else None for value in inputs),
+        outputs=tuple(spec_of(output) for output in outputs),
         returns=describe_return(output, ops),
         parameters={name: spec_of(value) for name, value in state.items()},
         ops=ops,
         trace_error=trace_error,
         modules=dict(Counter(type(module).__name__ for _, module in leaf_modules(model))),
-        flops=sum(one.flops for one in trace.costs),
+        flops=sum(cost.flops for cost in trace.costs),
         min_bytes=_total_bytes([*tensors, *_storages(model), *outputs]),
-        reference_launches=sum(one.launches for one in trace.costs),
+        reference_launches=sum(cost.launches for cost in trace.costs),
         serial_steps=trace.serial_steps,
     )
     return facts, trace.costs
@@ -79,7 +79,7 @@ def _total_bytes(tensors: Iterable[torch.Tensor]) -> float:
 
 def describe_return(output: Any, ops: tuple[OpNode, ...]) -> str:
     """What forward returns, in words, with the part of a recurrent layer where the trace shows it."""
-    specs = [f"{one.dtype}[{', '.join(map(str, one.shape))}]" for one in map(spec_of, flatten(output))]
+    specs = [f"{spec.dtype}[{', '.join(map(str, spec.shape))}]" for spec in map(spec_of, flatten(output))]
     several = f"a {type(output).__name__} of {len(specs)} tensors: {'; '.join(specs)}"
     text = f"a tensor {specs[0]}" if isinstance(output, torch.Tensor) else several
     part = _recurrent_part(ops) if isinstance(output, torch.Tensor) else ""

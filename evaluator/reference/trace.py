@@ -117,15 +117,15 @@ def _is_free(func: Any) -> bool:
 
 def _operator_cost(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> OperatorCost:
     name = func._schema.name
-    read = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-    written = [one for one in tree_leaves(result) if isinstance(one, torch.Tensor)]
+    read = [tensor for tensor in tree_leaves((args, kwargs)) if isinstance(tensor, torch.Tensor)]
+    written = [tensor for tensor in tree_leaves(result) if isinstance(tensor, torch.Tensor)]
     formula = flop_registry.get(func.overloadpacket)
     if formula is not None:
         flops = float(formula(*args, **kwargs, out_val=result))
     elif name in _MOVES:
         flops = 0.0
     else:
-        flops = float(max((one.numel() for one in read + written), default=0))
+        flops = float(max((tensor.numel() for tensor in read + written), default=0))
     if name in ("aten::fill_", "aten::zero_", "aten::copy_"):
         read = read[1:]  # the destination is written only
     launches = 2 if name == _CONVOLUTION and len(args) > 2 and args[2] is not None else 1
@@ -212,7 +212,7 @@ def _make_empty_result(module: nn.RNNBase, x: torch.Tensor, hx: Any) -> Any:
     batched = x.dim() == 3
     rows = x if batched else x.unsqueeze(0 if module.batch_first else 1)
     if hx is not None:
-        states: Any = hx if batched else tuple(one.unsqueeze(1) for one in hx) if isinstance(hx, tuple) else hx.unsqueeze(1)
+        states: Any = hx if batched else tuple(part.unsqueeze(1) for part in hx) if isinstance(hx, tuple) else hx.unsqueeze(1)
         module.check_forward_args(rows, states, None)
     state = module.proj_size or module.hidden_size
     lead = (batch, steps) if module.batch_first else (steps, batch)

@@ -99,30 +99,30 @@ class ErrorStats:
     def wrong_part(self, reference: ErrorStats) -> Part | None:
         """The first part that breaks the rule by itself."""
         around: ErrorStats | Part = reference
-        for mine, own in zip(self.parts, reference.parts, strict=True):
+        for part, own in zip(self.parts, reference.parts, strict=True):
             around = reference if own.whole else around
-            if max(mine.places, own.places) < _FEWEST_PLACES:
+            if max(part.places, own.places) < _FEWEST_PLACES:
                 continue
             share_rms, share_max = _share(around.rms, around.oracle_rms), _share(around.max_abs, around.oracle_max)
-            if not mine.within(max(own.rms, share_rms * own.oracle_rms), max(own.max_abs, share_max * own.oracle_max)):
-                return mine
+            if not part.within(max(own.rms, share_rms * own.oracle_rms), max(own.max_abs, share_max * own.oracle_max)):
+                return part
             around = own if own.whole else around
         return None
 
     def lift_to_share(self, share: float) -> ErrorStats:
         """At least this share of the result for an error, place by place: for the reference's side of the rule."""
-        parts = tuple(one.lift_to(share * one.oracle_rms, share * one.oracle_max) for one in self.parts)
+        parts = tuple(part.lift_to(share * part.oracle_rms, share * part.oracle_max) for part in self.parts)
         return replace(self, rms=max(self.rms, share * self.oracle_rms), max_abs=max(self.max_abs, share * self.oracle_max), parts=parts)
 
     def lift_edges_to_share(self, share: float) -> ErrorStats:
         """At least this share of the whole output's scale for the error of its edges, whose own results may be small by chance."""
         parts, rms, largest = [], 0.0, 0.0
-        for one in self.parts:
-            if one.whole:
-                rms, largest = share * one.oracle_rms, share * one.oracle_max
-                parts.append(one)
+        for part in self.parts:
+            if part.whole:
+                rms, largest = share * part.oracle_rms, share * part.oracle_max
+                parts.append(part)
             else:
-                parts.append(one.lift_to(rms, largest))
+                parts.append(part.lift_to(rms, largest))
         return replace(self, parts=tuple(parts))
 
     @property
@@ -132,14 +132,14 @@ class ErrorStats:
 
     def scale_errors(self, factor: float) -> ErrorStats:
         """The same with every error multiplied."""
-        parts = tuple(replace(one, rms=one.rms * factor, max_abs=one.max_abs * factor) for one in self.parts)
+        parts = tuple(replace(part, rms=part.rms * factor, max_abs=part.max_abs * factor) for part in self.parts)
         return replace(self, rms=self.rms * factor, max_abs=self.max_abs * factor, parts=parts)
 
     def widen(self, other: ErrorStats) -> ErrorStats:
         """The larger of two errors, place by place: for the reference's side of the rule."""
         parts = tuple(
-            replace(one, rms=max(one.rms, two.rms), max_abs=max(one.max_abs, two.max_abs), places=max(one.places, two.places))
-            for one, two in zip(self.parts, other.parts, strict=True)
+            replace(a, rms=max(a.rms, b.rms), max_abs=max(a.max_abs, b.max_abs), places=max(a.places, b.places))
+            for a, b in zip(self.parts, other.parts, strict=True)
         )
         exact = self.exact and other.exact
         return replace(self, rms=max(self.rms, other.rms), max_abs=max(self.max_abs, other.max_abs), exact=exact, parts=parts)
@@ -295,13 +295,14 @@ def worst_trial(trials: list[Trial], asked: PrecisionClass) -> Trial:
 def summarize(trials: list[Trial], asked: PrecisionClass) -> Correctness:
     """Figures of the worst trial and the class reached over all; values of hidden inputs are left out."""
     worst = worst_trial(trials, asked)
-    mine, own = worst.candidate, worst.reference[asked]
-    scale = mine.oracle_rms or 1.0
+    candidate, own = worst.candidate, worst.reference[asked]
+    scale = candidate.oracle_rms or 1.0
     return Correctness(
-        max_abs_err=mine.max_abs, mean_abs_err=mine.mean_abs, err_vs_oracle=mine.rms / scale, reference_err_vs_oracle=own.rms / scale,
-        reference_max_abs_err=own.max_abs, precision_class=reached_class(trials), trials=len(trials), worst_index=mine.worst_index,
-        worst_expected=None if worst.hidden else _drop_non_finite(mine.worst_expected),
-        worst_actual=None if worst.hidden else _drop_non_finite(mine.worst_actual),
+        max_abs_err=candidate.max_abs, mean_abs_err=candidate.mean_abs, err_vs_oracle=candidate.rms / scale,
+        reference_err_vs_oracle=own.rms / scale, reference_max_abs_err=own.max_abs, precision_class=reached_class(trials),
+        trials=len(trials), worst_index=candidate.worst_index,
+        worst_expected=None if worst.hidden else _drop_non_finite(candidate.worst_expected),
+        worst_actual=None if worst.hidden else _drop_non_finite(candidate.worst_actual),
     )  # fmt: skip
 
 

@@ -189,12 +189,13 @@ def _draw_like(tensor: torch.Tensor, draw: Drawing, generator: torch.Generator) 
 def map_to_unit_range(tensors: Sequence[torch.Tensor], own: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors, brought into 0 to 1 (ends included) wherever the task's own values all lie there."""
     return [
-        with_values(mine, torch.sigmoid(distinct(tensor).float()).to(tensor.dtype).contiguous()) if _lies_in_unit_range(mine) else tensor
-        for tensor, mine in zip(tensors, own, strict=True)
+        with_values(natural, torch.sigmoid(distinct(drawn).float()).to(drawn.dtype).contiguous()) if _is_share(natural) else drawn
+        for drawn, natural in zip(tensors, own, strict=True)
     ]
 
 
-def _lies_in_unit_range(tensor: torch.Tensor) -> bool:
+def _is_share(tensor: torch.Tensor) -> bool:
+    """Whether every value lies between 0 and 1."""
     return tensor.is_floating_point() and tensor.numel() > 0 and bool(((tensor >= 0) & (tensor <= 1)).all())
 
 

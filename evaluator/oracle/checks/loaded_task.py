@@ -59,8 +59,8 @@ def move_constants(model: nn.Module, seed: int) -> None:
     With a scale of 1, a shift of 0 and a variance of 1, as they are drawn, a kernel that never reads them would be right.
     """
     generator = torch.Generator().manual_seed(seed)
-    norms = [one for one in model.modules() if isinstance(one, nn.modules.batchnorm._NormBase)]  # the only base that they share
-    statistics = [one for norm in norms for one in (norm.running_mean, norm.running_var) if one is not None]
+    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]  # the only base that they share
+    statistics = [statistic for norm in norms for statistic in (norm.running_mean, norm.running_var) if statistic is not None]
     with torch.no_grad():
         for values in (*model.parameters(), *statistics):
             if not values.is_floating_point() or values.numel() == 0 or not bool((values == values.reshape(-1)[0]).all()):
@@ -101,7 +101,7 @@ class LoadedTask:
         tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
         before = [tensor.clone() for tensor in tensors]
         outputs = flatten(self.reference.forward(self.model, arguments))
-        self.changes_inputs = any(not torch.equal(one, two) for one, two in zip(tensors, before, strict=True))
+        self.changes_inputs = any(not torch.equal(after, original) for after, original in zip(tensors, before, strict=True))
         self._in_unit_range = self._refuses_other_ranges(before)
         self.layout = Layout(tuple(map(input_spec, tensors)), tuple(map(spec_of, outputs)))
         self.block = SharedBlock(self.layout.input_bytes, device)
@@ -120,7 +120,7 @@ class LoadedTask:
         self.compile_request.write_bytes(pickle.dumps(self._compile_arguments()))
 
     def _compile_arguments(self) -> dict[str, Any]:
-        specs = iter([one if one.strides or one.offset else (one.shape, one.dtype) for one in self.layout.inputs])
+        specs = iter([spec if spec.strides or spec.offset else (spec.shape, spec.dtype) for spec in self.layout.inputs])
         values = [next(specs) if is_tensor else plain for plain, is_tensor in zip(self.plain, self.is_tensor, strict=True)]
         return {"init": self.reference.init_inputs(), "inputs": values, "overrides": {}}
 
@@ -154,7 +154,7 @@ class LoadedTask:
             return bool(_CHECKS_A_RANGE.search(self.task.source))
         try:
             with torch.no_grad():
-                self.model(*self._fill_arguments([one.clone() for one in redraw("signed", tensors, fresh_seed())]))
+                self.model(*self._fill_arguments([tensor.clone() for tensor in redraw("signed", tensors, fresh_seed())]))
         except UNDEFINED:
             return True
         return False
@@ -202,7 +202,7 @@ class LoadedTask:
             outputs = flatten(model(*self._fill_arguments(inputs)))
         set_tf32(False)
         dtypes = [spec.dtype for spec in self.layout.outputs]
-        return error_stats([one.to(getattr(torch, name)) for one, name in zip(outputs, dtypes, strict=True)], oracle)
+        return error_stats([output.to(getattr(torch, name)) for output, name in zip(outputs, dtypes, strict=True)], oracle)
 
     def runner(self, kernel: KernelText, environment: dict[str, str] | None = None) -> RunnerHandle:
         """A runner for this candidate: the one that has waited longest, where one does."""

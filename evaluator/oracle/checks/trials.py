@@ -87,9 +87,9 @@ def snapshot(runner: RunnerHandle) -> list[torch.Tensor]:
     return [slot.clone() for slot in runner.outputs]
 
 
-def same_bits(one: list[torch.Tensor], two: list[torch.Tensor]) -> bool:
+def same_bits(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
     """Bitwise equality, NaN included."""
-    return all(torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8)) for a, b in zip(one, two, strict=True))
+    return all(torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8)) for a, b in zip(first, second, strict=True))
 
 
 def run_and_deliver(runner: RunnerHandle, mode: int, timeout: float) -> None:
@@ -131,7 +131,7 @@ def _can_tell(log: TrialLog, trial: Trial, kind: Kind) -> bool:
 
     An oracle that is infinite or undefined somewhere tells nothing, unless the task's own inputs give such results as well.
     """
-    if not trial.finite and all(one.finite for one in log.trials):
+    if not trial.finite and all(earlier.finite for earlier in log.trials):
         return False
     if kind.natural:
         return True
@@ -191,30 +191,31 @@ def _expected(session: LoadedTask, tensors: list[torch.Tensor], kind: Kind, befo
     a small share of the result, and the reference's error in the trials `before`; uneven ones excuse a far smaller share.
     """
     oracle = session.oracle(tensors)
-    finite = all(not one.is_floating_point() or bool(torch.isfinite(one).all()) for one in oracle)
+    finite = all(not output.is_floating_point() or bool(torch.isfinite(output).all()) for output in oracle)
     errors = reference_errors(session, tensors, oracle)
     blurred = False
     depth = _order_factor(tensors, oracle)
     if not kind.natural or depth > 1.0 or session.device == "cpu":
         rounding = error_stats(session.oracle(perturb_last_place(tensors)), oracle).scale_errors(depth * (1.0 if kind.natural else _MOVED))
-        errors = {precision: one.widen(rounding).lift_to_share(_SUM * depth if depth > 1.0 else 0.0) for precision, one in errors.items()}
+        share = _SUM * depth if depth > 1.0 else 0.0
+        errors = {precision: error.widen(rounding).lift_to_share(share) for precision, error in errors.items()}
         own = errors[session.task.precision]
         if not kind.natural:
-            errors = {precision: one.lift_edges_to_share(_LEVEL) for precision, one in errors.items()}
+            errors = {precision: error.lift_edges_to_share(_LEVEL) for precision, error in errors.items()}
             own = errors[session.task.precision]
         blurred = not kind.natural and own.rms > _BLURRED * own.oracle_rms
     if kind.exact:
         for trial in before[:1]:
             errors = {
-                precision: one if precision is PrecisionClass.IEEE else one.lift_to_share(trial.reference[precision].relative_rms)
-                for precision, one in errors.items()
+                precision: error if precision is PrecisionClass.IEEE else error.lift_to_share(trial.reference[precision].relative_rms)
+                for precision, error in errors.items()
             }
     if kind.uneven:
-        errors = {precision: one.lift_to_share(_UNEVEN).lift_edges_to_share(_UNEVEN) for precision, one in errors.items()}
+        errors = {precision: error.lift_to_share(_UNEVEN).lift_edges_to_share(_UNEVEN) for precision, error in errors.items()}
     if kind.structural:
-        errors = {precision: one.lift_to_share(_COARSE) for precision, one in errors.items()}
+        errors = {precision: error.lift_to_share(_COARSE) for precision, error in errors.items()}
         for trial in before[:1]:
-            errors = {precision: one.widen(trial.reference[precision]) for precision, one in errors.items()}
+            errors = {precision: error.widen(trial.reference[precision]) for precision, error in errors.items()}
     return _Expected(oracle, errors, finite, kind.hidden, blurred)
 
 
@@ -224,8 +225,8 @@ def _order_factor(tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> fl
     A program adds up some hundred terms, then all programs add to one result, in turn: an error like the square root of their number.
     The reference's own order (pairwise) tells nothing about that.
     """
-    results = max((one.numel() for one in oracle if one.is_floating_point()), default=0)
-    terms = max((one.numel() for one in tensors if one.is_floating_point()), default=0) / max(results, 1)
+    results = max((tensor.numel() for tensor in oracle if tensor.is_floating_point()), default=0)
+    terms = max((tensor.numel() for tensor in tensors if tensor.is_floating_point()), default=0) / max(results, 1)
     return max(1.0, 0.5 * math.sqrt(terms / _TERMS))
 
 

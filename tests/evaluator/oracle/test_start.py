@@ -131,7 +131,7 @@ def test_the_sandbox_is_established_once(ahead: bool, monkeypatch: pytest.Monkey
     found, card = established(monkeypatch), server.named_card("h200").model_copy(update={"present": True})
     pool, later = Pool(), Pool()
     monkeypatch.setattr(server, "present_card", lambda: card)
-    monkeypatch.setattr(RunnerPool, "begun", classmethod(lambda cls: later))
+    monkeypatch.setattr(RunnerPool, "start", classmethod(lambda cls: later))
     asked = server.Oracle(cast(RunnerPool, pool) if ahead else None)
     assert asked.answer(HELLO)["hardware"]["present"]
     assert asked._pool is cast(object, pool if ahead else later) and found == ([] if ahead else [True])
