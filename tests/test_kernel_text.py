@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +45,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         return torch.relu(x) + x
 """
+HELLO = {"op": "hello", "target": "h200", "use_card": False, "sandbox": "auto"}
 INBOXES = ("tritonsmith-compile-", "tritonsmith-inbox-")
 """Folders that a confined process reads: the compiler's and the runner's."""
 
@@ -59,16 +59,17 @@ def task(tmp_path: Path) -> Task:
 @pytest.fixture
 def oracles_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Oracles answer in this process, without a card, and still by JSON lines; so what they do can be watched."""
-    oracles: dict[ServerProcess, Oracle] = defaultdict(Oracle)
+    oracles: dict[ServerProcess, Oracle] = {}
 
     def ask(server: ServerProcess, request: dict[str, Any], timeout: float) -> dict[str, Any]:
-        oracles[server].hardware("h200", use_card=False)
+        if server not in oracles:
+            oracles[server] = Oracle()
+            oracles[server].answer(HELLO)
         answer: dict[str, Any] = json.loads(json.dumps(oracles[server].answer(json.loads(json.dumps(request)))))
         return answer
 
     def hello(server: ServerProcess) -> Hardware:
-        request = {"op": "hello", "target": "h200", "use_card": False, "sandbox": "auto"}
-        return Hardware.model_validate(ask(server, request, 1.0)["hardware"])
+        return Hardware.model_validate(ask(server, HELLO, 1.0)["hardware"])
 
     monkeypatch.setattr(ServerProcess, "ask", ask)
     monkeypatch.setattr(ServerProcess, "hello", hello)
