@@ -48,8 +48,8 @@ class TaskLinter:
         self.findings: list[LintFinding] = []
         self.notes: list[str] = []
         self._require_runnable()
-        self.session = LoadedTask(task, next(iter(CARDS.values())), "cpu")
-        self.inputs, self.other_inputs = self.session.draw("own"), self.session.draw("own")
+        self.loaded = LoadedTask(task, next(iter(CARDS.values())), "cpu")
+        self.inputs, self.other_inputs = self.loaded.draw("own"), self.loaded.draw("own")
 
     def _require_runnable(self) -> None:
         """A model that needs float32 inside has no oracle. Raises TaskError when even its own precision fails."""
@@ -59,20 +59,20 @@ class TaskLinter:
 
     def report(self) -> LintReport:
         """Every question asked; later ones are left out where the oracle itself gives no finite answer."""
-        session = self.session
+        loaded = self.loaded
         self._check_other_sizes()
-        if session.changes_inputs:
+        if loaded.changes_inputs:
             self._find("inputs changed", "forward changes a tensor that it was given; return new tensors, since calls share their inputs")
         try:
-            self.oracle = session.oracle(self.inputs)
-            self.others = session.oracle(self.other_inputs)
+            self.oracle = loaded.oracle(self.inputs)
+            self.others = loaded.oracle(self.other_inputs)
         except Exception as error:  # noqa: BLE001 - the task's own code; any exception means that it cannot run in float64
             text = " ".join(str(error).split())[:200]
             self._find("no float64 oracle", f"forward fails with float64 inputs and weights ({type(error).__name__}: {text})")
             return self._make_report()
         self._check_repetition()
         if self._check_finite():
-            self.errors = reference_errors(session, self.inputs, self.oracle)
+            self.errors = reference_errors(loaded, self.inputs, self.oracle)
             self._check_degenerate_answers()
             self._check_inputs()
             self._check_weights()
@@ -80,7 +80,7 @@ class TaskLinter:
         return self._make_report()
 
     def _make_report(self) -> LintReport:
-        self.session.close()
+        self.loaded.close()
         return LintReport(task=self.task.name, size=self.task.size, findings=tuple(self.findings), notes=tuple(self.notes))
 
     def _find(self, name: str, reason: str) -> None:
@@ -115,7 +115,7 @@ class TaskLinter:
                     self._find("size", f"at {_describe_changes(changes)} results are infinite or undefined; mend SHAPES")
 
     def _check_repetition(self) -> None:
-        again = self.session.oracle(self.inputs)
+        again = self.loaded.oracle(self.inputs)
         differing = [_measure_distance(first, second) for first, second in zip(self.oracle, again, strict=True)]
         if not all(_are_equal(first, second) for first, second in zip(self.oracle, again, strict=True)):
             self._find("random", f"two calls of forward on equal inputs and weights differ by up to {max(differing):.3g}; draw outside it")
@@ -161,38 +161,38 @@ class TaskLinter:
                 self._find("input unused", f"input tensor {number} of {len(self.inputs)} hardly matters; {words}")
 
     def _check_weights(self) -> None:
-        parameters = dict(self.session.model64.named_parameters())
+        parameters = dict(self.loaded.model64.named_parameters())
         if not parameters:
             return
         used = self._find_used(parameters)
         idle = [name for name in parameters if name not in used]
         if idle:
             self.notes.append(f"forward never reads {', '.join(idle)}; a candidate must own them all the same")
-        before = copy.deepcopy(self.session.model64.state_dict())
-        self.session.new_weights(moved=False)
-        fresh = dict(self.session.model64.named_parameters())
+        before = copy.deepcopy(self.loaded.model64.state_dict())
+        self.loaded.new_weights(moved=False)
+        fresh = dict(self.loaded.model64.named_parameters())
         drawn = {name: value.detach().clone() for name, value in fresh.items()}
-        others = self.session.oracle(self.inputs)
+        others = self.loaded.oracle(self.inputs)
         if used and self._passes(others):
             self._find("other weights", f"the result with other weights would be accepted: {self._say_distance(others)}")
         for name in sorted(used):
-            self.session.model64.load_state_dict(before)
-            target = dict(self.session.model64.named_parameters())[name]
+            self.loaded.model64.load_state_dict(before)
+            target = dict(self.loaded.model64.named_parameters())[name]
             with torch.no_grad():
                 target.copy_(drawn[name] if not torch.equal(drawn[name], target) else _move(target))
             answer = self._try_oracle(self.inputs)
             if answer is not None and self._passes(answer):
                 words = f"the result with another value would be accepted: {self._say_distance(answer)}"
                 self._find("weight unused", f"{name} hardly matters; {words}")
-        self.session.model64.load_state_dict(before)
+        self.loaded.model64.load_state_dict(before)
 
     def _find_used(self, parameters: dict[str, nn.Parameter]) -> set[str]:
         """Parameters that forward reads, as the autograd graph shows; all where it shows nothing."""
-        session = self.session
+        loaded = self.loaded
         tensors = iter([tensor.double() if tensor.is_floating_point() else tensor.clone() for tensor in self.inputs])
-        values = [next(tensors) if is_tensor else plain for plain, is_tensor in zip(session.plain, session.is_tensor, strict=True)]
+        values = [next(tensors) if is_tensor else plain for plain, is_tensor in zip(loaded.plain, loaded.is_tensor, strict=True)]
         try:
-            outputs = [output for output in flatten(session.model64(*values)) if output.requires_grad]
+            outputs = [output for output in flatten(loaded.model64(*values)) if output.requires_grad]
             wanted = {name: parameter for name, parameter in parameters.items() if parameter.requires_grad}
             found = torch.autograd.grad([output.sum() for output in outputs], list(wanted.values()), allow_unused=True) if outputs else ()
         except RuntimeError:  # a forward that cannot be differentiated
@@ -205,7 +205,7 @@ class TaskLinter:
     def _try_oracle(self, inputs: Tensors) -> Tensors | None:
         """The outputs, or None where a made-up value is outside what forward takes (an index out of range)."""
         try:
-            return self.session.oracle(inputs)
+            return self.loaded.oracle(inputs)
         except Exception:  # noqa: BLE001 - the task's own code on values that it did not choose
             return None
 

@@ -13,16 +13,16 @@ from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Tas
 
 def judge_correctness(task: Task, hardware: Hardware, kernel: KernelText, call_seconds: float, pool: RunnerPool | None = None) -> Verdict:
     """Whether the candidate is right at this size, on the card where there is one and in the interpreter otherwise. Raises TaskError."""
-    session = LoadedTask(task, hardware, "cuda" if hardware.present else "cpu", pool)
-    log = TrialLog(session)
+    loaded = LoadedTask(task, hardware, "cuda" if hardware.present else "cpu", pool)
+    log = TrialLog(loaded)
     try:
-        with session.runner(kernel, None if hardware.present else INTERPRETER) as runner:
+        with loaded.runner(kernel, None if hardware.present else INTERPRETER) as runner:
             runner.wait_ready()
             _check(log, runner, call_seconds)
     except RunnerFault as fault:
         return Verdict(status=fault.status, sha=kernel.sha, message=str(fault), correctness=log.correctness, profile=CORRECTNESS_ONLY)
     finally:
-        session.close()
+        loaded.close()
     return Verdict(status=Status.OK, sha=kernel.sha, correctness=log.correctness, profile=CORRECTNESS_ONLY, message="right at this size")
 
 
@@ -31,5 +31,5 @@ def _check(log: TrialLog, runner: RunnerHandle, limit: float) -> None:
     for order, kind in enumerate(("own", "signed", *stress_kinds("quick"))):
         checked_call(log, runner, kind, order, limit)
         log.require_accurate()
-        if log.session.device == "cpu":
+        if log.loaded.device == "cpu":
             require_no_race(runner.facts(limit).get("races") or ())

@@ -44,19 +44,19 @@ _SUM = 0.3 * 2.0**-23
 class TrialLog:
     """Trials of one candidate so far, and what they add up to."""
 
-    session: LoadedTask
+    loaded: LoadedTask
     trials: list[Trial] = field(default_factory=list)
 
     @property
     def correctness(self) -> Correctness | None:
         """Figures of the worst trial; None before the first."""
-        return summarize(self.trials, self.session.task.precision) if self.trials else None
+        return summarize(self.trials, self.loaded.task.precision) if self.trials else None
 
     def require_accurate(self) -> None:
         """Raises RunnerFault(inaccurate) with the worst place when the class asked for is not reached."""
-        if accepted(reached_class(self.trials), self.session.task.precision):
+        if accepted(reached_class(self.trials), self.loaded.task.precision):
             return
-        raise RunnerFault(Status.INACCURATE, describe_error(self.trials, self.session.task.precision))
+        raise RunnerFault(Status.INACCURATE, describe_error(self.trials, self.loaded.task.precision))
 
 
 def describe_error(trials: list[Trial], asked: PrecisionClass) -> str:
@@ -103,13 +103,13 @@ def checked_call(log: TrialLog, runner: RunnerHandle, kind: str, mode: int, time
 
     Raises RunnerFault for a failed call or changed inputs; accuracy is judged over all trials by `require_accurate`.
     """
-    session = log.session
-    tensors = session.draw(kind)
-    got = fresh_call(session, runner, tensors, mode, timeout)
+    loaded = log.loaded
+    tensors = loaded.draw(kind)
+    got = fresh_call(loaded, runner, tensors, mode, timeout)
     try:
-        expected = _expected(session, tensors, KINDS[kind], log.trials)
+        expected = _expected(loaded, tensors, KINDS[kind], log.trials)
     except UNDEFINED as error:
-        if kind == "own" or not _has_no_answer(session, error):
+        if kind == "own" or not _has_no_answer(loaded, error):
             raise
         return got  # no answer is right or wrong where the reference has none
     trial = expected.trial(got)  # nothing that a candidate wrote may end in that exception
@@ -118,12 +118,12 @@ def checked_call(log: TrialLog, runner: RunnerHandle, kind: str, mode: int, time
     return got
 
 
-def _has_no_answer(session: LoadedTask, error: Exception) -> bool:
+def _has_no_answer(loaded: LoadedTask, error: Exception) -> bool:
     """Whether the reference refuses these inputs. A candidate that leaves too little memory for the oracle must not get out of a check.
 
     On a card whatever is raised may be the card's trouble, and inputs that a reference refuses are avoided by the task's text.
     """
-    return session.device == "cpu" and not re.search("memory|alloc", str(error))
+    return loaded.device == "cpu" and not re.search("memory|alloc", str(error))
 
 
 def _can_tell(log: TrialLog, trial: Trial, kind: Kind) -> bool:
@@ -135,21 +135,21 @@ def _can_tell(log: TrialLog, trial: Trial, kind: Kind) -> bool:
         return False
     if kind.natural:
         return True
-    session = log.session
-    own = trial.reference[session.task.precision]
-    indices = any(not getattr(torch, spec.dtype).is_floating_point for spec in session.layout.outputs)
+    loaded = log.loaded
+    own = trial.reference[loaded.task.precision]
+    indices = any(not getattr(torch, spec.dtype).is_floating_point for spec in loaded.layout.outputs)
     return own.exact and not (indices and kind.ties) and not trial.blurred
 
 
-def fresh_call(session: LoadedTask, runner: RunnerHandle, tensors: list[torch.Tensor], mode: int, timeout: float) -> list[torch.Tensor]:
+def fresh_call(loaded: LoadedTask, runner: RunnerHandle, tensors: list[torch.Tensor], mode: int, timeout: float) -> list[torch.Tensor]:
     """Place the inputs, poison the outputs, call, deliver. Raises RunnerFault for a failed call or changed inputs."""
-    session.place(tensors)
+    loaded.place(tensors)
     runner.poison()
     _poison_whole_numbers(runner)
-    session.sync()
+    loaded.sync()
     run_and_deliver(runner, mode, timeout)
     got = snapshot(runner)
-    require_unchanged(session, tensors)
+    require_unchanged(loaded, tensors)
     return got
 
 
@@ -175,13 +175,13 @@ class _Expected(NamedTuple):
 
 
 def judge_outputs(
-    session: LoadedTask, tensors: list[torch.Tensor], got: list[torch.Tensor], kind: str = "own", before: Sequence[Trial] = ()
+    loaded: LoadedTask, tensors: list[torch.Tensor], got: list[torch.Tensor], kind: str = "own", before: Sequence[Trial] = ()
 ) -> Trial:
     """The trial that these outputs make; the oracle is computed here, after the candidate answered."""
-    return _expected(session, tensors, KINDS[kind], before).trial(got)
+    return _expected(loaded, tensors, KINDS[kind], before).trial(got)
 
 
-def _expected(session: LoadedTask, tensors: list[torch.Tensor], kind: Kind, before: Sequence[Trial]) -> _Expected:
+def _expected(loaded: LoadedTask, tensors: list[torch.Tensor], kind: Kind, before: Sequence[Trial]) -> _Expected:
     """The oracle on inputs of a kind, and the reference's errors. Raises what the reference raises.
 
     On inputs that the task did not choose, the reference may be right by luck (a row without variance, say). There its error counts as
@@ -190,19 +190,19 @@ def _expected(session: LoadedTask, tensors: list[torch.Tensor], kind: Kind, befo
     in every class: there a reference in a coarser one errs by the share that it has elsewhere. Structural kinds excuse every rounding:
     a small share of the result, and the reference's error in the trials `before`; uneven ones excuse a far smaller share.
     """
-    oracle = session.oracle(tensors)
+    oracle = loaded.oracle(tensors)
     finite = all(not output.is_floating_point() or bool(torch.isfinite(output).all()) for output in oracle)
-    errors = reference_errors(session, tensors, oracle)
+    errors = reference_errors(loaded, tensors, oracle)
     blurred = False
     depth = _order_factor(tensors, oracle)
-    if not kind.natural or depth > 1.0 or session.device == "cpu":
-        rounding = error_stats(session.oracle(perturb_last_place(tensors)), oracle).scale_errors(depth * (1.0 if kind.natural else _MOVED))
+    if not kind.natural or depth > 1.0 or loaded.device == "cpu":
+        rounding = error_stats(loaded.oracle(perturb_last_place(tensors)), oracle).scale_errors(depth * (1.0 if kind.natural else _MOVED))
         share = _SUM * depth if depth > 1.0 else 0.0
         errors = {precision: error.widen(rounding).lift_to_share(share) for precision, error in errors.items()}
-        own = errors[session.task.precision]
+        own = errors[loaded.task.precision]
         if not kind.natural:
             errors = {precision: error.lift_edges_to_share(_LEVEL) for precision, error in errors.items()}
-            own = errors[session.task.precision]
+            own = errors[loaded.task.precision]
         blurred = not kind.natural and own.rms > _BLURRED * own.oracle_rms
     if kind.exact:
         for trial in before[:1]:
@@ -230,18 +230,18 @@ def _order_factor(tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> fl
     return max(1.0, 0.5 * math.sqrt(terms / _TERMS))
 
 
-def require_unchanged(session: LoadedTask, tensors: list[torch.Tensor]) -> None:
+def require_unchanged(loaded: LoadedTask, tensors: list[torch.Tensor]) -> None:
     """Raises RunnerFault(cheating) when forward changed an input that the reference leaves alone."""
-    changed = None if session.changes_inputs else session.find_changed(tensors)
+    changed = None if loaded.changes_inputs else loaded.find_changed(tensors)
     if changed is not None:
         raise RunnerFault(Status.CHEATING, f"forward changed its input {changed}; the reference does not")
 
 
-def reference_errors(session: LoadedTask, tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> dict[PrecisionClass, ErrorStats]:
+def reference_errors(loaded: LoadedTask, tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> dict[PrecisionClass, ErrorStats]:
     """The reference's own error in every class up to the one asked for."""
     classes = list(PrecisionClass)
-    wanted = classes[: classes.index(session.task.precision) + 1]
-    return {precision: session.reference_error(tensors, oracle, precision) for precision in wanted}
+    wanted = classes[: classes.index(loaded.task.precision) + 1]
+    return {precision: loaded.reference_error(tensors, oracle, precision) for precision in wanted}
 
 
 def require_no_race(races: Iterable[object]) -> None:
