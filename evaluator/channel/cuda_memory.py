@@ -1,4 +1,4 @@
-"""Device memory that two processes share, through the driver's IPC calls. Imports torch: only evaluator processes use it."""
+"""Device memory that two processes share, through the driver's IPC calls. Imports torch."""
 
 from __future__ import annotations
 

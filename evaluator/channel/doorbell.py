@@ -1,7 +1,7 @@
-"""The doorbell page between the oracle and a runner, and the bounded JSON lines beside it. No torch: a runner may be started before that.
+"""The doorbell page between the oracle and a runner, and the bounded JSON lines of their pipe.
 
 Trust runs one way: from the runner the oracle takes eight-byte words on the page and JSON lines of at most 64 KiB, besides bytes in slots
-of fixed shape (`wire`).
+of fixed shape (`slots.py`). A runner loads this before torch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from typing import Any
 BASELINES = ("eager", "cuda_graph", "compile", "compile_reduce_overhead")
 """How a reference may be run; a runner's mode is an index into these and a setting of TF32."""
 _PAGE = 4096
+"""Bytes of the shared page."""
 _LINE_LIMIT = 64 << 10
+"""Bytes of the longest line that is read from a runner."""
 _SPIN_SECONDS = {"cuda": 0.0002, "cpu": 0.0001}
 """How long a runner polls before it sleeps. On a card candidate and baselines share a processor, one awake and one asleep; waking up
 takes less than the oracle keeps the card."""
@@ -37,9 +39,9 @@ class Command(IntEnum):
     DELIVER = 6
     """Copy every tensor that the last call returned into the output slots; after CLOCKED, note the card's time first."""
     CLOCKED = 7
-    """As CALL, between two events of the card; the time between them is told with DELIVER."""
+    """As CALL, between two events of the card; DELIVER reports the time between them."""
     EMPTY = 8
-    """What CLOCKED does beside forward, and nothing else."""
+    """What CLOCKED does without forward."""
     FACTS = 3
     """Run forward once and report launches on the control pipe."""
     WEIGHTS = 4

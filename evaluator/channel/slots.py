@@ -1,7 +1,7 @@
-"""The wire between the oracle and a runner: sealed shared memory for tensors.
+"""Slots between the oracle and a runner: sealed shared memory for tensors.
 
 Trust runs one way. The oracle sends pickles and files to the runner; from the runner it takes only bytes in slots of fixed shape,
-and what comes by the doorbell (`doorbell`). Imports torch: only evaluator processes use it.
+and what comes by the doorbell (`doorbell.py`). Imports torch.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tritonsmith.evaluator.channel.strides import distinct
 from tritonsmith.evaluator.schema import TensorSpec
 
 _ALIGN = 512
+"""Bytes; each tensor starts at a multiple of it."""
 
 
 @dataclass(frozen=True)

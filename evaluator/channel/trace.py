@@ -1,7 +1,7 @@
 """How one forward is written down for another process: a header, events as JSON, digests of kept tensors, bytes of tensors not made in it.
 
 The runner writes it into a shared block, the oracle copies it, the replaying process reads the copy. No part of it is believed: it can
-only ask for launches and operators, which are then really done and counted. Imports neither torch nor Triton.
+only ask for launches and operators, which are then really done and counted.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Compilation:
             send_line(self._sandbox.process.stdin.fileno(), message)
 
     def report(self, seconds: float, mark: Path | None = None) -> dict[str, Any]:
-        """The report of `compile_only`, whatever its status; while the file `mark` exists the process stands still and time does too.
+        """The report of `confined/compiler` with any status; while the file `mark` exists, the process and its time limit stand still.
 
         Raises:
             CompileFault: it hung or died.

@@ -1,7 +1,7 @@
 """Would a degenerate answer pass as this task's solution? `python -P -m tritonsmith.evaluator.oracle.lint`. Imports torch.
 
 Reads one JSON line, the Task record, and writes one JSON object on the original stdout: a LintReport, or {"error": sentence}.
-A trusted process: it runs the user's own task file and no candidate. Every question goes to the acceptance rule of `correctness`,
+A trusted process: it runs the user's own task file and no candidate. Every question goes to the acceptance rule of `checks/correctness.py`,
 in the task's precision class, on the task's own inputs.
 """
 
@@ -255,7 +255,7 @@ def _measure_distance(first: torch.Tensor, second: torch.Tensor) -> float:
 def main() -> None:
     """Entry point of the process."""
     answer_to = os.dup(1)
-    os.dup2(2, 1)  # whatever the task prints must not mix with the answer
+    os.dup2(2, 1)  # what the task prints must not mix with the answer
     set_tf32(False)
     task = Task.model_validate_json(sys.stdin.readline())
     if task.size != "full":

@@ -1,4 +1,4 @@
-"""A candidate under compute-sanitizer, where that tool exists: memory errors that the numbers did not show. Imports no torch."""
+"""A candidate under compute-sanitizer, where that tool exists: memory errors that the numbers did not show."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess, sandbox_report
 
 _MOST_BYTES = 4 << 20
+"""Of the tool's output."""
 _PLACES = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/nvidia/compute-sanitizer")
 _FOUND = re.compile(r"^========= (Invalid .*|Out-of-range .*|Misaligned .*|.* hazard .*)$", re.MULTILINE)
 _WHERE = re.compile(r"^=========     (?:at|by) (.*)$", re.MULTILINE)

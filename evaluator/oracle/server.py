@@ -1,4 +1,4 @@
-"""The trusted process (`oracle_start` begins it). Holds seeds, reference, clock and verdict; never candidate code.
+"""The trusted process. Holds seeds, reference, clock and verdict; never candidate code.
 
 Reads one JSON request per line on stdin and answers each with one JSON line on its original stdout:
 

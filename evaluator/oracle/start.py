@@ -18,7 +18,7 @@ from tritonsmith.evaluator.sandbox.self_test import establish
 def start_pool(line: str) -> RunnerPool | None:
     """What the first verdict on a card needs, started now, if the first request asks for the card that is here.
 
-    Whatever speaks against it is told when the request is answered; here it goes to the log.
+    What speaks against it is reported when the request is answered; here it goes to the log.
     """
     try:
         request = json.loads(line)

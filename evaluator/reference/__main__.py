@@ -19,7 +19,7 @@ from tritonsmith.evaluator.schema import Task
 def main() -> None:
     """Entry point of the process."""
     answer_to = os.dup(1)
-    os.dup2(2, 1)  # whatever the task prints must not mix with the answer
+    os.dup2(2, 1)  # what the task prints must not mix with the answer
     task = Task.model_validate_json(sys.stdin.readline())
     try:
         facts, trace = probe(task)

@@ -52,7 +52,7 @@ def trace_forward(model: nn.Module, inputs: list[Any], outputs: list[TensorSpec]
         if shapes.last() != outputs:
             return (), "torch.fx follows another path than the forward itself takes"
         return tuple(_make_node(model, node, shapes.found.get(node.name, ())) for node in graph.nodes), ""
-    except Exception as error:  # noqa: BLE001 - tracing runs the task's code on stand-ins; whatever it raises is the reason
+    except Exception as error:  # noqa: BLE001 - tracing runs the task's code on stand-ins; any error is the reason
         text = " ".join(str(error).split())[:_MESSAGE_CHARACTERS]
         return (), f"torch.fx cannot trace forward: {type(error).__name__} ({text})"
 

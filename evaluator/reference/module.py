@@ -1,6 +1,6 @@
 """The reference of a task, executed: module, weights, inputs, outputs. Imports torch; for trusted processes.
 
-Whatever goes wrong inside the task file becomes a TaskError with one sentence: file, line in that file, what happened, the cure.
+Any error inside the task file becomes a TaskError with one sentence: file, line in that file, what happened, the cure.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def probe(task: Task) -> tuple[TaskFacts, list[OperatorCost]]:
     try:
         with FakeTensorMode(allow_non_fake_inputs=True):
             return _describe(reference)
-    except Exception:  # noqa: BLE001 - fake tensors refuse whatever needs values; the real run below tells a fault of the task
+    except Exception:  # noqa: BLE001 - fake tensors refuse what needs values; the real run below shows a fault of the task
         return _describe(reference)
 
 

@@ -29,7 +29,7 @@ Record: TypeAlias = Callable[[OperatorCost, int, Callable[[], Any]], Any]
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 _CELL_GATES = {"LSTMCell": 4, "GRUCell": 3, "RNNCell": 1}
 _POINTWISE_FLOPS_PER_GATE = 5
-"""Two additions, an activation of about two operations, one product: small beside the matrix products."""
+"""Two additions, an activation of about two operations, one product: small next to the matrix products."""
 _FREE = {
     "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided", "aten::detach",
     "aten::lift_fresh", "aten::_unsafe_view", "aten::_reshape_alias", "aten::set_", "aten::resize_", "aten::sym_size",
@@ -98,7 +98,7 @@ class _Recorder(TorchDispatchMode):
         return result
 
     def recurrent_call(self, cost: OperatorCost, steps: int, call: Callable[[], Any]) -> Any:
-        """Record the given cost and serial steps for whatever the call does."""
+        """Record the given cost and serial steps for all that the call does."""
         self._muted += 1
         try:
             result = call()

@@ -27,10 +27,14 @@ from tritonsmith.evaluator.schema import Correctness, PrecisionClass
 
 RMS_FACTOR = 4.0
 MAX_FACTOR = 8.0
-_EDGE_SHARE = 16  # an edge is one position, and this fraction of the axis
-_EDGE_SLACK = 2.0  # errors of neighbours can go together (one column of running sums), which leaves few independent ones in an edge
-_SHORT_AXIS = 4  # an axis up to this length has no edges
-_FEWEST = 64  # in a part with fewer elements two honest errors may differ by more than the factors
+_EDGE_SHARE = 16
+"""An edge is one position, and the length of the axis divided by this."""
+_EDGE_SLACK = 2.0
+"""Factor for edges: errors of neighbours can go together (one column of running sums), which leaves few independent ones there."""
+_SHORT_AXIS = 4
+"""An axis up to this length has no edges."""
+_FEWEST = 64
+"""In a part with fewer elements two honest errors may differ by more than the factors."""
 _FEWEST_PLACES = 8.0
 """The same for places that errors come from; of 64 elements with errors alike these are 20 (normal) to 64 (equal)."""
 

@@ -29,11 +29,16 @@ from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task
 
 UNDEFINED = (RuntimeError, ValueError, ArithmeticError, LookupError, AssertionError)
 """What a reference raises on inputs that mean nothing to it."""
-_TF32_ROUND, _TF32_MASK = 0x1000, -0x2000
+_TF32_ROUND = 0x1000
+"""Half of the last bit that TF32 keeps, as an int32."""
+_TF32_MASK = -0x2000
+"""The bits of a float32 that TF32 keeps."""
 _CHECKS_A_RANGE = re.compile(r"\bbinary_cross_entropy\b|\bBCELoss\b")
 """Operators that stop the whole card when a value is no share: there nothing can be tried out."""
-_MOVE, _FARTHEST = 0.2, 3.0
-"""Standard deviation of what is done to constant weights, and the most of it in standard deviations."""
+_MOVE = 0.2
+"""Standard deviation of the change to constant weights, as a share of their value."""
+_FARTHEST = 3.0
+"""The largest such change, in standard deviations."""
 
 
 def fresh_seed() -> int:
@@ -134,7 +139,7 @@ class LoadedTask:
         torch.save({name: tensor.cpu() for name, tensor in self.model.state_dict().items()}, self.weights_path)
 
     def new_weights(self, *, moved: bool = True) -> None:
-        """Draw the weights again, those that every draw leaves constant apart from each other; runners must be told to read the file."""
+        """Draw the weights again and move those that every draw leaves constant; runners must then read the file."""
         self._draw_weights(moved=moved)
 
     def copy_weights(self) -> Path:
@@ -142,7 +147,7 @@ class LoadedTask:
         return Path(shutil.copy(self.weights_path, self.weights_path.with_name("baselines.pt")))
 
     def draw(self, kind: str) -> list[torch.Tensor]:
-        """Fresh tensors for the slots: `own` by the task's get_inputs, other kinds as `distributions` has them in the same shapes."""
+        """Fresh tensors for the slots: `own` by the task's get_inputs, other kinds as `inputs.KINDS` has them, in the same shapes."""
         arguments = self.reference.draw_inputs(fresh_seed(), self.device)
         own = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
         drawn = redraw(kind, own, fresh_seed())
@@ -211,7 +216,7 @@ class LoadedTask:
         return runner
 
     def new_runner(self, role: str, setup: RunnerSetup, environment: dict[str, str] | None = None) -> RunnerHandle:
-        """A runner that has not been told what to run."""
+        """A runner that does not know yet what to run."""
         return RunnerHandle(setup, role, environment, self.pool.take(role) if self.pool else None)
 
     @contextlib.contextmanager

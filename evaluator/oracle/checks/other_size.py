@@ -1,4 +1,4 @@
-"""Correctness alone, at another size of a task: a session and a runner of its own that end with the verdict. Imports torch."""
+"""Correctness alone, at another size of a task: the task is loaded and a runner started for this verdict only. Imports torch."""
 
 from __future__ import annotations
 

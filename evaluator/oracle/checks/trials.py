@@ -20,12 +20,11 @@ from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandl
 from tritonsmith.evaluator.schema import Correctness, PrecisionClass, Status
 
 _LATE_WRITE_SECONDS = 0.05
+"""Between an answer and the look for outputs that still change."""
 _BLURRED = 0.05
 """Where the reference's own error is this share of its result, a trial says nothing."""
 _COARSE = 2.0**-12
 """Share of a result that the reference's error counts as where values that do not belong are looked for; rounding is judged elsewhere."""
-
-
 _UNEVEN = 2.0**-18
 """Share of a result that its error may be where one term stands above the others. An operand that is split into two 16-bit halves, as for
 fp32 on tensor cores, keeps 22 bits; errors of many such terms cancel and of one do not (2^-18.3 in a GRU of six layers on an H200). For an
@@ -35,7 +34,7 @@ _MOVED = 4.0
 _LEVEL = 2.0**-23
 """Share of an output's scale that the error of one edge may reach where inputs far below the others make that edge's results small."""
 _TERMS = 256
-"""Terms that one program adds up at least, as a rule."""
+"""Terms that one program usually adds up at least."""
 _SUM = 0.3 * 2.0**-23
 """Error of one rounding to float32, as a share of the result."""
 
@@ -121,7 +120,7 @@ def checked_call(log: TrialLog, runner: RunnerHandle, kind: str, mode: int, time
 def _has_no_answer(loaded: LoadedTask, error: Exception) -> bool:
     """Whether the reference refuses these inputs. A candidate that leaves too little memory for the oracle must not get out of a check.
 
-    On a card whatever is raised may be the card's trouble, and inputs that a reference refuses are avoided by the task's text.
+    On a card any exception may be the card's trouble, and inputs that a reference refuses are avoided by the task's text.
     """
     return loaded.device == "cpu" and not re.search("memory|alloc", str(error))
 
@@ -220,7 +219,7 @@ def _expected(loaded: LoadedTask, tensors: list[torch.Tensor], kind: Kind, befor
 
 
 def _order_factor(tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> float:
-    """How many times the rounding of a careful sum a plain one may have: 1 unless each result is made from very many inputs.
+    """How many times the rounding of a careful sum a plain sum may have: 1 unless a result needs very many inputs.
 
     A program adds up some hundred terms, then all programs add to one result, in turn: an error like the square root of their number.
     The reference's own order (pairwise) tells nothing about that.

@@ -1,4 +1,4 @@
-"""Runner processes before they have a candidate: in the sandbox, importing, waiting; and a pool of them. No torch in this process."""
+"""Runner processes before they have a candidate: in the sandbox, importing, waiting; and a pool of them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _ONE_THREAD = {
 }  # fmt: skip
 """Timed calls have one processor, which a candidate's other threads and processes would share with forward."""
 _READY_WORDS = {"candidate": ("card",), "witness": ("card", "profiler"), "reference": ("card",)}
-"""What a process of each role does on the card before it is told what to run (`runner_warm`)."""
+"""What a process of each role does on the card before it knows what to run (`confined/runner/warm.py`)."""
 _READY_WORDS_WITH_TIME = {"reference": ("compile",)}
-"""What it does besides where it has time."""
+"""What a process of each role also does where it has time."""
 
 
 class RunnerProcess:
@@ -52,7 +52,7 @@ class RunnerProcess:
         self.source = inbox / "candidate.py"
         self._warm = False
         confined = role != "reference"
-        if confined and cuda:  # none that wake up beside a timed call
+        if confined and cuda:  # none that wake up during a timed call
             environment = _ONE_THREAD | (environment or {})
         words = (*_READY_WORDS[role], *(_READY_WORDS_WITH_TIME.get(role, ()) if waits else ())) if cuda else ()
         self.sandbox = SandboxedProcess(
@@ -115,7 +115,7 @@ class RunnerPool:
 
     @classmethod
     def start(cls) -> RunnerPool:
-        """One in which what the first verdict needs has been started, before its task is known."""
+        """A pool in which the first verdict's processes start, before its task is known."""
         sessions = Path(tempfile.mkdtemp(prefix="tritonsmith-sessions-"))  # goes with the folder that this process was given
         sessions.chmod(0o755)
         pool = cls(sessions)
@@ -127,7 +127,7 @@ class RunnerPool:
         return pool
 
     def take(self, role: str) -> RunnerProcess:
-        """The one that has waited longest and still lives, otherwise a new one."""
+        """The process that has waited longest and still lives, otherwise a new one."""
         waiting = self._waiting.get(role, [])
         while waiting:
             process = waiting.pop(0)

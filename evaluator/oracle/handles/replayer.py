@@ -32,7 +32,7 @@ class Replayer:
     """One process that does forwards again from their traces; it survives from candidate to candidate unless a replay fails.
 
     Args:
-        setup: the session's part.
+        setup: the task's part.
         environment: additions to the scrubbed environment.
     """
 
@@ -92,7 +92,7 @@ class Replayer:
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self._process is not None and self._process.process.stdin is not None
-        with contextlib.suppress(OSError):  # it died; whoever reads its answer says so
+        with contextlib.suppress(OSError):  # it died; the reader of its answer says so
             send_line(self._process.process.stdin.fileno(), message)
 
     def _raise_lost(self, when: str, seconds: float) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The oracle's side of a runner: start it, ring it, take its time by our clock, and end it. Imports torch through the wire."""
+"""The oracle's side of a runner: start it, ring it, take its time by our clock, and end it. Imports torch."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.schema import Hardware, Status
 
 _POLL_SECONDS = 0.02
+"""A waiting oracle looks this often whether the process still lives."""
 ALL_CALLS_SECONDS = 500.0
 """The longest that all calls of one candidate's process may take on a card, where a verdict needs some hundred."""
 
@@ -30,7 +31,7 @@ class RunnerFault(StatusFault):
 
 @dataclass(frozen=True)
 class RunnerSetup:
-    """What every runner of one session is told; pickles and files go from the oracle to the runner only."""
+    """What every runner of one task needs; pickles and files go from the oracle to the runner only."""
 
     device: str
     layout: Layout
@@ -47,8 +48,8 @@ class RunnerHandle:
     """One runner process with its own output slots; it starts at once and waits for `begin`.
 
     Args:
-        setup: the session's part.
-        role: `candidate`, `witness` or `reference` (`runner_process`).
+        setup: the task's part.
+        role: `candidate`, `witness` or `reference` (see `RunnerProcess`).
         environment: additions to the scrubbed environment.
         process: one that has waited, on a card; its role is this one.
     """
