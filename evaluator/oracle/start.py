@@ -11,7 +11,7 @@ import traceback
 
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.machine import card_in_nvml
-from tritonsmith.evaluator.oracle.handles.process import RunnerPool
+from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.sandbox.self_test import establish
 
 

@@ -21,7 +21,7 @@ from tritonsmith.evaluator.channel.strides import distinct
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats, error_stats
 from tritonsmith.evaluator.oracle.checks.inputs import map_to_unit_range, redraw
-from tritonsmith.evaluator.oracle.handles.process import RunnerPool
+from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle, RunnerSetup
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.precision import set_tf32

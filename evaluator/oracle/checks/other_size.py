@@ -6,7 +6,8 @@ from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call, require_no_race
-from tritonsmith.evaluator.oracle.handles.process import INTERPRETER, RunnerPool
+from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
+from tritonsmith.evaluator.oracle.handles.process import INTERPRETER
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Task, Verdict
 

@@ -1,4 +1,4 @@
-"""Runner processes before they have a candidate: in the sandbox, importing, waiting; and a pool of them."""
+"""One runner process before it has a candidate: in the sandbox, importing, waiting."""
 
 from __future__ import annotations
 
@@ -100,70 +100,3 @@ class RunnerProcess:
         self.sandbox.kill()
         self.doorbell.close()
         self._folder.cleanup()
-
-
-class RunnerPool:
-    """Processes that wait on the card for a candidate of any task, so that no verdict waits for imports.
-
-    Args:
-        sessions: folder below which every task keeps the files that its runners read.
-    """
-
-    def __init__(self, sessions: Path) -> None:
-        self.sessions = sessions
-        self._waiting: dict[str, list[RunnerProcess]] = {}
-
-    @classmethod
-    def start(cls) -> RunnerPool:
-        """A pool in which the first verdict's processes start, before its task is known."""
-        sessions = Path(tempfile.mkdtemp(prefix="tritonsmith-sessions-"))  # goes with the folder that this process was given
-        sessions.chmod(0o755)
-        pool = cls(sessions)
-        try:
-            pool.fill(reference=1, candidate=1, witness=1)
-        except BaseException:
-            pool.close()
-            raise
-        return pool
-
-    def take(self, role: str) -> RunnerProcess:
-        """The process that has waited longest and still lives, otherwise a new one."""
-        waiting = self._waiting.get(role, [])
-        while waiting:
-            process = waiting.pop(0)
-            if process.sandbox.alive:
-                return process
-            process.close()
-        return self._start(role, waits=False)
-
-    def fill(self, **counts: int) -> None:
-        """Start processes until so many of each role wait."""
-        for role, count in counts.items():
-            waiting = self._waiting.setdefault(role, [])
-            while len(waiting) < count:
-                waiting.append(self._start(role, waits=True))
-
-    def _start(self, role: str, *, waits: bool) -> RunnerProcess:
-        return RunnerProcess(role, cuda=True, read=[self.sessions], waits=waits)
-
-    def pause(self) -> None:
-        """Let those that wait stand still."""
-        for process in self._list_all():
-            process.pause()
-
-    def resume(self) -> None:
-        """Let them go on."""
-        for process in self._list_all():
-            process.resume()
-
-    def _list_all(self) -> list[RunnerProcess]:
-        return [process for waiting in self._waiting.values() for process in waiting]
-
-    def close(self) -> None:
-        """End them, all at the same time: giving a context on the card back takes a moment."""
-        for process in self._list_all():
-            with contextlib.suppress(OSError):
-                process.sandbox.process.terminate()
-        for process in self._list_all():
-            process.close()
-        self._waiting.clear()

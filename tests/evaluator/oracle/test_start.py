@@ -16,8 +16,8 @@ import pytest
 from tritonsmith.evaluator.confined.runner import warm
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.oracle import server, start
-from tritonsmith.evaluator.oracle.handles import process
-from tritonsmith.evaluator.oracle.handles.process import RunnerPool
+from tritonsmith.evaluator.oracle.handles import pool as pool_module
+from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 
 HELLO = {"op": "hello", "target": "auto", "use_card": True, "sandbox": "auto"}
 
@@ -34,7 +34,7 @@ class Started:
         self.done: list[Any] = []
         monkeypatch.setattr(start, "card_in_nvml", lambda: {"name": card} if card else {})
         monkeypatch.setattr(start, "establish", self._establish)
-        monkeypatch.setattr(process, "RunnerProcess", self._process)
+        monkeypatch.setattr(pool_module, "RunnerProcess", self._process)
         self._fails = fails
 
     def _establish(self, mode: str, *, cuda: bool) -> None:
@@ -98,7 +98,7 @@ def test_a_pool_that_cannot_be_filled_leaves_no_process(tmp_path: Path, monkeypa
         def close(self) -> None:
             closed.append(self.role)
 
-    monkeypatch.setattr(process, "RunnerProcess", Process)
+    monkeypatch.setattr(pool_module, "RunnerProcess", Process)
     assert start.start_pool(json.dumps(HELLO)) is None
     assert closed == ["reference", "candidate"] and started.done == [("auto", True)]
 

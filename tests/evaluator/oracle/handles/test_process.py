@@ -15,7 +15,8 @@ from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import run_and_deliver, snapshot
 from tritonsmith.evaluator.oracle.handles import process as handles
-from tritonsmith.evaluator.oracle.handles.process import RunnerPool, RunnerProcess
+from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
+from tritonsmith.evaluator.oracle.handles.process import RunnerProcess
 from tritonsmith.evaluator.sandbox.process import settle
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.tasks import load_task
@@ -74,7 +75,7 @@ def stands_still(process: RunnerProcess, wanted: bool) -> bool:
 
 
 def test_a_pool_gives_each_process_once_and_none_that_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handles, "_READIED", {"candidate": (), "witness": ()})  # what they ready needs a card
+    monkeypatch.setattr(handles, "_READY_WORDS", {"candidate": (), "witness": ()})  # what they do there needs a card
     before = descriptors()
     pool = RunnerPool(tmp_path)
     pool.fill(candidate=2, witness=0)
