@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.sandbox.process import Policy, SandboxedProcess, guard_self
-from tritonsmith.evaluator.sandbox.self_test import bubblewrap_form, own_form
+from tritonsmith.evaluator.sandbox.oneself import guard_self
+from tritonsmith.evaluator.sandbox.policy import Policy
+from tritonsmith.evaluator.sandbox.process import SandboxedProcess
+from tritonsmith.evaluator.sandbox.self_test import try_bubblewrap, try_own_layers
 
 PROMISED_MS = 50.0
 _MODULE = "tritonsmith.evaluator.errors"  # has nothing to do and loads nothing
@@ -87,7 +89,7 @@ def main() -> None:
     say(f"{'form':<28} {'plain':>9} {'confined':>9} {'cost':>9}   (ms, median of {options.pairs} interleaved pairs; at most 50)")
     for name in ("our layers alone", "bubblewrap and our layers"):
         try:
-            policy, report = bubblewrap_form() if name.startswith("bubblewrap") else own_form(cuda=False)
+            policy, report = try_bubblewrap() if name.startswith("bubblewrap") else try_own_layers(cuda=False)
         except InfrastructureError as error:
             record["forms"][name] = {"unavailable": str(error)}
             say(f"{name:<28} {error}")

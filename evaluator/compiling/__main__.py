@@ -8,7 +8,7 @@ import sys
 
 from tritonsmith.evaluator.compiling.server import CompilerServer
 from tritonsmith.evaluator.processes.serve import serve_requests
-from tritonsmith.evaluator.sandbox.process import guard_self
+from tritonsmith.evaluator.sandbox.oneself import guard_self
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ class Compilation:
         still = mark is not None and mark.exists()
         if still is not self._still:
             self._still = still
-            (self._sandbox.pause if still else self._sandbox.resume)()
+            (self._sandbox.family.pause if still else self._sandbox.family.resume)()
         return still
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 
 from tritonsmith.evaluator.oracle.start import start_pool
-from tritonsmith.evaluator.sandbox.process import guard_self
+from tritonsmith.evaluator.sandbox.oneself import guard_self
 
 
 def main() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from tritonsmith.evaluator.channel.report import FINISHED
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.lines import send_line
-from tritonsmith.evaluator.sandbox.process import SandboxedProcess, sandbox_report
+from tritonsmith.evaluator.sandbox.policy import sandbox_report
+from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 
 _MOST_BYTES = 4 << 20
 """Of the tool's output."""

@@ -32,7 +32,7 @@ from tritonsmith.evaluator.oracle.judge.without_card import CardFreeJudge
 from tritonsmith.evaluator.oracle.sanitizer import run_sanitizer
 from tritonsmith.evaluator.processes.serve import serve_requests
 from tritonsmith.evaluator.reference.precision import set_tf32
-from tritonsmith.evaluator.sandbox.process import sandbox_report
+from tritonsmith.evaluator.sandbox.policy import sandbox_report
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, OperatorCost, Status, Task, Verdict
 

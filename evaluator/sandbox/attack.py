@@ -1,4 +1,4 @@
-"""The self-test's hostile part: runs inside the layers, tries what candidate code must not be able to do, and says what it could.
+"""The self-test's hostile part: it runs inside the layers and tries what candidate code must not be able to do.
 
 `python -P -m tritonsmith.evaluator.sandbox.attack REQUEST` prints {"actions": {name: true when it was possible}, "names": [names of the
 environment], "card": byte read from the loan or a reason} as one JSON line, leaves an escaped process behind that holds the descriptor
@@ -17,10 +17,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tritonsmith.evaluator.sandbox.card_loan import borrowed_byte
+from tritonsmith.evaluator.sandbox.card_loan import read_loan
 
-_PTRACE_SEIZE, _PTRACE_DETACH, _CLONE_NEWUSER = 0x4206, 17, 0x10000000
-_SECONDS = 1.0
+_PTRACE_SEIZE = 0x4206
+_PTRACE_DETACH = 17
+_CLONE_NEWUSER = 0x10000000
+_CONNECT_SECONDS = 1.0
+"""Longest wait for a connection."""
+_DAEMON_SECONDS = 60
+"""How long the escaped process lives where nobody ends it."""
 
 
 def _trace(pid: int) -> None:
@@ -31,17 +36,17 @@ def _trace(pid: int) -> None:
 
 
 def _connect(family: int, address: Any) -> None:
-    with socket.socket(family, socket.SOCK_STREAM) as one:
-        one.settimeout(_SECONDS)
-        one.connect(address)
+    with socket.socket(family, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_CONNECT_SECONDS)
+        connection.connect(address)
 
 
 def _send(port: int) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        one.sendto(b"x", ("127.0.0.1", port))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"x", ("127.0.0.1", port))
 
 
-def _new_user_namespace() -> None:
+def _enter_user_namespace() -> None:
     child = os.fork()
     if child == 0:
         os._exit(0 if ctypes.CDLL(None).unshare(_CLONE_NEWUSER) == 0 else 1)
@@ -49,7 +54,7 @@ def _new_user_namespace() -> None:
         raise OSError("unshare")
 
 
-def attempts(request: dict[str, Any]) -> dict[str, Callable[[], object]]:
+def list_actions(request: dict[str, Any]) -> dict[str, Callable[[], object]]:
     """Every action by name; one that raises OSError was stopped."""
     oracle = request["oracle"]
     return {
@@ -63,11 +68,11 @@ def attempts(request: dict[str, Any]) -> dict[str, Callable[[], object]]:
         "abstract_socket": lambda: _connect(socket.AF_UNIX, "\0" + request["abstract"]),
         "read_foreign_file": lambda: Path(request["secret"]).read_bytes(),
         "write_outside": lambda: (Path(request["open_folder"]) / "escaped").touch(),
-        "new_user_namespace": _new_user_namespace,
+        "new_user_namespace": _enter_user_namespace,
     }
 
 
-def _possible(action: Callable[[], object]) -> bool:
+def _is_possible(action: Callable[[], object]) -> bool:
     try:
         action()
     except OSError:
@@ -76,14 +81,14 @@ def _possible(action: Callable[[], object]) -> bool:
 
 
 def _leave_a_daemon(held: int) -> None:
-    """A process in a session of its own whose parent is gone; it keeps `held` open for as long as it lives."""
+    """Leave a process in a session of its own, without a parent, that keeps `held` open for as long as it lives."""
     child = os.fork()
     if child == 0:
         os.setsid()
         if os.fork() == 0:
             for fd in (0, 1, 2):
                 os.close(fd)
-            time.sleep(60)
+            time.sleep(_DAEMON_SECONDS)
         os._exit(0)
     os.waitpid(child, 0)
     os.fstat(held)
@@ -92,11 +97,11 @@ def _leave_a_daemon(held: int) -> None:
 def main() -> None:
     """Entry point."""
     request = json.loads(sys.argv[1])
-    found = {name: _possible(action) for name, action in attempts(request).items()}
+    found = {name: _is_possible(action) for name, action in list_actions(request).items()}
     card: int | str = ""
     if request["loan"]:
         try:
-            card = borrowed_byte(request["loan"])
+            card = read_loan(request["loan"])
         except OSError as error:
             card = str(error)
     _leave_a_daemon(request["held"])

@@ -1,4 +1,4 @@
-"""Does CUDA still work inside the sandbox? A loan of card memory that the self-test must open and read. No torch: the driver by ctypes."""
+"""A loan of card memory that the self-test opens and reads: does CUDA still work inside the sandbox? It calls the driver by ctypes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import contextlib
 import ctypes
 from types import TracebackType
 
-_BYTES = 4096
+_LOAN_BYTES = 4096
+"""Size of the loan."""
 _HANDLE_BYTES = 64
+"""Size of CUipcMemHandle."""
 _LAZY_PEER_ACCESS = 1
+"""Flag that cuIpcOpenMemHandle asks for."""
 
 
 class _Handle(ctypes.Structure):
@@ -38,8 +41,8 @@ class CardLoan:
     def __init__(self, fill: int) -> None:
         self._cuda = _open_card()
         self._address = ctypes.c_uint64()
-        _call(self._cuda, "cuMemAlloc_v2", ctypes.byref(self._address), ctypes.c_size_t(_BYTES))
-        _call(self._cuda, "cuMemsetD8_v2", self._address, ctypes.c_ubyte(fill), ctypes.c_size_t(_BYTES))
+        _call(self._cuda, "cuMemAlloc_v2", ctypes.byref(self._address), ctypes.c_size_t(_LOAN_BYTES))
+        _call(self._cuda, "cuMemsetD8_v2", self._address, ctypes.c_ubyte(fill), ctypes.c_size_t(_LOAN_BYTES))
         _call(self._cuda, "cuCtxSynchronize")
         handle = _Handle()
         _call(self._cuda, "cuIpcGetMemHandle", ctypes.byref(handle), self._address)
@@ -53,12 +56,12 @@ class CardLoan:
             _call(self._cuda, "cuMemFree_v2", self._address)
 
 
-def borrowed_byte(handle: str) -> int:
+def read_loan(handle: str) -> int:
     """Open a loan and read its first byte, in another process than the lender's. Raises OSError."""
     cuda = _open_card()
     address, raw = ctypes.c_uint64(), _Handle.from_buffer_copy(bytes.fromhex(handle))
     _call(cuda, "cuIpcOpenMemHandle_v2", ctypes.byref(address), raw, ctypes.c_uint(_LAZY_PEER_ACCESS))
-    read = (ctypes.c_ubyte * _BYTES)()
-    _call(cuda, "cuMemcpyDtoH_v2", read, address, ctypes.c_size_t(_BYTES))
+    read = (ctypes.c_ubyte * _LOAN_BYTES)()
+    _call(cuda, "cuMemcpyDtoH_v2", read, address, ctypes.c_size_t(_LOAN_BYTES))
     _call(cuda, "cuIpcCloseMemHandle", address)
     return read[0] if len(set(read)) == 1 else -1

@@ -15,21 +15,48 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _libc = ctypes.CDLL(None, use_errno=True)
-NEW_MOUNTS, NEW_UTS, NEW_IPC, NEW_USER, NEW_PIDS, NEW_NETWORK = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
-_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
-_PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 24, 47, 4
+# Flags of unshare, as in include/uapi/linux/sched.h.
+NEW_MOUNTS = 0x20000
+NEW_UTS = 0x4000000
+NEW_IPC = 0x8000000
+NEW_USER = 0x10000000
+NEW_PIDS = 0x20000000
+NEW_NETWORK = 0x40000000
+# Flags of mount, as in include/uapi/linux/mount.h.
+_MS_RDONLY = 1
+_MS_NOSUID = 2
+_MS_NODEV = 4
+_MS_NOEXEC = 8
+_MS_REMOUNT = 32
+_MS_BIND = 4096
+_MS_REC = 16384
+_MS_PRIVATE = 1 << 18
+# Options of prctl, as in include/uapi/linux/prctl.h.
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+_PR_CAPBSET_DROP = 24
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
 _CAPSET = {"x86_64": 126, "aarch64": 91}
+"""Number of the system call by machine; libc has no function for it."""
 _CAPABILITY_VERSION_3 = 0x20080522
+"""Form of the arguments of capset."""
 _LAST_CAPABILITY = 63
+"""Highest number that a capability can have."""
 RUN_UID = 0x70000000
 """Plus a process id: a user of one run alone, far from those that anybody has."""
 _NOBODY = 65534
+"""The user id `nobody`."""
 _OTHERS_ENTER = 0o001
+"""Bit of a folder's mode that lets everybody enter it."""
+_SCRATCH_FILES = 65536
+"""Files and folders that the scratch folder may hold."""
 
 
 class suppress:
-    """Goes on after errors of these kinds."""
+    """Continue after errors of these kinds; contextlib's takes too long to import."""
 
     def __init__(self, *kinds: type[BaseException]) -> None:
         self._kinds = kinds
@@ -42,7 +69,7 @@ class suppress:
 
 
 class HalfAppliedError(OSError):
-    """A layer changed the process and then failed; going on would run in a state that nobody asked for."""
+    """A layer changed the process and then failed; the command must not run in that state."""
 
 
 def _check(result: int, what: str) -> int:
@@ -67,8 +94,11 @@ def _mount(source: str, target: str, kind: str | None, flags: int, data: str | N
     _check(_libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]), f"mount on {target}")
 
 
-def own_user_namespace() -> None:
-    """A user namespace that maps this user onto itself; gives a process without privileges those that the other namespaces need."""
+def enter_user_namespace() -> None:
+    """Enter a user namespace that maps this user onto itself.
+
+    It gives a process without privileges those that the other namespaces need.
+    """
     user, group = os.geteuid(), os.getegid()
     unshare(NEW_USER)
     try:
@@ -79,18 +109,18 @@ def own_user_namespace() -> None:
         raise HalfAppliedError(error.errno, error.strerror) from error
 
 
-def own_network() -> None:
-    """A network namespace with nothing in it, not even a loopback that is up."""
+def enter_network_namespace() -> None:
+    """Enter a network namespace with nothing in it, not even a loopback that is up."""
     unshare(NEW_NETWORK)
 
 
-def own_ipc() -> None:
-    """System V objects and POSIX message queues, and a host name, of its own."""
+def enter_ipc_namespace() -> None:
+    """Enter namespaces with System V objects, POSIX message queues and a host name of their own."""
     unshare(NEW_IPC | NEW_UTS)
 
 
-def own_mounts(needed: Iterable[str], scratch: str, owner: int | None, scratch_bytes: int) -> None:
-    """Private mounts: a scratch folder and a /dev/shm in memory with a cap; folders closed to others show only what is needed.
+def mount_privately(needed: Iterable[str], scratch: str, owner: int | None, scratch_bytes: int) -> None:
+    """Mount a scratch folder and a /dev/shm in memory with a cap; folders closed to others show only what is needed.
 
     Args:
         needed: files and folders that the process must reach under another identity.
@@ -111,40 +141,41 @@ def _private_mounts(needed: list[str], scratch: str, owner: int | None, scratch_
         _open_closed_folders(needed)
     os.makedirs(scratch, exist_ok=True)
     who = f",uid={owner},gid={owner}" if owner is not None else ""
-    options = f"size={scratch_bytes},nr_inodes=65536,mode=700{who}"
+    options = f"size={scratch_bytes},nr_inodes={_SCRATCH_FILES},mode=700{who}"
     _mount("tmpfs", scratch, "tmpfs", _MS_NOSUID | _MS_NODEV, options)
     if os.path.isdir("/dev/shm"):
         _mount("tmpfs", "/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, options)
     os.chdir(scratch)
 
 
-def closed_ancestor(path: str) -> str | None:
+def find_closed_ancestor(path: str) -> str | None:
     """The topmost folder above `path` that other users may not enter; None when they can reach it."""
     parts = path.split("/")
     for count in range(1, len(parts)):
         folder = "/".join(parts[:count]) or "/"
-        if not _enterable(folder):
+        if not _is_enterable(folder):
             return folder
     return None
 
 
-_known: dict[str, bool] = {}
+_enterable: dict[str, bool] = {}
+"""By folder: whether others may enter it, as it was when it was first asked."""
 
 
-def _enterable(folder: str) -> bool:
-    if folder not in _known:
+def _is_enterable(folder: str) -> bool:
+    if folder not in _enterable:
         try:
-            _known[folder] = bool(os.stat(folder).st_mode & _OTHERS_ENTER)
+            _enterable[folder] = bool(os.stat(folder).st_mode & _OTHERS_ENTER)
         except OSError:
-            _known[folder] = True  # not there: nothing to open
-    return _known[folder]
+            _enterable[folder] = True  # not there: nothing to open
+    return _enterable[folder]
 
 
 def _open_closed_folders(needed: list[str]) -> None:
     """Cover each closed folder above a needed path with an empty one that holds the needed paths alone."""
     closed: dict[str, dict[str, int]] = {}
     for path in needed:
-        folder = closed_ancestor(path)
+        folder = find_closed_ancestor(path)
         if folder is not None and os.path.exists(path):
             closed.setdefault(folder, {})[path] = os.open(path, os.O_PATH)
     for folder, paths in closed.items():
@@ -162,10 +193,10 @@ def _open_closed_folders(needed: list[str]) -> None:
             _mount("none", path, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID)
         for descriptor in paths.values():
             os.close(descriptor)
-    _known.clear()
+    _enterable.clear()
 
 
-def own_proc() -> None:
+def mount_own_proc() -> None:
     """Mount the /proc of this process's own pid namespace over the old one; called as the first process in it."""
     try:
         _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
@@ -173,10 +204,9 @@ def own_proc() -> None:
         raise HalfAppliedError(error.errno, error.strerror) from error
 
 
-def run_user() -> int | None:
+def pick_user() -> int | None:
     """The user id that a process started by root takes: one of its own, `nobody` in a container with few ids, or None."""
-    own = RUN_UID + os.getpid()
-    for user in (own, _NOBODY):
+    for user in (RUN_UID + os.getpid(), _NOBODY):
         with open("/proc/self/uid_map") as file:
             ranges = [tuple(map(int, line.split())) for line in file]
         if any(first <= user < first + count for first, _, count in ranges):
@@ -192,10 +222,10 @@ def become(user: int) -> None:
 
 
 def limit(processes: int, file_bytes: int, open_files: int, cpu_seconds: int, address_bytes: int | None) -> None:
-    """Limits that hold for every process that follows; those above the present hard limits are lowered to them."""
+    """Set limits for every process that follows; those above the present hard limits are lowered to them."""
     wanted = {
         resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: file_bytes, resource.RLIMIT_NOFILE: open_files,
-        resource.RLIMIT_CPU: cpu_seconds, resource.RLIMIT_NPROC: processes + threads_of_user(),
+        resource.RLIMIT_CPU: cpu_seconds, resource.RLIMIT_NPROC: processes + count_threads_of_user(),
     }  # fmt: skip
     if address_bytes is not None:
         wanted[resource.RLIMIT_AS] = address_bytes
@@ -207,8 +237,8 @@ def limit(processes: int, file_bytes: int, open_files: int, cpu_seconds: int, ad
         file.write("1000")  # a machine out of memory ends the candidate, not the oracle
 
 
-def threads_of_user() -> int:
-    """Threads that this user already runs, because the limit on processes counts them all."""
+def count_threads_of_user() -> int:
+    """Number of threads that this user already runs; the limit on processes counts them all."""
     count = 0
     for name in os.listdir("/proc"):
         with suppress(OSError):
@@ -218,7 +248,7 @@ def threads_of_user() -> int:
 
 
 def drop_capabilities() -> None:
-    """No capability is left, and none comes back by executing a file."""
+    """Drop every capability; none comes back by executing a file."""
     for number in range(_LAST_CAPABILITY + 1):
         with suppress(OSError):  # above the last that this kernel knows, or not ours to drop
             prctl(_PR_CAPBSET_DROP, number)
@@ -230,21 +260,32 @@ def drop_capabilities() -> None:
 
 # ---- Landlock: the numbers of the three calls and the access rights are in include/uapi/linux/landlock.h
 
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
-_REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
+_CREATE_RULESET = 444
+_ADD_RULE = 445
+_RESTRICT_SELF = 446
+_EXECUTE = 1
+_WRITE_FILE = 2
+_READ_FILE = 4
+_READ_DIR = 8
+_REFER = 1 << 13
+_TRUNCATE = 1 << 14
+_IOCTL_DEVICE = 1 << 15
 _ALL_OF_ABI_1 = (1 << 13) - 1
 _FOR_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
-_TCP, _SCOPES = 3, 3
+"""Rights that a rule about a file, and not a folder, may name."""
+_TCP = 3
+"""Binding and connecting."""
+_SCOPES = 3
+"""Signals and abstract sockets."""
 
 
 def _syscall(number: int, *arguments: object) -> int:
-    packed = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
+    packed = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
     return _check(_libc.syscall(ctypes.c_long(number), *packed), "Landlock")
 
 
-def landlock(read: Iterable[str], write: Iterable[str]) -> int:
-    """From now on only these paths can be read and executed, or changed; no TCP, no signal and no abstract socket leaves the domain.
+def apply_landlock(read: Iterable[str], write: Iterable[str]) -> int:
+    """Allow only these paths to be read and executed, or changed; no TCP, no signal and no abstract socket leaves the domain.
 
     Needs no_new_privs. Returns the kernel's version of the interface: TCP needs 4, device control 5, signals and sockets 6.
     """

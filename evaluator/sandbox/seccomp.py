@@ -10,6 +10,7 @@ import os
 import struct
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""By machine: what the kernel calls its table of system calls."""
 # Looking into or steering other processes, new views of the system, kernel interfaces with a long record of holes, and kernel modules.
 _DENIED = {
     "x86_64": {
@@ -37,18 +38,36 @@ _DENIED = {
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _SOCKET = {"x86_64": 41, "aarch64": 198}
 _CLONE3 = 435
-_FCNTL, _F_SETSIG = {"x86_64": 72, "aarch64": 25}, 10
-_NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW... flag that clone takes
+_FCNTL = {"x86_64": 72, "aarch64": 25}
+_F_SETSIG = 10
+_NEW_NAMESPACES = 0x7E020000
+"""Every CLONE_NEW... flag that clone takes."""
 _X32 = 0x40000000
+"""Bit in the numbers of the x32 table."""
 _AF_UNIX = 1
-_EPERM, _EACCES, _ENOSYS = 1, 13, 38
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_NUMBER, _ARCH, _ARGUMENT_0, _ARGUMENT_1 = 0, 4, 16, 24  # offsets in struct seccomp_data
-_PR_SET_SECCOMP, _MODE_FILTER = 22, 2
+_EPERM = 1
+_EACCES = 13
+_ENOSYS = 38
+# Instructions of the filter's machine.
+_LOAD = 0x20
+_EQUAL = 0x15
+_AT_LEAST = 0x35
+_ANY_BIT = 0x45
+_RETURN = 0x06
+# What a filter returns.
+_ALLOW = 0x7FFF0000
+_ERRNO = 0x00050000
+_KILL = 0x80000000
+# Offsets in struct seccomp_data.
+_NUMBER = 0
+_ARCH = 4
+_ARGUMENT_0 = 16
+_ARGUMENT_1 = 24
+_PR_SET_SECCOMP = 22
+_MODE_FILTER = 2
 
 
-def _program(machine: str, unix_sockets: bool) -> list[tuple[int, int, int, int]]:
+def _write_program(machine: str, unix_sockets: bool) -> list[tuple[int, int, int, int]]:
     """Instructions (code, jump if true, jump if false, constant)."""
     code: list[tuple[int, int, int, int]] = [
         (_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, _AUDIT_ARCH[machine]), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NUMBER),
@@ -83,8 +102,8 @@ def install_filter(*, unix_sockets: bool) -> None:
     machine = os.uname().machine
     if machine not in _AUDIT_ARCH:
         raise OSError(f"no table of system calls for {machine}")
-    program = _program(machine, unix_sockets)
-    packed = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in program))
+    program = _write_program(machine, unix_sockets)
+    packed = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *instruction) for instruction in program))
     header = struct.pack("HxxxxxxQ", len(program), ctypes.addressof(packed))
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.c_char_p(header), 0, 0):
         code = ctypes.get_errno()

@@ -1,4 +1,4 @@
-"""Which layers work on this machine, verified by an attack on ourselves; run once at the start of each oracle. No torch.
+"""Which layers work on this machine, verified by an attack on ourselves; run once at the start of each oracle.
 
 `python -P -m tritonsmith.evaluator.sandbox.self_test [card]` prints the report as JSON, for `doctor`.
 """
@@ -23,20 +23,13 @@ from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.processes.lines import read_line
 from tritonsmith.evaluator.processes.scrubbed import ALLOWED_ENVIRONMENT, SCRUBBED_ADDITIONS
 from tritonsmith.evaluator.sandbox.card_loan import CardLoan
-from tritonsmith.evaluator.sandbox.process import LAYERS, Policy, SandboxedProcess, guard_self, settle
+from tritonsmith.evaluator.sandbox.oneself import guard_self
+from tritonsmith.evaluator.sandbox.policy import Policy, use_policy
+from tritonsmith.evaluator.sandbox.process import SandboxedProcess
+from tritonsmith.evaluator.sandbox.table import LAYERS, NOT_WITH_CUDA, RELAXATIONS
 
 MODES = ("auto", "strict", "off")
-_NAMESPACES = ("user_ns", "mount_ns", "net_ns", "ipc_ns", "pid_ns")
-# What is given up, in this order, where the machine or CUDA does not work inside all of it: the weakest loss first.
-_RELAXATIONS: tuple[tuple[str, ...], ...] = (
-    (), ("own_proc",), ("pid_ns",), ("net_ns",), ("uid",), ("uid", "own_proc"), _NAMESPACES, (*_NAMESPACES, "uid", "own_proc"),
-    (*_NAMESPACES, "uid", "own_proc", "landlock"), tuple(layer for layer in LAYERS if layer not in ("limits", "no_new_privs")),
-)  # fmt: skip
-_CARD_SHARES = {
-    "pid_ns": "CUDA shares memory between processes of one pid namespace only",
-    "ipc_ns": "as pid_ns",
-    "user_ns": "CUDA does not start in one without a /proc of its own",
-}
+"""Values of `--sandbox`."""
 _ACTIONS_BEHIND = {
     "environment without secrets": ("see_other_environment",),
     "no network": ("tcp_loopback", "udp_loopback", "abstract_socket"),
@@ -49,11 +42,18 @@ _ACTIONS_BEHIND = {
 """What `strict` asks for, each with the actions of the self-test that must have been stopped."""
 _NO_BUBBLEWRAP = "there is no bwrap on PATH"
 _NO_BUBBLEWRAP_ON_A_CARD = "not used: on a card only its mount and network namespaces could be taken, and the launcher makes those itself"
-_PROBE_SECONDS = {False: 10.0, True: 30.0}
+_PROBE_SECONDS = 10.0
+"""Longest wait for the hostile part."""
+_PROBE_SECONDS_WITH_CUDA = 30.0
+"""The same where it opens the card, too."""
+_NAMES_OF_PYTHON = ("LC_CTYPE", "PWD")
+"""Names that Python and the launcher add to an environment."""
+_REASON_CHARACTERS = 300
+"""Length of a reason in the report."""
 
 
 def establish(mode: str, *, cuda: bool) -> dict[str, Any]:
-    """Find the strongest policy that works here, verify it, and settle on it for this process. Returns the report.
+    """Find the strongest policy that works here, verify it, and use it in this process. Returns the report.
 
     Raises:
         UsageError: `strict`, and a protection that it asks for is missing; or an unknown mode.
@@ -62,16 +62,16 @@ def establish(mode: str, *, cuda: bool) -> dict[str, Any]:
         raise UsageError(f"--sandbox {mode}: there is no such mode; the modes are {', '.join(MODES)}.")
     if mode == "off":
         report: dict[str, Any] = {"mode": "off", "layers": dict.fromkeys(LAYERS, "not used: --sandbox off"), "actions": {}}
-        settle(None, report)
+        use_policy(None, report)
         return report
     started = time.monotonic()
-    policy, report = _strongest(cuda)
+    policy, report = _find_strongest(cuda)
     report |= {"mode": mode, "seconds": round(time.monotonic() - started, 3)}
     lacking = missing_protections(report)
     report["missing"] = lacking
     if mode == "strict" and lacking:
         raise UsageError(f"--sandbox strict: this machine does not give: {'; '.join(lacking)}; `tritonsmith doctor` shows the layers.")
-    settle(policy, report)
+    use_policy(policy, report)
     return report
 
 
@@ -81,57 +81,58 @@ def missing_protections(report: dict[str, Any]) -> list[str]:
     return [name for name, behind in _ACTIONS_BEHIND.items() if any(actions.get(action) != "blocked" for action in behind)]
 
 
-def _strongest(cuda: bool) -> tuple[Policy | None, dict[str, Any]]:
+def _find_strongest(cuda: bool) -> tuple[Policy | None, dict[str, Any]]:
     if not sys.platform.startswith("linux"):
         return None, {"layers": dict.fromkeys(LAYERS, "unavailable: needs Linux"), "actions": {}}
     wrapped: tuple[Policy, dict[str, Any]] | None = None
     why = _NO_BUBBLEWRAP_ON_A_CARD
     if not cuda:
         try:
-            wrapped = bubblewrap_form()
+            wrapped = try_bubblewrap()
         except InfrastructureError as error:
             why = f"unavailable: {error}"
     if wrapped and set(wrapped[1]["actions"].values()) == {"blocked"}:
         return wrapped
-    policy, report = own_form(cuda=cuda)
-    if wrapped and _strength(wrapped[1]) >= _strength(report):
+    policy, report = try_own_layers(cuda=cuda)
+    if wrapped and _rate(wrapped[1]) >= _rate(report):
         return wrapped
     report["layers"]["bubblewrap"] = "not used: the layers without it stop more" if wrapped else why
     return policy, report
 
 
-def own_form(*, cuda: bool) -> tuple[Policy, dict[str, Any]]:
+def try_own_layers(*, cuda: bool) -> tuple[Policy, dict[str, Any]]:
     """The strongest policy that works here without bubblewrap, and the self-test's report.
 
     Raises InfrastructureError where no process starts inside any.
     """
-    shared = {"bubblewrap": ""} | (_CARD_SHARES if cuda else {})
+    left_out = {"bubblewrap": ""} | (NOT_WITH_CUDA if cuda else {})
     reasons: list[str] = []
-    for given_up in _RELAXATIONS:
+    for given_up in RELAXATIONS:
         why = f"the self-test fails with it ({reasons[-1]})" if reasons else ""
         try:
-            return _verified(dict.fromkeys(given_up, why) | shared, cuda)
+            return _verify(dict.fromkeys(given_up, why) | left_out, cuda)
         except InfrastructureError as error:
             reasons.append(str(error))
     raise InfrastructureError(f"no process starts inside the sandbox, not even with limits alone: {reasons[-1]}")
 
 
-def bubblewrap_form() -> tuple[Policy, dict[str, Any]]:
+def try_bubblewrap() -> tuple[Policy, dict[str, Any]]:
     """All layers, the namespaces from bubblewrap, and the self-test's report. Raises InfrastructureError where it does not work here."""
     program = shutil.which("bwrap")
     if program is None:
         raise InfrastructureError(_NO_BUBBLEWRAP)
     try:
-        return _verified({}, False, program)
+        return _verify({}, False, program)
     except InfrastructureError as error:
         raise InfrastructureError(f"the self-test fails with it ({error})") from None
 
 
-def _strength(report: dict[str, Any]) -> tuple[int, int]:
+def _rate(report: dict[str, Any]) -> tuple[int, int]:
+    """How strong a policy is: attacks that it stopped, then layers that were applied."""
     return list(report["actions"].values()).count("blocked"), list(report["layers"].values()).count("applied")
 
 
-def _verified(left_out: dict[str, str], cuda: bool, bwrap: str = "") -> tuple[Policy, dict[str, Any]]:
+def _verify(left_out: dict[str, str], cuda: bool, bwrap: str = "") -> tuple[Policy, dict[str, Any]]:
     """A policy without these layers, and the self-test's report. Raises InfrastructureError where it does not work here."""
     policy = Policy(tuple(layer for layer in LAYERS if layer not in left_out), left_out, (), cuda, bwrap)
     report = attack(policy)
@@ -164,27 +165,27 @@ def attack(policy: Policy) -> dict[str, Any]:
             "secret": str(folder / "secret"), "open_folder": str(folder / "open"), "held": held, "loan": loan,
         }  # fmt: skip
         try:
-            answer, layers = _run(policy, request)
+            answer, layers = _run_attack(policy, request)
         finally:
             os.close(held)
         if policy.cuda and answer["card"] != fill:
             raise InfrastructureError(f"CUDA: {answer['card'] if isinstance(answer['card'], str) else 'wrong byte on the card'}")
         possible = dict(answer["actions"])
-        possible["see_other_environment"] = bool(set(answer["names"]) - {*ALLOWED_ENVIRONMENT, *SCRUBBED_ADDITIONS, "LC_CTYPE", "PWD"})
+        possible["see_other_environment"] = bool(set(answer["names"]) - {*ALLOWED_ENVIRONMENT, *SCRUBBED_ADDITIONS, *_NAMES_OF_PYTHON})
         possible["outlive_the_kill"] = not select.select([watch], [], [], 1.0)[0]
-    return {"layers": layers, "actions": {one: "allowed" if could else "blocked" for one, could in sorted(possible.items())}}
+    return {"layers": layers, "actions": {action: "allowed" if could else "blocked" for action, could in sorted(possible.items())}}
 
 
-def _run(policy: Policy, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def _run_attack(policy: Policy, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     with SandboxedProcess(
         "tritonsmith.evaluator.sandbox.attack", [json.dumps(request)], pass_fds=[request["held"]], policy=policy
     ) as process:
         assert process.process.stdout is not None
-        answer = read_line(process.process.stdout.fileno(), _PROBE_SECONDS[policy.cuda])
-        layers = process.launched(0.0)
+        answer = read_line(process.process.stdout.fileno(), _PROBE_SECONDS_WITH_CUDA if policy.cuda else _PROBE_SECONDS)
+        layers = process.layer_states(0.0)
         if answer is None or layers.get("", "nothing"):
             tail = (process.stderr_tail().strip().splitlines() or ["no answer"])[-1]
-            raise InfrastructureError((layers.get("") or tail)[:300])
+            raise InfrastructureError((layers.get("") or tail)[:_REASON_CHARACTERS])
     return answer, {name: layers[name] for name in LAYERS}
 
 

@@ -13,7 +13,7 @@ from tritonsmith.evaluator.confined.interpreter import launch
 from tritonsmith.evaluator.confined.replay.forward import FILE, ReplayServer
 from tritonsmith.evaluator.confined.runner.faults import classify
 from tritonsmith.evaluator.processes.lines import send_line
-from tritonsmith.evaluator.sandbox.process import confine_self
+from tritonsmith.evaluator.sandbox.oneself import confine_self
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import sys
 from tritonsmith.evaluator.confined.runner.faults import classify
 from tritonsmith.evaluator.confined.runner.serve import RunnerServer
 from tritonsmith.evaluator.processes.lines import send_line
-from tritonsmith.evaluator.sandbox.process import confine_self
+from tritonsmith.evaluator.sandbox.oneself import confine_self
 
 
 def main() -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tritonsmith.evaluator.channel.doorbell import Doorbell, LineReader
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.sandbox.process import SandboxedProcess, threads_of
+from tritonsmith.evaluator.sandbox.family import threads_of
+from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 
 IMPORT_SECONDS = 90.0
 """Import of torch, Triton and the candidate, and the building of its model."""
@@ -78,18 +79,18 @@ class RunnerProcess:
     def run_on(self, processors: set[int]) -> None:
         """Let every thread of the run have these processors only; where that is not allowed it stays as it is."""
         for _ in range(2):  # what starts meanwhile has the processors of what started it
-            for pid in self.sandbox.inside():
+            for pid in self.sandbox.family.members():
                 for thread in threads_of(pid):
                     with contextlib.suppress(OSError):
                         os.sched_setaffinity(thread, processors)
 
     def pause(self) -> None:
         """Stop every process of the run: nothing of it happens until `resume`."""
-        self.sandbox.pause()
+        self.sandbox.family.pause()
 
     def resume(self) -> None:
         """Let them run again."""
-        self.sandbox.resume()
+        self.sandbox.family.resume()
 
     def kill(self) -> None:
         """End every process of the run."""

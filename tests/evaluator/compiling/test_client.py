@@ -17,7 +17,7 @@ from tritonsmith.evaluator.compiling.pool import CompilePool
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.local import LocalEvaluator
-from tritonsmith.evaluator.sandbox.process import settle
+from tritonsmith.evaluator.sandbox.policy import use_policy
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.schema import Status
 from tritonsmith.evaluator.tasks import load_task
@@ -30,7 +30,7 @@ REQUEST = pickle.dumps({"init": [], "inputs": [], "overrides": {}})
 def sandbox() -> Iterator[None]:
     establish("auto", cuda=False)
     yield
-    settle(None, NOTHING_ESTABLISHED)
+    use_policy(None, NOTHING_ESTABLISHED)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,10 @@ import pytest
 from confined_code import ESCAPE, closed_within
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.sandbox import bubblewrap, self_test
-from tritonsmith.evaluator.sandbox.process import Policy, SandboxedProcess
-from tritonsmith.evaluator.sandbox.self_test import bubblewrap_form, establish
+from tritonsmith.evaluator.sandbox.policy import Policy
+from tritonsmith.evaluator.sandbox.process import SandboxedProcess
+from tritonsmith.evaluator.sandbox.self_test import establish, try_bubblewrap
+from tritonsmith.evaluator.sandbox.table import NAMESPACES
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the layers are Linux's")
 
@@ -32,7 +34,7 @@ def wrapped() -> tuple[Policy, dict[str, Any]]:
     if shutil.which("bwrap") is None:
         pytest.skip("no bubblewrap on this machine")
     try:
-        return bubblewrap_form()
+        return try_bubblewrap()
     except InfrastructureError as error:
         pytest.skip(f"bubblewrap does not work here: {error}")
 
@@ -42,7 +44,7 @@ def test_bubblewrap_is_told_to_show_what_may_be_read_and_no_more(tmp_path: Path)
     (tmp_path / "data" / "inner").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "data")
     read = ["/proc/self", "/dev/null", str(tmp_path / "data" / "inner"), str(tmp_path / "link"), "/etc/hosts", str(tmp_path / "absent")]
-    line = bubblewrap.command("/usr/bin/bwrap", {"scratch": "/tmp/s/scratch", "scratch_bytes": 4096, "read": read}, ["true", "x"])
+    line = bubblewrap.build_command("/usr/bin/bwrap", {"scratch": "/tmp/s/scratch", "scratch_bytes": 4096, "read": read}, ["true", "x"])
     assert line[0] == "/usr/bin/bwrap" and line[line.index("--") + 1 :] == ["true", "x"]
     shown = {line[at + 1] for at, word in enumerate(line) if word == "--ro-bind"}
     assert shown == {"/etc", str(tmp_path / "data")}  # the link's target holds the inner folder
@@ -57,8 +59,8 @@ def test_bubblewrap_is_told_to_show_what_may_be_read_and_no_more(tmp_path: Path)
 def test_bubblewrap_supplies_the_namespaces_also_where_ours_cannot_be_made(
     wrapped: tuple[Policy, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(self_test, "_RELAXATIONS", (self_test._NAMESPACES,))
-    monkeypatch.setattr(self_test, "settle", lambda policy, found: None)
+    monkeypatch.setattr(self_test, "RELAXATIONS", (NAMESPACES,))
+    monkeypatch.setattr(self_test, "use_policy", lambda policy, found: None)
     report = establish("strict", cuda=False)
     assert report["layers"]["bubblewrap"] == report["layers"]["net_ns"] == report["layers"]["pid_ns"] == "applied"
     monkeypatch.setattr(shutil, "which", lambda name: None)

@@ -16,7 +16,8 @@ from confined_code import ESCAPE, closed_within
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.sandbox import self_test
-from tritonsmith.evaluator.sandbox.process import FILE_BYTES, Policy, SandboxedProcess, settle
+from tritonsmith.evaluator.sandbox.policy import FILE_BYTES, Policy, use_policy
+from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 from tritonsmith.evaluator.sandbox.self_test import attack, establish, missing_protections
 from tritonsmith.evaluator.schema import Status
 from tritonsmith.evaluator.tasks import load_task
@@ -29,7 +30,7 @@ NOTHING_ESTABLISHED = {"mode": "off", "layers": {}, "actions": {}}
 @pytest.fixture(scope="module")
 def report() -> Iterator[dict[str, Any]]:
     yield establish("auto", cuda=False)
-    settle(None, NOTHING_ESTABLISHED)
+    use_policy(None, NOTHING_ESTABLISHED)
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ def test_strict_refuses_in_one_sentence_and_auto_goes_on(monkeypatch: pytest.Mon
     with pytest.raises(UsageError, match="--sandbox strict.*no network.*writes stay") as refused:
         establish("strict", cuda=False)
     assert "\n" not in str(refused.value)
-    monkeypatch.setattr(self_test, "settle", lambda policy, found: None)
+    monkeypatch.setattr(self_test, "use_policy", lambda policy, found: None)
     assert "no network" in establish("auto", cuda=False)["missing"]
     with pytest.raises(UsageError, match="--sandbox loose"):
         establish("loose", cuda=False)
@@ -213,18 +214,18 @@ def test_a_process_that_was_paused_stands_still_with_its_children_and_nothing_of
     words = memoryview(mmap.mmap(shared, 4096)).cast("Q")
     with confined(f"WORDS = {shared}\n{RESTLESS}", pass_fds=[shared]) as process:
         refused = json.loads(process.process.stdout.readline())
-        if process.launched(5.0).get("seccomp") != "applied":
+        if process.layer_states(5.0).get("seccomp") != "applied":
             pytest.skip("this kernel lacks seccomp: a timer may wake what was stopped")
         assert refused == ["timer", "processor", "descriptor"]
         deadline = time.monotonic() + 10.0
         while not all(words[:2]):
             assert time.monotonic() < deadline
-        process.pause()
+        process.family.pause()
         time.sleep(0.01)  # a signal reaches another processor some microseconds later
         before = list(words[:2])
         time.sleep(0.2)
         assert list(words[:2]) == before
-        process.resume()
+        process.family.resume()
         deadline = time.monotonic() + 10.0
         while not all(now > then for now, then in zip(words[:2], before, strict=True)):
             assert time.monotonic() < deadline

@@ -17,7 +17,7 @@ from tritonsmith.evaluator.oracle.checks.trials import run_and_deliver, snapshot
 from tritonsmith.evaluator.oracle.handles import process as handles
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.process import RunnerProcess
-from tritonsmith.evaluator.sandbox.process import settle
+from tritonsmith.evaluator.sandbox.policy import use_policy
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.tasks import load_task
 
@@ -57,7 +57,7 @@ class ModelNew(nn.Module):
 def established() -> Iterator[None]:
     establish("auto", cuda=False)
     yield
-    settle(None, {"mode": "off", "layers": {}, "actions": {}})
+    use_policy(None, {"mode": "off", "layers": {}, "actions": {}})
 
 
 def descriptors() -> int:
@@ -67,7 +67,7 @@ def descriptors() -> int:
 def stands_still(process: RunnerProcess, wanted: bool) -> bool:
     """Whether it comes to that within a few seconds: a signal takes its time."""
     for _ in range(100):
-        states = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] for pid in process.sandbox.inside()]
+        states = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] for pid in process.sandbox.family.members()]
         if states and (set(states) == {"T"}) is wanted:
             return True
         time.sleep(0.05)
