@@ -14,7 +14,7 @@ from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.oracle.server import Oracle
 from tritonsmith.evaluator.processes.lines import LINE_LIMIT
 from tritonsmith.evaluator.processes.server import ServerProcess
-from tritonsmith.evaluator.sandbox.process import settle
+from tritonsmith.evaluator.sandbox.policy import use_policy
 from tritonsmith.evaluator.schema import Hardware, Status, Task, text_sha
 from tritonsmith.evaluator.tasks import load_task
 
@@ -76,7 +76,7 @@ def oracles_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for oracle in oracles.values():
         oracle.close()
-    settle(None, {"mode": "off", "layers": {}, "actions": {}})
+    use_policy(None, {"mode": "off", "layers": {}, "actions": {}})
 
 
 @pytest.fixture
