@@ -1,4 +1,4 @@
-"""What further examinations say about a kernel that measured well, and what becomes of its verdict. Imports no torch."""
+"""What further examinations say about a kernel that measured well, and what becomes of its verdict."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from tritonsmith.evaluator.schema import Status, Verdict
 
+_REASON_CHARACTERS = 300
+"""Length of the interpreter's message in an outcome."""
+
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """The outcome of one audit; with a status it refuses the kernel."""
 
     audit: str
@@ -17,27 +20,32 @@ class Finding:
     message: str = ""
 
 
-def of_interpreter(verdict: Verdict) -> Finding:
-    """A race that this card did not show still refuses a kernel; what the interpreter cannot run is only noted."""
+def weigh_interpreter(verdict: Verdict) -> AuditFinding:
+    """The finding of the interpreter: a race refuses a kernel, also where the card did not show it; other failures are only noted."""
     if verdict.status is Status.RACY:
-        return Finding("interpreter", "racy", Status.RACY, f"correct on the card, but in the interpreter {verdict.message}")
-    return Finding("interpreter", "no race found" if verdict.status is Status.OK else f"{verdict.status.value}: {verdict.message[:300]}")
+        return AuditFinding("interpreter", "racy", Status.RACY, f"correct on the card, but in the interpreter {verdict.message}")
+    failure = f"{verdict.status.value}: {verdict.message[:_REASON_CHARACTERS]}"
+    return AuditFinding("interpreter", "no race found" if verdict.status is Status.OK else failure)
 
 
-def of_sanitizer(found: bool, text: str) -> Finding:
-    """Memory errors that the results did not show refuse a kernel."""
+def weigh_sanitizer(found: bool, text: str) -> AuditFinding:
+    """The finding of compute-sanitizer: memory errors refuse a kernel, also where the results did not show them."""
     if found:
-        return Finding("compute-sanitizer", text, Status.RUNTIME_ERROR, f"the results are right, but compute-sanitizer reports: {text}")
-    return Finding("compute-sanitizer", text)
+        message = f"the results are right, but compute-sanitizer reports: {text}"
+        return AuditFinding("compute-sanitizer", text, Status.RUNTIME_ERROR, message)
+    return AuditFinding("compute-sanitizer", text)
 
 
-def settled(verdict: Verdict, findings: list[Finding]) -> Verdict:
-    """The verdict after its audits: refused by the first finding that refuses, else as it was, out of quarantine, with every outcome."""
-    outcomes = {one.audit: one.outcome for one in findings}
+def apply_findings(verdict: Verdict, findings: list[AuditFinding]) -> Verdict:
+    """The verdict after its audits: refused by the first finding that refuses, else as it was and out of quarantine.
+
+    Its environment lists every outcome.
+    """
+    outcomes = {finding.audit: finding.outcome for finding in findings}
     if verdict.quarantine:
         outcomes["quarantine"] = verdict.quarantine
     environment = verdict.environment | {"audit": verdict.environment.get("audit", {}) | outcomes}
-    refusing = next((one for one in findings if one.status is not None), None)
+    refusing = next((finding for finding in findings if finding.status is not None), None)
     if refusing is not None and refusing.status is not None:
         return Verdict(
             status=refusing.status, sha=verdict.sha, profile=verdict.profile, message=refusing.message, environment=environment,

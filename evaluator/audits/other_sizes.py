@@ -1,4 +1,4 @@
-"""A promoted candidate at other sizes that its task allows: which ones, nobody outside the evaluator learns. No torch.
+"""A promoted candidate at other sizes that its task allows: which ones, nobody outside the evaluator learns.
 
 A task file may declare `SHAPES = [{"batch_size": 1}, {"batch_size": (3, 40), "features": 129}]`: each entry changes module-level names of
 the size that is judged, a pair being any whole number from the first to the second. A candidate that is right at its own size and wrong at
@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tritonsmith.evaluator.audits.findings import Finding
+from tritonsmith.evaluator.audits.findings import AuditFinding
 from tritonsmith.evaluator.schema import Status, Task, Verdict
 from tritonsmith.evaluator.tasks import shapes_of
 
 _AUDIT = "other sizes"
+"""The audit's name in reports."""
 
 
-def at_other_sizes(ask: Callable[[Task], Verdict], task: Task) -> list[Finding]:
-    """What asking about each variant brings; nothing for a task that declares no other sizes.
+def audit_other_sizes(task: Task, ask: Callable[[Task], Verdict]) -> list[AuditFinding]:
+    """The finding about a candidate at other sizes; none for a task that declares none.
 
     The first failure refuses the candidate, in words that say neither the size nor what went wrong there. Raises TaskError for a size
     at which the reference does not run.
@@ -28,5 +29,5 @@ def at_other_sizes(ask: Callable[[Task], Verdict], task: Task) -> list[Finding]:
         if verdict.status is not Status.OK:
             outcome = "wrong" if verdict.status is Status.INACCURATE else f"fails ({verdict.status.value})"
             message = f"right at the task's size, {outcome} at another size that the task allows: take sizes from the arguments and tensors"
-            return [Finding(_AUDIT, outcome, verdict.status, message)]
-    return [Finding(_AUDIT, f"right at {len(variants)} of them")] if variants else []
+            return [AuditFinding(_AUDIT, outcome, verdict.status, message)]
+    return [AuditFinding(_AUDIT, f"right at {len(variants)} of them")] if variants else []

@@ -1,4 +1,4 @@
-"""The label of a kernel after a second view of what its forward launches. Imports no torch."""
+"""The label of a kernel after a second view of what its forward launches."""
 
 from __future__ import annotations
 
@@ -11,15 +11,22 @@ from tritonsmith.evaluator.schema import Label, LaunchFacts, Status, TaskFacts, 
 
 _FAR_FROM_NOTHING = 0.5
 """Part of the task's work that torch operators must do before a kernel is no longer called one."""
-_LONGEST_NOTE = 300
+_NOTE_CHARACTERS = 300
+"""Length of a note in the verdict."""
+_MESSAGE_CHARACTERS = 4000
+"""Length of a message in the verdict."""
 
 
-def second_opinion(verdict: Verdict, ask: Callable[[bool], dict[str, Any]], task: Callable[[], TaskFacts]) -> Verdict:
+def add_second_opinion(verdict: Verdict, ask: Callable[[bool], dict[str, Any]], task: Callable[[], TaskFacts]) -> Verdict:
     """The verdict with the less flattering of two labels: the profiler's in the candidate's process, and the compiler's view.
 
-    A candidate would have to fool both processes to have torch's operators pass for its own kernels. `ask` gives a report of
-    `compile_only` or raises InfrastructureError; where the process died it is asked once more, with True. Without a view a kernel is a
-    hybrid: nothing but the candidate's own process says that it is one, and which share of the time it has.
+    A candidate would have to fool both processes to have torch's operators pass for its own kernels. Without a second view the label is
+    at most hybrid: nothing but the candidate's own process says that it is a kernel, and which share of the time it has.
+
+    Args:
+        verdict: what the card said.
+        ask: gives a report of `confined/compiler` or raises InfrastructureError; where the process died it is called again, with True.
+        task: gives what the task's reference costs.
     """
     if verdict.status is not Status.OK or verdict.label is Label.LIBRARY:
         return verdict
@@ -27,7 +34,7 @@ def second_opinion(verdict: Verdict, ask: Callable[[bool], dict[str, Any]], task
         try:
             report = ask(again)
             if Status(report["status"]) is Status.OK:
-                return _less_flattering(verdict, report, task())
+                return _choose_label(verdict, report, task())
         except InfrastructureError as error:
             why = str(error)
         except (TypeError, ValueError, OverflowError):  # the process runs the candidate
@@ -37,14 +44,14 @@ def second_opinion(verdict: Verdict, ask: Callable[[bool], dict[str, Any]], task
             why = f"{report['status']}: {report.get('message', '')}"
             if Status(report["status"]) is not Status.CRASHED:
                 break
-    note = f"not had, so that the label is not above hybrid: {why}"[:_LONGEST_NOTE]
+    note = f"not had, so that the label is not above hybrid: {why}"[:_NOTE_CHARACTERS]
     facts = verdict.facts.model_copy(update={"own_time_share": None})
     return verdict.model_copy(
         update={"label": Label.HYBRID, "facts": facts, "environment": verdict.environment | {"second_opinion": note}}
     )
 
 
-def _less_flattering(verdict: Verdict, report: dict[str, Any], task: TaskFacts) -> Verdict:
+def _choose_label(verdict: Verdict, report: dict[str, Any], task: TaskFacts) -> Verdict:
     seen = ForwardReport.from_dict(report)
     if not seen.torch_ops:
         return verdict
@@ -57,9 +64,9 @@ def _less_flattering(verdict: Verdict, report: dict[str, Any], task: TaskFacts) 
     return verdict.model_copy(update={"label": label, "facts": facts, "environment": verdict.environment | {"second_opinion": note}})
 
 
-def refusal(report: dict[str, Any]) -> tuple[Status, str] | None:
-    """Why the card need not be asked: the candidate does not import, does not compile, or cannot be launched."""
+def find_refusal(report: dict[str, Any]) -> tuple[Status, str] | None:
+    """Status and message where the card need not be asked: the candidate does not import, does not compile, or cannot be launched."""
     status = Status(report["status"])
     if status in (Status.COMPILE_ERROR, Status.LAUNCH_ERROR):
-        return status, str(report.get("message", ""))[:4000]
+        return status, str(report.get("message", ""))[:_MESSAGE_CHARACTERS]
     return None

@@ -16,7 +16,7 @@ from tritonsmith.evaluator.processes.server import ServerProcess
 
 _MOST = 4
 _ANSWER_SECONDS = START_SECONDS + 30.0  # beyond the limit that the compiler itself keeps
-Report = dict[str, Any]
+CompileReport = dict[str, Any]
 
 
 class CompilePool:
@@ -37,7 +37,7 @@ class CompilePool:
             self._free.put(one)
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="compile")
 
-    def submit(self, kernel: KernelText, request: Path, seconds: float) -> Future[Report]:
+    def submit(self, kernel: KernelText, request: Path, seconds: float) -> Future[CompileReport]:
         """The report of `confined/compiler` in the future; the request's file must stay until then.
 
         It raises InfrastructureError, and so does this.
@@ -47,11 +47,11 @@ class CompilePool:
         except RuntimeError as error:
             raise InfrastructureError("the compilers are closed") from error
 
-    def _compile(self, kernel: KernelText, request: Path, seconds: float) -> Report:
+    def _compile(self, kernel: KernelText, request: Path, seconds: float) -> CompileReport:
         compiler = self._free.get()
         message = {"op": "compile", "kernel": kernel.as_message(), "request": str(request), "seconds": seconds, "mark": str(self._mark)}
         try:
-            report: Report = compiler.ask(message, seconds + _ANSWER_SECONDS)["report"]
+            report: CompileReport = compiler.ask(message, seconds + _ANSWER_SECONDS)["report"]
         except InfrastructureError:
             compiler.close()
             raise

@@ -87,7 +87,7 @@ def shell_line(folders: list[Path]) -> str:
 
 
 @contextlib.contextmanager
-def supplied() -> Iterator[None]:
+def compile_missing_bytecode() -> Iterator[None]:
     """Meanwhile what is missing is compiled, where that is allowed; the end waits for it. What fails is left as it was."""
     with contextlib.ExitStack() as stack:
         compilers: list[subprocess.Popen[bytes]] = []

@@ -1,17 +1,24 @@
-"""Asks a process of its own what a task's reference is and costs."""
+"""What a task's reference is and costs, asked of a process of its own."""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import threading
+from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
 
+from tritonsmith.evaluator.errors import TritonsmithError
 from tritonsmith.evaluator.questions.process import TaskProcess
 from tritonsmith.evaluator.schema import OperatorCost, Task, TaskFacts
 
 PROBE_SECONDS = 120.0
+"""Longest time for one forward of a reference, with the imports."""
 
-_Trace = TypeAdapter(list[OperatorCost])
+Description: TypeAlias = tuple[TaskFacts, list[OperatorCost]]
+"""What a reference costs in all, and what each of its operators does."""
+
+_COSTS = TypeAdapter(list[OperatorCost])
 
 
 def start_probe() -> TaskProcess:
@@ -19,7 +26,7 @@ def start_probe() -> TaskProcess:
     return TaskProcess("tritonsmith.evaluator.reference", "the probe of the task")
 
 
-def run_probe(task: Task, timeout: float = PROBE_SECONDS, started: TaskProcess | None = None) -> tuple[TaskFacts, list[OperatorCost]]:
+def run_probe(task: Task, timeout: float = PROBE_SECONDS, started: TaskProcess | None = None) -> Description:
     """Run and trace the reference once in a fresh process, which may have been started before.
 
     Raises:
@@ -30,5 +37,36 @@ def run_probe(task: Task, timeout: float = PROBE_SECONDS, started: TaskProcess |
     return (started or start_probe()).ask(task, timeout, late, _read_answer)
 
 
-def _read_answer(answer: dict[str, Any]) -> tuple[TaskFacts, list[OperatorCost]]:
-    return TaskFacts.model_validate(answer["facts"]), _Trace.validate_python(answer["trace"])
+def _read_answer(answer: dict[str, Any]) -> Description:
+    return TaskFacts.model_validate(answer["facts"]), _COSTS.validate_python(answer["trace"])
+
+
+class TaskDescriptions:
+    """Descriptions of tasks; each is asked for once. The first probe starts at once, and waits with its imports done."""
+
+    def __init__(self) -> None:
+        self._first: TaskProcess | None = start_probe()
+        self._known: dict[str, Description] = {}
+        self._lock = threading.Lock()
+
+    def describe(self, task: Task) -> Description:
+        """The description of a task. Raises TaskError or InfrastructureError."""
+        with self._lock:
+            if task.sha not in self._known:
+                started, self._first = self._first, None
+                self._known[task.sha] = run_probe(task, started=started)
+            return self._known[task.sha]
+
+    def start(self, task: Task) -> None:
+        """Ask for a description that will be needed, in a thread of its own; what fails is asked again where it is needed."""
+        if task.sha not in self._known:
+            threading.Thread(target=self._describe_quietly, args=(task,), daemon=True).start()
+
+    def _describe_quietly(self, task: Task) -> None:
+        with contextlib.suppress(TritonsmithError):
+            self.describe(task)
+
+    def close(self) -> None:
+        """End the probe that waits."""
+        if self._first is not None:
+            self._first.close()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from project import ROOT
-from tritonsmith.evaluator.audits.other_sizes import at_other_sizes
+from tritonsmith.evaluator.audits.other_sizes import audit_other_sizes
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.oracle.checks.correctness import Trial, error_stats, summarize
 from tritonsmith.evaluator.oracle.checks.inputs import KINDS, redraw, stress_kinds
@@ -398,6 +398,6 @@ def test_what_goes_wrong_at_another_size_is_not_told() -> None:
         asked.append(variant)
         return told
 
-    (found,) = at_other_sizes(ask, task)
+    (found,) = audit_other_sizes(task, ask)
     assert found.status is Status.WRONG_SHAPE and not any(character.isdigit() for character in found.message + found.outcome)
     assert [7 <= int(one.overrides["rows"]) <= 19 for one in asked] == [True]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tritonsmith.evaluator.audits.findings import Finding, of_interpreter, of_sanitizer, settled
-from tritonsmith.evaluator.audits.second_opinion import refusal, second_opinion
+from tritonsmith.evaluator.audits.findings import AuditFinding, apply_findings, weigh_interpreter, weigh_sanitizer
+from tritonsmith.evaluator.audits.second_opinion import add_second_opinion, find_refusal
 from tritonsmith.evaluator.channel.report import FINISHED
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.oracle.judge.facts_on_card import read_launch_facts
@@ -114,7 +114,7 @@ def compiled(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_the_less_flattering_of_two_labels_counts(report: dict[str, Any], label: Label) -> None:
-    judged = second_opinion(verdict(), lambda again: report, lambda: TASK)
+    judged = add_second_opinion(verdict(), lambda again: report, lambda: TASK)
     assert judged.label is label and judged.status is Status.OK
     assert ("second_opinion" in judged.environment) is (label is not Label.KERNEL)
 
@@ -136,9 +136,9 @@ class Compilers:
 @pytest.mark.parametrize("failed", [InfrastructureError("the sandbox did not start"), compiled(status="crashed", message="out of memory")])
 def test_a_compilation_that_dies_is_asked_for_once_more(failed: InfrastructureError | dict[str, Any]) -> None:
     compilers = Compilers(failed, compiled())
-    judged = second_opinion(verdict(), compilers.ask, lambda: TASK)
+    judged = add_second_opinion(verdict(), compilers.ask, lambda: TASK)
     assert judged.label is Label.KERNEL and "second_opinion" not in judged.environment and compilers.again == [False, True]
-    judged = second_opinion(verdict(), Compilers(failed, failed).ask, lambda: TASK)
+    judged = add_second_opinion(verdict(), Compilers(failed, failed).ask, lambda: TASK)
     assert judged.label is Label.HYBRID and judged.facts.own_time_share is None
     assert ("did not start" if isinstance(failed, InfrastructureError) else "out of memory") in judged.environment["second_opinion"]
 
@@ -155,25 +155,25 @@ def test_a_compilation_that_dies_is_asked_for_once_more(failed: InfrastructureEr
 )
 def test_what_a_candidate_does_there_is_not_tried_again_and_gets_it_no_better_label(report: dict[str, Any]) -> None:
     compilers = Compilers(report)
-    assert second_opinion(verdict(), compilers.ask, lambda: TASK).label is Label.HYBRID and compilers.again == [False]
+    assert add_second_opinion(verdict(), compilers.ask, lambda: TASK).label is Label.HYBRID and compilers.again == [False]
 
 
 def test_a_second_opinion_never_flatters() -> None:
     report = compiled(torch_ops={"aten::mm": 1})
-    assert second_opinion(verdict(label=Label.LIBRARY), lambda again: report, lambda: TASK).label is Label.LIBRARY
+    assert add_second_opinion(verdict(label=Label.LIBRARY), lambda again: report, lambda: TASK).label is Label.LIBRARY
 
 
 def test_only_what_cannot_run_is_refused_before_the_card() -> None:
-    assert refusal(compiled()) is None
-    assert refusal(compiled(status="runtime_error", message="no kernel ran")) is None
-    assert refusal(compiled(status="launch_error", message="shared memory: 300000 bytes")) == (
+    assert find_refusal(compiled()) is None
+    assert find_refusal(compiled(status="runtime_error", message="no kernel ran")) is None
+    assert find_refusal(compiled(status="launch_error", message="shared memory: 300000 bytes")) == (
         Status.LAUNCH_ERROR, "shared memory: 300000 bytes",
     )  # fmt: skip
 
 
 def test_an_audit_that_finds_something_refuses_and_keeps_every_outcome() -> None:
-    race = of_interpreter(Verdict(status=Status.RACY, message="two programs touch one address"))
-    after = settled(verdict(quarantine="12x is hard to believe"), [race, Finding("compute-sanitizer", "no memory error found")])
+    race = weigh_interpreter(Verdict(status=Status.RACY, message="two programs touch one address"))
+    after = apply_findings(verdict(quarantine="12x is hard to believe"), [race, AuditFinding("compute-sanitizer", "no memory error found")])
     assert after.status is Status.RACY and "two programs" in after.message
     assert after.environment["audit"] == {
         "interpreter": "racy", "compute-sanitizer": "no memory error found", "quarantine": "12x is hard to believe",
@@ -181,7 +181,8 @@ def test_an_audit_that_finds_something_refuses_and_keeps_every_outcome() -> None
 
 
 def test_a_passed_audit_ends_the_quarantine() -> None:
-    after = settled(verdict(quarantine="12x is hard to believe"), [of_interpreter(verdict()), of_sanitizer(False, "no memory error found")])
+    findings = [weigh_interpreter(verdict()), weigh_sanitizer(False, "no memory error found")]
+    after = apply_findings(verdict(quarantine="12x is hard to believe"), findings)
     assert after.status is Status.OK and not after.quarantine and after.score == 2.0
     assert after.environment["audit"]["quarantine"] == "12x is hard to believe"
 

@@ -14,9 +14,9 @@ import pytest
 from project import ROOT
 from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
 from tritonsmith.evaluator.compiling.pool import CompilePool
+from tritonsmith.evaluator.compiling.reports import CompileReports
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.sandbox.policy import use_policy
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.schema import Status
@@ -76,10 +76,8 @@ class Pool:
 def beside_a_card(pool: Pool, tmp_path: Path) -> Callable[[bool], dict[str, Any]]:
     """What an evaluator asks for a second opinion."""
     task = load_task(ROOT / "benchmarks" / "tasks" / "26_gelu_scale_bias.py", size="small")
-    evaluator = LocalEvaluator.__new__(LocalEvaluator)
-    evaluator._compilers, evaluator._compiled, evaluator._call_seconds = pool, {}, 1.0
-    evaluator._request_lock, evaluator._requests = threading.RLock(), {task.sha: tmp_path / "request.pkl"}
-    return lambda again: evaluator._compiled_report(task, KernelText.of("x = 1"), again)
+    reports = CompileReports(pool, lambda about: tmp_path / "request.pkl", 1.0)
+    return lambda again: reports.wait_for(task, KernelText.of("x = 1"), again=again)
 
 
 def test_a_report_is_kept_and_made_anew_where_that_is_asked_for(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import importlib.util, sys, time
 from pathlib import Path
 from tritonsmith.evaluator.processes import bytecode
 importlib.util.find_spec = lambda name: importlib.util.spec_from_file_location(name, Path(sys.argv[1], name, "__init__.py"))
-with bytecode.supplied():
+with bytecode.compile_missing_bytecode():
     print(flush=True)
     time.sleep(600)
 """
@@ -81,7 +81,7 @@ def test_an_evaluator_compiles_what_is_missing(installed: Path, monkeypatch: pyt
 
 
 def test_nothing_is_compiled_where_that_is_not_allowed(unwritable: Path) -> None:
-    with bytecode.supplied():
+    with bytecode.compile_missing_bytecode():
         pass
     assert not compiled(unwritable)
 
@@ -89,7 +89,7 @@ def test_nothing_is_compiled_where_that_is_not_allowed(unwritable: Path) -> None
 def test_an_evaluator_that_does_not_start_leaves_no_compiler_behind(much: Path) -> None:
     bytecode.life_line()  # the janitor is no compiler
     before = children()
-    with pytest.raises(ZeroDivisionError), bytecode.supplied():
+    with pytest.raises(ZeroDivisionError), bytecode.compile_missing_bytecode():
         assert children() - before
         raise ZeroDivisionError
     assert children() <= before and len(compiled(much)) < MANY
@@ -108,9 +108,9 @@ def test_compilers_end_with_a_caller_that_is_killed(much: Path) -> None:
 def test_only_one_evaluator_compiles(installed: Path) -> None:
     bytecode.life_line()
     before = children()
-    with bytecode.supplied():
+    with bytecode.compile_missing_bytecode():
         first = children() - before
-        with bytecode.supplied():
+        with bytecode.compile_missing_bytecode():
             assert children() - before <= first
     assert first and "without" not in bytecode_check().detail
 
@@ -123,20 +123,20 @@ def test_what_lies_in_the_working_folder_is_not_run(
         (here / f"{name}.py").write_text("open('was_run', 'w').close()")
     monkeypatch.chdir(here)
     monkeypatch.setenv("PYTHONOPTIMIZE", "1")  # whose bytecode has another name
-    with bytecode.supplied():
+    with bytecode.compile_missing_bytecode():
         pass
     assert "without" not in bytecode_check().detail and not (here / "was_run").exists()
 
 
 def test_bytecode_of_another_text_is_none(installed: Path) -> None:
-    with bytecode.supplied():
+    with bytecode.compile_missing_bytecode():
         pass
     assert "without" not in bytecode_check().detail
     changed = installed / "torch" / "_inductor" / "compile_fx.py"
     changed.write_text("x = 1")
     os.utime(changed, (changed.stat().st_atime, changed.stat().st_mtime + 5))  # compileall looks at the second only
     assert "torch without" in bytecode_check().detail
-    with bytecode.supplied():
+    with bytecode.compile_missing_bytecode():
         pass
     assert "without" not in bytecode_check().detail
 

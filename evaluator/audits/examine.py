@@ -1,0 +1,56 @@
+"""From a measurement to a verdict: a suspicious kernel must pass the strict profile at once, and one that passes it is audited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from tritonsmith.evaluator.audits.findings import AuditFinding, apply_findings, weigh_interpreter, weigh_sanitizer
+from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.schema import Status, Task, Verdict
+from tritonsmith.evaluator.tasks import load_task
+
+
+def examine(profile: str, judge: Callable[[str], Verdict], audit: Callable[[], list[AuditFinding]]) -> Verdict:
+    """The verdict of a profile, with what its result calls for.
+
+    Args:
+        profile: what is asked for.
+        judge: gives the verdict of a profile, without audits.
+        audit: examines what passed the strict profile.
+    """
+    verdict = judge(profile)
+    quarantine = verdict.quarantine if profile != "strict" else ""
+    if quarantine:
+        profile = "strict"
+        verdict = judge(profile)
+    if profile == "strict" and verdict.status is Status.OK:
+        verdict = apply_findings(verdict, audit())
+    if quarantine:
+        return verdict.model_copy(update={"environment": verdict.environment | {"quarantined": quarantine}})
+    return verdict
+
+
+def audit_beside_card(
+    task: Task, interpret: Callable[[Task], Verdict], sanitize: Callable[[], tuple[bool, str]]
+) -> list[AuditFinding]:
+    """What the interpreter and compute-sanitizer find about a kernel that is about to win; both look at the same time.
+
+    Args:
+        task: what the kernel is judged by.
+        interpret: the interpreter's verdict at a size that is small enough for it.
+        sanitize: whether the sanitizer found memory errors at the task's own size, and what it says. A kernel may be written for that
+            size alone, and would read past the end of smaller inputs.
+    """
+    with ThreadPoolExecutor(1) as interpreter:
+        finding = interpreter.submit(_interpret_small, task, interpret)
+        sanitizer = weigh_sanitizer(*sanitize())
+        return [finding.result(), sanitizer]
+
+
+def _interpret_small(task: Task, interpret: Callable[[Task], Verdict]) -> AuditFinding:
+    try:
+        small = load_task(task.path, size="small", precision=task.precision)
+    except TaskError:
+        return AuditFinding("interpreter", "not done: the task declares no small size")
+    return weigh_interpreter(interpret(small))
