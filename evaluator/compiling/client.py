@@ -1,4 +1,4 @@
-"""The trusted side of a compilation without the card: start the process inside the sandbox and read its report. Imports no torch."""
+"""The trusted side of a compilation without the card: start the process inside the sandbox and read its report."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 from tritonsmith.evaluator.schema import Status
 
 _REPORT_BYTES = 16 << 20
+"""Most bytes of a report that are read."""
 START_SECONDS = 90.0
 """Until the imports are done: ten seconds on a busy host, which are none of the candidate's."""
 
@@ -45,12 +46,15 @@ class Compilation:
             file.chmod(0o644)
         assert self._sandbox.process.stdin is not None
         message = {"candidate": str(self._source), "target": target, "init_pickle": str(self._request)}
-        with contextlib.suppress(OSError):  # it died at once; whoever reads its report says so
+        with contextlib.suppress(OSError):  # it died at once; `report` says so
             send_line(self._sandbox.process.stdin.fileno(), message)
 
     def report(self, seconds: float, mark: Path | None = None) -> dict[str, Any]:
-        """The report of `confined/compiler` with any status; while the file `mark` exists, the process and its time limit stand still.
+        """The report of `confined/compiler`, of any status.
 
+        Args:
+            seconds: the longest that importing and compiling may take.
+            mark: a file; while it exists the process stands still, and time does too.
         Raises:
             CompileFault: it hung or died.
             InfrastructureError: it did not get as far as the candidate.

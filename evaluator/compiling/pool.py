@@ -1,4 +1,4 @@
-"""Compilers beside the card: a few processes that compile candidates while another one is measured. Imports no torch."""
+"""A few processes that compile candidates while another one is measured."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.server import ServerProcess
 
-_MOST = 4
-_ANSWER_SECONDS = START_SECONDS + 30.0  # beyond the limit that the compiler itself keeps
+_MOST_COMPILERS = 4
+"""Compilers at work at once."""
+_CORES_PER_COMPILER = 4
+"""Cores of the machine for each of them; the rest belongs to what is measured."""
+_ANSWER_SECONDS = START_SECONDS + 30.0
+"""Time for an answer beyond the limit that the compiler itself keeps."""
 CompileReport = dict[str, Any]
+"""What `confined/compiler` reports: a status, and kernels with their facts or a message."""
 
 
 class CompilePool:
@@ -30,11 +35,11 @@ class CompilePool:
 
     def __init__(self, target: str, sandbox: str, mark: Path) -> None:
         self._mark = mark
-        count = max(1, min(_MOST, (os.cpu_count() or 2) // 4))
+        count = max(1, min(_MOST_COMPILERS, (os.cpu_count() or 2) // _CORES_PER_COMPILER))
         self._all = [ServerProcess(target, sandbox=sandbox, module="tritonsmith.evaluator.compiling") for _ in range(count)]
         self._free: queue.LifoQueue[ServerProcess] = queue.LifoQueue()  # the one that ran last is warm
-        for one in self._all:
-            self._free.put(one)
+        for compiler in self._all:
+            self._free.put(compiler)
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="compile")
 
     def submit(self, kernel: KernelText, request: Path, seconds: float) -> Future[CompileReport]:
@@ -62,7 +67,7 @@ class CompilePool:
     def close(self) -> None:
         """End the compilers; what is under way ends with them."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        for one in self._all:
+        for compiler in self._all:
             with contextlib.suppress(OSError):
-                one.remove()
+                compiler.remove()
         self._threads.shutdown(wait=True)

@@ -6,7 +6,7 @@ Its requests come line by line, as the oracle's do:
     {"op": "compile", "kernel": {"text", "sha"}, "request": path, "seconds": limit,
      "mark": path of a file that exists while something is timed}          -> {"report": {...}}, or {"report": {"status", "message"}}
 
-The process for the next compilation starts when one has told its report, and waits with its imports done.
+The process for the next compilation starts when the last one has reported, and waits with its imports done.
 """
 
 from __future__ import annotations

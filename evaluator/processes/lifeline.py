@@ -20,9 +20,9 @@ def command(life: int, module: str, *arguments: str) -> list[str]:
 
 def _watch(life: int) -> None:
     watched = select.poll()
-    watched.register(life, 0)  # only the end of the line is awaited, and that is always reported
+    watched.register(life, 0)  # only the end of the line is of interest, and that is always reported
     watched.poll()
-    os._exit(1)  # at once, whatever other threads do; what it started dies with it
+    os._exit(1)  # at once, also while other threads are at work; what it started dies with it
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""JSON lines over a pipe: writing them, and reading bounded ones with a deadline; no torch, so that the orchestrator may use it."""
+"""JSON lines over a pipe: writing them, and reading bounded ones with a deadline."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ import time
 from typing import Any
 
 LINE_LIMIT = 4 << 20
-_dumps, _write = json.dumps, os.write  # bound now: in a runner, candidate code may patch the names later
+"""Most bytes of a line that is read."""
+_CHUNK_BYTES = 1 << 16
+"""What one read takes at most."""
+# Bound now: in a runner, candidate code may patch the names later.
+_dumps = json.dumps
+_write = os.write
 
 
 def send_line(fd: int, message: dict[str, Any]) -> None:
-    """Write one JSON line; text fields are expected to be trimmed by the caller."""
+    """Write one JSON line; the caller trims long text."""
     data = _dumps(message).encode() + b"\n"
     while data:
         data = data[_write(fd, data) :]
@@ -29,7 +34,7 @@ def read_line(fd: int, timeout: float) -> dict[str, Any] | None:
     while not data.endswith(b"\n"):
         if len(data) > LINE_LIMIT or not select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
             return None
-        chunk = os.read(fd, 1 << 16)
+        chunk = os.read(fd, _CHUNK_BYTES)
         if not chunk:
             return None
         data += chunk

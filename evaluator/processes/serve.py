@@ -10,6 +10,9 @@ from typing import Any
 from tritonsmith.evaluator.errors import TaskError, UsageError
 from tritonsmith.evaluator.processes.lines import send_line
 
+_MESSAGE_CHARACTERS = 2000
+"""Length of a message about an unexpected error."""
+
 
 def serve_requests(requests: Iterable[str], out: int, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Answer each request on the descriptor `out` until there are no more.
@@ -25,5 +28,5 @@ def serve_requests(requests: Iterable[str], out: int, answer: Callable[[dict[str
             message = {"error": str(error), "kind": "usage"}
         except Exception as error:  # noqa: BLE001 - the process boundary: the caller decides what to do
             traceback.print_exc()
-            message = {"error": f"{type(error).__name__}: {error}"[:2000], "kind": "infrastructure"}
+            message = {"error": f"{type(error).__name__}: {error}"[:_MESSAGE_CHARACTERS], "kind": "infrastructure"}
         send_line(out, message)

@@ -1,6 +1,6 @@
-"""One oracle process behind pipes: started at the first request, asked line by line, started again after it died. Imports no torch.
+"""A trusted server process behind pipes: started at the first request, asked line by line, started again after it died.
 
-It ends with its caller, in the middle of a verdict too, and its folder lies in the caller's `run_folder`.
+It ends with its caller, also in the middle of a verdict. Its folder lies in the caller's `run_folder`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,26 @@ from tritonsmith.evaluator.processes.scrubbed import scrubbed_environment
 from tritonsmith.evaluator.schema import Hardware
 
 HELLO_SECONDS = 120.0
+"""Longest time until the first answer, which comes after the imports."""
 _GOODBYE_SECONDS = 3.0
+"""Longest wait for a process whose input has ended; it is killed then."""
+_KILL_SECONDS = 10
+"""Longest wait for a process that was killed."""
+_LOG = "oracle.log"
+"""File in the server's folder that holds its stderr."""
+_TAIL_CHARACTERS = 300
+"""How much of the log's last line a message holds."""
 
 
 class ServerProcess:
-    """One oracle (or another server of `module` that speaks as it does) over pipes; started at the first request and after it died."""
+    """One oracle, or another server that speaks as it does.
+
+    Args:
+        target: what it judges for: `auto` or a card's name.
+        use_card: whether it may use the card of this machine.
+        sandbox: mode of the sandbox.
+        module: dotted module that the process runs.
+    """
 
     def __init__(
         self, target: str, *, use_card: bool = True, sandbox: str = "auto", module: str = "tritonsmith.evaluator.oracle"
@@ -39,16 +54,17 @@ class ServerProcess:
         self.hardware: Hardware | None = None
 
     def _start(self) -> subprocess.Popen[bytes]:
+        """The process, which is started where none lives."""
         if self._process is None or self._process.poll() is not None:
             folder, life = Path(self._folder.name), life_line()
             self._clear()
-            with (folder / "oracle.log").open("ab") as log:
+            with (folder / _LOG).open("ab") as log:
                 self._process = subprocess.Popen(
                     lifeline.command(life, self._module), pass_fds=[life], stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE, stderr=log, env=scrubbed_environment(folder), cwd=folder, start_new_session=True,
                 )  # fmt: skip
             try:
-                answer = _without_error(self._exchange(self._process, self._hello, HELLO_SECONDS))
+                answer = _raise_error(self._exchange(self._process, self._hello, HELLO_SECONDS))
             except UsageError:
                 self.close()
                 raise
@@ -56,10 +72,10 @@ class ServerProcess:
         return self._process
 
     def _clear(self) -> None:
-        """Remove what an oracle that was killed left in its folder; the log stays."""
-        for one in Path(self._folder.name).iterdir():
-            if one.name != "oracle.log":
-                remove_tree(one) if one.is_dir() and not one.is_symlink() else one.unlink(missing_ok=True)
+        """Remove what a killed process left in its folder; the log stays."""
+        for path in Path(self._folder.name).iterdir():
+            if path.name != _LOG:
+                remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
 
     def _exchange(self, process: subprocess.Popen[bytes], request: dict[str, Any], timeout: float) -> dict[str, Any]:
         assert process.stdin is not None and process.stdout is not None
@@ -79,22 +95,22 @@ class ServerProcess:
 
     def _log_tail(self) -> str:
         with contextlib.suppress(OSError):
-            lines = (Path(self._folder.name) / "oracle.log").read_text(errors="replace").strip().splitlines()
-            return f": {lines[-1][:300]}" if lines else ""
+            lines = (Path(self._folder.name) / _LOG).read_text(errors="replace").strip().splitlines()
+            return f": {lines[-1][:_TAIL_CHARACTERS]}" if lines else ""
         return ""
 
     def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
-        """Answer to one request. Raises TaskError, or InfrastructureError when the oracle died, hung or reported its own fault."""
-        return _without_error(self._exchange(self._start(), request, timeout))
+        """The answer to one request. Raises TaskError, UsageError, or InfrastructureError when the oracle died, hung or reported its own fault."""
+        return _raise_error(self._exchange(self._start(), request, timeout))
 
     def hello(self) -> Hardware:
-        """The card that this oracle judges for."""
+        """The card that this server judges for."""
         self._start()
         assert self.hardware is not None
         return self.hardware
 
     def close(self) -> None:
-        """End the process (it gives its memory back when its input ends); runners die with it in any case."""
+        """End the process: it gives its memory back when its input ends. Runners die with it in any case."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -106,7 +122,7 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait(timeout=10)
+            process.wait(timeout=_KILL_SECONDS)
         process.stdout.close()
 
     def remove(self) -> None:
@@ -115,7 +131,8 @@ class ServerProcess:
         self._folder.cleanup()
 
 
-def _without_error(answer: dict[str, Any]) -> dict[str, Any]:
+def _raise_error(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer, unless it reports an error, which is raised here."""
     if "error" in answer:
         raise {"task": TaskError, "usage": UsageError}.get(answer["kind"], InfrastructureError)(answer["error"])
     return answer

@@ -6,6 +6,7 @@ from tritonsmith.evaluator.questions.process import TaskProcess
 from tritonsmith.evaluator.schema import Record, Task
 
 LINT_SECONDS = 300.0
+"""Longest time for linting one task."""
 
 
 class LintFinding(Record):

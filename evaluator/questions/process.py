@@ -1,4 +1,4 @@
-"""A trusted process that answers one question about a task, so that the caller never loads torch."""
+"""A trusted process that answers one question about a task."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from tritonsmith.evaluator.processes.scrubbed import scrubbed_environment
 from tritonsmith.evaluator.schema import Task
 
 Answer = TypeVar("Answer")
+_TAIL_CHARACTERS = 300
+"""How much of the last line of stderr a message holds."""
 
 
 class TaskProcess:
@@ -42,7 +44,7 @@ class TaskProcess:
         )  # fmt: skip
 
     def ask(self, task: Task, timeout: float, late: str, read: Callable[[dict[str, Any]], Answer]) -> Answer:
-        """What `read` makes of the process's answer.
+        """The process's answer, as `read` returns it.
 
         Args:
             task: what the question is about.
@@ -66,10 +68,10 @@ class TaskProcess:
             return read(answer)
         except (ValueError, ValidationError, KeyError, TypeError):
             tail = log.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
-            raise InfrastructureError(f"{self._name} failed (exit code {self._process.returncode}): {tail[0][:300]}") from None
+            raise InfrastructureError(f"{self._name} failed (exit code {self._process.returncode}): {tail[0][:_TAIL_CHARACTERS]}") from None
 
     def close(self) -> None:
-        """End it, asked or not."""
+        """End the process, with an answer or without."""
         with contextlib.suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(ValueError):  # its pipes are closed already
