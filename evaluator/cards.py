@@ -7,7 +7,9 @@ Vendor data sheets (dense rates), except the H200 rows marked measured: device-t
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Hardware
 
-_KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
+_KIB = 1 << 10
+_MIB = 1 << 20
+_GIB = 1 << 30
 
 CARDS: dict[str, Hardware] = {
     card.key: card
@@ -34,6 +36,17 @@ CARDS: dict[str, Hardware] = {
         ),
     )
 }  # fmt: skip
+"""Cards by their key."""
+_WARP = 32
+"""Threads of a warp."""
+_REGISTER_UNIT = 256
+"""Registers are given to a warp in units of this many."""
+_REGISTER_WARPS = 4
+"""Warps that share a processor's registers are a multiple of this: it has so many parts."""
+_SHARED_UNIT = 128
+"""Shared memory is given to a program in units of so many bytes."""
+_RESERVED_SHARED = 1024
+"""Bytes of shared memory the driver keeps per program since compute capability 8.0."""
 
 
 def named_card(key: str) -> Hardware:
@@ -44,26 +57,15 @@ def named_card(key: str) -> Hardware:
     return card
 
 
-_WARP = 32
-
-
-_REGISTER_UNIT = 256
-"""Registers are given to a warp in units of this many."""
-
-
-_RESERVED_SHARED = 1024
-"""Bytes of shared memory the driver keeps per program since compute capability 8.0."""
-
-
-def _up(value: int, unit: int) -> int:
+def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
 def programs_per_processor(hardware: Hardware, *, registers: int, shared: int, warps: int) -> int:
     """Programs of `warps` warps, `registers` per thread and `shared` bytes that fit on one processor."""
-    warp_registers = _up(max(registers, 1) * _WARP, _REGISTER_UNIT)
-    by_registers = hardware.registers_per_processor // warp_registers // 4 * 4 // warps
-    by_shared = hardware.shared_per_processor // _up(shared + _RESERVED_SHARED, 128)
+    warp_registers = _round_up(max(registers, 1) * _WARP, _REGISTER_UNIT)
+    by_registers = hardware.registers_per_processor // warp_registers // _REGISTER_WARPS * _REGISTER_WARPS // warps
+    by_shared = hardware.shared_per_processor // _round_up(shared + _RESERVED_SHARED, _SHARED_UNIT)
     by_threads = hardware.threads_per_processor // _WARP // warps
     return max(0, min(by_registers, by_shared, by_threads, hardware.blocks_per_processor))
 

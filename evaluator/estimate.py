@@ -15,7 +15,7 @@ candidates overlap; the order of `ms` is what counts.
 
 Constants measured on one H200 (torch 2.11, Triton 3.6) are marked so; the others are assumptions. They are used for every card, so a
 latency for another card is a guess by the same formula. Not modelled: bank conflicts, asynchronous copies, tails of waves, L2 misses,
-clocks. Imports neither torch nor Triton.
+clocks.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ MMA_EFFICIENCY = Band(0.7, 0.2)
 SPILL_BYTES_PER_CLOCK = 128.0
 """Bytes per clock of local memory that one processor moves (vendor's figure for the L1 cache)."""
 _WARP = 32
+"""Threads of a warp."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def estimate_candidate(
     in_graph: bool = False,
     torch_launches: int | None = None,
 ) -> Estimate:
-    """Estimate of one forward from compile facts and the interpreter's counts (see card_free_facts.merge).
+    """Estimate of one forward from compile facts and the interpreter's counts (see `oracle/judge/facts_without_card.py`).
 
     Args:
         hardware: the card.
@@ -112,7 +113,7 @@ def estimate_candidate(
         in_graph: replayed from a CUDA graph instead of launched one by one.
         torch_launches: kernels the operators start together; one each when None.
     """
-    launches = [_of_kernel(kernel) for kernel in kernels]
+    launches = [_describe_launch(kernel) for kernel in kernels]
     calls = sum(torch_ops.values())
     if calls:
         each = max(1.0, (torch_launches or calls) / calls)
@@ -128,7 +129,7 @@ def estimate_trace(hardware: Hardware, ops: Sequence[OperatorCost], in_graph: bo
     return _estimate(hardware, launches, in_graph)
 
 
-def _of_kernel(kernel: KernelFacts) -> _Launch:
+def _describe_launch(kernel: KernelFacts) -> _Launch:
     rounds = kernel.sync_rounds or 0
     threads = max(1, kernel.num_warps) * _WARP
     return _Launch(
@@ -152,10 +153,10 @@ def _estimate(hardware: Hardware, launches: Sequence[_Launch], in_graph: bool) -
 
 def _total(hardware: Hardware, launches: Sequence[_Launch], in_graph: bool, pessimistic: bool) -> dict[str, float]:
     inner = INNER_CALL.at(pessimistic)
-    host = sum(x.count * (x.call.at(pessimistic) + (x.launches - 1) * inner) for x in launches)
-    floor = sum(x.count * x.chain for x in launches) * FLOOR.at(pessimistic)
-    rounds = sum(x.count * x.rounds for x in launches) * ROUND.at(pessimistic)
-    work = sum(x.count * _work(hardware, x, pessimistic) for x in launches)
+    host = sum(launch.count * (launch.call.at(pessimistic) + (launch.launches - 1) * inner) for launch in launches)
+    floor = sum(launch.count * launch.chain for launch in launches) * FLOOR.at(pessimistic)
+    rounds = sum(launch.count * launch.rounds for launch in launches) * ROUND.at(pessimistic)
+    work = sum(launch.count * _work(hardware, launch, pessimistic) for launch in launches)
     device = floor + rounds + work
     if in_graph:
         host = GRAPH_REPLAY.at(pessimistic)

@@ -1,4 +1,4 @@
-"""Card, driver, clocks and versions of this process, as every verdict carries them. Imports torch lazily; never changes a setting."""
+"""Card, driver, clocks and versions of this process, as every verdict carries them. It never changes a setting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def versions() -> dict[str, str]:
 
 
 def _first_card() -> Any:
-    """The management library's handle of the card that CUDA calls the first: it numbers all cards, CUDA_VISIBLE_DEVICES or not."""
+    """The management library's handle of the card that CUDA calls the first.
+
+    The library numbers all cards, also those that CUDA_VISIBLE_DEVICES hides.
+    """
     pynvml.nvmlInit()
     shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
     if shown.startswith("GPU-"):

@@ -1,4 +1,4 @@
-"""Task files in KernelBench form: read, checked and sized without running them. No torch."""
+"""Task files in KernelBench form: read, checked and sized without running them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,13 @@ _PARTS = {
     "get_inputs": "a function get_inputs() that returns the list of forward's arguments",
     "get_init_inputs": "a function get_init_inputs() that returns the list of Model's arguments",
 }
-_DECLARATIONS = frozenset({"SMALL", "SHAPES"})  # about sizes, no sizes themselves
+"""What every task file defines, with the words for it in a message."""
+MOST_SHAPES = 2
+"""Sizes that one promotion is tried at; where more are declared they are drawn anew each time."""
+_DECLARATIONS = frozenset({"SMALL", "SHAPES"})
+"""Names that say something about sizes and are no sizes themselves."""
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+"""Statements and expressions whose assignments bind no name of the module."""
 
 
 def load_task(
@@ -68,7 +73,7 @@ def load_task(
 
 
 def declared_shapes(task: Task) -> tuple[Shape, ...]:
-    """Sizes that the task allows besides its own: the entries of its module-level SHAPES; none where it declares none. Raises TaskError."""
+    """Sizes that the task allows besides its own, as its module-level SHAPES declares them. Raises TaskError."""
     path = Path(task.path)
     tree = _parse(path, task.source)
     return _shapes(path, tree, _literals(tree))
@@ -107,7 +112,7 @@ def _precision(precision: PrecisionClass | str) -> PrecisionClass:
     try:
         return PrecisionClass(precision)
     except ValueError:
-        choices = ", ".join(one.value for one in PrecisionClass)
+        choices = ", ".join(choice.value for choice in PrecisionClass)
         raise TaskError(f"precision {precision!r} does not exist; choose one of {choices}") from None
 
 
@@ -176,7 +181,7 @@ def _literals(tree: ast.Module) -> dict[str, object]:
     return found
 
 
-def _declared(tree: ast.Module, name: str) -> ast.expr | None:
+def _find_value(tree: ast.Module, name: str) -> ast.expr | None:
     """The value that a plain module-level statement gives to a name."""
     for statement in tree.body:
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
@@ -188,7 +193,7 @@ def _declared(tree: ast.Module, name: str) -> ast.expr | None:
 
 
 def _small(path: Path, tree: ast.Module, names: Mapping[str, object], *, needed: bool) -> dict[str, Value]:
-    node = _declared(tree, "SMALL")
+    node = _find_value(tree, "SMALL")
     if node is not None:
         return _read_small(path, node, names)
     if not needed:
@@ -201,7 +206,7 @@ def _small(path: Path, tree: ast.Module, names: Mapping[str, object], *, needed:
 
 
 def _shapes(path: Path, tree: ast.Module, names: Mapping[str, object]) -> tuple[Shape, ...]:
-    node = _declared(tree, "SHAPES")
+    node = _find_value(tree, "SHAPES")
     if node is None:
         return ()
     form = "SHAPES must be a literal list of dicts from module-level names to values or (lowest, highest) pairs of whole numbers"
@@ -226,8 +231,8 @@ def _read_shape(path: Path, node: ast.expr, names: Mapping[str, object], form: s
                 raise TaskError(f"{where}: SHAPES gives {name} the span {value}; write the lowest value first")
         elif not isinstance(value, int | float | str):
             raise TaskError(f"{where}: {form}")
-        for one in value if isinstance(value, tuple) else (value,):
-            _check_override(path, names, name, one, f"{where}: SHAPES")
+        for end in value if isinstance(value, tuple) else (value,):
+            _check_override(path, names, name, end, f"{where}: SHAPES")
     return shape
 
 
@@ -258,16 +263,12 @@ def _check_override(path: Path, names: Mapping[str, object], name: str, value: V
         raise TaskError(f"{given} the whole number {current}; give a whole number")
 
 
-MOST_SHAPES = 2
-"""Sizes that one promotion is tried at; where more are declared they are drawn anew each time."""
-
-
 def shapes_of(task: Task, most: int = MOST_SHAPES) -> list[Task]:
     """Up to `most` variants of the task at sizes that it declares besides its own, drawn by chance. Raises TaskError."""
     order = secrets.SystemRandom()
     declared = declared_shapes(task)
     return [
-        at_shape(task, {name: _drawn(value) for name, value in shape.items()}) for shape in order.sample(declared, min(most, len(declared)))
+        at_shape(task, {name: _draw(value) for name, value in shape.items()}) for shape in order.sample(declared, min(most, len(declared)))
     ]
 
 
@@ -283,5 +284,5 @@ def at_shape(task: Task, changes: dict[str, Value]) -> Task:
     return task.model_copy(update={"overrides": {**task.overrides, **changes}, "size": "custom"})
 
 
-def _drawn(value: Value | tuple[int, int]) -> Value:
+def _draw(value: Value | tuple[int, int]) -> Value:
     return value[0] + secrets.randbelow(value[1] - value[0] + 1) if isinstance(value, tuple) else value

@@ -100,7 +100,7 @@ class ServerProcess:
         return ""
 
     def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
-        """The answer to one request. Raises TaskError, UsageError, or InfrastructureError when the oracle died, hung or reported its own fault."""
+        """The answer to one request. Raises TaskError or UsageError, InfrastructureError when the oracle died, hung or is at fault."""
         return _raise_error(self._exchange(self._start(), request, timeout))
 
     def hello(self) -> Hardware:
