@@ -131,7 +131,7 @@ class LocalEvaluator:
         return verdict.model_copy(update={"advice": advice})
 
     def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
-        """The verdict of one profile; on a card the candidate is compiled at the same time, for a second opinion about its label."""
+        """The verdict of one profile. On a card the candidate is compiled at the same time, for a second opinion about its label."""
         if self._compiling is None:
             return self._ask(task, kernel, profile, self._oracles)
         self._descriptions.start(task)  # while the oracle prepares the task

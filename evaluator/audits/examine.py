@@ -1,4 +1,4 @@
-"""From a measurement to a verdict: a suspicious kernel must pass the strict profile at once, and one that passes it is audited."""
+"""From a measurement to a verdict: suspicious kernels are judged strictly at once, and those that pass are audited."""
 
 from __future__ import annotations
 

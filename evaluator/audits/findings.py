@@ -21,7 +21,7 @@ class AuditFinding:
 
 
 def weigh_interpreter(verdict: Verdict) -> AuditFinding:
-    """The finding of the interpreter: a race refuses a kernel, also where the card did not show it; other failures are only noted."""
+    """The finding of the interpreter. A race refuses a kernel, also where the card did not show it; other failures are only noted."""
     if verdict.status is Status.RACY:
         return AuditFinding("interpreter", "racy", Status.RACY, f"correct on the card, but in the interpreter {verdict.message}")
     failure = f"{verdict.status.value}: {verdict.message[:_REASON_CHARACTERS]}"

@@ -65,7 +65,7 @@ def _choose_label(verdict: Verdict, report: dict[str, Any], task: TaskFacts) -> 
 
 
 def find_refusal(report: dict[str, Any]) -> tuple[Status, str] | None:
-    """Status and message where the card need not be asked: the candidate does not import, does not compile, or cannot be launched."""
+    """Status and message of a candidate that the card need not see: it does not import or compile, or cannot be launched."""
     status = Status(report["status"])
     if status in (Status.COMPILE_ERROR, Status.LAUNCH_ERROR):
         return status, str(report.get("message", ""))[:_MESSAGE_CHARACTERS]

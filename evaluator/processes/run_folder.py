@@ -1,4 +1,4 @@
-"""One folder per process that asks for verdicts: everything temporary lies in it, and it goes with that process, also after a kill.
+"""One folder per process that asks for verdicts, for everything temporary; it goes with that process, also after a kill.
 
 A lock on the folder lasts as long as the process. A janitor waits for the end of the process and removes the folder. Where the janitor was
 killed too, the next process that needs a folder removes those whose lock is free. Processes that take the life line

@@ -58,7 +58,7 @@ class TaskDescriptions:
             return self._known[task.sha]
 
     def start(self, task: Task) -> None:
-        """Ask for a description that will be needed, in a thread of its own; what fails is asked again where it is needed."""
+        """Ask for a description ahead, in a thread of its own. A question that fails is asked again where it is needed."""
         if task.sha not in self._known:
             threading.Thread(target=self._describe_quietly, args=(task,), daemon=True).start()
 

@@ -81,7 +81,7 @@ def _is_possible(action: Callable[[], object]) -> bool:
 
 
 def _leave_a_daemon(held: int) -> None:
-    """Leave a process in a session of its own, without a parent, that keeps `held` open for as long as it lives."""
+    """Leave an orphan in a session of its own that keeps `held` open for as long as it lives."""
     child = os.fork()
     if child == 0:
         os.setsid()

@@ -1,4 +1,4 @@
-"""bubblewrap as the outermost layer: it makes the namespaces and a view of the file system that holds what a process may read, no more.
+"""bubblewrap as the outermost layer: namespaces, and a view of the files that holds what a process may read.
 
 It can do so where Python may not: as a setuid program, or by a profile that grants it the user namespaces that others are refused.
 The launcher then goes on inside it. Standard library only. The options are those of bubblewrap 0.6 and later.

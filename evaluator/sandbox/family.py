@@ -70,7 +70,7 @@ class ProcessFamily:
         return _descendants_of(self._first) if self._has_keeper else [self._first]
 
     def pause(self) -> None:
-        """Stop every process of the run but the keeper; those that start meanwhile too, as far as they can be followed."""
+        """Stop every process of the run but the keeper. Those that start meanwhile too, as far as they can be followed."""
         self._paused = []
         for _ in range(_PAUSE_ROUNDS):
             fresh = [pid for pid in self.members() if pid not in self._paused]

@@ -120,7 +120,7 @@ def enter_ipc_namespace() -> None:
 
 
 def mount_privately(needed: Iterable[str], scratch: str, owner: int | None, scratch_bytes: int) -> None:
-    """Mount a scratch folder and a /dev/shm in memory with a cap; folders closed to others show only what is needed.
+    """Mount a scratch folder and a /dev/shm in memory with a cap. Folders closed to others show only what is needed.
 
     Args:
         needed: files and folders that the process must reach under another identity.
@@ -205,7 +205,7 @@ def mount_own_proc() -> None:
 
 
 def pick_user() -> int | None:
-    """The user id that a process started by root takes: one of its own, `nobody` in a container with few ids, or None."""
+    """The user id that a process started by root takes. One of its own, `nobody` in a container with few ids, or None."""
     for user in (RUN_UID + os.getpid(), _NOBODY):
         with open("/proc/self/uid_map") as file:
             ranges = [tuple(map(int, line.split())) for line in file]
@@ -285,7 +285,7 @@ def _syscall(number: int, *arguments: object) -> int:
 
 
 def apply_landlock(read: Iterable[str], write: Iterable[str]) -> int:
-    """Allow only these paths to be read and executed, or changed; no TCP, no signal and no abstract socket leaves the domain.
+    """Allow only these paths to be read and executed, or changed. No TCP, no signal and no abstract socket leaves the domain.
 
     Needs no_new_privs. Returns the kernel's version of the interface: TCP needs 4, device control 5, signals and sockets 6.
     """

@@ -1,4 +1,4 @@
-"""What a process does to itself: confine itself before it runs candidate code, or guard itself against the children that do."""
+"""What a process does to itself: confine itself to run candidate code, or guard itself against such children."""
 
 from __future__ import annotations
 

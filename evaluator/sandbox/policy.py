@@ -1,4 +1,4 @@
-"""Which layers confined processes get, what they may read and write, and the policy that is in force in this process."""
+"""The policy of confined processes: their layers, what they may read and write, and which policy is in force."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def policy_in_force() -> Policy | None:
 
 
 def sandbox_report() -> dict[str, Any]:
-    """What the self-test of this process found: mode, layers with their states, actions that were tried with what became of them."""
+    """What the self-test of this process found. Mode, layers with their states, and attacks with what became of them."""
     return _in_force.report or {"mode": "not established", "layers": {}, "actions": {}}
 
 

@@ -25,7 +25,7 @@ from tritonsmith.evaluator.sandbox.policy import Policy, policy_in_force
 _STDERR_TAIL_BYTES = 4000
 """How much of the end of stderr is read."""
 _GOODBYE_SECONDS = 10.0
-"""Longest wait for a process that was told to end, or was killed."""
+"""Longest wait for a process that was asked to end, or was killed."""
 _STATES_BYTES = 1 << 16
 """Most that the launcher writes about its layers."""
 _LAUNCH = """
@@ -108,7 +108,7 @@ class SandboxedProcess:
         return self.alive
 
     def _wait_for_end(self, seconds: float) -> None:
-        """Wait for the end of the process; Popen's own wait, which sleeps in growing steps, sees it tens of milliseconds late."""
+        """Wait for the end of the process. Popen's own wait sleeps in growing steps, and sees it tens of milliseconds late."""
         if not self.alive:
             return
         try:
