@@ -20,7 +20,7 @@ from typing import Any
 
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.sandbox.oneself import guard_self
-from tritonsmith.evaluator.sandbox.policy import Policy
+from tritonsmith.evaluator.sandbox.policy import SandboxPolicy
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 from tritonsmith.evaluator.sandbox.self_test import try_bubblewrap, try_own_layers
 
@@ -29,7 +29,7 @@ _MODULE = "tritonsmith.evaluator.errors"  # has nothing to do and loads nothing
 _PATIENCE_SECONDS = 60
 
 
-def one_run(policy: Policy | None) -> tuple[float, float]:
+def one_run(policy: SandboxPolicy | None) -> tuple[float, float]:
     """Milliseconds of start and end of one process. Raises InfrastructureError when it did not end as it should."""
     began = time.perf_counter()
     process = SandboxedProcess(_MODULE, policy=policy)
@@ -42,7 +42,7 @@ def one_run(policy: Policy | None) -> tuple[float, float]:
     return (ended - began) * 1e3, (time.perf_counter() - ended) * 1e3
 
 
-def measure(policy: Policy, pairs: int) -> dict[str, Any]:
+def measure(policy: SandboxPolicy, pairs: int) -> dict[str, Any]:
     """Plain and confined runs in turn; the cost is the median of the pairs' differences."""
     samples: dict[str, list[tuple[float, float]]] = {"plain": [], "confined": []}
     for number in range(pairs + 1):

@@ -64,7 +64,7 @@ _WARP = 32
 
 
 @dataclass(frozen=True)
-class Estimate:
+class LatencyEstimate:
     """A band in milliseconds; it only ranks, under one formula."""
 
     low_ms: float
@@ -101,7 +101,7 @@ def estimate_candidate(
     torch_bytes: float,
     in_graph: bool = False,
     torch_launches: int | None = None,
-) -> Estimate:
+) -> LatencyEstimate:
     """Estimate of one forward from compile facts and the interpreter's counts (see `oracle/judge/facts_without_card.py`).
 
     Args:
@@ -121,7 +121,7 @@ def estimate_candidate(
     return _estimate(hardware, launches, in_graph)
 
 
-def estimate_trace(hardware: Hardware, ops: Sequence[OperatorCost], in_graph: bool = False) -> Estimate:
+def estimate_trace(hardware: Hardware, ops: Sequence[OperatorCost], in_graph: bool = False) -> LatencyEstimate:
     """Estimate of the reference from its operator trace, by the same formula."""
     launches = [
         _Launch(1, TORCH_CALL, op.launches, op.launches if op.chain is None else op.chain, bytes=op.bytes, flops=op.flops) for op in ops
@@ -145,10 +145,10 @@ def _describe_launch(kernel: KernelFacts) -> _Launch:
     )
 
 
-def _estimate(hardware: Hardware, launches: Sequence[_Launch], in_graph: bool) -> Estimate:
+def _estimate(hardware: Hardware, launches: Sequence[_Launch], in_graph: bool) -> LatencyEstimate:
     low, high = (_total(hardware, launches, in_graph, pessimistic) for pessimistic in (False, True))
     middle = {name: math.sqrt(low[name] * high[name]) * 1e3 for name in low}
-    return Estimate(low["total"] * 1e3, high["total"] * 1e3, middle.pop("total"), middle)
+    return LatencyEstimate(low["total"] * 1e3, high["total"] * 1e3, middle.pop("total"), middle)
 
 
 def _total(hardware: Hardware, launches: Sequence[_Launch], in_graph: bool, pessimistic: bool) -> dict[str, float]:

@@ -28,7 +28,7 @@ def build_command(program: str, policy: dict[str, Any], inner: list[str]) -> lis
 
     Args:
         program: path of bwrap.
-        policy: as `Policy.encode_launch` writes it; its devices are bubblewrap's own.
+        policy: as `SandboxPolicy.encode_launch` writes it; its devices are bubblewrap's own.
         inner: what runs inside.
     """
     scratch, size = policy["scratch"], str(policy["scratch_bytes"])

@@ -4,7 +4,7 @@ It becomes two processes. The keeper stays outside the confinement, waits for th
 at its end, at SIGTERM, and when the process that started the keeper dies. The confined one applies the layers and becomes the command.
 With bubblewrap, the keeper starts that instead of making namespaces. This launcher then runs a second time inside, as the confined one.
 
-The argument is what `Policy.encode_launch` writes: marshal, because importing json would double the launcher's own time.
+The argument is what `SandboxPolicy.encode_launch` writes: marshal, because importing json would double the launcher's own time.
 What became of each layer goes to the descriptor `status` before the command runs, as lines `name<tab>state`. A line that begins with a
 tab says why the command is not run.
 """
@@ -42,7 +42,7 @@ _SWEEP_POLL_SECONDS = 0.001
 """Time between two rounds of kills."""
 
 
-class Launch:
+class SandboxLaunch:
     """One launch under one policy."""
 
     def __init__(self, policy: dict[str, Any]) -> None:
@@ -147,7 +147,7 @@ class Launch:
         return "; ".join(f"{name} {self.states.get(name)}" for name in sorted(missing))
 
 
-def _run_confined(launch: Launch, status: int, keeper: int) -> None:
+def _run_confined(launch: SandboxLaunch, status: int, keeper: int) -> None:
     """Apply the layers and become the command, or exit."""
     launch.confine()
     layers.prctl(layers.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -169,7 +169,7 @@ def _become(command: list[str]) -> None:
     os._exit(REFUSED)
 
 
-def _become_bubblewrap(launch: Launch) -> None:
+def _become_bubblewrap(launch: SandboxLaunch) -> None:
     """Become bubblewrap, which runs this launcher again with the rest of the policy."""
     policy = launch.policy | {"inside": True, "user": launch.user}
     again = [*sys.orig_argv[:-2], marshal.dumps(policy).hex(), sys.orig_argv[-1]]
@@ -222,7 +222,7 @@ def _kill_all_of(user: int) -> int:
     return helper
 
 
-def _sweep(child: int | None, launch: Launch) -> None:
+def _sweep(child: int | None, launch: SandboxLaunch) -> None:
     """Kill and collect until no descendant is left; orphans come back to the keeper, which is their subreaper."""
     deadline, helper = time.monotonic() + _SWEEP_SECONDS, 0
     own_user = launch.user if launch.user is not None and launch.user >= layers.RUN_UID and not launch.is_applied("pid_ns") else None
@@ -245,7 +245,7 @@ def main() -> None:
     """Entry point of the keeper, and of the confined process inside bubblewrap."""
     policy = marshal.loads(bytes.fromhex(sys.argv[1]))
     status = policy["status"]
-    launch = Launch(policy)
+    launch = SandboxLaunch(policy)
     if policy["inside"]:
         launch.note_bubblewrap()
         _run_confined(launch, status, os.getppid())

@@ -39,7 +39,7 @@ _OTHERS_READ = 0o004
 
 
 @dataclass(frozen=True)
-class Policy:
+class SandboxPolicy:
     """Which layers confined processes get, and what is known about them here."""
 
     layers: tuple[str, ...]
@@ -80,19 +80,19 @@ class Policy:
 class _InForce:
     """What this process decided at its start; None as policy: confined processes run as plain children (`off`)."""
 
-    policy: Policy | None = None
+    policy: SandboxPolicy | None = None
     report: dict[str, Any] | None = None
 
 
 _in_force = _InForce()
 
 
-def use_policy(policy: Policy | None, report: dict[str, Any]) -> None:
+def use_policy(policy: SandboxPolicy | None, report: dict[str, Any]) -> None:
     """Use this policy for every confined process from now on, and show this report with every verdict."""
     _in_force.policy, _in_force.report = policy, report
 
 
-def policy_in_force() -> Policy | None:
+def policy_in_force() -> SandboxPolicy | None:
     """The policy of confined processes; None where they are plain children.
 
     Raises InfrastructureError before `use_policy`: nothing may run by mistake without one.

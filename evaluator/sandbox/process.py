@@ -20,7 +20,7 @@ from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.processes.output import read_output
 from tritonsmith.evaluator.processes.scrubbed import scrubbed_environment
 from tritonsmith.evaluator.sandbox.family import ProcessFamily, reap
-from tritonsmith.evaluator.sandbox.policy import Policy, policy_in_force
+from tritonsmith.evaluator.sandbox.policy import SandboxPolicy, policy_in_force
 
 _STDERR_TAIL_BYTES = 4000
 """How much of the end of stderr is read."""
@@ -55,7 +55,7 @@ class SandboxedProcess:
 
     def __init__(
         self, module: str, arguments: Sequence[str] = (), *, pass_fds: Sequence[int] = (), environment: dict[str, str] | None = None,
-        confined: bool = False, read: Sequence[Path] = (), policy: Policy | None = None, proc: bool = False,
+        confined: bool = False, read: Sequence[Path] = (), policy: SandboxPolicy | None = None, proc: bool = False,
     ) -> None:  # fmt: skip
         policy = policy or (policy_in_force() if confined else None)
         self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-", ignore_cleanup_errors=True)

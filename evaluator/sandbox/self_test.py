@@ -24,7 +24,7 @@ from tritonsmith.evaluator.processes.lines import read_line
 from tritonsmith.evaluator.processes.scrubbed import ALLOWED_ENVIRONMENT, SCRUBBED_ADDITIONS
 from tritonsmith.evaluator.sandbox.card_loan import CardLoan
 from tritonsmith.evaluator.sandbox.oneself import guard_self
-from tritonsmith.evaluator.sandbox.policy import Policy, use_policy
+from tritonsmith.evaluator.sandbox.policy import SandboxPolicy, use_policy
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 from tritonsmith.evaluator.sandbox.table import LAYERS, NOT_WITH_CUDA, RELAXATIONS
 
@@ -81,10 +81,10 @@ def missing_protections(report: dict[str, Any]) -> list[str]:
     return [name for name, behind in _ACTIONS_BEHIND.items() if any(actions.get(action) != "blocked" for action in behind)]
 
 
-def _find_strongest(cuda: bool) -> tuple[Policy | None, dict[str, Any]]:
+def _find_strongest(cuda: bool) -> tuple[SandboxPolicy | None, dict[str, Any]]:
     if not sys.platform.startswith("linux"):
         return None, {"layers": dict.fromkeys(LAYERS, "unavailable: needs Linux"), "actions": {}}
-    wrapped: tuple[Policy, dict[str, Any]] | None = None
+    wrapped: tuple[SandboxPolicy, dict[str, Any]] | None = None
     why = _NO_BUBBLEWRAP_ON_A_CARD
     if not cuda:
         try:
@@ -100,7 +100,7 @@ def _find_strongest(cuda: bool) -> tuple[Policy | None, dict[str, Any]]:
     return policy, report
 
 
-def try_own_layers(*, cuda: bool) -> tuple[Policy, dict[str, Any]]:
+def try_own_layers(*, cuda: bool) -> tuple[SandboxPolicy, dict[str, Any]]:
     """The strongest policy that works here without bubblewrap, and the self-test's report.
 
     Raises InfrastructureError where no process starts inside any.
@@ -116,7 +116,7 @@ def try_own_layers(*, cuda: bool) -> tuple[Policy, dict[str, Any]]:
     raise InfrastructureError(f"no process starts inside the sandbox, not even with limits alone: {reasons[-1]}")
 
 
-def try_bubblewrap() -> tuple[Policy, dict[str, Any]]:
+def try_bubblewrap() -> tuple[SandboxPolicy, dict[str, Any]]:
     """All layers, the namespaces from bubblewrap, and the self-test's report. Raises InfrastructureError where it does not work here."""
     program = shutil.which("bwrap")
     if program is None:
@@ -132,15 +132,15 @@ def _rate(report: dict[str, Any]) -> tuple[int, int]:
     return list(report["actions"].values()).count("blocked"), list(report["layers"].values()).count("applied")
 
 
-def _verify(left_out: dict[str, str], cuda: bool, bwrap: str = "") -> tuple[Policy, dict[str, Any]]:
+def _verify(left_out: dict[str, str], cuda: bool, bwrap: str = "") -> tuple[SandboxPolicy, dict[str, Any]]:
     """A policy without these layers, and the self-test's report. Raises InfrastructureError where it does not work here."""
-    policy = Policy(tuple(layer for layer in LAYERS if layer not in left_out), left_out, (), cuda, bwrap)
+    policy = SandboxPolicy(tuple(layer for layer in LAYERS if layer not in left_out), left_out, (), cuda, bwrap)
     report = attack(policy)
     applied = tuple(name for name, state in report["layers"].items() if state == "applied")
     return replace(policy, required=applied), report
 
 
-def attack(policy: Policy) -> dict[str, Any]:
+def attack(policy: SandboxPolicy) -> dict[str, Any]:
     """Run the self-test's hostile part under a policy. Raises InfrastructureError when it could not even do its honest work."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tritonsmith-check-")))
@@ -176,7 +176,7 @@ def attack(policy: Policy) -> dict[str, Any]:
     return {"layers": layers, "actions": {action: "allowed" if could else "blocked" for action, could in sorted(possible.items())}}
 
 
-def _run_attack(policy: Policy, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def _run_attack(policy: SandboxPolicy, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     with SandboxedProcess(
         "tritonsmith.evaluator.sandbox.attack", [json.dumps(request)], pass_fds=[request["held"]], policy=policy
     ) as process:

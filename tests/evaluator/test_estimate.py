@@ -3,7 +3,7 @@
 import pytest
 
 from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace
+from tritonsmith.evaluator.estimate import LatencyEstimate, estimate_candidate, estimate_trace
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, OperatorCost
 
 STEPS, LAYERS, HIDDEN = 512, 6, 256
@@ -79,6 +79,6 @@ def test_launches_that_run_side_by_side_shorten_the_device_time(card: Hardware) 
 
 def test_the_band_holds_its_middle(card: Hardware) -> None:
     estimate = estimate_candidate(card, [_kernel(sync_rounds=10)], {"mm": 2}, 1e9, 1e7)
-    assert isinstance(estimate, Estimate)
+    assert isinstance(estimate, LatencyEstimate)
     assert 0 < estimate.low_ms < estimate.ms < estimate.high_ms
     assert {"host", "device", "floor", "rounds", "work"} <= estimate.parts.keys()

@@ -14,7 +14,7 @@ import torch
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.channel.report import ForwardReport
 from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
-from tritonsmith.evaluator.estimate import Estimate, estimate_candidate, estimate_trace
+from tritonsmith.evaluator.estimate import LatencyEstimate, estimate_candidate, estimate_trace
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
@@ -58,7 +58,7 @@ class CardFreeJudge:
         self.session = session
         self._limit = 0.0
         self._replayer = Replayer(session.setup, INTERPRETER)
-        self._baselines: dict[str, Estimate] = {}
+        self._baselines: dict[str, LatencyEstimate] = {}
 
     def take_trace(self, trace: list[OperatorCost]) -> None:
         """The reference's operators, from the probe; before the first verdict."""
@@ -199,7 +199,7 @@ class CardFreeJudge:
         return timing, facts
 
 
-def _list_parts(estimate: Estimate) -> dict[str, Any]:
+def _list_parts(estimate: LatencyEstimate) -> dict[str, Any]:
     return {"low_ms": estimate.low_ms, "high_ms": estimate.high_ms, "ms": estimate.ms, "parts": estimate.parts}
 
 

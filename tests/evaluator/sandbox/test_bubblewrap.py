@@ -11,7 +11,7 @@ import pytest
 from confined_code import ESCAPE, closed_within
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.sandbox import bubblewrap, self_test
-from tritonsmith.evaluator.sandbox.policy import Policy
+from tritonsmith.evaluator.sandbox.policy import SandboxPolicy
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 from tritonsmith.evaluator.sandbox.self_test import establish, try_bubblewrap
 from tritonsmith.evaluator.sandbox.table import NAMESPACES
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="th
 
 
 
-def confined_in(policy: Policy, tmp_path: Path, code: str, **options: Any) -> SandboxedProcess:
+def confined_in(policy: SandboxPolicy, tmp_path: Path, code: str, **options: Any) -> SandboxedProcess:
     folder = tmp_path / "code"
     folder.mkdir(exist_ok=True)
     (folder / "hostile.py").write_text(code)
@@ -29,7 +29,7 @@ def confined_in(policy: Policy, tmp_path: Path, code: str, **options: Any) -> Sa
 
 
 @pytest.fixture(scope="module")
-def wrapped() -> tuple[Policy, dict[str, Any]]:
+def wrapped() -> tuple[SandboxPolicy, dict[str, Any]]:
     """What bubblewrap gives here; in a machine without it the builder's test is all there is to say."""
     if shutil.which("bwrap") is None:
         pytest.skip("no bubblewrap on this machine")
@@ -57,7 +57,7 @@ def test_bubblewrap_is_told_to_show_what_may_be_read_and_no_more(tmp_path: Path)
 
 
 def test_bubblewrap_supplies_the_namespaces_also_where_ours_cannot_be_made(
-    wrapped: tuple[Policy, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    wrapped: tuple[SandboxPolicy, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(self_test, "RELAXATIONS", (NAMESPACES,))
     monkeypatch.setattr(self_test, "use_policy", lambda policy, found: None)
@@ -71,7 +71,9 @@ def test_bubblewrap_supplies_the_namespaces_also_where_ours_cannot_be_made(
 @pytest.mark.parametrize(
     ("ending", "code"), [("os._exit(7)", 7), ("import ctypes; ctypes.string_at(0)", -11), ("os.kill(os.getpid(), 9)", -9)]
 )
-def test_inside_bubblewrap_the_exit_is_reported_too(wrapped: tuple[Policy, dict[str, Any]], tmp_path: Path, ending: str, code: int) -> None:
+def test_inside_bubblewrap_the_exit_is_reported_too(
+    wrapped: tuple[SandboxPolicy, dict[str, Any]], tmp_path: Path, ending: str, code: int
+) -> None:
     with confined_in(wrapped[0], tmp_path, f"import os\n{ending}\n") as process:
         assert process.read_output(30, 1 << 10) == b""
         assert process.process.wait(10) == code
@@ -79,7 +81,7 @@ def test_inside_bubblewrap_the_exit_is_reported_too(wrapped: tuple[Policy, dict[
 
 
 def test_inside_bubblewrap_files_are_those_that_may_be_read_and_the_kill_holds(
-    wrapped: tuple[Policy, dict[str, Any]], tmp_path: Path
+    wrapped: tuple[SandboxPolicy, dict[str, Any]], tmp_path: Path
 ) -> None:
     (tmp_path / "foreign").write_text("not shown")
     watch, held = os.pipe()

@@ -16,7 +16,7 @@ from confined_code import ESCAPE, closed_within
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.sandbox import self_test
-from tritonsmith.evaluator.sandbox.policy import FILE_BYTES, Policy, use_policy
+from tritonsmith.evaluator.sandbox.policy import FILE_BYTES, SandboxPolicy, use_policy
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 from tritonsmith.evaluator.sandbox.self_test import attack, establish, missing_protections
 from tritonsmith.evaluator.schema import Status
@@ -89,7 +89,7 @@ def test_what_comes_into_a_folder_later_can_be_read_too(confined: Any, tmp_path:
 
 
 def test_without_layers_the_self_test_says_what_it_could_do() -> None:
-    bare = attack(Policy(("limits",), {}, (), cuda=False))
+    bare = attack(SandboxPolicy(("limits",), {}, (), cuda=False))
     reached = {name for name, state in bare["actions"].items() if state == "allowed"}
     assert {"tcp_loopback", "udp_loopback", "abstract_socket", "read_foreign_file", "write_outside", "signal_oracle"} <= reached
     assert bare["actions"]["outlive_the_kill"] == "blocked"  # the keeper needs no layer for that
