@@ -8,10 +8,11 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import Field
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Allow, PrecisionClass, Record
+from tritonsmith.evaluator.schema import Allow, Evaluator, PrecisionClass, Record
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.chat.connect import KEY, Models
 from tritonsmith.nodes.chat.model import REQUEST_SECONDS
+from tritonsmith.prompts.author import Author
 
 ROLES = ("model", "analyst_model", "repair_model")
 """Settings that name a model, and may be objects where a run is started from Python."""
@@ -67,6 +68,22 @@ def models_of(config: RunConfig, objects: dict[str, Any] | None = None) -> Model
     return Models(
         named["model"], named["analyst_model"], named["repair_model"], config.base_url, config.key_env, config.model_timeout, config.prices
     )
+
+
+def name_models(config: RunConfig, models: Models) -> RunConfig:
+    """The settings, with everything in `models` that is a plain value."""
+    roles = dict(zip(ROLES, (models.author, models.analyst, models.repair), strict=True))
+    named = {name: value for name, value in roles.items() if isinstance(value, str)}
+    prices = None if models.prices is None else str(models.prices)
+    rest = {"base_url": models.base_url, "key_env": models.key_env, "model_timeout": models.seconds, "prices": prices}
+    return config.model_copy(update={**named, **rest})
+
+
+def passed_objects(evaluator: Evaluator | None, author: Author | None, models: Models) -> tuple[str, ...]:
+    """Names of the settings that were passed from Python as objects."""
+    given: dict[str, object] = {"evaluator": evaluator, "author": author}
+    given |= dict(zip(ROLES, (models.author, models.analyst, models.repair), strict=True))
+    return tuple(name for name, value in given.items() if value is not None and not isinstance(value, str))
 
 
 def censored_address(address: str) -> str:

@@ -105,6 +105,20 @@ def read_manifest(folder: Path) -> Manifest:
     return found
 
 
+def read_same_run(folder: Path, config: RunConfig, task_source: str, objects: tuple[str, ...]) -> Manifest:
+    """The manifest of a run that lies in a folder already. Raises UsageError where that run has other settings or another task."""
+    manifest = read_manifest(folder)
+    settings, others = kept_settings(config), kept_settings(manifest.config(folder))
+    if settings != others:
+        other = ", ".join(sorted(name for name in settings if others[name] != settings[name]))
+        raise UsageError(
+            f"--out {folder}: a run with other settings lies there ({other}); name a new folder, or go on with that run: "
+            f"tritonsmith resume {folder}"
+        )
+    manifest.refuse_what_changed(folder, task_source, objects)
+    return manifest
+
+
 def read_parent(folder: Path) -> dict[str, str] | None:
     """`run` and `at` of a fork, from the `parent.json` that lies in its folder; None for other runs. Raises UsageError."""
     path = folder / PARENT

@@ -20,11 +20,12 @@ from tritonsmith.graph.context import Context, Sessions
 from tritonsmith.graph.policies.forked import policy_in
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.policies.view import Policy
-from tritonsmith.graph.runs.config import ROLES, RunConfig, kept_settings, models_of
+from tritonsmith.graph.runs.conclude import begin_event, conclude, end_event, run_event
+from tritonsmith.graph.runs.config import RunConfig, models_of, name_models, passed_objects
 from tritonsmith.graph.runs.drive import Drive
-from tritonsmith.graph.runs.manifest import MANIFEST, Manifest, read_manifest, read_parent
+from tritonsmith.graph.runs.manifest import MANIFEST, Manifest, read_manifest, read_parent, read_same_run
 from tritonsmith.graph.runs.players import Players, open_players
-from tritonsmith.graph.state import State
+from tritonsmith.graph.state import State, total
 from tritonsmith.graph.storage.files import fault_of
 from tritonsmith.graph.storage.folder import (
     CHECKPOINTS,
@@ -42,7 +43,7 @@ from tritonsmith.graph.storage.folder import (
     seconds_in,
 )
 from tritonsmith.graph.storage.store import Store
-from tritonsmith.graph.storage.summary import Summary, read_summary, summarize, write_best
+from tritonsmith.graph.storage.summary import Summary, read_summary
 from tritonsmith.graph.tracing.tracer import Trace, tracing
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.evaluators.tape import TapeEvaluator
@@ -62,12 +63,13 @@ class Run:
         self, config: RunConfig, *, evaluator: Evaluator | None = None, author: Author | None = None, models: Models | None = None
     ) -> None:
         """A new run. `models` stands for the settings of `config` where models are objects; an evaluator that is passed in stays open."""
-        self.config = config if models is None else _with_names(config, models)
+        self.config = config if models is None else name_models(config, models)
         self.folder = name_folder(config.out, Path(config.task).stem)
         self.summary: Summary | None = None
         self.stopped = ""
         self._evaluator, self._author = evaluator, author
         self._models = models or models_of(config)
+        self._passed = passed_objects(evaluator, author, self._models)
         self._control = RunControl()
         self._again = False
 
@@ -84,15 +86,8 @@ class Run:
         run.summary = read_summary(folder)
         if run.summary is None:
             source = load_task(config.task, "full", dict(config.overrides), config.precision).source
-            manifest.refuse_what_changed(folder, source, run._objects)
+            manifest.refuse_what_changed(folder, source, run._passed)
         return run
-
-    @property
-    def _objects(self) -> tuple[str, ...]:
-        """What was passed from Python, by name."""
-        given: dict[str, object] = {"evaluator": self._evaluator, "author": self._author}
-        given |= dict(zip(ROLES, (self._models.author, self._models.analyst, self._models.repair), strict=True))
-        return tuple(name for name, value in given.items() if value is not None and not isinstance(value, str))
 
     def stop(self, reason: str = "asked to") -> None:
         """Ask the run to stop at the next safe point; what is asked or judged just now is finished first. From any thread."""
@@ -111,7 +106,7 @@ class Run:
                     f"--out {self.folder}: a finished run lies there; name a new folder, or see that one: tritonsmith resume {self.folder}"
                 )
             self.summary = finished
-            yield _end(finished)
+            yield end_event(finished)
             return
         policy = policy_in(self.folder, load_policy(self.config.policy))  # a wrong name or file must not leave an empty folder behind
         sketch = load_task(self.config.task, "full", dict(self.config.overrides), self.config.precision)
@@ -122,7 +117,7 @@ class Run:
             self._models, author=self._author, record=config.record, replay=config.replay, spool=config.spool, memory=config.memory,
             budget=config.budget, resumed=resumed,
         )  # fmt: skip
-        manifest = self._manifest(sketch, players) if resumed else None
+        manifest = read_same_run(self.folder, config, sketch.source, self._passed) if resumed else None
         if manifest is None:
             make_folder(self.folder)
         _ACTIVE.append(self)
@@ -140,28 +135,15 @@ class Run:
         finally:
             _ACTIVE.remove(self)
 
-    def _manifest(self, sketch: Task, players: Players) -> Manifest:
-        """The manifest of the run that lies in the folder already. Raises UsageError where this is another one."""
-        manifest = read_manifest(self.folder)
-        settings, others = kept_settings(self.config), kept_settings(manifest.config(self.folder))
-        if settings != others:
-            other = ", ".join(sorted(name for name in settings if others[name] != settings[name]))
-            raise UsageError(
-                f"--out {self.folder}: a run with other settings lies there ({other}); name a new folder, or go on with that run: "
-                f"tritonsmith resume {self.folder}"
-            )
-        manifest.refuse_what_changed(self.folder, sketch.source, self._objects)
-        return manifest
-
     async def _work(self, kept: Manifest | None, players: Players, policy: Policy, sketch: Task) -> AsyncGenerator[Event, None]:
         if kept is None and (self.folder / MANIFEST).is_file():
             raise RunBusy(f"--out {self.folder}: another process has begun a run there just now; name another folder")
         finished = read_summary(self.folder)
         if kept is not None and finished is not None:  # by another process, since we looked
             self.summary = finished
-            yield _end(finished)
+            yield end_event(finished)
             return
-        manifest = kept or Manifest.of(self.config, sketch.source, self._objects, read_parent(self.folder))
+        manifest = kept or Manifest.of(self.config, sketch.source, self._passed, read_parent(self.folder))
         if kept is None:
             manifest.write(self.folder)
         (earlier, parts), started = seconds_in(self.folder / EVENTS), time.monotonic()
@@ -180,7 +162,7 @@ class Run:
                     why = f"cannot be read ({fault_of(error)}); remove it, and the run goes on from what its tape has"
                     raise UsageError(f"{path}: {why}") from error
                 task = drive.state["task"] if found else _sized(self.config, sketch, context.evaluator)
-                yield log(self._begin(task, context, resumed=parts > 0))
+                yield log(begin_event(task, context, self.folder.name, resumed=parts > 0))
                 async with aclosing(drive.events(task)) as events:
                     async for event in events:
                         yield log(event)
@@ -192,7 +174,7 @@ class Run:
         if drive.drained:
             self.stopped = self._control.drain_reason or "asked to"
             self._control, self._again = RunControl(), True  # the same object may go on
-            yield log(_event("stopped", reason=self.stopped))
+            yield log(run_event("stopped", reason=self.stopped))
             return
         self.stopped = ""
         if "winner" not in drive.state and not players.may_wait:
@@ -200,8 +182,10 @@ class Run:
                 f"{self.folder}: the graph ended without an answer, so its checkpoints do not fit it; remove {CHECKPOINTS}, and "
                 f"tritonsmith resume {self.folder} goes on from the run's tape"
             )
-        summary = await self._conclude(drive.state, context, players, earlier + time.monotonic() - started, manifest)
-        yield log(_end(summary))
+        seconds = earlier + time.monotonic() - started
+        more = _facts_of_the_run(drive.state, players, manifest)
+        summary = await asyncio.to_thread(conclude, drive.state, context, players, seconds, more)
+        yield log(end_event(summary))
         self.summary = summary
 
     def _context(self, players: Players, policy: Policy, earlier: float) -> Context:
@@ -224,44 +208,10 @@ class Run:
             metadata={f"parent_{name}": value for name, value in (manifest.parent or {}).items()},
         )  # fmt: skip
 
-    def _begin(self, task: Task, context: Context, *, resumed: bool) -> Event:
-        return _event(
-            "run", run=self.folder.name, folder=str(self.folder), task=task.name, size=task.size, policy=context.policy.name,
-            model=context.author.name, target=context.evaluator.hardware.name, budget=context.budget.model_dump(mode="json"),
-            resumed=resumed,
-        )  # fmt: skip
-
-    async def _conclude(self, state: State, context: Context, players: Players, seconds: float, manifest: Manifest) -> Summary:
-        """Write what the run leaves behind; `summary.json` last, for it says that the run is over."""
-        hardware = context.evaluator.hardware
-        summary = summarize(
-            state, policy=context.policy.name, model=players.author.name, target=hardware.name, seconds=seconds, out=str(self.folder)
-        )
-        told: dict[str, Any] = {"parent": manifest.parent}
-        if summary.usage.calls or summary.usage.retries:
-            told["prompts"] = {"version": VERSION, "digest": digest()}
-        if state.get("winner") is None and players.waits_for:
-            told["waits_for"] = players.waits_for
-        summary = summary.model_copy(update=told)
-        if players.memory is not None:
-            await asyncio.to_thread(players.memory.remember, state, context.store.get, hardware)
-        write_best(summary, context.store)
-        summary.write(self.folder)
-        return summary
-
 
 def active_runs() -> tuple[Run, ...]:
     """The runs of this process that are under way."""
     return tuple(_ACTIVE)
-
-
-def _with_names(config: RunConfig, models: Models) -> RunConfig:
-    """The settings with what `models` tells in plain values."""
-    roles = dict(zip(ROLES, (models.author, models.analyst, models.repair), strict=True))
-    named = {name: value for name, value in roles.items() if isinstance(value, str)}
-    prices = None if models.prices is None else str(models.prices)
-    rest = {"base_url": models.base_url, "key_env": models.key_env, "model_timeout": models.seconds, "prices": prices}
-    return config.model_copy(update={**named, **rest})
 
 
 def _sized(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task:
@@ -271,14 +221,15 @@ def _sized(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task:
     return load_task(config.task, size, dict(config.overrides), config.precision)
 
 
-def _event(event: str, **data: Any) -> Event:
-    return {"event": event, "node": event, "branch": "main", "candidate": None, **data}
-
-
-def _end(summary: Summary) -> Event:
-    winner = summary.winner.id if summary.winner else None
-    told = {"winner": winner, "result": summary.result, "stopped_because": summary.stopped_because}
-    return {**_event("end", **told), "candidate": winner}
+def _facts_of_the_run(state: State, players: Players, manifest: Manifest) -> dict[str, Any]:
+    """Fields of a summary that its state does not know: the parent of a fork, the prompts, and what the run waits for."""
+    facts: dict[str, Any] = {"parent": manifest.parent}
+    used = total(state.get("usage"))
+    if used.calls or used.retries:
+        facts["prompts"] = {"version": VERSION, "digest": digest()}
+    if state.get("winner") is None and players.waits_for:
+        facts["waits_for"] = players.waits_for
+    return facts
 
 
 async def run_to_end(run: Run, on_event: OnEvent | None) -> Summary:

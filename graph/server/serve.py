@@ -20,12 +20,12 @@ from tritonsmith.evaluator.schema import Allow, Evaluator
 from tritonsmith.graph.builder import Node
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies.load import load_policy
+from tritonsmith.graph.runs.conclude import begin_event, conclude, end_event
 from tritonsmith.graph.runs.players import Players, open_players
 from tritonsmith.graph.server.settings import ServedError, Settings
 from tritonsmith.graph.state import State, Update
 from tritonsmith.graph.storage.folder import EVENTS, TAPE, Event, EventLog
 from tritonsmith.graph.storage.store import Store
-from tritonsmith.graph.storage.summary import Summary, summarize, write_best
 from tritonsmith.nodes.common import NodeRuntime
 
 _KEPT = 256
@@ -104,10 +104,12 @@ async def _served(name: str, node: Node, state: State, runtime: NodeRuntime, thr
         update = await node(state, replace(runtime, context=one.context, stream_writer=tell))
         if first:
             one = await asyncio.to_thread(opened, settings, thread, update["run"])
-            tell(_begin(update, one))
+            tell(begin_event(update["task"], one.context, update["run"]))
             events.insert(0, events.pop() | {"time": events[0]["time"]})
         elif name == "finish":
-            tell(_end(await asyncio.to_thread(_conclude, cast(State, {**state, **update}), one)))
+            last = cast(State, {**state, **update})
+            summary = await asyncio.to_thread(conclude, last, one.context, one.players, last.get("elapsed", 0.0))
+            tell(end_event(summary))
         return update
     finally:
         if one.in_folder:
@@ -118,35 +120,6 @@ def _write(path: Path, events: list[Event]) -> None:
     log = EventLog(path)
     for event in events:
         log(event)
-
-
-def _begin(update: Update, one: Opened) -> Event:
-    task, context = update["task"], one.context
-    return {
-        "event": "run", "node": "run", "branch": "main", "candidate": None, "run": update["run"], "folder": str(context.store.root),
-        "task": task.name, "size": task.size, "policy": context.policy.name, "model": context.author.name,
-        "target": context.evaluator.hardware.name, "budget": context.budget.model_dump(mode="json"), "resumed": False,
-    }  # fmt: skip
-
-
-def _conclude(state: State, one: Opened) -> Summary:
-    """Write what a run leaves behind, as `tritonsmith optimize` does."""
-    context, hardware = one.context, one.context.evaluator.hardware
-    summary = summarize(
-        state, policy=context.policy.name, model=context.author.name, target=hardware.name, seconds=state.get("elapsed", 0.0),
-        out=str(context.store.root),
-    )  # fmt: skip
-    if one.players.memory is not None:
-        one.players.memory.remember(state, context.store.get, hardware)
-    write_best(summary, context.store)
-    summary.write(context.store.root)
-    return summary
-
-
-def _end(summary: Summary) -> Event:
-    winner = summary.winner.id if summary.winner else None
-    told = {"winner": winner, "result": summary.result, "stopped_because": summary.stopped_because}
-    return {"event": "end", "node": "end", "branch": "main", "candidate": winner, **told}
 
 
 def _as_settings(sentence: str) -> str:
