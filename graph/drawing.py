@@ -20,15 +20,28 @@ _LABELLED = re.compile(r"(decide_(\w+) -\. )&nbsp;(\w+)&nbsp;( \.-> )")
 def graph_mermaid(xray: bool = True, decisions: Iterable[Decision] = ()) -> str:
     """The graph as Mermaid text, branches drawn open with `xray`; nodes on the way of `decisions` are highlighted.
 
-    The text depends on the wiring alone, never on the policy. Edges of one gate that lead to one node share a label.
+    The text depends on the wiring alone, never on the policy. Edges of one gate that lead to one node share a label. `improve` is the
+    same subgraph as `branch`: open, both are drawn once, as `branch`, and what either of them visited is highlighted there.
     """
     graph = drawn_graph(xray)
-    text = _LABELLED.sub(_join_labels, graph.draw_mermaid())
-    visited = visited_nodes(graph, decisions)
+    visited = dict.fromkeys(_drawn_as(node) for node in visited_nodes(graph, decisions))
+    text = _LABELLED.sub(_join_labels, _with_one_branch(graph).draw_mermaid())
     if visited:
         names = ",".join(node.replace(":", r"\3a") for node in visited)
         text = f"{text.rstrip()}\n\tclassDef taken {_TAKEN}\n\tclass {names} taken\n"
     return text
+
+
+def _drawn_as(node: str) -> str:
+    """The node of `branch` that stands for a node of the open `improve`."""
+    return node.replace("improve:", "branch:", 1) if node.startswith("improve:") else node
+
+
+def _with_one_branch(graph: Graph) -> Graph:
+    """The drawing without the inside of `improve`; edges into and out of it go to `branch`."""
+    nodes = {name: node for name, node in graph.nodes.items() if _drawn_as(name) == name}
+    moved = (edge._replace(source=_drawn_as(edge.source), target=_drawn_as(edge.target)) for edge in graph.edges)
+    return Graph(nodes=nodes, edges=list(dict.fromkeys(moved)))
 
 
 def drawn_graph(xray: bool = True) -> Graph:

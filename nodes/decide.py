@@ -56,7 +56,7 @@ def _stuck(state: State | BranchState, session: Session) -> str:
     return session.waits(branch) or ("" if branch == "main" or state.get("current") else session.fault(branch))
 
 
-def ask_policy(policy: Policy, gate: str, view: View, *, way_out: str = "mend the policy, then resume the run") -> Answer:
+def ask_policy(policy: Policy, gate: str, view: View, *, way_out: str = "fix the policy, then resume the run") -> Answer:
     """The policy's choice and reason, checked against what the site offers. Raises UsageError, also where the policy itself raises."""
     site = SITES[gate]
     try:

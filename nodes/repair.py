@@ -1,4 +1,4 @@
-"""repair: mend a candidate that failed, knowing its error and everything tried before."""
+"""repair: fix a candidate that failed, knowing its error and everything tried before."""
 
 from tritonsmith.evaluator.schema import Stage
 from tritonsmith.graph.state import BranchState, Update
@@ -7,7 +7,7 @@ from tritonsmith.nodes.common import NodeRuntime, context_of, emit, make_candida
 
 
 async def repair(state: BranchState, runtime: NodeRuntime) -> Update:
-    """Ask the author to mend the current candidate; marks the line as exhausted when it has nothing further to try."""
+    """Ask the author to fix the current candidate; marks the line as exhausted when it has nothing further to try."""
     failing = state["candidates"][str(state["current"])]
     emit(runtime, "stage", "repair", state, failing.id)
     cid = next_id(state["candidates"], state["branch"])

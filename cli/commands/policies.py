@@ -96,7 +96,7 @@ def _answers(policy: Policy) -> list[dict[str, str]]:
     """Its answer in every situation. Raises UsageError where it has none."""
     answers = []
     for one in situations():
-        choice, reason = ask_policy(policy, one.gate, one.view, way_out="mend the policy")
+        choice, reason = ask_policy(policy, one.gate, one.view, way_out="fix the policy")
         answers.append({"site": one.site, "gate": one.gate, "situation": one.name, "choice": choice, "reason": reason})
     return answers
 

@@ -23,7 +23,7 @@ async def open_postgres(option: str, address: str, serde: SerializerProtocol, th
     except psycopg.ProgrammingError:
         raise UsageError(f"{option}: the variable holds no connection string; write postgresql://user@host/database") from None
     except psycopg.Error as error:
-        raise UsageError(f"{option}: cannot connect ({_first(error)}); start the database, or mend the connection string") from error
+        raise UsageError(f"{option}: cannot connect ({_first(error)}); start the database, or fix the connection string") from error
     try:
         async with connection:
             saver = AsyncPostgresSaver(connection, serde=serde)

@@ -100,9 +100,9 @@ def trials() -> tuple[Trial, ...]:
 
 
 def _rescue() -> Trial:
-    verdicts = _scored({"slow": 0.1, "broken": None, "mended": 0.5, "wave": 2.0, "tuned": 2.5, "tuned badly": 0.5, "tuned wrongly": None})
+    verdicts = _scored({"slow": 0.1, "broken": None, "fixed": 0.5, "wave": 2.0, "tuned": 2.5, "tuned badly": 0.5, "tuned wrongly": None})
     author = {
-        "repairs": {"broken": "mended"}, "analyses": {"slow": _analysis(), "mended": _analysis()}, "optimized": {"slow": ("wave",)},
+        "repairs": {"broken": "fixed"}, "analyses": {"slow": _analysis(), "fixed": _analysis()}, "optimized": {"slow": ("wave",)},
         "variants": {(Stage.TUNE_GRID, "wave"): ("tuned badly", "tuned wrongly"), (Stage.TUNE_BLOCK, "wave"): ("tuned",)},
     }  # fmt: skip
     return Trial("a rescue that pays", verdicts, ("slow", "broken"), author=author, twice=True)

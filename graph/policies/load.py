@@ -59,7 +59,7 @@ def _from_file(asked: str, path: Path, attribute: str) -> Policy:
         with redirect_stdout(sys.stderr):  # what the file prints is no part of an answer
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{asked}: {path} does not import ({type(error).__name__}: {error}); mend the file") from error
+        raise UsageError(f"{asked}: {path} does not import ({type(error).__name__}: {error}); fix the file") from error
     made = getattr(module, attribute, None)
     if made is None:
         classes = [key for key, value in vars(module).items() if isinstance(value, type) and value.__module__ == module.__name__]
@@ -72,7 +72,7 @@ def _from_file(asked: str, path: Path, attribute: str) -> Policy:
         raise
     except (Exception, SystemExit) as error:  # a user's class may raise anything
         told = f"{type(error).__name__}: {error}"
-        raise UsageError(f"{asked}: {attribute}() raises {told}; mend the class, which is made without arguments") from error
+        raise UsageError(f"{asked}: {attribute}() raises {told}; fix the class, which is made without arguments") from error
 
 
 def _completed(asked: str, attribute: str, policy: Any, missing: list[str]) -> Policy:

@@ -1,15 +1,14 @@
-"""Routing policies: the presets, each a set of rules with its reason, and loading one by name or from a user's file.
+"""The presets: routing policies, each a set of rules with its reason.
 
-A policy never changes the drawing, only the way through it. `notes` holds the rules of the analysis notes this project
-began with; `default` refines three of them; every other preset changes one thing of `default`, for ablations. The second paragraph of a
-preset's docstring says which mechanism of the notes it stands for; `tritonsmith policies` and docs/policies.md repeat it.
+A policy never changes the drawing, only the path through it. `notes` has the rules of the analysis notes that this project began with,
+and `default` refines three of them. Every other preset changes one thing of `default`, for ablations. The second paragraph of a preset's
+docstring names the mechanism of the notes that it stands for; `tritonsmith policies` and docs/policies.md repeat it.
 """
-
 
 from tritonsmith.graph.policies.view import Answer, View
 
 GOOD_SCORE = 1.0
-"""Where a kernel is as fast as its baseline: below it is analysed, from it on it is kept."""
+"""The score of a kernel that is as fast as its baseline: a slower one is analysed, any other is kept."""
 WORTH_SPEEDUP = 1.10
 """The notes' gate: a promised gain below 10 % is not worth a rewrite."""
 
@@ -25,12 +24,12 @@ def _x(score: float | None) -> str:
 class Default:
     """Repair failures, analyse what scores below 1.0, check each promise, tune all but fast persistent and highly complex kernels.
 
-    The notes, 1 to 12: write several seeds, for one prompt gives kernels whose speed differs 6.5-fold; show a failing kernel its error
-    and mend it up to five times; analyse the algorithm of a seed below 1.0 and rewrite it if at least 10 % is to be gained; keep every
-    working kernel in a pool, go on with the best, and never let a stage replace it by a worse one; tune it in three stages unless it is
-    persistent or of high complexity. Three rules go further than the notes: a persistent kernel skips tuning only once it scores 1.0
-    (8), every promise of an analysis is held against what was measured (11), and a persistent kernel whose grid covers the batch alone
-    gets another round (12).
+    The notes, 1 to 12: write several seeds, because kernels from one prompt differ 6.5-fold in speed. Show a failing kernel its error and
+    repair it up to five times. Analyse the algorithm of a seed below 1.0, and rewrite it if at least 10 % is to be gained. Keep every
+    working kernel in a pool and continue with the best; no stage replaces it by a worse one. Tune it in three stages unless it is
+    persistent or of high complexity. Three rules go further than the notes. A persistent kernel skips tuning only once it scores 1.0 (8).
+    Every promise of an analysis is compared with what was measured (11). A persistent kernel whose grid covers only the batch gets another
+    round (12).
     """
 
     name = "default"
@@ -132,16 +131,15 @@ class Default:
 class Notes(Default):
     """The notes as they stand: one analysis below 1.0, only the time loop is checked afterwards, and any persistent kernel skips tuning.
 
-    The notes, 1 to 11, to the letter: after a rewrite one thing alone is asked, whether the time loop is inside the kernel, and if it is
-    still in Python the analysis is asked again (11); a persistent kernel, or one of high complexity, is kept and not tuned, whatever it
-    scores (8).
+    The notes, 1 to 11, to the letter: after a rewrite the only check is whether the time loop is inside the kernel. If it is still in
+    Python, the analysis is asked again (11). A kernel that is persistent or of high complexity is kept and not tuned, at any score (8).
     """
 
     name = "notes"
     encodes = tuple(range(1, 12))
 
     def after_optimize(self, view: View) -> Answer:
-        """Rule 11: warn and go back if the time loop is still in Python; nothing else is looked at."""
+        """Rule 11: warn and go back if the time loop is still in Python; nothing else is checked."""
         if view.works and view.promise is not None and view.promise.time_loop_in_python:
             if view.rounds_left:
                 return "broken", "the time loop is still in Python: back to the analysis"
@@ -159,8 +157,8 @@ class Notes(Default):
 class NoAnalysis(Default):
     """`default` without the rescue: no seed is analysed.
 
-    The notes, 3: a seed that scores below 1.0 is analysed at the level of its algorithm. What that gives is the difference to `default`;
-    with one seed this is C of the notes' three-way comparison.
+    The notes, 3: a seed that scores below 1.0 is analysed at the level of its algorithm. What that gives is the difference to `default`.
+    With one seed this is C of the notes' three-way comparison.
     """
 
     name = "no-analysis"
@@ -175,7 +173,7 @@ class SingleSeed(Default):
     """`default` without a choice among seeds: one seed, with everything else.
 
     The notes, 1: several seeds are written from one prompt, because they differ 6.5-fold in speed. What more than one gives is the
-    difference to `default`; this is A of the notes' three-way comparison, one seed and its analysis.
+    difference to `default`. This is A of the notes' three-way comparison: one seed and its analysis.
     """
 
     name = "single-seed"
@@ -201,10 +199,10 @@ class NoRepair(Default):
 
 
 class NoDetect(Default):
-    """`default` without the skip: every kernel is tuned, whatever was detected.
+    """`default` without the skip: every kernel is tuned, with any label.
 
-    The notes, 7 and 8: the best kernel is looked at first, and one that is persistent or of high complexity is not tuned, since tuning made
-    such a kernel of theirs ten times slower. Whether that holds for kernels that are right is the difference to `default`.
+    The notes, 7 and 8: the best kernel is classified first. A persistent one, or one of high complexity, is not tuned, because tuning made
+    such a kernel ten times slower. Whether that holds for right kernels is the difference to `default`.
     """
 
     name = "no-detect"
@@ -218,7 +216,7 @@ class NoDetect(Default):
 class NoTune(Default):
     """`default` without tuning.
 
-    The notes, 9: the selected kernel is tuned in three stages: grid and parallelism, block sizes, memory access. What they give is the
+    The notes, 9: the selected kernel is tuned in three stages (grid and parallelism, block sizes, memory access). What they give is the
     difference to `default`.
     """
 
@@ -231,7 +229,7 @@ class NoTune(Default):
 
 
 class RescueAll(Default):
-    """`default` with a wider rescue: every working seed is analysed, whatever it scores.
+    """`default` with a wider rescue: every working seed is analysed, at any score.
 
     The notes, 3: a seed that scores 1.0 or more skips the analysis. What the threshold loses, or saves, is the difference to `default`.
     """
@@ -249,8 +247,8 @@ class RescueAll(Default):
 class RescueBest(NoAnalysis):
     """Three seeds, and an analysis of the best only if all of them score below 1.0.
 
-    The notes, 1, 3 and 6: B of their three-way comparison, and what they propose for VGG16: write three seeds, keep the best of the pool,
-    and pay for an analysis only where all of them are slow.
+    The notes, 1, 3 and 6: B of their three-way comparison, and their proposal for VGG16. Write three seeds, keep the best of the pool, and
+    pay for an analysis only if all of them are slow.
     """
 
     name = "rescue-best"
@@ -267,8 +265,8 @@ class RescueBest(NoAnalysis):
 class BestOfN(NoTune):
     """Write the seeds, measure them, keep the best; no repair, analysis or tuning.
 
-    The notes, 1 and 6: several seeds from one prompt, all of them in a pool, the best one wins. It is what every other mechanism has to
-    beat; with ten seeds it is also the notes' histogram of one prompt's scores.
+    The notes, 1 and 6: several seeds from one prompt, all of them in a pool, and the best one wins. Every other mechanism has to beat
+    this. With ten seeds it is also the notes' histogram of one prompt's scores.
     """
 
     name = "best-of-n"

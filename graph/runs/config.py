@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, Evaluator, PrecisionClass, Record
@@ -19,43 +19,52 @@ ROLES = ("model", "analyst_model", "repair_model")
 
 
 class RunConfig(Record):
-    """The settings of a run, all plain values."""
+    """The settings of a run, all plain values. The descriptions are also those of a server's form."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     task: str
     """Path of the task file."""
     size: str | None = None
     """`full`, `small`, or None: full with a card in this machine, else small."""
     overrides: dict[str, int | float | bool | str] = Field(default_factory=dict)
+    """Values for module-level names of the task file."""
     precision: PrecisionClass = PrecisionClass.IEEE
+    """The arithmetic that the task allows."""
     model: str = "offline"
-    """`offline` (the built-in recipes), `openai:NAME`, or `handoff:DIR` (a person or another program answers in files)."""
+    """Who writes kernels: offline (the built-in recipes), openai:NAME, or handoff:DIR (you answer requests in files)."""
     analyst_model: str | None = None
-    """Who analyses; None: `model`."""
+    """Who says why a kernel is slow; empty: `model`."""
     repair_model: str | None = None
-    """Who repairs; None: `model`."""
+    """Who fixes failing kernels; empty: `model`."""
     base_url: str | None = None
+    """Address of an OpenAI-compatible server; empty: OpenAI's own."""
     key_env: str = KEY
-    """Name of the environment variable with the key."""
+    """Name of the environment variable that holds the key; never the key itself."""
     model_timeout: float = Field(default=REQUEST_SECONDS, gt=0)
-    """The longest that one request to a model may take, in seconds."""
+    """Seconds that one request to a model may take."""
     prices: str | None = None
-    """A price table (TOML or JSON) beside the built-in one."""
+    """File with prices of models (TOML or JSON); they go before the built-in ones."""
     record: str | None = None
     """File to write every request, reply and verdict to."""
     replay: str | None = None
-    """A recording to play the run from, without a model and without an evaluator."""
+    """A recording to play the run from: no model, no key, no evaluator."""
     spool: str | None = None
-    """A folder with jobs for `tritonsmith worker`, which judges them elsewhere; None judges here."""
+    """A folder with jobs for `tritonsmith worker`, which judges them elsewhere; empty: judged by this machine."""
     memory: str | None = None
-    """A folder with what earlier runs have learned; this one's winner and failures are added. None: no memory."""
+    """A folder with kernels of earlier runs, shown as examples; this run's is added."""
     policy: str = "default"
+    """The rules that answer every gate of the graph."""
     seeds: int = 2
+    """First kernels, each followed in a branch of its own."""
     target: str = "auto"
+    """The card that figures are for; one that is not in this machine gives estimates."""
     sandbox: str = "auto"
-    """`auto` (the layers that work here), `strict` (refuse where a needed one is missing) or `off`."""
+    """auto: every layer that works here; strict: refuse where a needed one is missing; off: none."""
     allow: Allow = Allow.HYBRID
-    """Which labels may win: `kernel`, `hybrid` (kernels too) or `library` (all)."""
+    """Which labels may win: kernel; hybrid (kernels too); library (all)."""
     budget: Budget = Field(default_factory=Budget)
+    """Limits of the run; a spent one ends it with the best so far."""
     checkpoints: str = "sqlite"
     """Where states are kept: `sqlite` (in the run's folder), `postgres:NAME` (that variable holds the connection string), or `none`."""
     out: str | None = None

@@ -3,68 +3,67 @@
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.policies.presets import PRESETS
+from tritonsmith.graph.runs.config import RunConfig
 from tritonsmith.graph.state import Budget
-from tritonsmith.nodes.chat.connect import KEY, Models
-from tritonsmith.nodes.chat.model import REQUEST_SECONDS
-
-_LIMITS = Budget()
+from tritonsmith.nodes.chat.connect import Models
 
 
 class ServedError(UsageError, ValueError):
     """What a run on a server ends with: a LangGraph server shows the sentence of a ValueError, and of errors of its own, alone."""
 
 
+def _setting(name: str, **changes: Any) -> Any:
+    """A form field with the default, the bounds and the description of a field of RunConfig."""
+    return _field_like(RunConfig.model_fields[name], changes)
+
+
+def _limit(name: str, description: str) -> Any:
+    """A form field with the default and the bounds of a field of Budget."""
+    return _field_like(Budget.model_fields[name], {"description": description})
+
+
+def _field_like(field: FieldInfo, changes: dict[str, Any]) -> Any:
+    bounds = {bound: getattr(part, bound) for part in field.metadata for bound in ("gt", "ge") if hasattr(part, bound)}
+    return Field(**{"default": field.default, "description": field.description, **bounds, **changes})
+
+
 class Settings(BaseModel):
     """What an assistant may set, one form field each; a policy with a name makes an assistant for comparisons."""
 
+    # names, defaults and descriptions are those of RunConfig; `policy_file` and the default of `out` are a server's own
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    policy: str = Field(
-        default="default", description="The rules that answer every gate of the graph.", json_schema_extra={"enum": list(PRESETS)}
-    )
+    policy: str = _setting("policy", json_schema_extra={"enum": list(PRESETS)})
     policy_file: str | None = Field(
         default=None, description="Rules of your own, path/to/file.py:ClassName on the server; they stand in for `policy`."
     )
-    model: str = Field(
-        default="offline",
-        description="Who writes kernels: offline (the built-in recipes), openai:NAME, or handoff:DIR (you answer requests in files).",
-    )
-    analyst_model: str | None = Field(default=None, description="Who says why a kernel is slow; empty: `model`.")
-    repair_model: str | None = Field(default=None, description="Who mends failing kernels; empty: `model`.")
-    base_url: str | None = Field(default=None, description="Address of an OpenAI-compatible server; empty: OpenAI's own.")
-    key_env: str = Field(
-        default=KEY, description="Name of the environment variable of this server that holds the key; never the key itself."
-    )
-    model_timeout: float = Field(default=REQUEST_SECONDS, gt=0, description="Seconds that one request to a model may take.")
-    prices: str | None = Field(default=None, description="File with prices of models (TOML or JSON); they go before the built-in ones.")
-    seeds: int = Field(default=2, ge=1, description="First kernels, each followed in a branch of its own.")
-    target: str = Field(
-        default="auto",
-        description="The card that figures are for; one that is not in this machine gives estimates.",
-        json_schema_extra={"enum": ["auto", *CARDS]},
-    )
-    allow: Literal["kernel", "hybrid", "library"] = Field(
-        default="hybrid", description="Which labels may win: kernel; hybrid (kernels too); library (all)."
-    )
-    sandbox: Literal["auto", "strict", "off"] = Field(
-        default="auto", description="auto: every layer that works here; strict: refuse where a needed one is missing; off: none."
-    )
-    budget_candidates: int | None = Field(default=_LIMITS.candidates, ge=1, description="Kernels written in the whole run.")
-    budget_repairs: int = Field(default=_LIMITS.repairs, ge=0, description="Repairs in a row of one failing kernel.")
-    budget_rounds: int = Field(default=_LIMITS.rounds, ge=0, description="Analyses per branch.")
-    budget_seconds: float | None = Field(default=_LIMITS.seconds, gt=0, description="Wall time of the run.")
-    budget_tokens: int | None = Field(default=_LIMITS.tokens, ge=1, description="Tokens read and written by models.")
-    budget_money: float | None = Field(default=_LIMITS.money, gt=0, description="US dollars, where the models' prices are known.")
-    spool: str | None = Field(
-        default=None, description="A folder with jobs for `tritonsmith worker`, which judges them elsewhere; empty: judged by the server."
-    )
-    memory: str | None = Field(default=None, description="A folder with kernels of earlier runs, shown as examples; this run's is added.")
-    replay: str | None = Field(default=None, description="A recording on the server to play the run from: no model, no key, no evaluator.")
+    model: str = _setting("model")
+    analyst_model: str | None = _setting("analyst_model")
+    repair_model: str | None = _setting("repair_model")
+    base_url: str | None = _setting("base_url")
+    key_env: str = _setting("key_env")
+    model_timeout: float = _setting("model_timeout")
+    prices: str | None = _setting("prices")
+    seeds: int = _setting("seeds", ge=1)
+    target: str = _setting("target", json_schema_extra={"enum": ["auto", *CARDS]})
+    allow: Literal["kernel", "hybrid", "library"] = _setting("allow", default="hybrid")
+    sandbox: Literal["auto", "strict", "off"] = _setting("sandbox")
+    budget_candidates: int | None = _limit("candidates", "Kernels written in the whole run.")
+    budget_repairs: int = _limit("repairs", "Repairs in a row of one failing kernel.")
+    budget_rounds: int = _limit("rounds", "Analyses per branch.")
+    budget_seconds: float | None = _limit("seconds", "Wall time of the run.")
+    budget_tokens: int | None = _limit("tokens", "Tokens read and written by models.")
+    budget_money: float | None = _limit("money", "US dollars, where the models' prices are known.")
+    spool: str | None = _setting("spool")
+    memory: str | None = _setting("memory")
+    replay: str | None = _setting("replay")
     out: str = Field(default="runs/server", description="Folder on the server; each run of a thread gets one inside it.")
 
     def __init__(self, **given: Any) -> None:

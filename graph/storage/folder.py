@@ -92,7 +92,7 @@ def faults_told(folder: Path) -> Iterator[None]:
         about = str(getattr(error, "filename", None) or "")
         if of_database or about.startswith(str(folder)):
             what = f"{about}: {getattr(error, 'strerror', None) or error}" if about else f"checkpoints: {error}"
-            raise UsageError(f"{folder}: the run's files cannot be written or read ({what}); mend that, {again}") from error
+            raise UsageError(f"{folder}: the run's files cannot be written or read ({what}); fix that, {again}") from error
         raise
 
 

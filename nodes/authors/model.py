@@ -53,7 +53,7 @@ class ModelAuthor:
         return draft
 
     async def repair(self, brief: Brief) -> Draft | None:
-        """A mended kernel; None when the model writes none."""
+        """A fixed kernel; None when the model writes none."""
         return await self._kernel("repair", brief)
 
     async def optimize(self, brief: Brief) -> Draft | None:

@@ -36,7 +36,7 @@ class ScriptedAuthor:
         return Draft(source=self.seeds[brief.branch], rationale=f"seed {brief.branch}")
 
     async def repair(self, brief: Brief) -> Draft | None:
-        """The text that mends the current one."""
+        """The text that fixes the current one."""
         source = self.repairs.get(self._note("repair", brief))
         return None if source is None else Draft(source=source, rationale="repaired")
 

@@ -137,7 +137,7 @@ def test_a_policy_that_raises_is_shown_as_one_sentence(tmp_path, capsys):
         "        raise KeyError('x')\n"
     )
     assert run(["policies", "--show", f"{path}:Mine"]) == 2
-    assert "policy Mine: after_select raised KeyError: 'x'; mend the policy" in capsys.readouterr().err
+    assert "policy Mine: after_select raised KeyError: 'x'; fix the policy" in capsys.readouterr().err
 
 
 def test_a_policy_is_shown_as_it_is_named(tmp_path, capsys):

@@ -218,11 +218,11 @@ def test_a_policy_that_raises_is_named(script):
         def after_select(self, view):
             raise KeyError("x")
 
-    with pytest.raises(UsageError, match="policy mine: after_select raised KeyError: 'x'; mend the policy, then"):
+    with pytest.raises(UsageError, match="policy mine: after_select raised KeyError: 'x'; fix the policy, then"):
         script({"a": 1.5}, seeds=("a",), policy=Broken()).run()
 
 
-def test_a_run_goes_on_with_a_policy_that_was_mended(tmp_path):
+def test_a_run_goes_on_with_a_policy_that_was_fixed(tmp_path):
     task, path, out = tmp_path / "1_relu.py", tmp_path / "mine.py", tmp_path / "run"
     lines = ("import torch", "class Model(torch.nn.Module):", "    pass", "def get_inputs(): return []", "def get_init_inputs(): return []")
     task.write_text("\n".join(lines))
@@ -232,10 +232,10 @@ def test_a_run_goes_on_with_a_policy_that_was_mended(tmp_path):
     def players():
         return {"author": ScriptedAuthor(seeds=("good",)), "evaluator": ScriptedEvaluator({"good": scripted_verdict(1.5)})}
 
-    with pytest.raises(UsageError, match="policy Mine: after_select raised AttributeError: .*; mend the policy, then resume the run"):
+    with pytest.raises(UsageError, match="policy Mine: after_select raised AttributeError: .*; fix the policy, then resume the run"):
         optimize(task, seeds=1, policy=f"{path}:Mine", size="full", out=str(out), **players())
-    path.write_text(text + "return 'detect', 'mended'\n")
+    path.write_text(text + "return 'detect', 'fixed'\n")
     given = players()
     summary = resume(out, **given)
-    assert [one.reason for one in summary.decisions if one.site == "after_select"] == ["mended"]
+    assert [one.reason for one in summary.decisions if one.site == "after_select"] == ["fixed"]
     assert summary.winner.confirmed and ("good", "quick") not in given["evaluator"].calls

@@ -132,7 +132,7 @@ def test_a_database_that_is_lost_is_told(task, players, tmp_path, server):
     try:
         with pytest.raises(RunError, match="postgres:PG_ADDRESS: the database failed .*; what was finished is on the run's tape"):
             asyncio.run(work())
-        with pytest.raises(UsageError, match="--checkpoints postgres:PG_ADDRESS: cannot connect .*start the database, or mend"):
+        with pytest.raises(UsageError, match="--checkpoints postgres:PG_ADDRESS: cannot connect .*start the database, or fix"):
             resume(tmp_path / "out", **players)
     finally:
         if stopped:
