@@ -19,7 +19,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 _starting = threading.Lock()
 
 
-def finished(work: Coroutine[Any, Any, Result]) -> Result:
+def run_to_completion(work: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine to its end for a caller that is not asynchronous, be it in a notebook, whose own loop is busy calling us."""
     try:
         asyncio.get_running_loop()

@@ -55,7 +55,7 @@ def build_graph(context_schema: type[Any] = Context, around: Around | None = Non
     add("finish", finish)
 
     graph.add_edge(START, "describe")
-    graph.add_conditional_edges("describe", Edge("seeds", _seeds), ["branch"])
+    graph.add_conditional_edges("describe", Edge("seeds", _send_seeds), ["branch"])
     graph.add_edge("branch", "select")
     graph.add_edge("improve", "select")
     _add_gate(graph, State, around, "select", "after_select")
@@ -75,13 +75,13 @@ def build_branch(context_schema: type[Any] = Context, around: Around | None = No
     add("analyze", analyze)
     add("optimize", optimize)
     add("check", check)
-    graph.add_conditional_edges(START, Edge("entry", _entry), {"new": "seed", "selected": "analyze"})
+    graph.add_conditional_edges(START, Edge("entry", _read_entry), {"new": "seed", "selected": "analyze"})
     graph.add_edge("seed", "evaluate")
     _add_gate(graph, BranchState, around, "evaluate", "after_evaluate")
     _add_gate(graph, BranchState, around, "analyze", "worth_optimizing")
     _add_gate(graph, BranchState, around, "check", "after_optimize")
     for author in ("repair", "optimize"):
-        graph.add_conditional_edges(author, Edge("drafted", _drafted), {"drafted": "evaluate", "nothing": "decide_after_evaluate"})
+        graph.add_conditional_edges(author, Edge("drafted", _read_draft), {"drafted": "evaluate", "nothing": "decide_after_evaluate"})
     return graph
 
 
@@ -90,20 +90,20 @@ def step_limit(budget: Budget) -> int:
     return 200 + 20 * (budget.candidates or 1000)
 
 
-def _entry(state: BranchState) -> str:
+def _read_entry(state: BranchState) -> str:
     return "selected" if state.get("current") else "new"
 
 
-def _drafted(state: BranchState) -> str:
+def _read_draft(state: BranchState) -> str:
     return "nothing" if state.get("exhausted") else "drafted"
 
 
-def _seeds(state: State) -> list[Send]:
+def _send_seeds(state: State) -> list[Send]:
     shared = {"task": state["task"], "facts": state["facts"], "run": state["run"], "allow": allow_of(state)}
     return [Send("branch", {**shared, "branch": f"seed{index}", "index": index}) for index in range(state["seeds"])]
 
 
-def _improvement(state: State) -> Send:
+def _send_improvement(state: State) -> Send:
     best = str(state["current"])
     line = {"branch": f"improve{state['improvements']}", "index": None, "current": best}
     pool = {"candidates": {best: state["candidates"][best]}, "verdicts": {best: state["verdicts"][best]}}
@@ -116,7 +116,7 @@ def _add_gate(graph: Graph, schema: type[Any], around: Around | None, source: st
 
     def read(state: Any) -> Hashable:
         choice = choice_of(state)
-        return _improvement(state) if SITES[gate].choices[choice] == "improve" else choice
+        return _send_improvement(state) if SITES[gate].choices[choice] == "improve" else choice
 
     _add_node(graph, schema, around, f"decide_{gate}", partial(decide, gate))
     graph.add_edge(source, f"decide_{gate}")

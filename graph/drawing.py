@@ -61,16 +61,16 @@ def drawn_edges(graph: Graph) -> dict[tuple[str, str], str]:
     return edges
 
 
-def followed(decisions: Iterable[Decision]) -> list[Decision]:
+def find_followed(decisions: Iterable[Decision]) -> list[Decision]:
     """The decisions that the run followed: where a gate recorded two answers at once, the second one."""
-    kept: list[Decision] = []
+    followed: list[Decision] = []
     for decision in decisions:
-        before = next((index for index in range(len(kept) - 1, -1, -1) if kept[index].branch == decision.branch), None)
-        if before is not None and kept[before].gate == decision.gate:
-            if decision.site in _OVERRULE or kept[before].site in ("budget", "author"):
-                del kept[before]
-        kept.append(decision)
-    return kept
+        last = next((index for index in range(len(followed) - 1, -1, -1) if followed[index].branch == decision.branch), None)
+        if last is not None and followed[last].gate == decision.gate:
+            if decision.site in _OVERRULE or followed[last].site in ("budget", "author"):
+                del followed[last]
+        followed.append(decision)
+    return followed
 
 
 def visited_nodes(graph: Graph, decisions: Iterable[Decision]) -> list[str]:
@@ -87,7 +87,7 @@ def visited_nodes(graph: Graph, decisions: Iterable[Decision]) -> list[str]:
             for target in onward[node]:
                 walk(target)
 
-    for decision in followed(decisions):
+    for decision in find_followed(decisions):
         where = _prefix(graph, decision.branch)
         walk(START)
         if where is None:  # a closed branch is one node

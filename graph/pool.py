@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from tritonsmith.evaluator.schema import Allow, Candidate, Comparison, Label, Status, Verdict
 
 
-def working(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict], allow: Allow) -> list[Candidate]:
+def rank_working(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict], allow: Allow) -> list[Candidate]:
     """Working candidates that may win, best first; of equal ones the first made, one text counts once, and a text that failed anywhere
     counts nowhere.
 
@@ -28,8 +28,8 @@ def working(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict]
 
 
 def best(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict], allow: Allow) -> Candidate | None:
-    """The first of `working`; None when nothing works that may win."""
-    ranked = working(candidates, verdicts, allow)
+    """The first of `rank_working`; None when nothing works that may win."""
+    ranked = rank_working(candidates, verdicts, allow)
     return ranked[0] if ranked else None
 
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Evaluator
-from tritonsmith.graph.background import finished
+from tritonsmith.graph.background import run_to_completion
 from tritonsmith.graph.runs.config import ROLES, RunConfig, models_of
 from tritonsmith.graph.runs.make_context import make_context
 from tritonsmith.graph.runs.manifest import read_manifest
@@ -63,7 +63,7 @@ def optimize(
         raise UsageError(f"option {'.'.join(map(str, first['loc']))}: {first['msg']} (got {first['input']!r})") from error
     if objects:
         models = models_of(config, objects)
-    return finished(run_to_end(Run(config, evaluator=evaluator, author=author, models=models), on_event))
+    return run_to_completion(run_to_end(Run(config, evaluator=evaluator, author=author, models=models), on_event))
 
 
 def resume(
@@ -85,4 +85,4 @@ def resume(
     objects = {name: value for name, value in given.items() if value is not None}
     if objects and models is None:
         models = models_of(read_manifest(Path(folder)).config(Path(folder)), objects)
-    return finished(run_to_end(Run.of(folder, evaluator=evaluator, author=author, models=models), on_event))
+    return run_to_completion(run_to_end(Run.of(folder, evaluator=evaluator, author=author, models=models), on_event))

@@ -23,7 +23,7 @@ class Session:
 
     def __init__(self, parallel: int = 1, earlier: float = 0.0, keep: Keep | None = None) -> None:
         """Start the clock at `earlier` seconds; at most `parallel` evaluations run at once. `keep` hears what the state does not tell."""
-        self.halted = ""
+        self.halt_reason = ""
         self._parallel = parallel
         self._keep = keep
         self._candidates: set[str] = set()
@@ -46,7 +46,7 @@ class Session:
         self._candidates.update(state.get("candidates", {}))
         self._usage.update(state.get("usage", {}))
         self._started -= max(0.0, state.get("elapsed", 0.0) - self.elapsed)
-        self.halted = self.halted or state.get("stopped_because", "")
+        self.halt_reason = self.halt_reason or state.get("stopped_because", "")
 
     def note_candidate(self, candidate_id: str) -> None:
         """Count a new candidate at once, so that parallel branches see it."""
@@ -57,13 +57,13 @@ class Session:
         self._usage[request] = usage
 
     @property
-    def used(self) -> Usage:
+    def total_usage(self) -> Usage:
         """What the author has cost so far, all branches together."""
         return total(dict(self._usage))  # a copy: calls are noted from other threads
 
     def halt(self, reason: str) -> None:
         """Let every branch stop at its next decision."""
-        self.halted = self.halted or reason
+        self.halt_reason = self.halt_reason or reason
 
     def fail(self, branch: str, error: AuthorError, *, fatal: bool) -> None:
         """The author failed a branch; a fatal failure would fail every other one too, and ends the run."""
@@ -99,11 +99,11 @@ class Session:
         """Candidates that may still be written; None without a limit."""
         return None if budget.candidates is None else max(0, budget.candidates - len(self._candidates))
 
-    def spent(self, budget: Budget, *, candidates: bool = True) -> str | None:
+    def stop_reason(self, budget: Budget, *, candidates: bool = True) -> str | None:
         """Why the run has to stop now, as a sentence; None while it may go on. Seed branches count `candidates` by themselves."""
-        used = self.used
-        if self.halted:
-            return self.halted
+        used = self.total_usage
+        if self.halt_reason:
+            return self.halt_reason
         if candidates and budget.candidates is not None and len(self._candidates) >= budget.candidates:
             return f"budget: {len(self._candidates)} of {budget.candidates} candidates are written"
         if budget.seconds is not None and self.elapsed >= budget.seconds:
@@ -114,7 +114,7 @@ class Session:
             return f"budget: {used.money:.2f} of {budget.money:.2f} dollars are spent"
         return None
 
-    async def once(self, key: MemoKey, make: Callable[[], Awaitable[Verdict]]) -> Verdict:
+    async def get_or_make(self, key: MemoKey, make: Callable[[], Awaitable[Verdict]]) -> Verdict:
         """The verdict for a key: from memory, else made, however many branches ask at the same time."""
         loop = asyncio.get_running_loop()
         lock = self._locks.setdefault(loop, {}).setdefault(key, asyncio.Lock())

@@ -261,11 +261,11 @@ def total(usage: dict[str, Usage] | None) -> Usage:
     return sum((usage or {}).values(), Usage())
 
 
-def spent_by(usage: dict[str, Usage] | None, key: str) -> dict[str, Usage]:
+def usage_by(usage: dict[str, Usage] | None, key: str) -> dict[str, Usage]:
     """Usage by `stage` or by `role`, in the order of first use."""
     table: dict[str, Usage] = {}
-    for one in (usage or {}).values():
-        name = str(getattr(one, key)) or "other"
+    for request in (usage or {}).values():
+        name = str(getattr(request, key)) or "other"
         empty = Usage.model_validate({key: name})
-        table[name] = table.get(name, empty) + one
+        table[name] = table.get(name, empty) + request
     return table

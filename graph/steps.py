@@ -9,7 +9,7 @@ from langsmith.utils import tracing_is_enabled
 
 from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.state import Update
-from tritonsmith.graph.tracing.shown import decided, shown
+from tritonsmith.graph.tracing.shown import summarize_decision, summarize_state
 
 
 class Step(Runnable[Any, Any]):
@@ -50,10 +50,10 @@ class Edge(Runnable[Any, Any]):
         return self._read(input)
 
 
-def _small(show: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _shrink(show: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Small payloads for LangChain's own tracer; without one nothing is prepared."""
     return lambda value: show(value) if tracing_is_enabled() else value
 
 
-NODE_TRACE = TracePolicy(process_inputs=_small(shown), process_outputs=_small(shown))
-GATE_TRACE = TracePolicy(process_inputs=_small(shown), process_outputs=_small(decided))
+NODE_TRACE = TracePolicy(process_inputs=_shrink(summarize_state), process_outputs=_shrink(summarize_state))
+GATE_TRACE = TracePolicy(process_inputs=_shrink(summarize_state), process_outputs=_shrink(summarize_decision))

@@ -21,7 +21,7 @@ async def analyze(state: BranchState, runtime: NodeRuntime) -> Update:
     brief = await brief_for(state, runtime, current=base, analysis=previous, others=tuple(candidates.values()))
     analysis, usage = await ask(request, context_of(runtime).author.analyze(brief), state, runtime)
     if analysis is None:
-        analysis = _none(session_of(state, runtime).fault(branch_of(state)))
+        analysis = _no_analysis(session_of(state, runtime).fault(branch_of(state)))
     emit(
         runtime, "analysis", "analyze", state, base.id, id=request, bottleneck=analysis.bottleneck, method=analysis.optimisation_method,
         category=analysis.category.value, expected_speedup=analysis.expected_speedup, worth_optimizing=analysis.worth_optimizing,
@@ -30,7 +30,7 @@ async def analyze(state: BranchState, runtime: NodeRuntime) -> Update:
     return {"analyses": {request: analysis}, "analysis": request, "current": base.id, "rounds": rounds, "usage": usage, "exhausted": False}
 
 
-def _none(reason: str) -> Analysis:
+def _no_analysis(reason: str) -> Analysis:
     """What stands for an analysis that could not be had."""
     return Analysis(
         bottleneck="unknown", optimisation_method="none", modification_plan="", category=Category.ALGORITHM, worth_optimizing=False,

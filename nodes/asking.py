@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 from tritonsmith.evaluator.schema import Candidate, Stage
 from tritonsmith.graph.pool import lineage, refusal
 from tritonsmith.graph.state import BranchState, State, Usage, allow_of
-from tritonsmith.nodes.authors.meter import metered
+from tritonsmith.nodes.authors.meter import meter_request
 from tritonsmith.nodes.chat.faults import ModelFault
 from tritonsmith.nodes.chat.ledger import append_rows
-from tritonsmith.nodes.chat.records import Request, Row, Waiting
+from tritonsmith.nodes.chat.records import Request, UsageRow, Waiting
 from tritonsmith.nodes.common import NodeRuntime, branch_of, context_of, emit, session_of
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Attempt, AuthorError, Brief
@@ -27,19 +27,19 @@ async def ask(
     """
     context, session = context_of(runtime), session_of(state, runtime)
 
-    def keep(name: str, call: dict[str, Any], rows: Sequence[Row], usage: Usage) -> None:
+    def keep(name: str, call: dict[str, Any], rows: Sequence[UsageRow], usage: Usage) -> None:
         context.store.save_call(name, call)
         append_rows(context.store.root / "usage.csv", rows)
         session.note_usage(request, usage)
 
     def spend(asked: Request, model: str, usage: Usage) -> None:
-        emit(runtime, "usage", "author", state, **usage_event(asked, model, usage, session.used))
+        emit(runtime, "usage", "author", state, **usage_event(asked, model, usage, session.total_usage))
 
     def tell(text: str) -> None:
         emit(runtime, "pause", "author", state, request=request, reason=text)
 
     reply: Answer | None = None
-    with metered(request, keep, spend, tell) as meter:
+    with meter_request(request, keep, spend, tell) as meter:
         try:
             reply = await answer
         except Waiting as wait:

@@ -14,7 +14,7 @@ async def decide(gate: str, state: State | BranchState, runtime: NodeRuntime) ->
     context, session, site = context_of(runtime), session_of(state, runtime), SITES[gate]
     view = view_of(gate, state, context.budget)
     part = _part(state, context)
-    spent = session.spent(context.budget, candidates=part is None) if site.budgeted else None
+    spent = session.stop_reason(context.budget, candidates=part is None) if site.budgeted else None
     stuck = _stuck(state, session) if site.budgeted else ""
     used_up = part is not None and len(state.get("candidates", {})) >= part
     if stuck:
@@ -62,8 +62,8 @@ def ask_policy(policy: Policy, gate: str, view: View, *, way_out: str = "fix the
     try:
         answer = getattr(policy, site.asks)(view)
     except (Exception, SystemExit) as error:
-        told = f"{site.asks} raised {type(error).__name__}: {error}"
-        raise UsageError(f"policy {policy.name}: {told}; {way_out}") from error
+        why = f"{site.asks} raised {type(error).__name__}: {error}"
+        raise UsageError(f"policy {policy.name}: {why}; {way_out}") from error
     if not (isinstance(answer, tuple) and len(answer) == 2 and all(isinstance(part, str) for part in answer)):
         raise UsageError(f"policy {policy.name}: {site.asks} must answer (choice, reason), two strings, not {answer!r}; {way_out}")
     if answer[0] not in site.choices:

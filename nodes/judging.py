@@ -27,18 +27,18 @@ async def judge(candidate_id: str, profile: str, node: str, state: State | Branc
             emit(runtime, "evaluating", node, state, candidate_id, profile=profile)  # now, not while it waited for its turn
         inputs = {"candidate": candidate_id, "sha": candidate.sha, "profile": profile}
         tags = ["evaluation", f"profile:{profile}", *(["from:tape"] if known else [])]
-        async with span(f"evaluation {candidate_id}", inputs, tags) as told:
+        async with span(f"evaluation {candidate_id}", inputs, tags) as work:
             verdict = await context.evaluator.evaluate(task, source, profile)
             verdict = verdict.model_copy(update={"sha": candidate.sha, "profile": profile})
-            score_verdict(told, verdict)
+            score_verdict(work, verdict)
         return verdict
 
     key = (task.sha, candidate.sha, profile)
     try:
         try:
-            verdict = await session.once(key, measure)
+            verdict = await session.get_or_make(key, measure)
         except InfrastructureError:
-            verdict = await session.once(key, measure)
+            verdict = await session.get_or_make(key, measure)
     except Waiting as wait:
         session.wait(branch_of(state), wait)
         emit(runtime, "waiting", node, state, candidate_id, reason=str(wait))

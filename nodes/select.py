@@ -1,7 +1,7 @@
 """select and finish: the best working candidate goes on, and the confirmed one wins."""
 
 from tritonsmith.evaluator.schema import Allow, Status, Verdict
-from tritonsmith.graph.pool import best, refusal, working
+from tritonsmith.graph.pool import best, rank_working, refusal
 from tritonsmith.graph.state import State, Update, allow_of
 from tritonsmith.graph.storage.summary import winner_of
 from tritonsmith.graph.tracing.spans import score_run
@@ -19,37 +19,37 @@ async def select(state: State, runtime: NodeRuntime) -> Update:
 async def finish(state: State, runtime: NodeRuntime) -> Update:
     """Name the winner and why the run ends: a confirmed candidate, else the best so far, else none."""
     candidates, verdicts = state.get("candidates", {}), state.get("verdicts", {})
-    ranked = [one for one in working(candidates, verdicts, allow_of(state)) if not verdicts[one.id].quarantine]
+    ranked = [member for member in rank_working(candidates, verdicts, allow_of(state)) if not verdicts[member.id].quarantine]
     confirmed = [candidate for candidate in ranked if verdicts[candidate.id].profile == "strict"]
     winner = next(iter(confirmed or ranked), None)
     session = session_of(state, runtime)
     if winner is None:
-        reason = _nothing(state)
+        reason = _explain_no_winner(state)
     elif confirmed:
         reason = "the winner is confirmed"
     else:
         reason = f"{winner.id} is the best so far and was not confirmed"
-    earlier = state.get("stopped_because", "") or session.halted
+    earlier = state.get("stopped_because", "") or session.halt_reason
     emit(runtime, "stop", "finish", state, winner.id if winner else None, reason=earlier or reason)
     score_run(verdicts[winner.id] if winner else None)
     name = winner.id if winner else None
     won = winner_of({**state, "winner": name})
-    told = won.result if won else ""
-    return {"winner": name, "result": told, "stopped_because": earlier or reason, "elapsed": session.elapsed}
+    result = won.result if won else ""
+    return {"winner": name, "result": result, "stopped_because": earlier or reason, "elapsed": session.elapsed}
 
 
-def _nothing(state: State) -> str:
+def _explain_no_winner(state: State) -> str:
     """Why there is no winner: what failed, and what works but may not win."""
     verdicts, allow = state.get("verdicts", {}), allow_of(state)
     failed = ", ".join(sorted({verdict.status.value for verdict in verdicts.values() if verdict.status is not Status.OK}))
-    held = {cid: _held_back(verdict, allow) for cid, verdict in verdicts.items() if verdict.status is Status.OK}
-    if not held:
+    blocked = {cid: _block_reason(verdict, allow) for cid, verdict in verdicts.items() if verdict.status is Status.OK}
+    if not blocked:
         return f"no candidate works ({failed or 'none was evaluated'})"
-    listed = ", ".join(f"{cid} {why}" for cid, why in held.items())
+    listed = ", ".join(f"{cid} {why}" for cid, why in blocked.items())
     return f"nothing that may win works (allowed: {allow.value}; {listed}{f'; the others: {failed}' if failed else ''})"
 
 
-def _held_back(verdict: Verdict, allow: Allow) -> str:
+def _block_reason(verdict: Verdict, allow: Allow) -> str:
     if refusal(verdict, allow) and not allow.admits(verdict.label):
         return f"is labelled {verdict.label.value if verdict.label else 'unknown'}"
     return "is quarantined" if verdict.quarantine else "failed in another try"

@@ -12,7 +12,7 @@ from tritonsmith.benchmarks.ablation.cells import Cell
 from tritonsmith.benchmarks.ablation.schema import CellState, Plan
 from tritonsmith.benchmarks.ablation.sharing import CellEvaluator
 from tritonsmith.evaluator.errors import InfrastructureError, RunStopped
-from tritonsmith.graph.policies.forked import before
+from tritonsmith.graph.policies.forked import decisions_before
 from tritonsmith.graph.run import RunConfig
 from tritonsmith.graph.runs.fork import fork_run
 from tritonsmith.graph.runs.manifest import MANIFEST
@@ -77,7 +77,7 @@ def _run_of(cell: Cell, plan: Plan, root: Path, players: dict[str, Any]) -> Run:
 def _reached(at: str, base: Path) -> bool:
     """Whether the base's run was over and asked its policy at the site: else there is nothing to fork, and the two are the same run."""
     summary = read_summary(base)
-    return summary is not None and before(at, summary.decisions)[1]
+    return summary is not None and decisions_before(at, summary.decisions)[1]
 
 
 def _keep(folder: Path, lines: list[Line]) -> None:

@@ -18,7 +18,7 @@ from tritonsmith.benchmarks.ablation.tuning import variants_of
 from tritonsmith.evaluator.errors import RunStopped, TritonsmithError, UsageError
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Evaluator
-from tritonsmith.graph.background import finished
+from tritonsmith.graph.background import run_to_completion
 from tritonsmith.graph.runs.run import active_runs
 from tritonsmith.graph.storage.folder import RunBusy
 from tritonsmith.nodes.authors.make import make_author
@@ -101,7 +101,7 @@ def ablate(
     on_row: OnRow | None = None,
 ) -> Ablation:
     """`ablate_async` for callers that are not asynchronous."""
-    return finished(ablate_async(plan, out, evaluator=evaluator, author=author, models=models, parallel=parallel, on_row=on_row))
+    return run_to_completion(ablate_async(plan, out, evaluator=evaluator, author=author, models=models, parallel=parallel, on_row=on_row))
 
 
 def rows_of(plan: Plan, root: Path) -> tuple[CellRow, ...]:

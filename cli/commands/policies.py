@@ -11,7 +11,7 @@ from rich.table import Table
 
 from tritonsmith.cli.options import JsonOption, out, print_json
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.graph.conformance.check import Report, check_named
+from tritonsmith.graph.conformance.check import ConformanceReport, check_named
 from tritonsmith.graph.conformance.situations import differing_sites, situations
 from tritonsmith.graph.policies.load import about, load_policy
 from tritonsmith.graph.policies.presets import PRESETS
@@ -124,7 +124,7 @@ def _tell_one(policy: Policy, as_json: bool) -> None:
     page.print(table)
 
 
-def _tell_check(report: Report, as_json: bool) -> None:
+def _tell_check(report: ConformanceReport, as_json: bool) -> None:
     found = report.violations
     if as_json:
         told = {"policy": report.policy.name, "conforms": not found, "situations": report.situations, "runs": report.runs}

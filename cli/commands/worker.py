@@ -15,7 +15,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.graph.storage.records import write_record
-from tritonsmith.nodes.evaluators.spool import HEARTBEAT_SECONDS, Spool, WorkerCard, claim, work_off
+from tritonsmith.nodes.evaluators.spool import HEARTBEAT_SECONDS, Spool, WorkerCard, claim, do_job
 
 FolderArgument = Annotated[str, typer.Argument(metavar="DIR", help="The folder that --evaluator spool:DIR names.")]
 OnceOption = Annotated[bool, typer.Option("--once", help="Do what is there and end, instead of waiting for more.")]
@@ -88,7 +88,7 @@ async def _work(spool: Spool, evaluator: Evaluator, heart: _Heart, once: bool) -
 async def _one(spool: Spool, name: str, evaluator: Evaluator) -> None:
     started = time.monotonic()
     try:
-        result = await work_off(spool, name, evaluator)
+        result = await do_job(spool, name, evaluator)
     except UsageError as error:  # a job that cannot be read: laid aside, so that the run writes it again
         job = spool.jobs / f"{name}.json"
         job.replace(job.with_suffix(".unreadable"))

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from tritonsmith.evaluator.schema import KernelFacts, Measurement, Status, Timing, TimingKind, Verdict
 from tritonsmith.graph.state import Decision
-from tritonsmith.graph.storage.outcome import compared, digits
+from tritonsmith.graph.storage.outcome import describe_comparison, digits
 from tritonsmith.graph.storage.summary import CandidateRow
 
 
@@ -132,7 +132,7 @@ def _timing_lines(timing: Timing) -> list[str]:
     baselines = ", ".join(f"{name} {_milliseconds(value)}" for name, value in timing.baselines_ms.items())
     kind = f" ({kind_of(timing)})" if timing.comparison is not None else ""
     lines = [
-        f"score     {compared(timing)}{kind}{interval}; {digits(timing.score_eager)}x eager",
+        f"score     {describe_comparison(timing)}{kind}{interval}; {digits(timing.score_eager)}x eager",
         f"time      {_milliseconds(timing.median_ms)} ms; baselines in ms: {baselines}",
     ]
     if timing.control is not None:

@@ -64,16 +64,16 @@ class _WholeSaver(AsyncSqliteSaver):
     async def aput(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
     ) -> RunnableConfig:
-        return await self._whole(super().aput(config, checkpoint, metadata, new_versions))
+        return await self._write_whole(super().aput(config, checkpoint, metadata, new_versions))
 
     async def aput_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
-        await self._whole(super().aput_writes(config, writes, task_id, task_path))
+        await self._write_whole(super().aput_writes(config, writes, task_id, task_path))
 
     async def settle(self) -> None:
         """Wait for what is written just now."""
         await asyncio.gather(*self._writing, return_exceptions=True)
 
-    async def _whole(self, work: Coroutine[Any, Any, Result]) -> Result:
+    async def _write_whole(self, work: Coroutine[Any, Any, Result]) -> Result:
         task = asyncio.ensure_future(work)
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)

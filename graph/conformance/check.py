@@ -13,7 +13,7 @@ from tritonsmith.evaluator.schema import Allow, Record, Status
 from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.builder import Graph, build_graph
 from tritonsmith.graph.conformance.situations import Situation, situations
-from tritonsmith.graph.conformance.trial_runs import Ended, drive, trials
+from tritonsmith.graph.conformance.trial_runs import TrialOutcome, drive, trials
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.policies.view import Policy
 from tritonsmith.graph.pool import is_proven, refusal
@@ -43,7 +43,7 @@ class Violation(Record):
 
 
 @dataclass(frozen=True)
-class Report:
+class ConformanceReport:
     """The policy that was tested, and what was found; nothing, where it conforms."""
 
     policy: Policy
@@ -52,11 +52,11 @@ class Report:
     runs: int
 
 
-def check_named(name: str, option: str = "--policy") -> Report:
+def check_named(name: str, option: str = "--policy") -> ConformanceReport:
     """Load a policy as `--policy` does, and check it. Raises UsageError, which names the option, for one that cannot be loaded."""
-    drawing = _drawing(build_graph())  # before its file is imported
+    drawing = _draw(build_graph())  # before its file is imported
     policy = load_policy(name, option)
-    return Report(policy, check_policy(policy, drawing=drawing), len(situations()), len(trials()))
+    return ConformanceReport(policy, check_policy(policy, drawing=drawing), len(situations()), len(trials()))
 
 
 def check_policy(policy: Policy, *, runs: bool = True, drawing: str | None = None) -> tuple[Violation, ...]:
@@ -65,18 +65,18 @@ def check_policy(policy: Policy, *, runs: bool = True, drawing: str | None = Non
     Without `runs` it is only asked, which takes a fifth of the time. `drawing` is the graph's Mermaid text from before the policy was
     made, where that is known.
     """
-    known = drawing or _drawing(build_graph())
-    found = _interface(policy)
+    known = drawing or _draw(build_graph())
+    found = _check_interface(policy)
     if not found:
-        found = _answers(policy)
-        if runs and not {"raises", "answer"} & {one.rule for one in found}:  # a run would only stop where that happens
-            found += run_blocking(_runs(policy))
-        if _drawing(build_graph()) != known:
+        found = _check_answers(policy)
+        if runs and not {"raises", "answer"} & {violation.rule for violation in found}:  # a run would only stop where that happens
+            found += run_blocking(_check_runs(policy))
+        if _draw(build_graph()) != known:
             found.append(Violation(rule="drawing", where="all runs", message="the graph is drawn differently after the policy was at work"))
-    return _grouped(found)
+    return _group(found)
 
 
-def _interface(policy: Policy) -> list[Violation]:
+def _check_interface(policy: Policy) -> list[Violation]:
     found = []
     missing = [question for question in QUESTIONS if not callable(getattr(policy, question, None))]
     if missing:
@@ -89,62 +89,62 @@ def _interface(policy: Policy) -> list[Violation]:
     return found
 
 
-def _answers(policy: Policy) -> list[Violation]:
+def _check_answers(policy: Policy) -> list[Violation]:
     found: list[Violation] = []
     first: dict[str, Any] = {}
     for order in _ORDERS:
-        for one in order(situations()):
-            before = repr(one.view)
+        for situation in order(situations()):
+            before = repr(situation.view)
             try:
-                answer = getattr(policy, one.site)(one.view)
+                answer = getattr(policy, situation.site)(situation.view)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a foreign class raises is the finding
                 answer = error
                 message = f"it raises {type(error).__name__}: {error}"
-                found.append(Violation(rule="raises", site=one.site, where=one.name, message=message))
+                found.append(Violation(rule="raises", site=situation.site, where=situation.name, message=message))
             else:
-                found += _answer(one, answer)
-            if repr(one.view) != before:
-                found.append(_said(one, "read-only", "it changes the view that it is shown"))
-            told = repr(answer)
+                found += _check_answer(situation, answer)
+            if repr(situation.view) != before:
+                found.append(_violation_in(situation, "read-only", "it changes the view that it is shown"))
+            words = repr(answer)
             if inspect.iscoroutine(answer):
                 answer.close()  # said above; it would only warn
-            elif first.setdefault(one.name, told) != told:
-                found.append(_said(one, "repeatable", f"the same view is answered {first[one.name]} and then {told}"))
-    if any(one.rule == "read-only" for one in found):
+            elif first.setdefault(situation.name, words) != words:
+                found.append(_violation_in(situation, "repeatable", f"the same view is answered {first[situation.name]} and then {words}"))
+    if any(situation.rule == "read-only" for situation in found):
         situations.cache_clear()  # the next policy is shown what they were
     return found
 
 
-def _answer(one: Situation, answer: Any) -> list[Violation]:
-    site = SITES[one.gate]
+def _check_answer(situation: Situation, answer: Any) -> list[Violation]:
+    site = SITES[situation.gate]
     if not (isinstance(answer, tuple) and len(answer) == 2 and all(isinstance(part, str) for part in answer)):
         shown = "a coroutine (leave `async` out)" if inspect.iscoroutine(answer) else repr(answer)
-        return [_said(one, "answer", f"it must answer (choice, reason), two strings, not {shown}")]
+        return [_violation_in(situation, "answer", f"it must answer (choice, reason), two strings, not {shown}")]
     choice, reason = answer
     found = []
     if choice not in site.choices:
-        found.append(_said(one, "choice", f"it answers {choice!r}; it may answer {', '.join(site.choices)}"))
-    elif lacking := one.view.lacks(choice):
-        found.append(_said(one, "choice", f"it answers {choice}, but {lacking}"))
-    elif choice in site.spends and not one.view.left(site.spends[choice]):
-        found.append(_said(one, "allowance", f"it answers {choice}, but no {site.spends[choice]} are left"))
+        found.append(_violation_in(situation, "choice", f"it answers {choice!r}; it may answer {', '.join(site.choices)}"))
+    elif lacking := situation.view.lacks(choice):
+        found.append(_violation_in(situation, "choice", f"it answers {choice}, but {lacking}"))
+    elif choice in site.spends and not situation.view.left(site.spends[choice]):
+        found.append(_violation_in(situation, "allowance", f"it answers {choice}, but no {site.spends[choice]} are left"))
     if not reason.strip():
-        found.append(_said(one, "reason", f"it gives no reason for {choice!r}"))
+        found.append(_violation_in(situation, "reason", f"it gives no reason for {choice!r}"))
     return found
 
 
-async def _runs(policy: Policy) -> list[Violation]:
+async def _check_runs(policy: Policy) -> list[Violation]:
     found: list[Violation] = []
     app = build_graph().compile(name="tritonsmith")
     for trial in trials():
-        one = await drive(trial, app, policy)
-        found += _run(one)
+        outcome = await drive(trial, app, policy)
+        found += _check_run(outcome)
         if trial.twice:
-            found += _repeated(one, await drive(trial, app, policy))
+            found += _compare_repetition(outcome, await drive(trial, app, policy))
     return found
 
 
-def _run(ended: Ended) -> list[Violation]:
+def _check_run(ended: TrialOutcome) -> list[Violation]:
     where, budget = f"a run: {ended.trial.name}", ended.trial.budget
     found = []
     if ended.error:
@@ -161,10 +161,10 @@ def _run(ended: Ended) -> list[Violation]:
     if budget.candidates is not None and len(written) > budget.candidates:
         message = f"{len(written)} candidates were written, {budget.candidates} were allowed"
         found.append(Violation(rule="budget", where=where, message=message))
-    return [*found, *_kept_the_best(ended, where)]
+    return [*found, *_check_best_is_kept(ended, where)]
 
 
-def _kept_the_best(ended: Ended, where: str) -> list[Violation]:
+def _check_best_is_kept(ended: TrialOutcome, where: str) -> list[Violation]:
     """No stage goes on from a worse working candidate, and none wins over one that is confirmed to be better."""
     ranks: dict[str, tuple[bool, float]] = {}
     messages = []
@@ -176,49 +176,49 @@ def _kept_the_best(ended: Ended, where: str) -> list[Violation]:
                 ranks[candidate] = (event["comparison"] in (None, "faster"), float(event["score"]))
         elif event["event"] == "candidate" and stage.startswith("tune_"):
             parent = str(event["parent"])
-            messages += [f"{stage} went on from {parent}, not from {name}" for name in _above(ranks, parent)]
+            messages += [f"{stage} went on from {parent}, not from {name}" for name in _rank_above(ranks, parent)]
     winner, verdicts = ended.result.get("winner"), ended.result.get("verdicts", {})
     if winner is not None and verdicts[winner].profile == "strict":
         strict = {
             name: (is_proven(verdict), verdict.score or 0.0) for name, verdict in verdicts.items()
             if verdict.profile == "strict" and verdict.status is Status.OK and not refusal(verdict, Allow.HYBRID)
         }  # fmt: skip
-        messages += [f"{winner} won, although {name} is confirmed to be better" for name in _above(strict, winner)]
+        messages += [f"{winner} won, although {name} is confirmed to be better" for name in _rank_above(strict, winner)]
     return [Violation(rule="keep-best", where=where, message=message) for message in messages]
 
 
-def _above(ranks: dict[str, tuple[bool, float]], candidate: str) -> list[str]:
+def _rank_above(ranks: dict[str, tuple[bool, float]], candidate: str) -> list[str]:
     return [name for name, rank in ranks.items() if candidate not in ranks or rank > ranks[candidate]]
 
 
-def _repeated(one: Ended, again: Ended) -> list[Violation]:
+def _compare_repetition(earlier: TrialOutcome, again: TrialOutcome) -> list[Violation]:
     """The same run twice: the same decisions and the same winner."""
-    first, second = _decisions(one), _decisions(again)
-    if first == second and one.result.get("winner") == again.result.get("winner"):
+    first, second = _decisions(earlier), _decisions(again)
+    if first == second and earlier.result.get("winner") == again.result.get("winner"):
         return []
     pairs = enumerate(zip(first, second, strict=False))
     differs = next((number for number, (left, right) in pairs if left != right), min(len(first), len(second)))
-    told = [f"{run[differs].id} {run[differs].choice}" if differs < len(run) else "nothing further" for run in (first, second)]
-    message = f"the same run twice decides differently: {told[0]}, then {told[1]}"
-    return [Violation(rule="repeatable", where=f"a run: {one.trial.name}", message=message)]
+    words = [f"{run[differs].id} {run[differs].choice}" if differs < len(run) else "nothing further" for run in (first, second)]
+    message = f"the same run twice decides differently: {words[0]}, then {words[1]}"
+    return [Violation(rule="repeatable", where=f"a run: {earlier.trial.name}", message=message)]
 
 
-def _decisions(ended: Ended) -> list[Decision]:
+def _decisions(ended: TrialOutcome) -> list[Decision]:
     decisions: dict[str, Decision] = ended.result.get("decisions", {})
     return [decisions[key] for key in sorted(decisions)]
 
 
-def _said(one: Situation, rule: str, message: str) -> Violation:
-    return Violation(rule=rule, site=one.site, where=one.name, message=message)
+def _violation_in(situation: Situation, rule: str, message: str) -> Violation:
+    return Violation(rule=rule, site=situation.site, where=situation.name, message=message)
 
 
-def _grouped(found: Iterable[Violation]) -> tuple[Violation, ...]:
+def _group(found: Iterable[Violation]) -> tuple[Violation, ...]:
     """The first of each rule and site, with the number of places that show it."""
     places: dict[tuple[str, str], dict[str, Violation]] = {}
-    for one in found:
-        places.setdefault((one.rule, one.site), {}).setdefault(one.where, one)
+    for violation in found:
+        places.setdefault((violation.rule, violation.site), {}).setdefault(violation.where, violation)
     return tuple(next(iter(seen.values())).model_copy(update={"times": len(seen)}) for seen in places.values())
 
 
-def _drawing(graph: Graph) -> str:
+def _draw(graph: Graph) -> str:
     return f"{graph.compile(name='tritonsmith').get_graph(xray=1).draw_mermaid()}{SITES}"  # one arrow may stand for several choices

@@ -48,9 +48,9 @@ def situations() -> tuple[Situation, ...]:
 def differing_sites(first: Policy, second: Policy) -> dict[str, int]:
     """In how many situations two policies choose differently, by site, sites in the order of a run; a sample, not a proof."""
     counts: dict[str, int] = {}
-    for one in situations():
-        answers = [getattr(policy, one.site)(one.view)[0] for policy in (first, second)]
-        counts[one.site] = counts.get(one.site, 0) + (answers[0] != answers[1])
+    for situation in situations():
+        answers = [getattr(policy, situation.site)(situation.view)[0] for policy in (first, second)]
+        counts[situation.site] = counts.get(situation.site, 0) + (answers[0] != answers[1])
     return {site: count for site, count in counts.items() if count}
 
 
@@ -71,10 +71,10 @@ def _after_evaluate() -> Iterator[tuple[str, View]]:
     seed, second = _candidate("seed0-01"), _candidate("seed0-02", Stage.OPTIMIZE, "seed0-01")
     slow = scripted_verdict(0.3)
     for name, verdict in _verdicts().items():
-        one = {seed.id: (seed, verdict)}
-        yield f"seed: {name}", _view(gate, one, seed.id)
-        yield f"seed: {name}; repairs are spent", _view(gate, one, seed.id, repairs=5)
-        yield f"seed: {name}; no allowance at all", _view(gate, one, seed.id, budget=_FEW)
+        pool = {seed.id: (seed, verdict)}
+        yield f"seed: {name}", _view(gate, pool, seed.id)
+        yield f"seed: {name}; repairs are spent", _view(gate, pool, seed.id, repairs=5)
+        yield f"seed: {name}; no allowance at all", _view(gate, pool, seed.id, budget=_FEW)
         two = {seed.id: (seed, slow), second.id: (second, verdict)}
         line: dict[str, Any] = {"optimized": True, "rounds": 1, "analysis": _analysis()}
         yield f"optimized kernel: {name}", _view(gate, two, second.id, **line)
@@ -90,11 +90,11 @@ def _after_evaluate() -> Iterator[tuple[str, View]]:
 def _worth_optimizing() -> Iterator[tuple[str, View]]:
     seed = _candidate("seed0-01")
     for score in _SCORES:
-        one = {seed.id: (seed, scripted_verdict(score))}
+        pool = {seed.id: (seed, scripted_verdict(score))}
         for gain in (1.0, 1.05, 1.1, 4.0):
-            yield f"{gain:g}x promised, best {score:g}", _view("worth_optimizing", one, seed.id, rounds=1, analysis=_analysis(gain))
+            yield f"{gain:g}x promised, best {score:g}", _view("worth_optimizing", pool, seed.id, rounds=1, analysis=_analysis(gain))
         no = _analysis(2.0, worth_optimizing=False, reason="the hardware is the limit")
-        yield f"the analyst says no, best {score:g}", _view("worth_optimizing", one, seed.id, rounds=2, analysis=no)
+        yield f"the analyst says no, best {score:g}", _view("worth_optimizing", pool, seed.id, rounds=2, analysis=no)
 
 
 def _after_optimize() -> Iterator[tuple[str, View]]:
@@ -134,8 +134,8 @@ def _after_detect() -> Iterator[tuple[str, View]]:
     seed = _candidate("seed0-01")
     for score in _SCORES:
         for labels in _LABELS:
-            one = {seed.id: (seed, scripted_verdict(score))}
-            yield f"{' and '.join(labels) or 'no label'} at {score:g}", _view("after_detect", one, seed.id, labels=labels)
+            pool = {seed.id: (seed, scripted_verdict(score))}
+            yield f"{' and '.join(labels) or 'no label'} at {score:g}", _view("after_detect", pool, seed.id, labels=labels)
 
 
 def _after_stage() -> Iterator[tuple[str, View]]:
@@ -174,12 +174,12 @@ def _analysis(expected_speedup: float = 2.0, **fields: Any) -> Analysis:
 
 
 def _checks(candidate: str) -> dict[str, PromiseCheck | None]:
-    told: dict[str, Any] = {"candidate": candidate, "analysis": "a", "metric": "launches_per_forward", "bound": 2.0}
+    fields: dict[str, Any] = {"candidate": candidate, "analysis": "a", "metric": "launches_per_forward", "bound": 2.0}
     return {
         "nothing promised": None,
-        "promise kept": PromiseCheck(**told, actual=1.0, reason="one launch"),
-        "promise broken": PromiseCheck(**told, actual=3000.0, kept=False, reason="3000 launches"),
-        "time loop in Python": PromiseCheck(**told, actual=3000.0, kept=False, time_loop_in_python=True, reason="a loop"),
+        "promise kept": PromiseCheck(**fields, actual=1.0, reason="one launch"),
+        "promise broken": PromiseCheck(**fields, actual=3000.0, kept=False, reason="3000 launches"),
+        "time loop in Python": PromiseCheck(**fields, actual=3000.0, kept=False, time_loop_in_python=True, reason="a loop"),
     }
 
 

@@ -25,7 +25,7 @@ _ENDLESS = 40
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialRun:
     """One scripted world: what the author writes, and what the evaluator says of it."""
 
     name: str
@@ -41,17 +41,17 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Ended:
+class TrialOutcome:
     """How a trial went: the graph's answer with its events, or why there is none."""
 
-    trial: Trial
+    trial: TrialRun
     result: dict[str, Any]
     events: tuple[Event, ...]
     error: str = ""
     endless: bool = False
 
 
-async def drive(trial: Trial, app: CompiledStateGraph[Any, Any, Any, Any], policy: Policy) -> Ended:
+async def drive(trial: TrialRun, app: CompiledStateGraph[Any, Any, Any, Any], policy: Policy) -> TrialOutcome:
     """Run one trial of a compiled graph under a policy."""
     events: list[Event] = []
     last: dict[str, Any] = {}
@@ -67,15 +67,15 @@ async def drive(trial: Trial, app: CompiledStateGraph[Any, Any, Any, Any], polic
                 elif not namespace:
                     last = data
         except GraphRecursionError:
-            return Ended(trial, last, tuple(events), f"the run had not ended after {step_limit(context.budget)} steps", endless=True)
+            return TrialOutcome(trial, last, tuple(events), f"the run had not ended after {step_limit(context.budget)} steps", endless=True)
         except UsageError as error:
-            return Ended(trial, last, tuple(events), str(error))
-    return Ended(trial, last, tuple(events))
+            return TrialOutcome(trial, last, tuple(events), str(error))
+    return TrialOutcome(trial, last, tuple(events))
 
 
 @asynccontextmanager
-async def _context(trial: Trial, policy: Policy) -> AsyncIterator[Context]:
-    author = ScriptedAuthor(seeds=_one_per_branch(trial.seeds, policy), **trial.author)
+async def _context(trial: TrialRun, policy: Policy) -> AsyncIterator[Context]:
+    author = ScriptedAuthor(seeds=_seeds_for(trial.seeds, policy), **trial.author)
     evaluator = ScriptedEvaluator(trial.verdicts, trial.strict)
     context = Context(
         author=author, evaluator=evaluator, policy=policy, budget=trial.budget, seeds=len(trial.seeds),
@@ -85,13 +85,13 @@ async def _context(trial: Trial, policy: Policy) -> AsyncIterator[Context]:
         yield context
 
 
-def _one_per_branch(seeds: tuple[str, ...], policy: Policy) -> tuple[str, ...]:
+def _seeds_for(seeds: tuple[str, ...], policy: Policy) -> tuple[str, ...]:
     """The seeds, again from the first where a policy wants more than the trial has."""
     wanted = policy.seeds if isinstance(policy.seeds, int) else 0
     return tuple(seeds[number % len(seeds)] for number in range(max(len(seeds), min(wanted, _ENDLESS))))
 
 
-def trials() -> tuple[Trial, ...]:
+def trials() -> tuple[TrialRun, ...]:
     """Every scripted world."""
     return tuple(make() for make in (
         _rescue, _endless_repairs, _endless_analyses, _no_repair, _rejected, _all_rejected, _noise, _persistent, _worse_tuning, _library,
@@ -99,87 +99,90 @@ def trials() -> tuple[Trial, ...]:
     ))  # fmt: skip
 
 
-def _rescue() -> Trial:
-    verdicts = _scored({"slow": 0.1, "broken": None, "fixed": 0.5, "wave": 2.0, "tuned": 2.5, "tuned badly": 0.5, "tuned wrongly": None})
+def _rescue() -> TrialRun:
+    verdicts = _score_texts(
+        {"slow": 0.1, "broken": None, "fixed": 0.5, "wave": 2.0, "tuned": 2.5, "tuned badly": 0.5, "tuned wrongly": None}
+    )
     author = {
         "repairs": {"broken": "fixed"}, "analyses": {"slow": _analysis(), "fixed": _analysis()}, "optimized": {"slow": ("wave",)},
         "variants": {(Stage.TUNE_GRID, "wave"): ("tuned badly", "tuned wrongly"), (Stage.TUNE_BLOCK, "wave"): ("tuned",)},
     }  # fmt: skip
-    return Trial("a rescue that pays", verdicts, ("slow", "broken"), author=author, twice=True)
+    return TrialRun("a rescue that pays", verdicts, ("slow", "broken"), author=author, twice=True)
 
 
-def _endless_repairs() -> Trial:
+def _endless_repairs() -> TrialRun:
     chain = [f"broken {number}" for number in range(_ENDLESS)]
-    return Trial(
-        "repairs that never help", _scored(dict.fromkeys(chain)), (chain[0], "broken 1"), Budget(repairs=3, candidates=30),
-        author={"repairs": _chained(chain)},
+    return TrialRun(
+        "repairs that never help", _score_texts(dict.fromkeys(chain)), (chain[0], "broken 1"), Budget(repairs=3, candidates=30),
+        author={"repairs": _chain(chain)},
     )  # fmt: skip
 
 
-def _endless_analyses() -> Trial:
+def _endless_analyses() -> TrialRun:
     chain = [f"step {number}" for number in range(_ENDLESS)]
     verdicts = {text: scripted_verdict(0.01 + 0.001 * number, launches=3000) for number, text in enumerate(chain)}
-    tables = {"analyses": {text: _analysis() for text in chain}, "optimized": {text: (after,) for text, after in _chained(chain).items()}}
-    return Trial("a promise that is broken again and again", dict(verdicts), (chain[0],), Budget(rounds=3, candidates=30), author=tables)
+    tables = {"analyses": {text: _analysis() for text in chain}, "optimized": {text: (after,) for text, after in _chain(chain).items()}}
+    return TrialRun("a promise that is broken again and again", dict(verdicts), (chain[0],), Budget(rounds=3, candidates=30), author=tables)
 
 
-def _no_repair() -> Trial:
-    verdicts = _scored({"broken": None, "slow": 0.4})
+def _no_repair() -> TrialRun:
+    verdicts = _score_texts({"broken": None, "slow": 0.4})
     tables = {"analyses": {"slow": _analysis()}}
-    return Trial("an author without a repair, and one without an idea", verdicts, ("broken", "slow"), author=tables)
+    return TrialRun("an author without a repair, and one without an idea", verdicts, ("broken", "slow"), author=tables)
 
 
-def _rejected() -> Trial:
-    verdicts = _scored({"best": 3.0, "second": 2.0, "third": 0.7})
-    rejected = _scored({"best": None, "second": None})
-    return Trial("the best is rejected on confirmation", verdicts, ("best", "second", "third"), strict=rejected, twice=True)
+def _rejected() -> TrialRun:
+    verdicts = _score_texts({"best": 3.0, "second": 2.0, "third": 0.7})
+    rejected = _score_texts({"best": None, "second": None})
+    return TrialRun("the best is rejected on confirmation", verdicts, ("best", "second", "third"), strict=rejected, twice=True)
 
 
-def _all_rejected() -> Trial:
-    verdicts = _scored({"best": 3.0, "second": 0.7})
-    return Trial("every confirmation is a rejection", verdicts, ("best", "second"), strict=_scored({"best": None, "second": None}))
+def _all_rejected() -> TrialRun:
+    verdicts = _score_texts({"best": 3.0, "second": 0.7})
+    return TrialRun("every confirmation is a rejection", verdicts, ("best", "second"), strict=_score_texts({"best": None, "second": None}))
 
 
-def _noise() -> Trial:
+def _noise() -> TrialRun:
     faster, same = Comparison.FASTER, Comparison.SAME
     verdicts: Verdicts = {"lucky": scripted_verdict(1.4, comparison=faster), "solid": scripted_verdict(1.2, comparison=faster)}
-    return Trial("a gain that was noise", verdicts, ("lucky", "solid"), strict={"lucky": scripted_verdict(1.0, comparison=same)})
+    return TrialRun("a gain that was noise", verdicts, ("lucky", "solid"), strict={"lucky": scripted_verdict(1.0, comparison=same)})
 
 
-def _persistent() -> Trial:
-    verdicts = _scored({"persistent": 0.3, "fast": 1.4, "retuned": 0.2})
+def _persistent() -> TrialRun:
+    verdicts = _score_texts({"persistent": 0.3, "fast": 1.4, "retuned": 0.2})
     author = {"variants": {(Stage.TUNE_GRID, "fast"): ("retuned",)}}
     labels = {"fast": ("persistent",), "persistent": ("persistent", "one_axis_grid")}
-    return Trial("persistent kernels", verdicts, ("persistent", "fast"), labels=labels, author=author, twice=True)
+    return TrialRun("persistent kernels", verdicts, ("persistent", "fast"), labels=labels, author=author, twice=True)
 
 
-def _worse_tuning() -> Trial:
+def _worse_tuning() -> TrialRun:
     stages = (Stage.TUNE_GRID, Stage.TUNE_BLOCK, Stage.TUNE_MEMORY)
     variants = {(stage, "good"): (f"worse {stage.value}",) for stage in stages}
-    verdicts = _scored({"good": 1.3, **{text: 0.2 for (text,) in variants.values()}})
-    return Trial("tuning that makes it worse, as the notes saw", verdicts, ("good",), author={"variants": variants})
+    verdicts = _score_texts({"good": 1.3, **{text: 0.2 for (text,) in variants.values()}})
+    return TrialRun("tuning that makes it worse, as the notes saw", verdicts, ("good",), author={"variants": variants})
 
 
-def _library() -> Trial:
+def _library() -> TrialRun:
     call = scripted_verdict(1.7, label=Label.LIBRARY, library={"aten::gru": 1})
-    return Trial("a library call that may not win", {"call": call, **_scored({"own": 0.6})}, ("call",), author={"repairs": {"call": "own"}})
+    verdicts = {"call": call, **_score_texts({"own": 0.6})}
+    return TrialRun("a library call that may not win", verdicts, ("call",), author={"repairs": {"call": "own"}})
 
 
-def _few_candidates() -> Trial:
+def _few_candidates() -> TrialRun:
     trial = _rescue()
-    return Trial("three candidates and no more", trial.verdicts, trial.seeds, Budget(candidates=3), author=trial.author, twice=True)
+    return TrialRun("three candidates and no more", trial.verdicts, trial.seeds, Budget(candidates=3), author=trial.author, twice=True)
 
 
-def _no_allowance() -> Trial:
+def _no_allowance() -> TrialRun:
     trial = _rescue()
-    return Trial("no repairs and no analyses", trial.verdicts, trial.seeds, Budget(repairs=0, rounds=0), author=trial.author)
+    return TrialRun("no repairs and no analyses", trial.verdicts, trial.seeds, Budget(repairs=0, rounds=0), author=trial.author)
 
 
-def _scored(scores: dict[str, Any]) -> Verdicts:
+def _score_texts(scores: dict[str, Any]) -> Verdicts:
     return {text: scripted_verdict(score) for text, score in scores.items()}
 
 
-def _chained(texts: list[str]) -> dict[str, str]:
+def _chain(texts: list[str]) -> dict[str, str]:
     return dict(zip(texts, texts[1:], strict=False))
 
 

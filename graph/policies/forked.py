@@ -112,50 +112,50 @@ def decisions_in(events: Iterable[Mapping[str, Any]]) -> tuple[Decision, ...]:
         raise UsageError(f"a decision in {EVENTS} lacks what it must have ({type(error).__name__}); name the folder of a run") from error
 
 
-def before(at: str, decisions: Iterable[Decision]) -> tuple[dict[str, Decision], bool]:
+def decisions_before(at: str, decisions: Iterable[Decision]) -> tuple[dict[str, Decision], bool]:
     """The policy's answers before the site, by id, and whether the site was reached at all."""
     lines: dict[str, list[Decision]] = {}
     for decision in decisions:
         lines.setdefault(decision.branch, []).append(decision)
     for line in lines.values():
         line.sort(key=_number)
-    kept: list[Decision] = []
+    answers: list[Decision] = []
     seeds = [branch for branch in lines if branch.startswith("seed")]
     cut = False
     for branch in seeds:
-        part, reached = _until(at, lines[branch])
-        kept, cut = kept + part, cut or reached
+        part, reached = _line_before(at, lines[branch])
+        answers, cut = answers + part, cut or reached
     if not cut:
-        part, cut = _main_until(at, lines)
-        kept += part
-    return {decision.id: decision for decision in kept if decision.site not in _REFUSED}, cut
+        part, cut = _main_before(at, lines)
+        answers += part
+    return {decision.id: decision for decision in answers if decision.site not in _REFUSED}, cut
 
 
-def _main_until(at: str, lines: Mapping[str, list[Decision]]) -> tuple[list[Decision], bool]:
+def _main_before(at: str, lines: Mapping[str, list[Decision]]) -> tuple[list[Decision], bool]:
     """The run after its branches joined: each rescue of the selected candidate is a line that lies between two decisions."""
-    kept: list[Decision] = []
+    answers: list[Decision] = []
     improvements = 0
     for decision in lines.get("main", []):
-        if _is(at, decision):
-            return kept, True
-        kept.append(decision)
+        if _was_asked_at(at, decision):
+            return answers, True
+        answers.append(decision)
         if decision.gate in SITES and SITES[decision.gate].choices.get(decision.choice) == "improve":
             improvements += 1
-            part, reached = _until(at, lines.get(f"improve{improvements}", []))  # empty where the budget refused it
-            kept += part
+            part, reached = _line_before(at, lines.get(f"improve{improvements}", []))  # empty where the budget refused it
+            answers += part
             if reached:
-                return kept, True
-    return kept, False
+                return answers, True
+    return answers, False
 
 
-def _until(at: str, line: list[Decision]) -> tuple[list[Decision], bool]:
+def _line_before(at: str, line: list[Decision]) -> tuple[list[Decision], bool]:
     for number, decision in enumerate(line):
-        if _is(at, decision):
+        if _was_asked_at(at, decision):
             return line[:number], True
     return line, False
 
 
-def _is(at: str, decision: Decision) -> bool:
+def _was_asked_at(at: str, decision: Decision) -> bool:
     """Whether a policy was asked at the site; what was refused before it was asked does not count."""
     asked = decision.site not in _REFUSED and not decision.reason.startswith("not asked: ")
     return asked and at in (decision.gate, decision.site)

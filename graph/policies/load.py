@@ -67,15 +67,15 @@ def _from_file(asked: str, path: Path, attribute: str) -> Policy:
     try:
         policy = made() if isinstance(made, type) else made
         missing = [question for question in QUESTIONS if not callable(getattr(policy, question, None))]
-        return _completed(asked, attribute, policy, missing)
+        return _complete(asked, attribute, policy, missing)
     except UsageError:
         raise
     except (Exception, SystemExit) as error:  # a user's class may raise anything
-        told = f"{type(error).__name__}: {error}"
-        raise UsageError(f"{asked}: {attribute}() raises {told}; fix the class, which is made without arguments") from error
+        why = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{asked}: {attribute}() raises {why}; fix the class, which is made without arguments") from error
 
 
-def _completed(asked: str, attribute: str, policy: Any, missing: list[str]) -> Policy:
+def _complete(asked: str, attribute: str, policy: Any, missing: list[str]) -> Policy:
     """The policy with a name and a number of seeds. Raises UsageError for one that is none."""
     if missing:
         raise UsageError(f"{asked}: {attribute} lacks {', '.join(missing)}; derive it from tritonsmith.graph.policies.Default")

@@ -13,11 +13,11 @@ WORTH_SPEEDUP = 1.10
 """The notes' gate: a promised gain below 10 % is not worth a rewrite."""
 
 
-def _why(view: View) -> str:
+def _refusal_words(view: View) -> str:
     return f" ({view.refusal.partition(';')[0]})" if view.refusal else ""
 
 
-def _x(score: float | None) -> str:
+def _score_words(score: float | None) -> str:
     return "no score" if score is None else f"score {score:.3f}"
 
 
@@ -44,13 +44,13 @@ class Default:
         if view.exhausted:
             return "accept", f"the author has no further kernel for this branch; it keeps {view.best.id if view.best else 'nothing'}"
         if view.optimized:
-            return "check", f"works ({_x(view.score)}); does it keep what the analysis promised?"
+            return "check", f"works ({_score_words(view.score)}); does it keep what the analysis promised?"
         return self.seed_works(view)
 
     def failing(self, view: View) -> Answer:
         """What to do with a candidate that does not work."""
         if view.repairs_left and not view.exhausted:
-            return "repair", f"{view.status}{_why(view)}: repair {view.repairs + 1} of {view.budget.repairs}"
+            return "repair", f"{view.status}{_refusal_words(view)}: repair {view.repairs + 1} of {view.budget.repairs}"
         spent = "the author has nothing further to try" if view.exhausted else f"{view.repairs} repairs did not help"
         if view.optimized and view.best:
             return "check", f"{view.status} and {spent}; the branch keeps {view.best.id}"
@@ -59,10 +59,10 @@ class Default:
     def seed_works(self, view: View) -> Answer:
         """What to do with a seed that works."""
         if (view.score or 0.0) >= GOOD_SCORE:
-            return "accept", f"{_x(view.score)} >= {GOOD_SCORE}: no analysis needed"
+            return "accept", f"{_score_words(view.score)} >= {GOOD_SCORE}: no analysis needed"
         if not view.rounds_left:
-            return "accept", f"{_x(view.score)} < {GOOD_SCORE}, but no analysis is left"
-        return "rescue", f"{_x(view.score)} < {GOOD_SCORE}: analyse the algorithm"
+            return "accept", f"{_score_words(view.score)} < {GOOD_SCORE}, but no analysis is left"
+        return "rescue", f"{_score_words(view.score)} < {GOOD_SCORE}: analyse the algorithm"
 
     def worth_optimizing(self, view: View) -> Answer:
         """The analyst's yes or no, and at least 10 % promised."""
@@ -85,47 +85,47 @@ class Default:
             return "stop", f"{why}; no round is left, the branch keeps {view.best.id if view.best else 'nothing'}"
         if (view.best_score or 0.0) >= GOOD_SCORE:
             if view.rounds_left and {"persistent", "one_axis_grid"} <= view.labels:
-                return "again", f"promise kept and best {_x(view.best_score)}, but its grid covers one axis only: another round"
-            return "kept", f"promise kept and best {_x(view.best_score)} >= {GOOD_SCORE}"
+                return "again", f"promise kept and best {_score_words(view.best_score)}, but its grid covers one axis only: another round"
+            return "kept", f"promise kept and best {_score_words(view.best_score)} >= {GOOD_SCORE}"
         if view.rounds_left:
-            return "again", f"promise kept, but best {_x(view.best_score)} < {GOOD_SCORE}: another round"
-        return "kept", f"promise kept; best {_x(view.best_score)} and no round is left"
+            return "again", f"promise kept, but best {_score_words(view.best_score)} < {GOOD_SCORE}: another round"
+        return "kept", f"promise kept; best {_score_words(view.best_score)} and no round is left"
 
     def after_select(self, view: View) -> Answer:
         """The best working candidate goes on to detection."""
         if view.best is None:
             also = f", {view.not_allowed} not allowed to win" if view.not_allowed else ""
             return "finish", f"no candidate works ({view.failed} failed{also})"
-        return "detect", f"{view.best.id} is the best of {len(view.scores)} working candidates ({_x(view.best_score)})"
+        return "detect", f"{view.best.id} is the best of {len(view.scores)} working candidates ({_score_words(view.best_score)})"
 
     def after_detect(self, view: View) -> Answer:
         """Skip tuning for persistent kernels that score at least 1.0 and for kernels of high complexity."""
         if "high_complexity" in view.labels:
             return "skip", "high complexity: tuning would break what the algorithm fixes"
         if "persistent" in view.labels and (view.score or 0.0) >= GOOD_SCORE:
-            return "skip", f"persistent and {_x(view.score)} >= {GOOD_SCORE}"
+            return "skip", f"persistent and {_score_words(view.score)} >= {GOOD_SCORE}"
         if "persistent" in view.labels:
             few = ", and its grid covers one axis only" if "one_axis_grid" in view.labels else ""
-            return "tune", f"persistent but {_x(view.score)} < {GOOD_SCORE}{few}: still worth work"
+            return "tune", f"persistent but {_score_words(view.score)} < {GOOD_SCORE}{few}: still worth work"
         return "tune", "neither persistent nor of high complexity"
 
     def after_stage(self, view: View) -> Answer:
         """All three stages, each from the best working candidate."""
-        return "next", f"best so far: {view.best.id if view.best else 'none'} ({_x(view.best_score)})"
+        return "next", f"best so far: {view.best.id if view.best else 'none'} ({_score_words(view.best_score)})"
 
     def after_confirm(self, view: View) -> Answer:
         """Only a strict verdict counts; a winner that fails it, or whose gain was noise, makes room for the next best."""
         if view.verdict is None or view.verdict.profile != "strict":
             return "give_up", "no strict verdict could be had" if view.current else "there is no working candidate to confirm"
         if view.works and view.proven_rival and view.best:
-            return "next_best", f"confirmed at {_x(view.score)}, which is no proven gain; {view.best.id} may be one"
+            return "next_best", f"confirmed at {_score_words(view.score)}, which is no proven gain; {view.best.id} may be one"
         if view.works:
-            return "accept", f"confirmed: {_x(view.score)}"
+            return "accept", f"confirmed: {_score_words(view.score)}"
         if view.best is not None and view.lacks("next_best"):
-            return "accept", f"rejected on confirmation ({view.status}{_why(view)}); {view.best.id} was confirmed before"
+            return "accept", f"rejected on confirmation ({view.status}{_refusal_words(view)}); {view.best.id} was confirmed before"
         if view.best is not None:
-            return "next_best", f"rejected on confirmation ({view.status}{_why(view)}); next best is {view.best.id}"
-        return "give_up", f"rejected on confirmation ({view.status}{_why(view)}); nothing else works"
+            return "next_best", f"rejected on confirmation ({view.status}{_refusal_words(view)}); next best is {view.best.id}"
+        return "give_up", f"rejected on confirmation ({view.status}{_refusal_words(view)}); nothing else works"
 
 
 class Notes(Default):
@@ -144,7 +144,7 @@ class Notes(Default):
             if view.rounds_left:
                 return "broken", "the time loop is still in Python: back to the analysis"
             return "stop", "the time loop is still in Python, and no round is left"
-        return "kept", f"{_x(view.score)}: optimized once, as the notes do"
+        return "kept", f"{_score_words(view.score)}: optimized once, as the notes do"
 
     def after_detect(self, view: View) -> Answer:
         """High complexity or persistent: keep, do not tune."""
@@ -166,7 +166,7 @@ class NoAnalysis(Default):
 
     def seed_works(self, view: View) -> Answer:
         """Accept every working seed."""
-        return "accept", f"{_x(view.score)}; this policy never analyses"
+        return "accept", f"{_score_words(view.score)}; this policy never analyses"
 
 
 class SingleSeed(Default):
@@ -240,8 +240,8 @@ class RescueAll(Default):
     def seed_works(self, view: View) -> Answer:
         """Analyse while a round is left."""
         if view.rounds_left:
-            return "rescue", f"{_x(view.score)}; this policy analyses every seed"
-        return "accept", f"{_x(view.score)}, and no analysis is left"
+            return "rescue", f"{_score_words(view.score)}; this policy analyses every seed"
+        return "accept", f"{_score_words(view.score)}, and no analysis is left"
 
 
 class RescueBest(NoAnalysis):
@@ -258,7 +258,7 @@ class RescueBest(NoAnalysis):
     def after_select(self, view: View) -> Answer:
         """Analyse the best once when it is below 1.0."""
         if view.best is not None and (view.best_score or 0.0) < GOOD_SCORE and view.left("improvements"):
-            return "rescue", f"all seeds are below {GOOD_SCORE} (best {_x(view.best_score)}): analyse {view.best.id}"
+            return "rescue", f"all seeds are below {GOOD_SCORE} (best {_score_words(view.best_score)}): analyse {view.best.id}"
         return super().after_select(view)
 
 
@@ -274,7 +274,7 @@ class BestOfN(NoTune):
 
     def after_evaluate(self, view: View) -> Answer:
         """Accept what works, drop what does not."""
-        return ("accept", f"{_x(view.score)}; seeds only") if view.works else ("give_up", f"{view.status}; seeds only")
+        return ("accept", f"{_score_words(view.score)}; seeds only") if view.works else ("give_up", f"{view.status}; seeds only")
 
 
 PRESETS: dict[str, type[Default]] = {

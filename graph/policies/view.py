@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tritonsmith.evaluator.schema import Candidate, Status, Verdict
-from tritonsmith.graph.pool import is_proven, refusal, working
+from tritonsmith.graph.pool import is_proven, rank_working, refusal
 from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import BranchState, Budget, Evidence, PromiseCheck, State, allow_of
 from tritonsmith.prompts.analysis import Analysis
@@ -180,7 +180,7 @@ def view_of(gate: str, state: State | BranchState, budget: Budget) -> View:
     candidates, verdicts = state.get("candidates", {}), state.get("verdicts", {})
     branch = str(state.get("branch", "main"))
     allow = allow_of(state)
-    ranked = working(candidates, verdicts, allow)
+    ranked = rank_working(candidates, verdicts, allow)
     scores = {candidate.id: verdicts[candidate.id].score or 0.0 for candidate in ranked}
     current = candidates.get(state.get("current") or "")
     verdict = verdicts.get(current.id) if current else None
@@ -196,8 +196,8 @@ def view_of(gate: str, state: State | BranchState, budget: Budget) -> View:
         best_score=scores[ranked[0].id] if ranked else None,
         best_verdict=verdicts[ranked[0].id] if ranked else None,
         scores=scores,
-        failed=sum(one.status is not Status.OK for one in verdicts.values()),
-        not_allowed=sum(bool(refusal(one, allow)) for one in verdicts.values()),
+        failed=sum(judged.status is not Status.OK for judged in verdicts.values()),
+        not_allowed=sum(bool(refusal(judged, allow)) for judged in verdicts.values()),
         labels=findings.names if findings else frozenset(),
         analysis=state.get("analyses", {}).get(str(state.get("analysis", ""))),
         promise=state.get("checks", {}).get(current.id) if current else None,

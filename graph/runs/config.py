@@ -95,31 +95,31 @@ def passed_objects(evaluator: Evaluator | None, author: Author | None, models: M
     return tuple(name for name, value in given.items() if value is not None and not isinstance(value, str))
 
 
-def censored_address(address: str) -> str:
+def censor_address(address: str) -> str:
     """An address without the password or the query that it may have: those are not kept."""
     parts = urlsplit(address)
     place = parts.netloc.replace(f":{parts.password}@", ":***@") if parts.password else parts.netloc
     return urlunsplit(parts._replace(netloc=place, query="***" if parts.query else ""))
 
 
-def whole_address(kept: str) -> str:
+def restore_address(censored: str) -> str:
     """The address of which a run keeps this. Raises UsageError where it had a secret, and OPENAI_BASE_URL does not have it."""
     known = os.environ.get("OPENAI_BASE_URL", "")
-    if "***" not in kept:
-        return kept
-    if known and censored_address(known) == kept:
+    if "***" not in censored:
+        return censored
+    if known and censor_address(known) == censored:
         return known
-    raise UsageError(f"--base-url {kept}: its secret is not kept with the run; set OPENAI_BASE_URL to the whole address, and resume")
+    raise UsageError(f"--base-url {censored}: its secret is not kept with the run; set OPENAI_BASE_URL to the whole address, and resume")
 
 
-def kept_settings(config: RunConfig) -> dict[str, Any]:
+def settings_to_keep(config: RunConfig) -> dict[str, Any]:
     """What has to be the same for a run to go on in its folder; paths are whole, so that any working directory will do."""
     settings = config.model_dump(mode="json", exclude={"out"})
     for name in ("task", "prices", "record", "replay", "spool", "memory"):
         if settings[name] is not None:
             settings[name] = str(Path(settings[name]).resolve())
     if config.base_url is not None:
-        settings["base_url"] = censored_address(config.base_url)
+        settings["base_url"] = censor_address(config.base_url)
     for name in ROLES:
         provider, colon, folder = str(settings[name]).partition(":")
         if provider == "handoff" and colon:

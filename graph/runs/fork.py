@@ -12,14 +12,14 @@ from typing import Any
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.graph.background import finished
-from tritonsmith.graph.policies.forked import PARENT, Parent, before, check_site, decisions_in, events_in
+from tritonsmith.graph.background import run_to_completion
+from tritonsmith.graph.policies.forked import PARENT, Parent, check_site, decisions_before, decisions_in, events_in
 from tritonsmith.graph.policies.load import load_policy
-from tritonsmith.graph.runs.config import kept_settings, models_of
+from tritonsmith.graph.runs.config import models_of, settings_to_keep
 from tritonsmith.graph.runs.manifest import MANIFEST, Manifest, read_manifest
 from tritonsmith.graph.runs.run import Run, run_to_end
 from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object, put_text
-from tritonsmith.graph.storage.folder import EVENTS, TAPE, OnEvent, held, make_folder
+from tritonsmith.graph.storage.folder import EVENTS, TAPE, OnEvent, lock_run, make_folder
 from tritonsmith.graph.storage.summary import Summary, read_summary
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.prompts.author import Author
@@ -37,7 +37,7 @@ def fork(
     on_event: OnEvent | None = None,
 ) -> Summary:
     """`fork_async` for callers that are not asynchronous."""
-    return finished(
+    return run_to_completion(
         fork_async(folder, at=at, policy=policy, out=out, evaluator=evaluator, author=author, models=models, on_event=on_event)
     )
 
@@ -98,7 +98,7 @@ def fork_run(
     _refuse_what_cannot_be_repeated(folder, manifest, {"evaluator": evaluator, "author": author, "model": models})
     parent = parent_of(folder, manifest, at)
     if (target / MANIFEST).is_file():
-        _refuse_another_fork(target, parent, str(kept_settings(config)["policy"]))
+        _refuse_another_fork(target, parent, str(settings_to_keep(config)["policy"]))
         return Run.of(target, evaluator=evaluator, author=author, models=models)
     _prepare(folder, target, parent)
     return Run(config, evaluator=evaluator, author=author, models=models or models_of(config))
@@ -108,13 +108,14 @@ def parent_of(folder: Path, manifest: Manifest, at: str) -> Parent:
     """What a fork at a site keeps of the run in a folder. Raises UsageError when that run never reached the site."""
     summary, events = read_summary(folder), events_in(folder / EVENTS)
     decisions = summary.decisions if summary is not None else decisions_in(events)
-    kept, reached = before(at, decisions)
+    answers, reached = decisions_before(at, decisions)
     if not reached:
-        seen = ", ".join(dict.fromkeys(one.gate for one in decisions if one.policy and not one.reason.startswith("not asked: ")))
+        asked = (decision for decision in decisions if decision.policy and not decision.reason.startswith("not asked: "))
+        seen = ", ".join(dict.fromkeys(decision.gate for decision in asked))
         raise UsageError(f"--at {at}: {folder} never asked its policy there; it asked {f'at {seen}' if seen else 'nothing yet'}")
     seeds = {event["branch"] for event in events if event["event"] == "stage" and event.get("node") == "seed"}
     return Parent(
-        run=folder.resolve().name, id=manifest.run, at=at, policy=decisions[-1].policy, seeds=len(seeds), decisions=kept,
+        run=folder.resolve().name, id=manifest.run, at=at, policy=decisions[-1].policy, seeds=len(seeds), decisions=answers,
     )  # fmt: skip
 
 
@@ -158,7 +159,7 @@ def _prepare(folder: Path, target: Path, parent: Parent) -> None:
     tape = _tape_of(folder)
     make_folder(target)
     try:
-        with held(target):
+        with lock_run(target):
             put_text(target / TAPE, tape)
             (target / "kernels").mkdir(exist_ok=True)
             for kernel in (folder / "kernels").glob("*.py"):

@@ -47,7 +47,7 @@ def make_context(
     players = open_players(models, author=author, budget=budget)
     chosen = load_policy(policy) if isinstance(policy, str) else policy
     store = Store(Path(out) if out is not None else None)
-    kept = store.root / TAPE if players.may_wait else None
-    judge = players.evaluator(kept, target, lambda: evaluator or open_evaluator(target, store.root / "raw", sandbox=sandbox))
+    tape = store.root / TAPE if players.may_wait else None
+    judge = players.evaluator(tape, target, lambda: evaluator or open_evaluator(target, store.root / "raw", sandbox=sandbox))
     limits, may_win = budget or Budget(), Allow(allow)
     return Context(author=players.author, evaluator=judge, policy=chosen, store=store, budget=limits, seeds=seeds, allow=may_win)

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record, text_sha
-from tritonsmith.graph.runs.config import RunConfig, kept_settings, whole_address
+from tritonsmith.graph.runs.config import RunConfig, restore_address, settings_to_keep
 from tritonsmith.graph.runs.version import graph_version
 from tritonsmith.graph.storage.files import fault_of, parse_object, put_text
 from tritonsmith.prompts.templates.render import VERSION, digest
@@ -46,8 +46,8 @@ class Manifest(Record):
         """The manifest of a run that begins now."""
         name = uuid4().hex
         return cls(
-            run=name, thread=name, settings=kept_settings(config), objects=objects, task_sha=text_sha(task_source), graph=graph_version(),
-            versions=_versions(), parent=parent, date=datetime.now(UTC).isoformat(timespec="seconds"),
+            run=name, thread=name, settings=settings_to_keep(config), objects=objects, task_sha=text_sha(task_source),
+            graph=graph_version(), versions=_versions(), parent=parent, date=datetime.now(UTC).isoformat(timespec="seconds"),
         )  # fmt: skip
 
     def write(self, folder: Path) -> None:
@@ -62,7 +62,7 @@ class Manifest(Record):
             raise UsageError(
                 f"{folder / MANIFEST}: the settings of this run cannot be read ({fault_of(error)}); begin a new run"
             ) from error
-        return config if config.base_url is None else config.model_copy(update={"base_url": whole_address(config.base_url)})
+        return config if config.base_url is None else config.model_copy(update={"base_url": restore_address(config.base_url)})
 
     def refuse_what_changed(self, folder: Path, task_source: str, objects: tuple[str, ...]) -> None:
         """Raise UsageError where the graph, the task file or what was passed is not what the run began with."""
@@ -108,7 +108,7 @@ def read_manifest(folder: Path) -> Manifest:
 def read_same_run(folder: Path, config: RunConfig, task_source: str, objects: tuple[str, ...]) -> Manifest:
     """The manifest of a run that lies in a folder already. Raises UsageError where that run has other settings or another task."""
     manifest = read_manifest(folder)
-    settings, others = kept_settings(config), kept_settings(manifest.config(folder))
+    settings, others = settings_to_keep(config), settings_to_keep(manifest.config(folder))
     if settings != others:
         other = ", ".join(sorted(name for name in settings if others[name] != settings[name]))
         raise UsageError(
@@ -125,8 +125,8 @@ def read_parent(folder: Path) -> dict[str, str] | None:
     if not path.is_file():
         return None
     try:
-        told = parse_object(path.read_text(encoding="utf-8"))
-        return {"run": str(told["run"]), "at": str(told["at"])}
+        parent = parse_object(path.read_text(encoding="utf-8"))
+        return {"run": str(parent["run"]), "at": str(parent["at"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path}: cannot be read ({fault_of(error)}); fork the run again into a new folder") from error
 

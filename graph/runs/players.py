@@ -7,7 +7,7 @@ from pathlib import Path
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.graph.state import Budget
-from tritonsmith.nodes.authors.make import make_author, replaying_author
+from tritonsmith.nodes.authors.make import make_author, make_replaying_author
 from tritonsmith.nodes.authors.memory import Memory, Recall
 from tritonsmith.nodes.authors.model import ModelAuthor
 from tritonsmith.nodes.chat.connect import Models
@@ -16,7 +16,7 @@ from tritonsmith.nodes.chat.records import Chat
 from tritonsmith.nodes.evaluators.spool import Spool, SpoolEvaluator
 from tritonsmith.nodes.evaluators.tape import TapeEvaluator
 from tritonsmith.nodes.tape.chats import KeptChat, RecordedChat
-from tritonsmith.nodes.tape.recorder import Kept, Recorder
+from tritonsmith.nodes.tape.recorder import RunTape, TapeRecorder
 from tritonsmith.nodes.tape.tape import Tape, load_tape
 from tritonsmith.prompts.author import Author
 
@@ -30,12 +30,12 @@ class Players:
     author: Author
     tape: Tape | None = None
     """The recording that is played."""
-    recorder: Recorder | None = None
+    recorder: TapeRecorder | None = None
     folders: tuple[Path, ...] = ()
     """Where requests wait for a person."""
     spool: Path | None = None
     """Where kernels wait for a worker."""
-    kept: Kept = field(default_factory=Kept)
+    run_tape: RunTape = field(default_factory=RunTape)
     memory: Memory | None = None
 
     @property
@@ -43,7 +43,7 @@ class Players:
         """Whether the run may end before it is over, and go on later."""
         return bool(self.folders) or self.spool is not None
 
-    def evaluator(self, kept: Path | None, target: str, opened: Callable[[], Evaluator]) -> Evaluator:
+    def evaluator(self, tape_file: Path | None, target: str, open_inner: Callable[[], Evaluator]) -> Evaluator:
         """The evaluator of the run; `opened` is called only where it is needed.
 
         `kept` is the file with replies and verdicts of the run itself, so that none is asked for twice when it goes on.
@@ -52,20 +52,20 @@ class Players:
         if self.tape is not None:
             inner = TapeEvaluator(self.tape)
         else:
-            inner = opened() if self.spool is None else SpoolEvaluator(self.spool, target)
+            inner = open_inner() if self.spool is None else SpoolEvaluator(self.spool, target)
         if self.recorder is not None:
             inner = TapeEvaluator(Tape([], self.recorder.path), inner, self.recorder, portable=True)
-        if kept is None:
+        if tape_file is None:
             return inner
-        tape, recorder = self.kept.open(kept, self.author.name)
-        return TapeEvaluator(tape, inner, recorder, stopping=self.kept.stopping)
+        tape, recorder = self.run_tape.open(tape_file, self.author.name)
+        return TapeEvaluator(tape, inner, recorder, stopping=self.run_tape.stopping)
 
     def recall(self) -> Recall | None:
         """What authors are told of earlier runs; called after `evaluator`, which opens what the run keeps."""
         if self.tape is not None:
             return Recall(None, self.tape)
-        recorders = [one for one in (self.recorder, self.kept.recorder) if one is not None]
-        return Recall(self.memory, self.kept.tape, recorders) if self.memory is not None else None
+        recorders = [recorder for recorder in (self.recorder, self.run_tape.recorder) if recorder is not None]
+        return Recall(self.memory, self.run_tape.tape, recorders) if self.memory is not None else None
 
     @property
     def waits_for(self) -> tuple[str, ...]:
@@ -91,8 +91,8 @@ def open_players(
             raise UsageError("--replay and --evaluator: a recording has its verdicts; drop --evaluator")
         if memory is not None:
             raise UsageError("--replay and --memory: a recording has what its run was told; drop --memory")
-        return _replaying(replay, models, author, record)
-    named = [one for one in (models.author, models.analyst, models.repair) if isinstance(one, str) and one.startswith(_HANDOFF)]
+        return _open_replay(replay, models, author, record)
+    named = [model for model in (models.author, models.analyst, models.repair) if isinstance(model, str) and model.startswith(_HANDOFF)]
     if record is not None and (named or spool is not None):
         waits = f"--model {named[0]}" if named else f"--evaluator spool:{spool}"
         raise UsageError(f"--record {record}: a run with {waits} is kept in its own folders; drop --record")
@@ -102,27 +102,27 @@ def open_players(
         raise UsageError(f"--budget-money {budget.money:g}: no price is known for {', '.join(unpriced)}; give it with --prices FILE")
     if resumed and record is not None and not Path(record).is_file():
         raise UsageError(f"--record {record}: the recording that this run began is gone; put it back, or begin a new run")
-    recorder = Recorder(Path(record), model=writer.name, more=resumed) if record is not None else None
-    kept, remembered = Kept(), Memory(Path(memory)) if memory is not None else None
+    recorder = TapeRecorder(Path(record), model=writer.name, more=resumed) if record is not None else None
+    run_tape, remembered = RunTape(), Memory(Path(memory)) if memory is not None else None
 
     def wrap(chat: Chat) -> Chat:
-        own = chat if isinstance(chat, HandoffChat) else KeptChat(chat, kept)
+        own = chat if isinstance(chat, HandoffChat) else KeptChat(chat, run_tape)
         return own if recorder is None else RecordedChat(own, recorder)
 
     if author is None:
         writer = make_author(models, wrap=wrap)
     elif isinstance(author, ModelAuthor):
-        writer = author.wrapped(wrap)
-    folders = tuple(dict.fromkeys(Path(one.removeprefix(_HANDOFF)) for one in named))
+        writer = author.wrap_chats(wrap)
+    folders = tuple(dict.fromkeys(Path(model.removeprefix(_HANDOFF)) for model in named))
     jobs = Path(spool) if spool is not None else None
-    return Players(writer, recorder=recorder, folders=folders, spool=jobs, kept=kept, memory=remembered)
+    return Players(writer, recorder=recorder, folders=folders, spool=jobs, run_tape=run_tape, memory=remembered)
 
 
-def _replaying(replay: str, models: Models, author: Author | None, record: str | None) -> Players:
+def _open_replay(replay: str, models: Models, author: Author | None, record: str | None) -> Players:
     if record is not None:
         raise UsageError("--record and --replay: choose one of them")
     tape = load_tape(replay)
     if author is not None or models.author not in ("offline", tape.model):
         raise UsageError(f"--replay {replay}: the recording speaks for {tape.model}; drop --model")
-    kept = Kept()
-    return Players(author=replaying_author(tape, wrap=lambda chat: KeptChat(chat, kept)), tape=tape, kept=kept)
+    run_tape = RunTape()
+    return Players(author=make_replaying_author(tape, wrap=lambda chat: KeptChat(chat, run_tape)), tape=tape, run_tape=run_tape)

@@ -36,15 +36,15 @@ from tritonsmith.graph.storage.folder import (
     OnEvent,
     RunBusy,
     drop_if_fruitless,
-    faults_told,
-    held,
+    explain_disk_errors,
+    lock_run,
     make_folder,
     name_folder,
     seconds_in,
 )
 from tritonsmith.graph.storage.store import Store
 from tritonsmith.graph.storage.summary import Summary, read_summary
-from tritonsmith.graph.tracing.tracer import Trace, tracing
+from tritonsmith.graph.tracing.tracer import RunTrace, tracing
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.evaluators.tape import TapeEvaluator
 from tritonsmith.prompts.author import Author
@@ -122,7 +122,7 @@ class Run:
             make_folder(self.folder)
         _ACTIVE.append(self)
         try:
-            with faults_told(self.folder), held(self.folder):
+            with explain_disk_errors(self.folder), lock_run(self.folder):
                 async with aclosing(self._work(manifest, players, policy, sketch)) as events:
                     async for event in events:
                         yield event
@@ -135,20 +135,20 @@ class Run:
         finally:
             _ACTIVE.remove(self)
 
-    async def _work(self, kept: Manifest | None, players: Players, policy: Policy, sketch: Task) -> AsyncGenerator[Event, None]:
-        if kept is None and (self.folder / MANIFEST).is_file():
+    async def _work(self, earlier_manifest: Manifest | None, players: Players, policy: Policy, sketch: Task) -> AsyncGenerator[Event, None]:
+        if earlier_manifest is None and (self.folder / MANIFEST).is_file():
             raise RunBusy(f"--out {self.folder}: another process has begun a run there just now; name another folder")
         finished = read_summary(self.folder)
-        if kept is not None and finished is not None:  # by another process, since we looked
+        if earlier_manifest is not None and finished is not None:  # by another process, since we looked
             self.summary = finished
             yield end_event(finished)
             return
-        manifest = kept or Manifest.of(self.config, sketch.source, self._passed, read_parent(self.folder))
-        if kept is None:
+        manifest = earlier_manifest or Manifest.of(self.config, sketch.source, self._passed, read_parent(self.folder))
+        if earlier_manifest is None:
             manifest.write(self.folder)
         (earlier, parts), started = seconds_in(self.folder / EVENTS), time.monotonic()
         log = EventLog(self.folder / EVENTS)
-        players.kept.stopping = lambda: self._control.drain_reason
+        players.run_tape.stopping = lambda: self._control.drain_reason
         context = await asyncio.to_thread(self._context, players, policy, earlier)  # opening waits for processes
         # a run that waits takes its steps from the beginning: what it waited for changes what earlier steps answer
         checkpoints = open_checkpoints("none" if players.may_wait else self.config.checkpoints, self.folder, manifest.thread)
@@ -156,12 +156,12 @@ class Run:
             async with self._trace(sketch, context, manifest) as trace, checkpoints as saver:
                 drive = Drive(context, manifest.thread, saver, self._control, trace.config)
                 try:
-                    found = await drive.find(players.kept.tape.faults if players.kept.tape else [])
+                    found = await drive.find(players.run_tape.tape.faults if players.run_tape.tape else [])
                 except (TypeError, KeyError, ValueError) as error:  # what damaged bytes are read as
                     path = self.folder / CHECKPOINTS
                     why = f"cannot be read ({fault_of(error)}); remove it, and the run goes on from what its tape has"
                     raise UsageError(f"{path}: {why}") from error
-                task = drive.state["task"] if found else _sized(self.config, sketch, context.evaluator)
+                task = drive.state["task"] if found else _load_at_size(self.config, sketch, context.evaluator)
                 yield log(begin_event(task, context, self.folder.name, resumed=parts > 0))
                 async with aclosing(drive.events(task)) as events:
                     async for event in events:
@@ -194,13 +194,13 @@ class Run:
         judge = players.evaluator(
             out / TAPE, config.target, lambda: self._evaluator or open_evaluator(config.target, out / "raw", sandbox=config.sandbox)
         )
-        keep = players.kept.recorder.write if players.kept.recorder else None
+        keep = players.run_tape.recorder.write if players.run_tape.recorder else None
         return Context(
             author=players.author, evaluator=judge, policy=policy, store=store, budget=config.budget, seeds=config.seeds,
             allow=config.allow, memory=players.recall(), sessions=Sessions(earlier, keep),
         )  # fmt: skip
 
-    def _trace(self, sketch: Task, context: Context, manifest: Manifest) -> Trace:
+    def _trace(self, sketch: Task, context: Context, manifest: Manifest) -> RunTrace:
         return tracing(
             task=sketch.name, policy=context.policy.name, run_id=manifest.run, target=context.evaluator.hardware.name,
             model=context.author.name, graph_version=manifest.graph, key_names=(self.config.key_env,),
@@ -214,7 +214,7 @@ def active_runs() -> tuple[Run, ...]:
     return tuple(_ACTIVE)
 
 
-def _sized(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task:
+def _load_at_size(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task:
     size = config.size or ("full" if evaluator.hardware.present else "small")
     if size == "full":
         return sketch

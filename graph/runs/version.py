@@ -16,7 +16,7 @@ def graph_version() -> str:
     drawing = build_graph().compile().get_graph(xray=True).draw_mermaid()
     sites = [(name, site.asks, sorted(site.choices.items()), site.exit, sorted(site.spends.items())) for name, site in SITES.items()]
     states = [sorted((name, str(hint)) for name, hint in get_type_hints(kind).items()) for kind in (State, BranchState)]
-    records = [(kind.__qualname__, _fields(kind)) for kind in sorted(RECORDS, key=lambda one: one.__qualname__)]
+    records = [(kind.__qualname__, _fields(kind)) for kind in sorted(RECORDS, key=lambda record: record.__qualname__)]
     return text_sha(repr((drawing, sites, states, records)))
 
 

@@ -56,7 +56,7 @@ def make_assistants(
         # a key in the environment is for a server behind https, never for whoever listens on a plain address
         client = get_sync_client(url=url, api_key=None) if place.scheme == "http" else get_sync_client(url=url)
         with client:
-            return tuple(_brought_up_to_date(client, name, context) for name, context in contexts.items())
+            return tuple(_update_assistant(client, name, context) for name, context in contexts.items())
     except NotFoundError as error:
         why = _first_line(error)
         raise UsageError(f"--url {url}: the server has no graph {GRAPH} ({why}); start it with this project's langgraph.json") from error
@@ -64,7 +64,7 @@ def make_assistants(
         raise UsageError(f"--url {url}: no LangGraph server answers there ({_first_line(error)}); start one with: langgraph dev") from error
 
 
-def _brought_up_to_date(client: SyncLangGraphClient, name: str, context: dict[str, Any]) -> Assistant:
+def _update_assistant(client: SyncLangGraphClient, name: str, context: dict[str, Any]) -> Assistant:
     assistant_id = str(uuid5(_NAMES, name))
     wanted: dict[str, Any] = {"name": name, "description": (inspect.getdoc(PRESETS[name]) or "").partition("\n")[0], "context": context}
     try:

@@ -22,7 +22,7 @@ auth = Auth()
 async def enter(headers: Mapping[bytes, bytes]) -> str:
     """Let a request in that comes from no page at all, from one of this machine, or from Studio; its name is the same for all."""
     origin = headers.get(b"origin", b"").decode("latin-1")
-    more = [one.strip() for one in os.environ.get(MORE, "").split(",")]
+    more = [page.strip() for page in os.environ.get(MORE, "").split(",")]
     if origin and origin not in (*_STUDIO, *more) and urlsplit(origin).hostname not in _HERE:
         detail = f"the page {origin} may not ask this server; set {MORE}={origin} if it shall, and start the server again"
         raise Auth.exceptions.HTTPException(status_code=403, detail=detail)

@@ -35,7 +35,7 @@ _opening = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedRun:
     """What one run works with."""
 
     context: Context
@@ -57,26 +57,26 @@ def _no_store() -> Store:
 
 
 @lru_cache(_KEPT)  # what was dropped is made again from the state and the folders
-def _opened(settings: Settings, thread: str, run: str) -> Opened:
+def _open_run(settings: Settings, thread: str, run: str) -> OpenedRun:
     policy = load_policy(settings.policy_file or settings.policy)
     players = open_players(settings.models, replay=settings.replay, spool=settings.spool, memory=settings.memory, budget=settings.budget)
     folder = Path(settings.out) / thread
     store = Store(folder / run[:_SHORT]) if run else _no_store()
     # a run that waits is begun again in its thread, and asks nothing twice; other runs go on from the server's own checkpoints
-    kept = folder / TAPE if players.may_wait else None
-    judge = players.evaluator(kept, settings.target, lambda: _evaluator(settings.target, settings.sandbox))
+    tape = folder / TAPE if players.may_wait else None
+    judge = players.evaluator(tape, settings.target, lambda: _evaluator(settings.target, settings.sandbox))
     context = Context(
         author=players.author, evaluator=judge, policy=policy, store=store, budget=settings.budget, seeds=settings.seeds,
         allow=Allow(settings.allow), memory=players.recall(),
     )  # fmt: skip
-    return Opened(context, players, bool(run))
+    return OpenedRun(context, players, bool(run))
 
 
-def opened(settings: Settings | None, thread: str, run: str) -> Opened:
+def open_run(settings: Settings | None, thread: str, run: str) -> OpenedRun:
     """What a run works with, opened once. Raises UsageError in the words of the form, and InfrastructureError."""
     try:
         with _opening:  # the caches alone would let two runs that start together open two evaluators
-            return _opened(settings or Settings(), thread, run)
+            return _open_run(settings or Settings(), thread, run)
     except UsageError as error:
         raise UsageError(_as_settings(str(error))) from error
 
@@ -85,12 +85,12 @@ async def serve(name: str, node: Node, state: State, runtime: NodeRuntime) -> Up
     """One node for a server: its events also go into the run's folder. Raises ServedError with one sentence for whoever started the run."""
     thread = str(get_config().get("configurable", {}).get("thread_id") or "no-thread")
     try:
-        return await _served(name, node, state, runtime, thread)
+        return await _serve(name, node, state, runtime, thread)
     except (TritonsmithError, OSError) as error:  # a full disk is a sentence too
         raise ServedError(str(error)) from error
 
 
-async def _served(name: str, node: Node, state: State, runtime: NodeRuntime, thread: str) -> Update:
+async def _serve(name: str, node: Node, state: State, runtime: NodeRuntime, thread: str) -> Update:
     settings = cast("Settings | None", runtime.context)
     events: list[Event] = []
 
@@ -99,21 +99,21 @@ async def _served(name: str, node: Node, state: State, runtime: NodeRuntime, thr
         runtime.stream_writer(event)
 
     first = name == "describe"  # it begins a run, whose id and folder are known when it is done
-    one = await asyncio.to_thread(opened, settings, thread, "" if first else state["run"])
+    opened = await asyncio.to_thread(open_run, settings, thread, "" if first else state["run"])
     try:
-        update = await node(state, replace(runtime, context=one.context, stream_writer=tell))
+        update = await node(state, replace(runtime, context=opened.context, stream_writer=tell))
         if first:
-            one = await asyncio.to_thread(opened, settings, thread, update["run"])
-            tell(begin_event(update["task"], one.context, update["run"]))
+            opened = await asyncio.to_thread(open_run, settings, thread, update["run"])
+            tell(begin_event(update["task"], opened.context, update["run"]))
             events.insert(0, events.pop() | {"time": events[0]["time"]})
         elif name == "finish":
             last = cast(State, {**state, **update})
-            summary = await asyncio.to_thread(conclude, last, one.context, one.players, last.get("elapsed", 0.0))
+            summary = await asyncio.to_thread(conclude, last, opened.context, opened.players, last.get("elapsed", 0.0))
             tell(end_event(summary))
         return update
     finally:
-        if one.in_folder:
-            await asyncio.to_thread(_write, one.context.store.root / EVENTS, events)
+        if opened.in_folder:
+            await asyncio.to_thread(_write, opened.context.store.root / EVENTS, events)
 
 
 def _write(path: Path, events: list[Event]) -> None:

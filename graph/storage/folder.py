@@ -53,7 +53,7 @@ class RunBusy(UsageError):
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def lock_run(folder: Path) -> Iterator[None]:
     """Keep every other process away from a run. Raises RunBusy when one works on it, UsageError when the folder cannot be written."""
     try:
         descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
@@ -75,7 +75,7 @@ def held(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def faults_told(folder: Path) -> Iterator[None]:
+def explain_disk_errors(folder: Path) -> Iterator[None]:
     """Turn what a full disk or a removed folder raises anywhere in a run into one sentence. Raises RunError or UsageError."""
     try:
         yield
@@ -84,7 +84,7 @@ def faults_told(folder: Path) -> Iterator[None]:
         if not folder.is_dir():
             raise UsageError(f"{folder}: the folder of the run was removed or renamed while it went on; start it again") from error
         of_database = isinstance(error, sqlite3.Error)
-        if getattr(error, "errno", None) in _DISK_FULL or "disk is full" in str(error) or (of_database and _full(folder)):
+        if getattr(error, "errno", None) in _DISK_FULL or "disk is full" in str(error) or (of_database and _is_full(folder)):
             raise RunError(f"{folder}: no space is left on the disk; what was finished is kept; make space, {again}") from error
         if of_database and re.search("malformed|not a database", str(error)):
             path = folder / CHECKPOINTS
@@ -96,7 +96,7 @@ def faults_told(folder: Path) -> Iterator[None]:
         raise
 
 
-def _full(folder: Path) -> bool:
+def _is_full(folder: Path) -> bool:
     """Whether there is no room for a step; SQLite tells of some full disks as of broken ones."""
     space = os.statvfs(folder)
     return space.f_bavail * space.f_frsize < _ROOM

@@ -20,7 +20,7 @@ def is_win(timing: Timing) -> bool:
     return timing.comparison is Comparison.FASTER if timing.comparison is not None else timing.score > 1.0
 
 
-def compared(timing: Timing) -> str:
+def describe_comparison(timing: Timing) -> str:
     """`0.98x: SAME as cuda_graph`, or, where nothing was compared, `1.70x ESTIMATE against eager`."""
     if timing.comparison is not None:
         return f"{digits(timing.score)}x: {_COMPARED[timing.comparison]} {timing.baseline}"
@@ -42,7 +42,7 @@ def kind_of_win(verdict: Verdict) -> str:
     return named if label is Label.HYBRID else f"{named} win" if label else f"win, {named}"
 
 
-def search_said(search: float | None, confirmed: float | None) -> str:
+def describe_search(search: float | None, confirmed: float | None) -> str:
     """`search said 4.61x, confirmed 4.55x`; empty where the search has no figure of its own."""
     if search is None:
         return ""

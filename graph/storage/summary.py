@@ -9,9 +9,9 @@ from pydantic import Field, ValidationError
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record, Verdict
 from tritonsmith.graph.pool import refusal
-from tritonsmith.graph.state import Decision, State, Usage, allow_of, spent_by, total
+from tritonsmith.graph.state import Decision, State, Usage, allow_of, total, usage_by
 from tritonsmith.graph.storage.files import fault_of, put_text
-from tritonsmith.graph.storage.outcome import compared, kind_of_win, search_said
+from tritonsmith.graph.storage.outcome import describe_comparison, describe_search, kind_of_win
 from tritonsmith.graph.storage.store import Store
 
 SUMMARY = "summary.json"
@@ -36,11 +36,11 @@ class Winner(Record):
         """The result in one line: `4.55x: FASTER than cuda_graph (kernel win); search said 4.61x, confirmed 4.55x`."""
         if self.verdict.timing is None:
             return ""
-        line = f"{compared(self.verdict.timing)} ({kind_of_win(self.verdict)})"
+        line = f"{describe_comparison(self.verdict.timing)} ({kind_of_win(self.verdict)})"
         if not self.confirmed:
             return f"{line}, as the search said; NOT confirmed"
-        said = search_said(self.search_score, self.verdict.score)
-        return f"{line}; {said}" if said else line
+        search = describe_search(self.search_score, self.verdict.score)
+        return f"{line}; {search}" if search else line
 
 
 class CandidateRow(Record):
@@ -125,7 +125,7 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
     task, candidates = state["task"], state.get("candidates", {})
     winner = winner_of(state)
     facts = state.get("facts")
-    told = {"returns", "flops", "min_bytes", "reference_launches", "serial_steps"}
+    told_facts = {"returns", "flops", "min_bytes", "reference_launches", "serial_steps"}
     return Summary(
         task=task.name,
         policy=policy,
@@ -136,8 +136,8 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
         candidates=tuple(_row(state, cid) for cid in candidates),
         decisions=tuple(state.get("decisions", {}).values()),
         usage=total(state.get("usage")),
-        usage_by_stage=spent_by(state.get("usage"), "stage"),
-        usage_by_role=spent_by(state.get("usage"), "role"),
+        usage_by_stage=usage_by(state.get("usage"), "stage"),
+        usage_by_role=usage_by(state.get("usage"), "role"),
         stopped_because=state.get("stopped_because", ""),
         size=task.size,
         precision=task.precision.value,
@@ -148,7 +148,7 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
         out=out,
         analyses={key: value.model_dump(mode="json") for key, value in state.get("analyses", {}).items()},
         findings={key: value.model_dump(mode="json")["labels"] for key, value in state.get("findings", {}).items()},
-        task_facts=facts.model_dump(mode="json", include=told) if facts else {},
+        task_facts=facts.model_dump(mode="json", include=told_facts) if facts else {},
     )
 
 

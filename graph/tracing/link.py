@@ -46,15 +46,15 @@ class Link(requests.Session):
         super().__init__()
         self.off = False
         """Whether nothing is sent any more."""
-        self.said: dict[str, Any] | None = None
+        self.server_info: dict[str, Any] | None = None
         """What the server told of itself when it was first asked; None before it answered."""
         self.name = f"{name} at {_host(address)}"
         self._address, self._todo = address, todo
         self._deadline: float | None = None
         self._failing = False
         self._busy = 0
-        self._told = False
-        self._telling = threading.Lock()
+        self._warned = False
+        self._lock = threading.Lock()
 
     def request(self, method: str, url: str | bytes, **options: Any) -> requests.Response:  # type: ignore[override]
         """Send, within the time there is; an empty answer of our own stands for one that did not come."""
@@ -62,12 +62,12 @@ class Link(requests.Session):
             options["data"] = options["data"].to_bytes()  # a body that can be read once cannot be sent twice
         elif hasattr(options.get("data"), "getvalue"):
             options["data"] = options["data"].getvalue()
-        with self._telling:
+        with self._lock:
             self._busy += 1
         try:
-            return self._tried(method, url, options)
+            return self._try(method, url, options)
         finally:
-            with self._telling:
+            with self._lock:
                 self._busy -= 1
 
     @property
@@ -75,7 +75,7 @@ class Link(requests.Session):
         """Whether something is on its way."""
         return self._busy > 0
 
-    def _tried(self, method: str, url: str | bytes, options: dict[str, Any]) -> requests.Response:
+    def _try(self, method: str, url: str | bytes, options: dict[str, Any]) -> requests.Response:
         trouble = ""
         pauses = _PAUSES if self._deadline is None else _PAUSES[:1]
         for pause in (0.0, *(() if self._failing else pauses)):
@@ -92,13 +92,13 @@ class Link(requests.Session):
                     self.close_now(f"{self.name} refuses the key ({answer.status_code})")
                     break
                 if answer.status_code not in (408, 425, 429) and answer.status_code < 500:
-                    self.tell(f"{self.name} does not take a part of the trace ({answer.status_code})")
+                    self.warn(f"{self.name} does not take a part of the trace ({answer.status_code})")
                     return _empty()
             else:
                 trouble = answer
         if trouble and not self.off:
             self._failing = True
-            self.tell(f"{self.name} {trouble}")
+            self.warn(f"{self.name} {trouble}")
         return _empty()
 
     def finish_within(self, seconds: float) -> None:
@@ -118,12 +118,12 @@ class Link(requests.Session):
         """Send nothing any more."""
         self.off = True
         if trouble:
-            self.tell(trouble)
+            self.warn(trouble)
 
-    def tell(self, trouble: str) -> None:
+    def warn(self, trouble: str) -> None:
         """Say what is wrong and what to do: once for all that may be wrong, and not again for the next run of the process."""
-        with self._telling:
-            first, self._told = not self._told and self._address not in troubled, True
+        with self._lock:
+            first, self._warned = not self._warned and self._address not in troubled, True
             troubled.add(self._address)
         if first:
             logger.warning("%s; the run goes on, its trace is not complete: %s", trouble, self._todo)
@@ -137,17 +137,17 @@ class Link(requests.Session):
     def _send(self, method: str, url: str | bytes, options: dict[str, Any]) -> requests.Response | str:
         """The answer, or why there is none."""
         began, limit = time.monotonic(), self.left
-        kept = {**options, "timeout": (min(limit, 5.0), limit)}
+        limited = {**options, "timeout": (min(limit, 5.0), limit)}
         send = super().request
-        done = in_thread(lambda: send(method, url, **kept))
-        while not done.wait(_STEP):
+        answer = in_thread(lambda: send(method, url, **limited))
+        while not answer.wait(_STEP):
             spent = time.monotonic() - began
             if spent > _REQUEST_SECONDS or self.left <= 0:
                 return f"does not answer within {spent:.0f} s"
-        return done.result
+        return answer.result
 
 
-class Done:
+class PendingAnswer:
     """What a thread that dies with the process is doing."""
 
     def __init__(self) -> None:
@@ -164,43 +164,43 @@ class Done:
         self._over.set()
 
 
-def in_thread(send: Callable[[], requests.Response]) -> Done:
+def in_thread(send: Callable[[], requests.Response]) -> PendingAnswer:
     """Send in a thread of its own, so that nobody has to wait for name servers, slow bytes or a server that never answers."""
-    done = Done()
+    answer = PendingAnswer()
 
     def work() -> None:
         try:
-            done.finish(send())
+            answer.finish(send())
         except requests.Timeout:
-            done.finish("does not answer in time")
+            answer.finish("does not answer in time")
         except requests.ConnectionError:
-            done.finish("cannot be reached")
+            answer.finish("cannot be reached")
         except Exception as error:  # noqa: BLE001 - whatever a proxy, a certificate or a broken answer raises, the run goes on
-            done.finish(f"cannot be used ({type(error).__name__})")
+            answer.finish(f"cannot be used ({type(error).__name__})")
 
     threading.Thread(target=work, name="tritonsmith-trace", daemon=True).start()
-    return done
+    return answer
 
 
-def probe(address: str, headers: Mapping[str, str], what: str = "info") -> Done:
-    """Begin to ask a LangSmith server what it is, or something else; `told` reads the answer."""
+def probe(address: str, headers: Mapping[str, str], what: str = "info") -> PendingAnswer:
+    """Begin to ask a LangSmith server what it is, or something else; `read_answer` reads the answer."""
     return in_thread(lambda: requests.get(f"{address.rstrip('/')}/{what}", headers=headers, timeout=_REQUEST_SECONDS))
 
 
-def probe_otlp(address: str, headers: Mapping[str, str]) -> Done:
+def probe_otlp(address: str, headers: Mapping[str, str]) -> PendingAnswer:
     """Begin to send an OTLP server no spans at all, which every one of them takes."""
     kind = {**headers, "Content-Type": "application/x-protobuf"}
     return in_thread(lambda: requests.post(address, data=b"", headers=kind, timeout=_REQUEST_SECONDS))
 
 
-def told(done: Done, seconds: float, *, keyed: bool = False) -> tuple[dict[str, Any] | None, str]:
+def read_answer(pending: PendingAnswer, seconds: float, *, keyed: bool = False) -> tuple[dict[str, Any] | None, str]:
     """What a server says of itself, and what is wrong with it; neither, where it takes longer than that to answer.
 
     `keyed` tells that it was sent the key, so that it should not ask for one.
     """
-    if not done.wait(max(0.0, seconds)):
+    if not pending.wait(max(0.0, seconds)):
         return None, ""
-    answer = done.result
+    answer = pending.result
     if isinstance(answer, str):
         return None, answer
     if answer.status_code >= 500:
@@ -208,10 +208,10 @@ def told(done: Done, seconds: float, *, keyed: bool = False) -> tuple[dict[str, 
     if keyed and answer.status_code in _REFUSED:
         return None, f"refuses the key ({answer.status_code})"
     try:
-        said = answer.json() if answer.ok and "json" in answer.headers.get("content-type", "") else {}
+        info = answer.json() if answer.ok and "json" in answer.headers.get("content-type", "") else {}
     except ValueError:
-        said = {}
-    return (said if isinstance(said, dict) else {}), ""
+        info = {}
+    return (info if isinstance(info, dict) else {}), ""
 
 
 def _empty() -> requests.Response:

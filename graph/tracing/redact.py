@@ -58,17 +58,17 @@ class Redactor:
         """One text: keys replaced, kernels cut to their heads, paths to their last part."""
         for secret in self._secrets:
             text = text.replace(secret, "[key]")
-        text = _without_kernels(_KEY_SHAPE.sub("[key]", text))
-        return _middle_cut(_PATH.sub(".../", text))
+        text = _cut_kernels(_KEY_SHAPE.sub("[key]", text))
+        return _cut_middle(_PATH.sub(".../", text))
 
     def _clean(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            named = {self.text(name) if isinstance(name, str) else name: one for name, one in value.items()}
-            return {name: self._clean(one, depth - 1) for name, one in named.items()} if depth else "..."
+            named = {self.text(name) if isinstance(name, str) else name: item for name, item in value.items()}
+            return {name: self._clean(item, depth - 1) for name, item in named.items()} if depth else "..."
         if isinstance(value, list | tuple | set | frozenset):
-            return [self._clean(one, depth - 1) for one in value] if depth else "..."
+            return [self._clean(item, depth - 1) for item in value] if depth else "..."
         return value
 
 
@@ -90,31 +90,31 @@ def cut(text: str, shown: int) -> str:
     return text if len(text) <= shown else f"{text[:shown]} ... [{len(text)} characters, sha {text_sha(text)}]"
 
 
-def _middle_cut(text: str) -> str:
+def _cut_middle(text: str) -> str:
     return text if len(text) <= TEXT_SHOWN + END_SHOWN else f"{cut(text, TEXT_SHOWN)} ... {text[-END_SHOWN:]}"
 
 
-def _without_kernels(text: str) -> str:
+def _cut_kernels(text: str) -> str:
     """Fenced blocks and bare pieces of code are cut; what is said around them stays."""
     if len(text) <= KERNEL_SHOWN:
         return text
-    text = "\n".join(_without_escaped(line) for line in text.split("\n"))
+    text = "\n".join(_cut_escaped(line) for line in text.split("\n"))
     parts, at = [], 0
     for match in _FENCED.finditer(text):
-        parts += [_without_bare(text[at : match.start()]), match[1], cut(match[3], KERNEL_SHOWN), "\n" if match[4] else "", match[4]]
+        parts += [_cut_bare(text[at : match.start()]), match[1], cut(match[3], KERNEL_SHOWN), "\n" if match[4] else "", match[4]]
         at = match.end()
-    return "".join([*parts, _without_bare(text[at:])])
+    return "".join([*parts, _cut_bare(text[at:])])
 
 
-def _without_escaped(line: str) -> str:
+def _cut_escaped(line: str) -> str:
     """Code within JSON stands in one line."""
     inner = line.split("\\n")
     return cut(line, KERNEL_SHOWN) if len(inner) > _CODE_LINES and _is_code(inner) else line
 
 
-def _without_bare(text: str) -> str:
+def _cut_bare(text: str) -> str:
     """Pieces of code that stand in no fence are cut: from their first line to their last, comments and texts within included."""
-    kept: list[str] = []
+    lines: list[str] = []
     piece: list[str] = []
     last = other = 0
     quoted = False
@@ -123,7 +123,7 @@ def _without_bare(text: str) -> str:
         code = quoted or opens or _looks_like_code(line) or bool(piece and line.strip() and line[0] in " \t")
         quoted ^= opens
         if not code and not piece:
-            kept.append(line)
+            lines.append(line)
             continue
         piece.append(line)
         if code:
@@ -131,9 +131,9 @@ def _without_bare(text: str) -> str:
         elif line.strip() and not line.startswith("#"):
             other += 1
         if other == _GAP:
-            kept += [*_cut_code(piece[:last]), *piece[last:]]
+            lines += [*_cut_code(piece[:last]), *piece[last:]]
             piece, other = [], 0
-    return "\n".join([*kept, *_cut_code(piece[:last]), *piece[last:]])
+    return "\n".join([*lines, *_cut_code(piece[:last]), *piece[last:]])
 
 
 def _cut_code(lines: list[str]) -> list[str]:

@@ -14,39 +14,39 @@ _THE_SAME = ("facts", "run", "allow", "elapsed")
 _AT_THE_END = ("winner", "stopped_because", "seeds", "elapsed", "searched")
 
 
-def shown(value: Any) -> Any:
+def summarize_state(value: Any) -> Any:
     """A state, an update or another value as a trace shows it."""
     if isinstance(value, Mapping):
-        return {name: told for name, one in value.items() if (told := _field(str(name), one)) is not None}
-    return _record(value)
+        return {name: summary for name, field in value.items() if (summary := _summarize_field(str(name), field)) is not None}
+    return _summarize_record(value)
 
 
-def asked(inputs: Any) -> Any:
+def summarize_inputs(inputs: Any) -> Any:
     """What a step is given; what is the same for all of them, and what is empty, is left out."""
-    told = shown(inputs)
-    if not isinstance(told, dict):
-        return told
-    return {name: one for name, one in told.items() if name not in _THE_SAME and one not in ("", {}, [])}
+    summary = summarize_state(inputs)
+    if not isinstance(summary, dict):
+        return summary
+    return {name: field for name, field in summary.items() if name not in _THE_SAME and field not in ("", {}, [])}
 
 
-def decided(update: Any) -> Any:
+def summarize_decision(update: Any) -> Any:
     """A gate's update: the choice with its reason and what it rests on come first."""
     decisions = update.get("decisions") if isinstance(update, Mapping) else None
     if not isinstance(decisions, Mapping) or not decisions:  # none, or told already
-        return shown(update)
-    answers = [_record(one) for one in decisions.values()]
+        return summarize_state(update)
+    answers = [_summarize_record(decision) for decision in decisions.values()]
     last = answers[-1] if isinstance(answers[-1], dict) else {}
-    told = {"choice": update.get("choice"), "reason": last.get("reason"), "evidence": last.get("evidence")}
-    return {**told, "decisions": answers} if len(answers) > 1 else {**told, "site": last.get("site"), "policy": last.get("policy")}
+    first = {"choice": update.get("choice"), "reason": last.get("reason"), "evidence": last.get("evidence")}
+    return {**first, "decisions": answers} if len(answers) > 1 else {**first, "site": last.get("site"), "policy": last.get("policy")}
 
 
-def answered(outputs: Any) -> Any:
+def summarize_answer(outputs: Any) -> Any:
     """What a whole run answers: the winner, how good it is and why the run ended come first."""
     if not isinstance(outputs, Mapping) or "winner" not in outputs:
-        return shown(outputs)
+        return summarize_state(outputs)
     verdict = (outputs.get("verdicts") or {}).get(outputs["winner"])
-    first = {"winner": outputs["winner"], "verdict": _record(verdict), "stopped_because": outputs.get("stopped_because")}
-    return {**first, **shown(outputs)}
+    first = {"winner": outputs["winner"], "verdict": _summarize_record(verdict), "stopped_because": outputs.get("stopped_because")}
+    return {**first, **summarize_state(outputs)}
 
 
 def line_of_work(inputs: Any) -> str:
@@ -54,34 +54,34 @@ def line_of_work(inputs: Any) -> str:
     return str(inputs["branch"]) if isinstance(inputs, Mapping) and isinstance(inputs.get("branch"), str) else ""
 
 
-def _field(name: str, value: Any) -> Any:
+def _summarize_field(name: str, value: Any) -> Any:
     if name in _AS_THEY_ARE or name in _AT_THE_END:
         return value
     if name == "usage" and isinstance(value, Mapping):
-        return _spent(value) if value else None
+        return _summarize_usage(value) if value else None
     if isinstance(value, Mapping) and value and name in ("candidates", "verdicts", "analyses", "findings", "checks", "decisions"):
-        told = {key: _record(one) for key, one in list(value.items())[-(_FEW if len(value) <= _FEW else 1) :]}
-        return told if len(told) == len(value) else {"number": len(value), "last": told}
+        records = {key: _summarize_record(record) for key, record in list(value.items())[-(_FEW if len(value) <= _FEW else 1) :]}
+        return records if len(records) == len(value) else {"number": len(value), "last": records}
     if isinstance(value, Mapping | list | tuple | set):
-        return _record(value) if value else None
-    return _record(value)
+        return _summarize_record(value) if value else None
+    return _summarize_record(value)
 
 
-def _spent(usage: Mapping[str, Any]) -> dict[str, Any]:
-    used = total({key: one for key, one in usage.items() if isinstance(one, Usage)})
+def _summarize_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
+    used = total({key: request for key, request in usage.items() if isinstance(request, Usage)})
     return {"requests": len(usage), **used.model_dump(include={"calls", "input_tokens", "output_tokens", "money"})}
 
 
-def _record(value: Any) -> Any:
+def _summarize_record(value: Any) -> Any:
     if isinstance(value, Task):
         return f"{value.name} ({value.size}, {value.precision.value})"
     if isinstance(value, TaskFacts):
-        told = value.model_dump(mode="json", include={"returns", "flops", "min_bytes", "reference_launches", "serial_steps", "modules"})
-        return {**told, "operators": len(value.ops)}
+        facts = value.model_dump(mode="json", include={"returns", "flops", "min_bytes", "reference_launches", "serial_steps", "modules"})
+        return {**facts, "operators": len(value.ops)}
     if isinstance(value, Candidate):
         return value.model_dump(mode="json", include={"stage", "parent", "sha", "rationale", "recipe", "settings"})
     if isinstance(value, Verdict):
-        return verdict_shown(value)
+        return summarize_verdict(value)
     if isinstance(value, Decision):
         return value.model_dump(mode="json", include={"site", "choice", "reason", "evidence", "policy", "candidate"})
     if isinstance(value, Findings):
@@ -89,16 +89,16 @@ def _record(value: Any) -> Any:
     if isinstance(value, Analysis):
         return value.model_dump(mode="json")
     if isinstance(value, Mapping):
-        return {str(key): _record(one) for key, one in value.items()}
+        return {str(key): _summarize_record(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_record(one) for one in value]
+        return [_summarize_record(item) for item in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
     dump = getattr(value, "model_dump", None)
     return dump(mode="json") if callable(dump) else type(value).__name__
 
 
-def verdict_shown(verdict: Verdict) -> dict[str, Any]:
+def summarize_verdict(verdict: Verdict) -> dict[str, Any]:
     """What a trace tells of a verdict."""
     timing = verdict.timing
     return {

@@ -12,7 +12,7 @@ from langchain_core.callbacks import AsyncCallbackManager
 from langchain_core.runnables.config import RunnableConfig, ensure_config, get_async_callback_manager_for_config
 
 from tritonsmith.evaluator.schema import Status, TimingKind, Verdict
-from tritonsmith.graph.tracing.shown import verdict_shown
+from tritonsmith.graph.tracing.shown import summarize_verdict
 from tritonsmith.graph.tracing.tracer import RunTracer
 
 
@@ -38,22 +38,22 @@ async def span(name: str, inputs: dict[str, Any], tags: list[str]) -> AsyncItera
     if not manager.handlers:
         yield Span(manager)
         return
-    told = await manager.on_chain_start({}, inputs, name=name, run_type="tool")
-    one = Span(manager, told.run_id)
+    run = await manager.on_chain_start({}, inputs, name=name, run_type="tool")
+    work = Span(manager, run.run_id)
     try:
-        yield one
+        yield work
     except BaseException as error:
-        await told.on_chain_error(error)
+        await run.on_chain_error(error)
         raise
-    await told.on_chain_end(one.outputs)
+    await run.on_chain_end(work.outputs)
 
 
-def score_verdict(one: Span, verdict: Verdict) -> None:
+def score_verdict(work: Span, verdict: Verdict) -> None:
     """What an evaluation found, as the span's outputs and as its scores."""
-    one.outputs = verdict_shown(verdict)
-    one.score("correct", float(verdict.status is Status.OK), verdict.status.value)
+    work.outputs = summarize_verdict(verdict)
+    work.score("correct", float(verdict.status is Status.OK), verdict.status.value)
     if verdict.score is not None:
-        one.score("speedup", verdict.score, speedup_comment(verdict))
+        work.score("speedup", verdict.score, speedup_comment(verdict))
 
 
 def score_run(verdict: Verdict | None) -> None:

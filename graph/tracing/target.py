@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tritonsmith.graph.tracing.link import OPENING_SECONDS, Link, logger, probe, probe_otlp, told, troubled
+from tritonsmith.graph.tracing.link import OPENING_SECONDS, Link, logger, probe, probe_otlp, read_answer, troubled
 
 HOSTED = "https://api.smith.langchain.com"
 LOOK_SECONDS = 3.0
@@ -88,16 +88,16 @@ def open_links(target: Target) -> tuple[Link | None, Link | None]:
     asked = probe(target.endpoint, {}) if smith else None
     sent = probe_otlp(target.otlp, _headers(target)) if otlp else None
     links: list[Link | None] = []
-    for done, name, address, keyed, todo in (
+    for pending, name, address, keyed, todo in (
         (asked, "LangSmith", target.endpoint, False, "see LANGSMITH_ENDPOINT and LANGSMITH_API_KEY, or unset LANGSMITH_TRACING"),
         (sent, "the OTLP server", target.otlp, True, "see OTEL_EXPORTER_OTLP_ENDPOINT, or unset LANGSMITH_OTEL_ENABLED"),
     ):
-        if done is None:
+        if pending is None:
             links.append(None)
             continue
         link = Link(name, address, todo)
-        link.said, trouble = told(done, OPENING_SECONDS - (time.monotonic() - began), keyed=keyed)
-        if not trouble and link.said is None and address in troubled:
+        link.server_info, trouble = read_answer(pending, OPENING_SECONDS - (time.monotonic() - began), keyed=keyed)
+        if not trouble and link.server_info is None and address in troubled:
             trouble = "does not answer"  # a run before this one has waited for it
         if trouble:
             link.close_now(f"{link.name} {trouble}")
@@ -109,13 +109,13 @@ def look(target: Target) -> list[tuple[str, str, str]]:
     """Each server that traces are to go to, with what it tells and what is wrong with it; for people who ask before they begin."""
     found = []
     if target.smith and (target.key or target.endpoint != HOSTED):
-        said, trouble = told(probe(target.endpoint, {}), LOOK_SECONDS)
-        if said is not None and not trouble:
-            trouble = told(probe(target.endpoint, {"x-api-key": target.key}, "sessions?limit=1"), LOOK_SECONDS, keyed=True)[1]
-        found.append(("LangSmith", f"{target.endpoint}, project {target.project}", trouble if said is not None else trouble or _LATE))
+        info, trouble = read_answer(probe(target.endpoint, {}), LOOK_SECONDS)
+        if info is not None and not trouble:
+            trouble = read_answer(probe(target.endpoint, {"x-api-key": target.key}, "sessions?limit=1"), LOOK_SECONDS, keyed=True)[1]
+        found.append(("LangSmith", f"{target.endpoint}, project {target.project}", trouble if info is not None else trouble or _LATE))
     if target.otel and target.otlp and has_otel():
-        said, trouble = told(probe_otlp(target.otlp, _headers(target)), LOOK_SECONDS, keyed=True)
-        found.append(("OpenTelemetry", target.otlp, trouble if said is not None else trouble or _LATE))
+        info, trouble = read_answer(probe_otlp(target.otlp, _headers(target)), LOOK_SECONDS, keyed=True)
+        found.append(("OpenTelemetry", target.otlp, trouble if info is not None else trouble or _LATE))
     return found
 
 

@@ -34,7 +34,7 @@ from urllib3.util.retry import Retry
 
 from tritonsmith.graph.tracing.link import CLOSING_SECONDS, Link
 from tritonsmith.graph.tracing.redact import Redactor, secrets_in
-from tritonsmith.graph.tracing.shown import answered, asked, decided, line_of_work, shown
+from tritonsmith.graph.tracing.shown import line_of_work, summarize_answer, summarize_decision, summarize_inputs, summarize_state
 from tritonsmith.graph.tracing.target import Target, open_links, provider_for, target_of
 
 _BRANCHES = ("branch", "improve")
@@ -52,8 +52,8 @@ class TraceClient(Client):
         self._project = project
         self._project_id: UUID | None = None
         self._ask_again = 0.0
-        self._telling: concurrent.futures.ThreadPoolExecutor | None = None
-        self._told: list[concurrent.futures.Future[Any]] = []
+        self._feedback_thread: concurrent.futures.ThreadPoolExecutor | None = None
+        self._feedback: list[concurrent.futures.Future[Any]] = []
         super().__init__(anonymizer=redactor, retry_config=Retry(total=0), omit_traced_runtime_info=True, **options)
 
     @property
@@ -73,9 +73,9 @@ class TraceClient(Client):
         """Give a run a score, from a thread of its own: servers of some versions are told at once and not in batches."""
         if self.is_off or self.tracing_mode == "otel":
             return
-        if self._telling is None:
-            self._telling = concurrent.futures.ThreadPoolExecutor(1, "tritonsmith-feedback")
-        self._told.append(self._telling.submit(self._give, run, trace, key, score, self.redactor.text(comment)))
+        if self._feedback_thread is None:
+            self._feedback_thread = concurrent.futures.ThreadPoolExecutor(1, "tritonsmith-feedback")
+        self._feedback.append(self._feedback_thread.submit(self._give, run, trace, key, score, self.redactor.text(comment)))
 
     def _give(self, run: UUID, trace: UUID, key: str, score: float, comment: str) -> None:
         with suppress(LangSmithError, ValueError):  # a server that does not take it has been told of by the link
@@ -95,17 +95,17 @@ class TraceClient(Client):
         for link in links:
             link.finish_within(CLOSING_SECONDS)
         late: set[Any] = set()
-        if self._telling is not None:
-            late = set(concurrent.futures.wait(self._told, timeout=max((link.left for link in links), default=0.0)).not_done)
-            self._telling.shutdown(wait=False, cancel_futures=True)
+        if self._feedback_thread is not None:
+            late = set(concurrent.futures.wait(self._feedback, timeout=max((link.left for link in links), default=0.0)).not_done)
+            self._feedback_thread.shutdown(wait=False, cancel_futures=True)
         self.flush(timeout=max((link.left for link in links), default=0.0))
         unsent = self.tracing_queue is not None and self.tracing_queue.unfinished_tasks > 0
         return not (late or unsent or any(link.is_busy for link in links))
 
     def _fit(self, fields: dict[str, Any]) -> dict[str, Any]:
         fields.pop("serialized", None)  # how a model object was made: its settings are in the metadata already
-        told = {name: self.redactor(fields[name]) for name in ("extra", "tags", "events") if fields.get(name) is not None}
-        return {**fields, **told}
+        redacted = {name: self.redactor(fields[name]) for name in ("extra", "tags", "events") if fields.get(name) is not None}
+        return {**fields, **redacted}
 
 
 class _Nobody:
@@ -128,14 +128,14 @@ class RunTracer(LangChainTracer):
         parent = self.run_map.get(str(more.get("parent_run_id")))
         if name in _BRANCHES and parent is not None and parent.parent_run_id is None:
             name = line_of_work(inputs) or name
-        return super().on_chain_start(serialized, asked(inputs), name=name, **more)
+        return super().on_chain_start(serialized, summarize_inputs(inputs), name=name, **more)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = None, **more: Any) -> Run:
         """A step is over."""
         run = self.run_map.get(str(run_id))
-        show = answered if run is not None and run.parent_run_id is None else shown
-        told = decided(outputs) if run is not None and run.name.startswith(_GATE) else show(outputs)
-        return super().on_chain_end(told, run_id=run_id, inputs=None if inputs is None else shown(inputs), **more)
+        show = summarize_answer if run is not None and run.parent_run_id is None else summarize_state
+        summary = summarize_decision(outputs) if run is not None and run.name.startswith(_GATE) else show(outputs)
+        return super().on_chain_end(summary, run_id=run_id, inputs=None if inputs is None else summarize_state(inputs), **more)
 
     def root_of(self, run: UUID | None) -> UUID | None:
         """The trace that a run which is going on belongs to."""
@@ -157,7 +157,7 @@ class RunTracer(LangChainTracer):
             super()._update_run_single(run)
 
 
-class Trace:
+class RunTrace:
     """The trace of one run while the `with` block lasts; `config` goes into the graph's."""
 
     def __init__(self, config: RunnableConfig, target: Target, redactor: Redactor) -> None:
@@ -194,12 +194,12 @@ class Trace:
             return
         links = [link for link in self._client.links if not link.off]
         try:
-            done = self._client.finish()
+            complete = self._client.finish()
             if self._provider is not None:
-                done = self._provider.force_flush(int(1000 * max((link.left for link in links), default=0.0))) and done
+                complete = self._provider.force_flush(int(1000 * max((link.left for link in links), default=0.0))) and complete
             for link in links:
-                if not done:
-                    link.tell(f"{link.name} did not take the whole trace within {CLOSING_SECONDS:g} s")
+                if not complete:
+                    link.warn(f"{link.name} did not take the whole trace within {CLOSING_SECONDS:g} s")
                 link.close_now()
             self._client.close(timeout=0)
             if self._provider is not None:
@@ -219,7 +219,7 @@ class Trace:
         if otlp is not None:
             self._provider = provider_for(self._target.otlp, otlp)
             options = {"tracing_mode": "hybrid" if smith else "otel", "otel_tracer_provider": self._provider}
-        info = (smith.said if smith is not None else None) or {}  # a server that is late to tell is taken for an old one
+        info = (smith.server_info if smith is not None else None) or {}  # a server that is late to tell is taken for an old one
         key = self._target.key if smith is not None else ""
         links = [link for link in (smith, otlp) if link is not None]
         options |= {"api_url": self._target.endpoint, "api_key": key, "session": links[0], "info": info}
@@ -253,7 +253,7 @@ def tracing(
     key_names: Iterable[str] = (),
     models: Iterable[object] = (),
     metadata: Mapping[str, str | int | float | bool] | None = None,
-) -> Trace:
+) -> RunTrace:
     """The trace of one run, to be used in a `with` or `async with` block around the graph.
 
     `run_id` names the thread, so that a run that goes on is a second trace of the same thread. `key_names` are further variables
@@ -272,4 +272,4 @@ def tracing(
         metadata={name: value for name, value in about.items() if value != ""},
     )
     redactor = Redactor([*(os.environ.get(name, "") for name in key_names), *secrets_in(*models)])
-    return Trace(config, target_of(os.environ), redactor)
+    return RunTrace(config, target_of(os.environ), redactor)

@@ -29,8 +29,8 @@ def make_author(models: Models | str = "offline", base_url: str | None = None, *
         return RecipeAuthor()
     chats: dict[Role, Chat | None] = {}
     for role, option in _OPTIONS.items():
-        one = given[role]
-        chat = None if one is None else open_chat(one, models, option)
+        model = given[role]
+        chat = None if model is None else open_chat(model, models, option)
         chats[role] = wrap(chat) if chat is not None and wrap is not None else chat
     author = chats["author"]
     if author is None:
@@ -38,6 +38,6 @@ def make_author(models: Models | str = "offline", base_url: str | None = None, *
     return ModelAuthor(author, analyst=chats["analyst"], repair=chats["repair"])
 
 
-def replaying_author(tape: Tape, *, wrap: Callable[[Chat], Chat] = lambda chat: chat) -> Author:
+def make_replaying_author(tape: Tape, *, wrap: Callable[[Chat], Chat] = lambda chat: chat) -> Author:
     """The author that says what was recorded; it needs no key and no network; `wrap` is put around the recording."""
     return RecipeAuthor() if tape.model == "offline" else ModelAuthor(wrap(ReplayedChat(tape)))

@@ -17,7 +17,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Hardware, Record, Status, Task, TaskFacts, Verdict
 from tritonsmith.graph.state import State
 from tritonsmith.graph.storage.records import write_record
-from tritonsmith.nodes.tape.recorder import Recorder
+from tritonsmith.nodes.tape.recorder import TapeRecorder
 from tritonsmith.nodes.tape.tape import Tape
 from tritonsmith.prompts.author import Example
 from tritonsmith.prompts.templates.families import families_of
@@ -29,7 +29,7 @@ _SHORT = 160
 Shapes = tuple[tuple[int, ...], ...]
 
 
-class Remembered(Record):
+class RememberedKernel(Record):
     """A kernel that was confirmed in an earlier run."""
 
     task: str
@@ -45,7 +45,7 @@ class Remembered(Record):
     source: str
 
 
-class Failed(Record):
+class FailedKernel(Record):
     """A kernel that did not work."""
 
     task: str
@@ -72,15 +72,15 @@ class Memory:
     def recall(self, task: Task, facts: TaskFacts, hardware: Hardware) -> tuple[Example, ...]:
         """The two kernels that fit best: of the same family, then for the same card and precision, measured, and of the nearest shape."""
         families, shapes = _families(task, facts), _shapes(facts)
-        fitting = [one for one in self._read(self._kernels, Remembered) if one.families[:1] == families[:1]]
+        fitting = [kernel for kernel in self._read(self._kernels, RememberedKernel) if kernel.families[:1] == families[:1]]
         fitting.sort(
-            key=lambda one: (
-                one.precision != task.precision.value, one.card != hardware.key, one.kind != "measured", _apart(one.shapes, shapes),
-                -one.score, one.task,
+            key=lambda kernel: (
+                kernel.precision != task.precision.value, kernel.card != hardware.key, kernel.kind != "measured",
+                _distance(kernel.shapes, shapes), -kernel.score, kernel.task,
             )
         )  # fmt: skip
-        failures = [one for one in self._read(self._failures, Failed) if one.families[:1] == families[:1]]
-        return tuple(_example(one, failures if number == 0 else []) for number, one in enumerate(fitting[:MOST_EXAMPLES]))
+        failures = [kernel for kernel in self._read(self._failures, FailedKernel) if kernel.families[:1] == families[:1]]
+        return tuple(_example(kernel, failures if number == 0 else []) for number, kernel in enumerate(fitting[:MOST_EXAMPLES]))
 
     def remember(self, state: State, sources: Callable[[str], str], hardware: Hardware) -> None:
         """Keep the run's winner, if it is confirmed, and what failed."""
@@ -94,15 +94,15 @@ class Memory:
             candidate = state["candidates"][candidate_id]
             name = f"{task.sha}-{candidate.sha}.json"
             if candidate_id == winner and _is_verified(verdict) and verdict.timing is not None:
-                kept = Remembered(
+                kernel = RememberedKernel(
                     **about, shapes=shapes, card=hardware.key, precision=task.precision.value, kind=verdict.timing.kind.value,
                     score=verdict.timing.score, baseline=verdict.timing.baseline, launches=verdict.facts.launches_per_forward,
                     source=sources(candidate.sha),
                 )  # fmt: skip
-                write_record(self._kernels / name, kept)
+                write_record(self._kernels / name, kernel)
             elif verdict.status is not Status.OK:
                 words = verdict.message.strip().partition("\n")[0][:_SHORT] if verdict.status is Status.COMPILE_ERROR else ""
-                failed = Failed(**about, status=verdict.status.value, reason=candidate.rationale[:_SHORT], compiler=words)
+                failed = FailedKernel(**about, status=verdict.status.value, reason=candidate.rationale[:_SHORT], compiler=words)
                 write_record(self._failures / name, failed)
 
     def _read(self, folder: Path, kind: type[Any]) -> list[Any]:
@@ -118,13 +118,13 @@ class Memory:
 class Recall:
     """What a run is told of earlier ones: looked up once, and kept with a recording, so that a replay is told the same."""
 
-    def __init__(self, memory: Memory | None, tape: Tape | None = None, recorders: Sequence[Recorder] = ()) -> None:
+    def __init__(self, memory: Memory | None, tape: Tape | None = None, recorders: Sequence[TapeRecorder] = ()) -> None:
         """Without a memory, what the tape has."""
         self._memory, self._recorders = memory, recorders
-        self._told: dict[str, tuple[Example, ...]] = {}
+        self._examples: dict[str, tuple[Example, ...]] = {}
         self._lock = threading.Lock()
         for sha, examples in (tape.memories if tape else {}).items():
-            self._told[sha] = tuple(Example.model_validate(one) for one in examples)
+            self._examples[sha] = tuple(Example.model_validate(example) for example in examples)
 
     async def __call__(self, task: Task, facts: TaskFacts, hardware: Hardware) -> tuple[Example, ...]:
         """Examples for a task."""
@@ -132,12 +132,12 @@ class Recall:
 
     def _look_up(self, task: Task, facts: TaskFacts, hardware: Hardware) -> tuple[Example, ...]:
         with self._lock:
-            if task.sha not in self._told:
+            if task.sha not in self._examples:
                 found = self._memory.recall(task, facts, hardware) if self._memory else ()
-                self._told[task.sha] = found
+                self._examples[task.sha] = found
                 for recorder in self._recorders:
-                    recorder.write({"kind": "memory", "task": task.sha, "examples": [one.model_dump(mode="json") for one in found]})
-            return self._told[task.sha]
+                    recorder.write({"kind": "memory", "task": task.sha, "examples": [example.model_dump(mode="json") for example in found]})
+            return self._examples[task.sha]
 
 
 def _is_verified(verdict: Verdict) -> bool:
@@ -152,15 +152,15 @@ def _shapes(facts: TaskFacts) -> Shapes:
     return tuple(tuple(spec.shape) for spec in facts.inputs if spec is not None)
 
 
-def _apart(one: Shapes, other: Shapes) -> float:
+def _distance(first: Shapes, second: Shapes) -> float:
     """How far two sets of inputs are apart: by their number, then by the ratio of their elements."""
-    pairs = zip(one, other, strict=False)
-    return 100.0 * abs(len(one) - len(other)) + sum(abs(math.log(max(1, math.prod(a)) / max(1, math.prod(b)))) for a, b in pairs)
+    pairs = zip(first, second, strict=False)
+    return 100.0 * abs(len(first) - len(second)) + sum(abs(math.log(max(1, math.prod(a)) / max(1, math.prod(b)))) for a, b in pairs)
 
 
-def _example(one: Remembered, failures: list[Failed]) -> Example:
-    shapes = ", ".join(str(shape) for shape in one.shapes)
-    gained = f"{one.score:.2f}x {one.baseline} ({one.kind} on {one.card}), {one.launches} launches per forward"
-    told = [f"{bad.status}: {bad.compiler or bad.reason}" for bad in failures if bad.compiler or bad.reason][:_MOST_FAILURES]
-    note = f"Confirmed in an earlier run at {gained}.{' What failed for such tasks: ' + '; '.join(told) + '.' if told else ''}"
-    return Example(title=f"what {one.task} does{f', with inputs of shape {shapes}' if shapes else ''}", source=one.source, note=note)
+def _example(kernel: RememberedKernel, failures: list[FailedKernel]) -> Example:
+    shapes = ", ".join(str(shape) for shape in kernel.shapes)
+    gained = f"{kernel.score:.2f}x {kernel.baseline} ({kernel.kind} on {kernel.card}), {kernel.launches} launches per forward"
+    failed = [f"{bad.status}: {bad.compiler or bad.reason}" for bad in failures if bad.compiler or bad.reason][:_MOST_FAILURES]
+    note = f"Confirmed in an earlier run at {gained}.{' What failed for such tasks: ' + '; '.join(failed) + '.' if failed else ''}"
+    return Example(title=f"what {kernel.task} does{f', with inputs of shape {shapes}' if shapes else ''}", source=kernel.source, note=note)

@@ -11,9 +11,9 @@ from typing import Any
 
 from tritonsmith.graph.state import Usage
 from tritonsmith.nodes.chat.faults import ModelFault
-from tritonsmith.nodes.chat.records import NOTICE, Reply, Request, Row
+from tritonsmith.nodes.chat.records import NOTICE, Reply, Request, UsageRow
 
-Keep = Callable[[str, dict[str, Any], Sequence[Row], Usage], None]
+Keep = Callable[[str, dict[str, Any], Sequence[UsageRow], Usage], None]
 """Writes one call: its name, what was said, its tries, and what the request has cost so far."""
 
 
@@ -35,15 +35,15 @@ _METER: ContextVar[Meter | None] = ContextVar("tritonsmith_meter", default=None)
 
 
 @contextmanager
-def metered(request: str, keep: Keep, spend: Spend, tell: Callable[[str], None]) -> Iterator[Meter]:
+def meter_request(request: str, keep: Keep, spend: Spend, tell: Callable[[str], None]) -> Iterator[Meter]:
     """Collect what authors report through `record_call` in this task; `tell` hears what they say meanwhile."""
     meter = Meter(request, keep, spend)
-    token, told = _METER.set(meter), NOTICE.set(tell)
+    token, notice_token = _METER.set(meter), NOTICE.set(tell)
     try:
         yield meter
     finally:
         _METER.reset(token)
-        NOTICE.reset(told)
+        NOTICE.reset(notice_token)
 
 
 def current_request(default: str) -> str:
@@ -53,7 +53,7 @@ def current_request(default: str) -> str:
 
 
 async def record_call(
-    request: Request, model: str, usage: Usage, rows: Sequence[Row], *, reply: Reply | None = None, fault: ModelFault | None = None
+    request: Request, model: str, usage: Usage, rows: Sequence[UsageRow], *, reply: Reply | None = None, fault: ModelFault | None = None
 ) -> None:
     """For authors that call a model: report one call as soon as it ends; it is written to `llm/` and `usage.csv` at once."""
     meter = _METER.get()
@@ -61,14 +61,14 @@ async def record_call(
         return
     first = meter.usage == Usage()
     meter.usage = usage if first else meter.usage + usage
-    told = reply.model_dump(mode="json", include={"text", "reasoning", "finish_reason", "model", "form"}) if reply else {"text": None}
+    answer = reply.model_dump(mode="json", include={"text", "reasoning", "finish_reason", "model", "form"}) if reply else {"text": None}
     call: dict[str, Any] = {
         **request.model_dump(mode="json", include={"name", "call", "stage", "role"}),
         "model": model,
         "prompt": request.prompt,
         "messages": [message.model_dump() for message in request.messages],
-        "reply": told.pop("text"),
-        **told,
+        "reply": answer.pop("text"),
+        **answer,
         "error": str(fault or ""),
         "broken": list(reply.broken if reply else fault.broken if fault else ()),
         "usage": usage.model_dump(),

@@ -11,8 +11,8 @@ from tritonsmith.nodes.chat.forms import analysis_in
 from tritonsmith.nodes.chat.ledger import sum_of
 from tritonsmith.nodes.chat.model import ModelChat, Source
 from tritonsmith.nodes.chat.records import ROLE_OF, Chat, Message, Reply, Request, Role, Wants
-from tritonsmith.nodes.chat.replies import ask_again, ask_analysis_again, module_in, modules_in, reason_in, spoken
-from tritonsmith.nodes.chat.spans import library_calls, tell_reply
+from tritonsmith.nodes.chat.replies import ask_again, ask_analysis_again, module_in, modules_in, reason_in, strip_thoughts
+from tritonsmith.nodes.chat.spans import collect_library_calls, tell_reply
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import AuthorError, Brief, Draft
 from tritonsmith.prompts.promises import held_to_facts
@@ -33,13 +33,13 @@ class ModelAuthor:
         author = _chat(model, name or _own_name(model))
         given: dict[Role, Source | Chat | None] = {"analyst": analyst, "repair": repair}
         self._chats: dict[Role, Chat] = {"author": author}
-        self._chats |= {role: author if one is None else _chat(one, _own_name(one)) for role, one in given.items()}
+        self._chats |= {role: author if source is None else _chat(source, _own_name(source)) for role, source in given.items()}
         others = [f"{role} {chat.name}" for role, chat in self._chats.items() if chat.name != author.name]
         self.name = ", ".join([author.name, *others])
         self.unpriced = tuple(dict.fromkeys(chat.name for chat in self._chats.values() if getattr(chat, "price", "") is None))
         """Models without a known price; a budget of money cannot hold them."""
 
-    def wrapped(self, wrap: Callable[[Chat], Chat]) -> "ModelAuthor":
+    def wrap_chats(self, wrap: Callable[[Chat], Chat]) -> "ModelAuthor":
         """The same author, asking through what `wrap` puts around each of its chats."""
         twin, seen = copy(self), {id(chat): wrap(chat) for chat in self._chats.values()}
         twin._chats = {role: seen[id(chat)] for role, chat in self._chats.items()}
@@ -76,7 +76,7 @@ class ModelAuthor:
             return held_to_facts(analysis_in(reply.text), verdict)
         except ValueError as error:
             again = ask_analysis_again(str(error), reply.cut)
-        reply = await self._ask(prompt, _followed(prompt, reply, again), 2, "analysis")
+        reply = await self._ask(prompt, _follow_up(prompt, reply, again), 2, "analysis")
         try:
             return held_to_facts(analysis_in(reply.text), verdict)
         except ValueError as error:
@@ -105,7 +105,7 @@ class ModelAuthor:
         first = await self._ask(prompt, _opening(prompt), 1)
         if module_in(first.text, first.cut) is not None:
             return first, None
-        return first, await self._ask(prompt, _followed(prompt, first, ask_again(first.cut)), 2)
+        return first, await self._ask(prompt, _follow_up(prompt, first, ask_again(first.cut)), 2)
 
     async def _ask(self, prompt: Prompt, messages: tuple[Message, ...], call: int, wants: Wants = "text") -> Reply:
         stage, about = prompt.stage, prompt.model_dump(exclude={"text"})
@@ -114,7 +114,7 @@ class ModelAuthor:
         )
         chat = self._chats[request.role]
         try:
-            with library_calls() as calls:
+            with collect_library_calls() as calls:
                 reply = await chat.ask(request)
         except ModelFault as fault:
             await record_call(request, chat.name, sum_of(fault.rows), fault.rows, fault=fault)
@@ -133,12 +133,12 @@ def _opening(prompt: Prompt) -> tuple[Message, ...]:
     return (Message(role="user", content=prompt.text),)
 
 
-def _followed(prompt: Prompt, reply: Reply, again: str) -> tuple[Message, ...]:
+def _follow_up(prompt: Prompt, reply: Reply, again: str) -> tuple[Message, ...]:
     """The question once more: after the answer in question, or, where that was cut off or empty, in one turn with the first."""
-    said = spoken(reply.text)
-    if reply.cut or not said:
+    answer = strip_thoughts(reply.text)
+    if reply.cut or not answer:
         return (Message(role="user", content=f"{prompt.text}\n\n{again}"),)  # servers want turns to alternate
-    return (*_opening(prompt), Message(role="assistant", content=said[:_QUOTED]), Message(role="user", content=again))
+    return (*_opening(prompt), Message(role="assistant", content=answer[:_QUOTED]), Message(role="user", content=again))
 
 
 def _chat(given: Source | Chat, name: str) -> Chat:

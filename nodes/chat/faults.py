@@ -21,7 +21,7 @@ from langchain_core.exceptions import (
 )
 from openai import APIError
 
-from tritonsmith.nodes.chat.records import Row
+from tritonsmith.nodes.chat.records import UsageRow
 from tritonsmith.prompts.author import AuthorError
 
 _DETAIL = 300
@@ -74,7 +74,7 @@ _STATUS = {
 class ModelFault(AuthorError):
     """A model that could not be asked; `fault` says how it failed, `rows` what the tries cost."""
 
-    def __init__(self, message: str, fault: Fault, rows: tuple[Row, ...] = (), broken: tuple[str, ...] = ()) -> None:
+    def __init__(self, message: str, fault: Fault, rows: tuple[UsageRow, ...] = (), broken: tuple[str, ...] = ()) -> None:
         """`message` is the sentence for the user, `broken` are the raw answers."""
         super().__init__(message)
         self.fault = fault
@@ -97,8 +97,8 @@ class Failure:
 
 def failure_of(error: Exception, secrets: Iterable[str] = (), body: str = "") -> Failure:
     """What an exception of a chat model means, whatever its library is; `body` is the raw reply where it is known."""
-    told = getattr(error, "status_code", None)
-    status = told if isinstance(told, int) else None
+    code = getattr(error, "status_code", None)
+    status = code if isinstance(code, int) else None
     response = getattr(error, "response", None)
     headers = getattr(response, "headers", {})
     fault = _kind(error, status, body)
@@ -108,32 +108,32 @@ def failure_of(error: Exception, secrets: Iterable[str] = (), body: str = "") ->
 
 def sentence(failure: Failure, *, name: str, place: str, key: str, tries: int, seconds: float, total: float) -> str:
     """The end of a failed call for the user: who failed, in whose words, and the way out."""
-    said = f"{f'{failure.status}: ' if failure.status else ''}{failure.detail}"
+    words = f"{f'{failure.status}: ' if failure.status else ''}{failure.detail}"
     where = f"{name} at {place}" if place else name
     after = f" after {tries} tries in {seconds:.0f} s" if tries > 1 else ""
     texts = {
-        Fault.KEY: f"{where} refuses the key ({said}); set {key or 'its key'} to a key that is valid there",
-        Fault.DENIED: f"{where} does not permit this request ({said}); use a key or a model with access",
-        Fault.MODEL: f"{where}: the server knows no such model ({said}); check the name after openai: in --model",
-        Fault.ADDRESS: f"{where}: there is no chat service at this address ({said}); check --base-url, which often ends in /v1",
-        Fault.NETWORK: f"{where} cannot be reached{after} ({said}); check --base-url and the network",
-        Fault.BUSY: f"{where} is too busy{after} ({said}); try later, or with fewer --seeds",
-        Fault.QUOTA: f"{where}: the account has nothing left ({said}); add credit, or use another model",
-        Fault.SERVER: f"{where} fails{after} ({said}); try later, or another model",
+        Fault.KEY: f"{where} refuses the key ({words}); set {key or 'its key'} to a key that is valid there",
+        Fault.DENIED: f"{where} does not permit this request ({words}); use a key or a model with access",
+        Fault.MODEL: f"{where}: the server knows no such model ({words}); check the name after openai: in --model",
+        Fault.ADDRESS: f"{where}: there is no chat service at this address ({words}); check --base-url, which often ends in /v1",
+        Fault.NETWORK: f"{where} cannot be reached{after} ({words}); check --base-url and the network",
+        Fault.BUSY: f"{where} is too busy{after} ({words}); try later, or with fewer --seeds",
+        Fault.QUOTA: f"{where}: the account has nothing left ({words}); add credit, or use another model",
+        Fault.SERVER: f"{where} fails{after} ({words}); try later, or another model",
         Fault.TIMEOUT: f"{where} did not answer within {total:g} s{after}; raise --model-timeout, or use a faster model",
-        Fault.PROTOCOL: f"{where} sends no chat completion{after} ({said}); check that --base-url is an OpenAI-compatible address",
-        Fault.TOO_LONG: f"{where}: the prompt is longer than the model takes ({said}); use a model with a longer context",
-        Fault.REFUSED: f"{where} refuses the request ({said}); check --model and its settings",
+        Fault.PROTOCOL: f"{where} sends no chat completion{after} ({words}); check that --base-url is an OpenAI-compatible address",
+        Fault.TOO_LONG: f"{where}: the prompt is longer than the model takes ({words}); use a model with a longer context",
+        Fault.REFUSED: f"{where} refuses the request ({words}); check --model and its settings",
     }
     return texts[failure.fault]
 
 
 def clean(text: str, secrets: Iterable[str]) -> str:
     """One short line without keys."""
-    return " ".join(censored(text, secrets).split())[:_DETAIL]
+    return " ".join(censor(text, secrets).split())[:_DETAIL]
 
 
-def censored(text: str, secrets: Iterable[str]) -> str:
+def censor(text: str, secrets: Iterable[str]) -> str:
     """The text without keys."""
     for secret in secrets:
         if len(secret) >= 4:
@@ -144,13 +144,13 @@ def censored(text: str, secrets: Iterable[str]) -> str:
 def _kind(error: Exception, status: int | None, body: str) -> Fault:
     if isinstance(error, TimeoutError | ModelTimeoutError):  # before ModelConnectionError, whose kind it also is
         return Fault.TIMEOUT
-    said = f"{error} {body}".lower()
-    if isinstance(error, ContextOverflowError) or (status in (400, 413, 422) and any(words in said for words in _TOO_LONG)):
+    text = f"{error} {body}".lower()
+    if isinstance(error, ContextOverflowError) or (status in (400, 413, 422) and any(words in text for words in _TOO_LONG)):
         return Fault.TOO_LONG
     if isinstance(error, ModelNotFoundError):
         return Fault.MODEL if _is_json(body) and "model" in body.lower() else Fault.ADDRESS
     if isinstance(error, ModelRateLimitError):
-        return Fault.QUOTA if "insufficient_quota" in said else Fault.BUSY
+        return Fault.QUOTA if "insufficient_quota" in text else Fault.BUSY
     table = (
         (ModelAuthenticationError, Fault.KEY),
         (ModelPermissionDeniedError, Fault.DENIED),

@@ -8,7 +8,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_openai.chat_models.base import BaseChatOpenAI
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
-from tritonsmith.nodes.chat.replies import spoken
+from tritonsmith.nodes.chat.replies import strip_thoughts
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 
 Form = Literal["schema", "json", "text"]
@@ -99,20 +99,21 @@ def response_format(model: BaseChatModel, form: Form) -> dict[str, Any]:
 
 def analysis_schema() -> dict[str, Any]:
     """The JSON schema of an analysis in the strict manner: every key required, no other key, no defaults."""
-    strict = _strict(AnalysisReply.model_json_schema())
+    strict = _make_strict(AnalysisReply.model_json_schema())
     assert isinstance(strict, dict)  # a schema is an object
     return strict
 
 
-def _strict(part: Any) -> Any:
+def _make_strict(part: Any) -> Any:
     if isinstance(part, list):
-        return [_strict(one) for one in part]
+        return [_make_strict(item) for item in part]
     if not isinstance(part, dict):
         return part
     properties = part.get("properties")
-    made = {key: _strict(value) for key, value in part.items() if key not in ("default", "title", "description") or value is properties}
+    left_out = ("default", "title", "description")
+    made = {key: _make_strict(value) for key, value in part.items() if key not in left_out or value is properties}
     if isinstance(properties, dict):
-        made["properties"] = {name: _strict(value) for name, value in properties.items()}
+        made["properties"] = {name: _make_strict(value) for name, value in properties.items()}
         made |= {"required": list(properties), "additionalProperties": False}
     return made
 
@@ -120,7 +121,7 @@ def _strict(part: Any) -> Any:
 def analysis_in(reply: str) -> Analysis:
     """The analysis in a reply's JSON object, thoughts and fences aside. Raises ValueError that says what is wrong with it."""
     try:
-        found = AnalysisReply.model_validate(_object_in(spoken(reply)))
+        found = AnalysisReply.model_validate(_object_in(strip_thoughts(reply)))
     except ValidationError as error:
         raise ValueError("; ".join(_fault(dict(fault)) for fault in error.errors())) from error
     promise = Promise(**found.promise.model_dump()) if found.promise else None
@@ -133,8 +134,8 @@ def analysis_in(reply: str) -> Analysis:
 
 def _fault(fault: dict[str, Any]) -> str:
     where = ".".join(map(str, fault["loc"]))
-    told = str(fault["msg"]).removeprefix("Value error, ")
-    return f"{where}: {told}" if where else told
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message
 
 
 def _object_in(text: str) -> dict[str, Any]:
@@ -155,4 +156,4 @@ def _object_in(text: str) -> dict[str, Any]:
         start = text.find("{", end) if left else -1
     if not found:
         raise ValueError(problem)
-    return next((one for one in reversed(found) if "worth_optimizing" in one), found[0])
+    return next((known for known in reversed(found) if "worth_optimizing" in known), found[0])

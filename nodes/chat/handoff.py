@@ -7,7 +7,7 @@ from uuid import uuid4
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.state import Usage
 from tritonsmith.nodes.chat.ledger import Price
-from tritonsmith.nodes.chat.records import Reply, Request, Row, Waiting
+from tritonsmith.nodes.chat.records import Reply, Request, UsageRow, Waiting
 
 REQUEST, REPLY = ".request.md", ".reply.md"
 _KEY = "request key: "
@@ -43,17 +43,17 @@ class HandoffChat:
             raise UsageError(f"--model {self.name}: {asked.name} or {answered.name} cannot be read or written ({error})") from error
         if not text.strip():
             raise Waiting(f"waits for {answered}, the reply to {asked}")
-        row = Row(
+        row = UsageRow(
             request=request.name, call=request.call, stage=request.stage, role=request.role, model=self.name, reported=False, dollars=0.0
         )
         return Reply(text=text, finish_reason="stop", usage=Usage(calls=1, stage=request.stage, role=request.role), rows=(row,))
 
     def _write(self, path: Path, request: Request) -> Path:
         titles = {"user": "The request", "assistant": "You wrote"}
-        said = "\n\n".join(f"## {titles[turn.role]}\n\n{turn.content}" for turn in request.messages)
+        turns = "\n\n".join(f"## {titles[turn.role]}\n\n{turn.content}" for turn in request.messages)
         reply = path.name.replace(REQUEST, REPLY)
         title = f"# {request.stage} ({request.role}): {request.label}\n\nWrite your whole answer to `{reply}` in this folder."
-        text = f"{title}\n\n{said}\n\n<!-- {_KEY}{request.key} -->\n"
+        text = f"{title}\n\n{turns}\n\n<!-- {_KEY}{request.key} -->\n"
         partial = path.with_suffix(f".{uuid4().hex}.part")
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)  # whoever watches the folder sees whole requests only

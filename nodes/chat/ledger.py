@@ -16,7 +16,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
 from tritonsmith.graph.state import Usage
 from tritonsmith.graph.storage.files import append_text, fault_of
-from tritonsmith.nodes.chat.records import Row
+from tritonsmith.nodes.chat.records import UsageRow
 
 _BUILT_IN = Path(__file__).with_name("prices.toml")
 _MILLION = 1_000_000
@@ -49,7 +49,7 @@ class Prices(Record):
         return None
 
 
-COLUMNS = tuple(Row.model_fields)
+COLUMNS = tuple(UsageRow.model_fields)
 """The header of `usage.csv`."""
 
 
@@ -90,7 +90,7 @@ def dollars(usage: Usage, price: Price | None) -> float | None:
     return (fresh * price.input + usage.cached_tokens * cached + usage.output_tokens * price.output) / _MILLION
 
 
-def sum_of(rows: Sequence[Row]) -> Usage:
+def sum_of(rows: Sequence[UsageRow]) -> Usage:
     """What all tries of one call cost together."""
     answered = [row for row in rows if row.status == "ok"]
     return Usage(
@@ -109,7 +109,7 @@ def sum_of(rows: Sequence[Row]) -> Usage:
     )
 
 
-def append_rows(path: Path, rows: Sequence[Row]) -> None:
+def append_rows(path: Path, rows: Sequence[UsageRow]) -> None:
     """Add lines to `usage.csv`, with the header where it is new; branches of a run may call this at the same time.
 
     A try that has its line is not written again: a step that is taken once more after a kill tells of the same tries. Raises OSError.
@@ -131,13 +131,13 @@ def _line(values: Iterable[Any]) -> str:
     return " ".join(text.getvalue().splitlines())
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[UsageRow]:
     """The lines of a `usage.csv`; empty when there is none."""
     if not path.is_file():
         return []
     with path.open(encoding="utf-8", newline="") as file:
-        return [Row.model_validate(_typed(line)) for line in csv.DictReader(file)]
+        return [UsageRow.model_validate(_parse_types(line)) for line in csv.DictReader(file)]
 
 
-def _typed(line: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_types(line: Mapping[str, Any]) -> dict[str, Any]:
     return {**line, "dollars": line["dollars"] or None}

@@ -20,12 +20,12 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.state import Usage
-from tritonsmith.nodes.chat.faults import Failure, Fault, ModelFault, censored, clean, failure_of, sentence
+from tritonsmith.nodes.chat.faults import Failure, Fault, ModelFault, censor, clean, failure_of, sentence
 from tritonsmith.nodes.chat.forms import FORMS, Form, response_format
 from tritonsmith.nodes.chat.ledger import Price, dollars, sum_of
-from tritonsmith.nodes.chat.records import Reply, Request, Row, notice
+from tritonsmith.nodes.chat.records import Reply, Request, UsageRow, notice
 from tritonsmith.nodes.chat.spans import about, note_library_call
-from tritonsmith.nodes.chat.wire import Wire, body_on, listening, reply_of, usage_on
+from tritonsmith.nodes.chat.wire import Wire, body_on, listen, reply_of, usage_on
 
 REQUEST_SECONDS = 600.0
 """The longest that one try may take; models that think need minutes."""
@@ -60,7 +60,7 @@ class _Call:
 
     request: Request
     started: float = field(default_factory=time.monotonic)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[UsageRow] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 
@@ -92,7 +92,7 @@ class ModelChat:
     async def ask(self, request: Request) -> Reply:
         """The model's reply. Raises ModelFault with a sentence once trying again is no use."""
         call = _Call(request)
-        model = await asyncio.to_thread(self._made)
+        model = await asyncio.to_thread(self._get_model)
         while True:
             form: Form = self._form if request.wants == "analysis" and response_format(model, "json") else "text"
             answer = await self._try(model, call, form)
@@ -103,12 +103,12 @@ class ModelChat:
                 continue
             call.failures.append(answer)
             pause = self._pause(answer, len(call.failures))
-            if not self._again(model, call, pause):
+            if not self._may_retry(model, call, pause):
                 raise self._fault(answer, call)
             notice(f"{self.name}: {_status(answer)}: {answer.detail}; next try in {pause:.0f} s")
             await asyncio.sleep(pause)
 
-    def _made(self) -> BaseChatModel:
+    def _get_model(self) -> BaseChatModel:
         with self._making:
             if self._model is None:
                 made = self._source if isinstance(self._source, BaseChatModel) else self._from(self._source)
@@ -123,11 +123,11 @@ class ModelChat:
         except Exception as error:
             raise UsageError(f"{self.name}: the factory failed ({type(error).__name__}: {clean(str(error), self._secrets)})") from error
 
-    def _again(self, model: BaseChatModel, call: _Call, pause: float) -> bool:
+    def _may_retry(self, model: BaseChatModel, call: _Call, pause: float) -> bool:
         fault = call.failures[-1].fault
         if getattr(model, "max_retries", 0) != 0 and fault is not Fault.PROTOCOL:
             return False  # its library has tried already
-        return sum(one.fault is fault for one in call.failures) < fault.tries and pause <= self._patience.longest
+        return sum(failure.fault is fault for failure in call.failures) < fault.tries and pause <= self._patience.longest
 
     def _pause(self, failure: Failure, tries: int) -> float:
         if failure.retry_after is not None:
@@ -155,22 +155,22 @@ class ModelChat:
         except Exception as error:  # noqa: BLE001 - a model's library raises what it likes, and any of it is a failed try
             answer, usage = failure_of(error, self._secrets, body_on(wire)), usage_on(wire)
             if body_on(wire):
-                call.broken.append(censored(body_on(wire), self._secrets)[:_LONGEST_BROKEN])
+                call.broken.append(censor(body_on(wire), self._secrets)[:_LONGEST_BROKEN])
         self._note(call, answer, usage, time.monotonic() - started)
         return answer
 
     def _note(self, call: _Call, answer: Reply | Failure, usage: Usage, seconds: float) -> None:
         request, ok = call.request, isinstance(answer, Reply)
         if usage.unreported and isinstance(answer, Reply):
-            told = sum(len(message.content) for message in request.messages)
+            characters = sum(len(message.content) for message in request.messages)
             usage = usage.model_copy(
                 update={
-                    "input_tokens": told // CHARACTERS_PER_TOKEN,
+                    "input_tokens": characters // CHARACTERS_PER_TOKEN,
                     "output_tokens": (len(answer.text) + len(answer.reasoning)) // CHARACTERS_PER_TOKEN,
                 }
             )
         call.rows.append(
-            Row(
+            UsageRow(
                 request=request.name,
                 call=request.call,
                 attempt=len(call.rows) + 1,
@@ -195,7 +195,7 @@ def _invoke(model: BaseChatModel, request: Request, form: Form, wire: list[Wire]
     spoken: list[BaseMessage] = [
         HumanMessage(turn.content) if turn.role == "user" else AIMessage(turn.content) for turn in request.messages
     ]
-    with listening(wire):
+    with listen(wire):
         return model.invoke(spoken, about(request), **response_format(model, form))
 
 

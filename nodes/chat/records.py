@@ -53,7 +53,7 @@ class Request(Record):
         return text_sha(f"{self.role}\0{self.stage}\0{spoken}")
 
 
-class Row(Record):
+class UsageRow(Record):
     """One try of one request to a model: a line of `usage.csv`."""
 
     request: str = ""
@@ -87,7 +87,7 @@ class Reply(Record):
     """`stop`, `length` (cut off) or the server's own word."""
     usage: Usage = Field(default_factory=Usage)
     """Of all tries together."""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[UsageRow, ...] = ()
     """Every try, for `usage.csv`."""
     model: str = ""
     """As the server names it."""

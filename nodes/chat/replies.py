@@ -16,7 +16,7 @@ CUT = "Your answer was cut off before its end"
 NO_MODULE = "There is no complete fenced block that defines class ModelNew"
 
 
-def spoken(reply: str) -> str:
+def strip_thoughts(reply: str) -> str:
     """The reply without thoughts, whatever the marks that a server leaves around them, and with plain line ends."""
     return _THOUGHT_END.sub("", _THINKING.sub("", reply.replace("\r\n", "\n"))).strip()
 
@@ -33,7 +33,7 @@ class _Block:
 
 def modules_in(reply: str) -> list[str]:
     """Every complete module that defines class ModelNew, in order: fenced blocks first, else an unfenced or unclosed one that parses."""
-    text = spoken(reply)
+    text = strip_thoughts(reply)
     for nested in (True, False):
         blocks = _blocks(text, nested)
         modules = [block.text for block in blocks if block.closed and _defines_model(block.text)]
@@ -48,7 +48,7 @@ def module_in(reply: str, cut: bool = False) -> str | None:
     modules = modules_in(reply)
     if not modules:
         return None
-    blocks = _blocks(spoken(reply), nested=True)
+    blocks = _blocks(strip_thoughts(reply), nested=True)
     if cut and not (blocks and blocks[-1].closed):
         return None  # what was cut off may be the better version, or the end of this one
     return modules[-1]
@@ -56,7 +56,7 @@ def module_in(reply: str, cut: bool = False) -> str | None:
 
 def reason_in(reply: str) -> str:
     """The first line of prose of a reply, at most 300 characters."""
-    text = spoken(reply)
+    text = strip_thoughts(reply)
     covered = {number for block in _blocks(text, nested=True) for number in range(block.first, block.last + 1)}
     prose = (line.strip() for number, line in enumerate(text.split("\n")) if number not in covered)
     first = next((line for line in prose if line), "")
@@ -83,26 +83,26 @@ def _blocks(text: str, nested: bool) -> list[_Block]:
     model forgot to end the last one. The last block may be open.
     """
     found: list[_Block] = []
-    mark, first, held = "", 0, list[str]()
+    mark, first, block = "", 0, list[str]()
     lines = text.split("\n")
     for number, line in enumerate(lines):
         fence = _MARK.match(line)
         if not mark:
             if fence:
-                mark, first, held = fence[1], number, []
+                mark, first, block = fence[1], number, []
         elif fence and not fence[2].strip() and fence[1][0] == mark[0] and len(fence[1]) >= len(mark):
-            found.append(_Block(_dedented(held), first, number, True))
+            found.append(_Block(_dedent(block), first, number, True))
             mark = ""
         elif fence and not nested:
-            mark, first, held = fence[1], number, []
+            mark, first, block = fence[1], number, []
         else:
-            held.append(line)
+            block.append(line)
     if mark:
-        found.append(_Block(_dedented(held), first, len(lines) - 1, False))
+        found.append(_Block(_dedent(block), first, len(lines) - 1, False))
     return found
 
 
-def _dedented(lines: list[str]) -> str:
+def _dedent(lines: list[str]) -> str:
     return textwrap.dedent("\n".join(lines) + "\n")
 
 

@@ -19,7 +19,7 @@ _LIBRARY_CALLS: ContextVar[list[str] | None] = ContextVar("tritonsmith_library_c
 
 
 @contextmanager
-def library_calls() -> Iterator[list[str]]:
+def collect_library_calls() -> Iterator[list[str]]:
     """Names of the calls that a model's library tells of while this lasts."""
     calls: list[str] = []
     token = _LIBRARY_CALLS.set(calls)

@@ -29,7 +29,7 @@ _LISTENING: ContextVar[list[Wire] | None] = ContextVar("tritonsmith_wire", defau
 
 
 @contextmanager
-def listening(wire: list[Wire]) -> Iterator[None]:
+def listen(wire: list[Wire]) -> Iterator[None]:
     """Collect the answers that `note_response` sees in this context."""
     token = _LISTENING.set(wire)
     try:
@@ -67,8 +67,8 @@ def _writable(text: str) -> str:
 
 def usage_on(wire: list[Wire]) -> Usage:
     """What a reply that could not be used cost by the server's account; nothing where it says nothing."""
-    told = _json(wire).get("usage")
-    return _told(told) if isinstance(told, dict) else Usage()
+    account = _json(wire).get("usage")
+    return _usage_in(account) if isinstance(account, dict) else Usage()
 
 
 def body_on(wire: list[Wire]) -> str:
@@ -85,9 +85,9 @@ def _json(wire: list[Wire]) -> dict[str, Any]:
 
 
 def _usage(message: AIMessage, raw: Mapping[str, Any]) -> Usage:
-    told = raw.get("usage")
-    if isinstance(told, dict):
-        return _told(told)
+    account = raw.get("usage")
+    if isinstance(account, dict):
+        return _usage_in(account)
     tokens = message.usage_metadata
     if not tokens:
         return Usage(calls=1, unreported=1)
@@ -100,34 +100,34 @@ def _usage(message: AIMessage, raw: Mapping[str, Any]) -> Usage:
     )
 
 
-def _told(told: Mapping[str, Any]) -> Usage:
+def _usage_in(account: Mapping[str, Any]) -> Usage:
     """Tokens from the `usage` object of a chat completion or of the Responses API; DeepSeek has its own word for cached ones."""
-    read = _part(told, "prompt_tokens_details") or _part(told, "input_tokens_details")
-    wrote = _part(told, "completion_tokens_details") or _part(told, "output_tokens_details")
+    read = _part(account, "prompt_tokens_details") or _part(account, "input_tokens_details")
+    wrote = _part(account, "completion_tokens_details") or _part(account, "output_tokens_details")
     return Usage(
         calls=1,
-        input_tokens=_count(told, "prompt_tokens", "input_tokens"),
-        output_tokens=_count(told, "completion_tokens", "output_tokens"),
-        cached_tokens=_count(read, "cached_tokens") or _count(told, "prompt_cache_hit_tokens"),
+        input_tokens=_count(account, "prompt_tokens", "input_tokens"),
+        output_tokens=_count(account, "completion_tokens", "output_tokens"),
+        cached_tokens=_count(read, "cached_tokens") or _count(account, "prompt_cache_hit_tokens"),
         reasoning_tokens=_count(wrote, "reasoning_tokens"),
     )
 
 
-def _part(told: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = told.get(key)
+def _part(account: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = account.get(key)
     return found if isinstance(found, dict) else {}
 
 
-def _count(told: Mapping[str, Any], *keys: str) -> int:
-    return next((int(told[key]) for key in keys if isinstance(told.get(key), int | float)), 0)
+def _count(account: Mapping[str, Any], *keys: str) -> int:
+    return next((int(account[key]) for key in keys if isinstance(account.get(key), int | float)), 0)
 
 
 def _finish(metadata: Mapping[str, Any]) -> str:
     """`length` for every way to say that a reply was cut off, else the server's word."""
     details = metadata.get("incomplete_details")
-    told = details.get("reason") if isinstance(details, dict) else None
-    told = told or metadata.get("finish_reason") or metadata.get("stop_reason") or metadata.get("done_reason") or ""
-    return "length" if told in _CUT else str(told)
+    reason = details.get("reason") if isinstance(details, dict) else None
+    reason = reason or metadata.get("finish_reason") or metadata.get("stop_reason") or metadata.get("done_reason") or ""
+    return "length" if reason in _CUT else str(reason)
 
 
 def _reasoning(message: AIMessage, raw: Mapping[str, Any]) -> str:

@@ -40,7 +40,7 @@ class Job(Record):
         return f"{self.task.sha}-facts" if self.source is None else f"{self.task.sha}-{text_sha(self.source)}-{self.profile}"
 
 
-class Result(Record):
+class JobResult(Record):
     """The worker's answer: one of the three."""
 
     facts: TaskFacts | None = None
@@ -87,10 +87,10 @@ class Spool:
 
     def is_alive(self) -> bool:
         """Whether a worker that sees this very folder is at work."""
-        return beats(self.root / "worker.json")
+        return is_touched(self.root / "worker.json")
 
 
-def beats(path: Path) -> bool:
+def is_touched(path: Path) -> bool:
     """Whether somebody has touched a file within the last seconds."""
     try:
         return time.time() - path.stat().st_mtime < _DEAD_AFTER
@@ -140,7 +140,7 @@ class SpoolEvaluator:
     async def aclose(self) -> None:
         """Nothing runs here."""
 
-    async def _result(self, job: Job) -> Result:
+    async def _result(self, job: Job) -> JobResult:
         answer, asked = self._spool.results / f"{job.name}.json", self._spool.jobs / f"{job.name}.json"
         if not await asyncio.to_thread(lambda: answer.is_file() or asked.is_file()):
             await asyncio.to_thread(write_record, asked, job)
@@ -148,33 +148,33 @@ class SpoolEvaluator:
             if not await asyncio.to_thread(self._spool.is_alive):
                 raise Waiting(f"waits for {answer}: let `tritonsmith worker` on the machine with the card do {asked}")
             await asyncio.sleep(_LOOK_SECONDS)
-        result = await asyncio.to_thread(read_record, Result, answer)
+        result = await asyncio.to_thread(read_record, JobResult, answer)
         if result.error and not result.about_task:
             await asyncio.to_thread(answer.unlink)  # so that it is tried again
             raise InfrastructureError(result.error)
         return result
 
 
-async def work_off(spool: Spool, name: str, evaluator: Evaluator) -> Result:
+async def do_job(spool: Spool, name: str, evaluator: Evaluator) -> JobResult:
     """Do one job and write its result; a failure of the machinery is tried twice, as in a run."""
     job = read_record(Job, spool.jobs / f"{name}.json")
     file = spool.tasks / f"{text_sha(job.task.source)}.py"
     if not file.is_file():
         file.write_text(job.task.source, encoding="utf-8")  # the strict profile reads the task again, at its small size
     task = job.task.model_copy(update={"path": str(file)})
-    result = Result()
+    result = JobResult()
     for _ in range(2):
         try:
             if job.source is None:
-                result = Result(facts=await evaluator.describe(task))
+                result = JobResult(facts=await evaluator.describe(task))
             else:
                 verdict = await evaluator.evaluate(task, job.source, job.profile)
-                result = Result(verdict=verdict)
+                result = JobResult(verdict=verdict)
             break
         except InfrastructureError as error:
-            result = Result(error=str(error))
+            result = JobResult(error=str(error))
         except TaskError as error:
-            result = Result(error=str(error).replace(str(file), job.task.path), about_task=True)
+            result = JobResult(error=str(error).replace(str(file), job.task.path), about_task=True)
             break
     write_record(spool.results / f"{name}.json", result)
     return result
@@ -183,7 +183,7 @@ async def work_off(spool: Spool, name: str, evaluator: Evaluator) -> Result:
 def claim(spool: Spool, name: str) -> Path | None:
     """Take a job, so that no other worker on this folder does it too; the file has to be touched while it is worked on."""
     path = spool.claims / name
-    if path.exists() and not beats(path):
+    if path.exists() and not is_touched(path):
         path.unlink(missing_ok=True)  # its worker has died
     try:
         path.touch(exist_ok=False)

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Evaluator, Hardware, Task, TaskFacts, Verdict, text_sha
-from tritonsmith.nodes.tape.recorder import Recorder, refuse_when
+from tritonsmith.nodes.tape.recorder import TapeRecorder, refuse_when
 from tritonsmith.nodes.tape.tape import Line, Tape
 
 
@@ -20,7 +20,7 @@ class TapeEvaluator:
         self,
         tape: Tape,
         inner: Evaluator | None = None,
-        recorder: Recorder | None = None,
+        recorder: TapeRecorder | None = None,
         *,
         portable: bool = False,
         stopping: Callable[[], str | None] = lambda: None,
@@ -96,10 +96,10 @@ class TapeEvaluator:
     async def _judge(self, inner: Evaluator, task: Task, source: str, profile: str) -> Verdict:
         key = (task.sha, text_sha(source), profile)
         verdict = await inner.evaluate(task, source, profile)
-        told = verdict.model_dump(mode="json")
-        if self._portable and told["timing"]:
-            told["timing"]["raw"] = None  # the samples stay where they were measured
-        line = {"kind": "verdict", "task": key[0], "kernel": key[1], "profile": profile, "verdict": told}
+        record = verdict.model_dump(mode="json")
+        if self._portable and record["timing"]:
+            record["timing"]["raw"] = None  # the samples stay where they were measured
+        line = {"kind": "verdict", "task": key[0], "kernel": key[1], "profile": profile, "verdict": record}
         self._tape.verdicts[key] = line
         await self._keep(line)
         return verdict

@@ -7,14 +7,14 @@ from typing import Any
 
 from tritonsmith.nodes.chat.faults import Fault, ModelFault
 from tritonsmith.nodes.chat.records import Chat, Reply, Request
-from tritonsmith.nodes.tape.recorder import Kept, Recorder, refuse_when
+from tritonsmith.nodes.tape.recorder import RunTape, TapeRecorder, refuse_when
 from tritonsmith.nodes.tape.tape import Line, Tape
 
 
 class RecordedChat:
     """Asks another chat and writes down what was said; failures of the model too."""
 
-    def __init__(self, chat: Chat, recorder: Recorder) -> None:
+    def __init__(self, chat: Chat, recorder: TapeRecorder) -> None:
         """The chat that answers, and where it is written."""
         self.name = chat.name
         self._chat, self._recorder = chat, recorder
@@ -39,10 +39,10 @@ class RecordedChat:
 class KeptChat:
     """Asks another chat once for each question: what was answered in an earlier part of the run is not paid for again."""
 
-    def __init__(self, chat: Chat, kept: Kept) -> None:
+    def __init__(self, chat: Chat, run_tape: RunTape) -> None:
         """The chat that answers, and what the run has kept."""
         self.name = chat.name
-        self._chat, self._kept = chat, kept
+        self._chat, self._run_tape = chat, run_tape
 
     @property
     def price(self) -> Any:
@@ -51,16 +51,16 @@ class KeptChat:
 
     async def ask(self, request: Request) -> Reply:
         """The kept reply, or the other chat's; failures are not kept, and the question is then asked again."""
-        line = self._kept.tape.exactly(request) if self._kept.tape else None
+        line = self._run_tape.tape.find_exact(request) if self._run_tape.tape else None
         if line is not None:
             return Reply.model_validate(line["reply"])
-        refuse_when(self._kept.stopping)
+        refuse_when(self._run_tape.stopping)
         reply = await self._chat.ask(request)
-        if self._kept.recorder is not None:
+        if self._run_tape.recorder is not None:
             line = {"kind": "reply", "key": request.key, **request.model_dump(mode="json"), "reply": reply.model_dump(mode="json")}
-            await asyncio.to_thread(self._kept.recorder.write, line)
-            if self._kept.tape is not None:
-                self._kept.tape.add(line)
+            await asyncio.to_thread(self._run_tape.recorder.write, line)
+            if self._run_tape.tape is not None:
+                self._run_tape.tape.add(line)
         return reply
 
 

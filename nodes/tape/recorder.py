@@ -21,7 +21,7 @@ _IDENTITY = ("kind", "key", "name", "call", "task", "kernel", "profile", "branch
 """What makes two lines the same one."""
 
 
-class Recorder:
+class TapeRecorder:
     """Writes a recording line by line, so that a run that is killed leaves what it had."""
 
     def __init__(self, path: Path, *, model: str = "", more: bool = False, option: str = "--record") -> None:
@@ -55,24 +55,24 @@ class Recorder:
                 append_text(self.path, text)
 
 
-class Kept:
+class RunTape:
     """What a run keeps for itself, so that it can go on: opened when its folder is known."""
 
     def __init__(self) -> None:
         """Nothing is kept yet."""
         self.tape: Tape | None = None
-        self.recorder: Recorder | None = None
+        self.recorder: TapeRecorder | None = None
         self.stopping: Callable[[], str | None] = lambda: None
         """Why the run is about to stop; nothing new is asked or judged then."""
 
-    def open(self, path: Path, model: str) -> tuple[Tape, Recorder]:
+    def open(self, path: Path, model: str) -> tuple[Tape, TapeRecorder]:
         """Read what an earlier part of the run has kept, and go on writing there. Raises UsageError for a broken line.
 
         A last line that a kill has cut is dropped: what it told was not finished.
         """
         drop_cut_line(path)
         self.tape = load_tape(path, _OWN) if path.is_file() and path.stat().st_size else Tape([], path)
-        self.recorder = Recorder(path, model=model, more=True, option=_OWN)
+        self.recorder = TapeRecorder(path, model=model, more=True, option=_OWN)
         return self.tape, self.recorder
 
 

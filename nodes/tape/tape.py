@@ -59,7 +59,7 @@ class Tape:
                 waiting.remove(own)
             return own
 
-    def exactly(self, request: Request) -> Line | None:
+    def find_exact(self, request: Request) -> Line | None:
         """The reply to this very request, however often it is wanted; None when it has none."""
         named = (line for line in self._replies.get(request.key, ()) if (line["name"], line["call"]) == (request.name, request.call))
         return next((line for line in named if "reply" in line), None)
@@ -96,14 +96,14 @@ def read_lines(path: Path, option: str) -> list[Line]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{_named(path, option)}: cannot be read ({fault_of(error)}); {_way_out(option)}") from error
+        raise UsageError(f"{_quote_place(path, option)}: cannot be read ({fault_of(error)}); {_way_out(option)}") from error
     lines: list[Line] = []
     for number, line in enumerate(lines_of(data), start=1):
         try:
-            lines.append(_checked(parse_object(line)))
+            lines.append(_check_line(parse_object(line)))
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
-                f"{_named(path, option)}: line {number} is not a line of a recording ({fault_of(error)}); remove that line, or "
+                f"{_quote_place(path, option)}: line {number} is not a line of a recording ({fault_of(error)}); remove that line, or "
                 f"{_way_out(option)}"
             ) from error
     return lines
@@ -114,13 +114,13 @@ def load_tape(path: str | Path, option: str = "--replay") -> Tape:
     file = Path(path)
     lines = read_lines(file, option)
     if not lines or lines[0].get("kind") != "tape":
-        raise UsageError(f"{_named(file, option)}: this is not a recording; {_way_out(option)}")
+        raise UsageError(f"{_quote_place(file, option)}: this is not a recording; {_way_out(option)}")
     if lines[0].get("format") != FORMAT:
-        raise UsageError(f"{_named(file, option)}: format {lines[0].get('format')} is not {FORMAT}; use the version that recorded it")
+        raise UsageError(f"{_quote_place(file, option)}: format {lines[0].get('format')} is not {FORMAT}; use the version that recorded it")
     return Tape(lines, file)
 
 
-def _named(path: Path, option: str) -> str:
+def _quote_place(path: Path, option: str) -> str:
     return f"{option} {path}" if option else str(path)
 
 
@@ -140,7 +140,7 @@ _NEEDED = {
 _TEXTS = ("kind", "key", "name", "task", "kernel", "profile", "branch")
 
 
-def _checked(line: Line) -> Line:
+def _check_line(line: Line) -> Line:
     missing = [key for key in _NEEDED.get(str(line.get("kind")), ()) if key not in line]
     if missing:
         raise ValueError(f"no {', '.join(missing)}")

@@ -14,7 +14,7 @@ from tritonsmith.evaluator.schema import Task
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies.load import load_policy
-from tritonsmith.graph.tracing.tracer import Trace, tracing
+from tritonsmith.graph.tracing.tracer import RunTrace, tracing
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.evaluators.scripted import ScriptedDetector, ScriptedEvaluator, scripted_verdict
 
@@ -27,7 +27,7 @@ class Slow(ScriptedEvaluator):
         return await super().evaluate(task, source, profile)
 
 
-async def run(trace: Trace) -> tuple[float, str]:
+async def run(trace: RunTrace) -> tuple[float, str]:
     """Seconds of one run with everything around it, and its winner."""
     author = ScriptedAuthor(seeds=("a", "b"), repairs={"b": "c"}, variants={("tune_block", "a"): ("d",)})
     verdicts = {"a": scripted_verdict(0.9), "b": scripted_verdict(None), "c": scripted_verdict(0.5), "d": scripted_verdict(1.5)}
@@ -40,7 +40,7 @@ async def run(trace: Trace) -> tuple[float, str]:
     return time.monotonic() - began, answer["winner"]
 
 
-def trace_to(address: str) -> Trace:
+def trace_to(address: str) -> RunTrace:
     """A trace for LangSmith, or where the address begins with `otlp:` for an OTLP server."""
     for name in [name for name in os.environ if name.startswith(("LANGSMITH_", "LANGCHAIN_", "OTEL_"))]:
         del os.environ[name]

@@ -8,7 +8,7 @@ from langchain_core.runnables.graph import Graph
 from markupsafe import Markup, escape
 
 from tritonsmith.cli.report.drawing.layout import Placed, Spot, place
-from tritonsmith.graph.drawing import drawn_edges, drawn_graph, followed, visited_nodes
+from tritonsmith.graph.drawing import drawn_edges, drawn_graph, find_followed, visited_nodes
 from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import Decision
 
@@ -65,7 +65,7 @@ def draw_panels(decisions: Sequence[Decision], *, link: bool) -> tuple[Panel, ..
     """
     whole, closed = drawn_graph(True), drawn_graph(False)
     seen = set(visited_nodes(whole, decisions)) | set(visited_nodes(closed, decisions))
-    way = followed(decisions)
+    way = find_followed(decisions)
     main = [one for one in way if one.branch == "main"]
     seeds = [one for one in way if one.branch.startswith("seed")]
     improved = [one for one in way if one not in main and one not in seeds]

@@ -9,10 +9,10 @@ from tritonsmith.cli.report.run.reading import RunFiles, run_config
 from tritonsmith.cli.report.run.records import Change, Point, Report, RunState, Tone
 from tritonsmith.evaluator.schema import TimingKind, Verdict
 from tritonsmith.graph.state import Usage
-from tritonsmith.graph.storage.outcome import compared, is_win
+from tritonsmith.graph.storage.outcome import describe_comparison, is_win
 from tritonsmith.graph.storage.summary import Summary
 from tritonsmith.nodes.chat.ledger import sum_of
-from tritonsmith.nodes.chat.records import Row
+from tritonsmith.nodes.chat.records import UsageRow
 
 
 def build_report(files: RunFiles) -> Report:
@@ -64,7 +64,7 @@ def _headline(summary: Summary, state: RunState) -> str:
     winner = summary.winner
     if winner is None or winner.verdict.timing is None:
         return "No working candidate so far" if state is RunState.UNFINISHED else "No winner"
-    told = compared(winner.verdict.timing)
+    told = describe_comparison(winner.verdict.timing)
     return f"Best so far {told}" if state is RunState.UNFINISHED else told
 
 
@@ -127,8 +127,8 @@ def _count(lines: Sequence[str], sign: str) -> int:
     return sum(line.startswith(sign) for line in lines)
 
 
-def _by_model(rows: Sequence[Row]) -> dict[str, Usage]:
-    table: dict[str, list[Row]] = {}
+def _by_model(rows: Sequence[UsageRow]) -> dict[str, Usage]:
+    table: dict[str, list[UsageRow]] = {}
     for row in rows:
         table.setdefault(row.model or "unnamed", []).append(row)
     return {name: sum_of(told).model_copy(update={"stage": "", "role": ""}) for name, told in table.items()}

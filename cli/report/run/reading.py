@@ -17,7 +17,7 @@ from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object
 from tritonsmith.graph.storage.folder import Event
 from tritonsmith.graph.storage.summary import Summary, summarize
 from tritonsmith.nodes.chat.ledger import read_rows
-from tritonsmith.nodes.chat.records import Row
+from tritonsmith.nodes.chat.records import UsageRow
 
 Read = TypeVar("Read")
 _FINISHED = ("end", "stop", "stopped")
@@ -38,7 +38,7 @@ class RunFiles:
     strict: dict[str, Verdict]
     calls: tuple[dict[str, Any], ...]
     """Requests to models with their replies, in the order of asking."""
-    rows: tuple[Row, ...]
+    rows: tuple[UsageRow, ...]
     """The lines of `usage.csv`."""
     problems: tuple[str, ...] = field(default=())
     """Files that could not be read, one sentence each."""

@@ -9,7 +9,7 @@ from tritonsmith.evaluator.schema import Allow, Candidate, Comparison, Label, St
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.policies.presets import PRESETS, Default
 from tritonsmith.graph.policies.view import View
-from tritonsmith.graph.pool import refusal, working
+from tritonsmith.graph.pool import rank_working, refusal
 from tritonsmith.graph.run import optimize, resume
 from tritonsmith.graph.state import Budget, PromiseCheck
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
@@ -125,7 +125,7 @@ def test_which_labels_may_win(allow, may_win):
     verdicts = {label.value: scripted_verdict(2.0, label=label, library={"aten::gru": 1}) for label in Label}
     verdicts |= {"unlabelled": scripted_verdict(1.0), "broken": scripted_verdict(None)}
     candidates = {name: Candidate(id=name, sha=name, stage=Stage.SEED) for name in verdicts}
-    assert {one.id for one in working(candidates, verdicts, Allow(allow))} == may_win
+    assert {one.id for one in rank_working(candidates, verdicts, Allow(allow))} == may_win
     for name, verdict in verdicts.items():
         refused = refusal(verdict, Allow(allow))
         assert bool(refused) == (name not in may_win and name != "broken")
@@ -138,7 +138,7 @@ def test_a_proven_gain_goes_before_a_higher_score_that_may_be_noise():
     verdicts = {"noise": scripted_verdict(1.4, comparison=Comparison.AMBIGUOUS), "same": scripted_verdict(1.5, comparison=same)}
     verdicts |= {"slower": scripted_verdict(0.2, comparison=Comparison.SLOWER), "gain": scripted_verdict(1.1, comparison=faster)}
     candidates = {name: Candidate(id=name, sha=name, stage=Stage.SEED) for name in verdicts}
-    assert [one.id for one in working(candidates, verdicts, Allow.HYBRID)] == ["gain", "same", "noise", "slower"]
+    assert [one.id for one in rank_working(candidates, verdicts, Allow.HYBRID)] == ["gain", "same", "noise", "slower"]
 
 
 def test_a_quarantine_lasts_until_the_strict_verdict_lifts_it():

@@ -15,7 +15,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import TaskFacts
 from tritonsmith.graph.conformance.situations import situations
 from tritonsmith.graph.conformance.trial_runs import trials
-from tritonsmith.graph.policies.forked import ForkedPolicy, Parent, before
+from tritonsmith.graph.policies.forked import ForkedPolicy, Parent, decisions_before
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.policies.presets import PRESETS
 from tritonsmith.graph.run import optimize, resume
@@ -85,7 +85,7 @@ def test_whatever_the_policy_and_the_site_the_same_rules_give_the_same_run(tmp_p
 
     seeds = load_policy(name).seeds or 2
     whole = optimize(tmp_path / "1_relu.py", out=str(tmp_path / "parent"), seeds=seeds, policy=name, **given())
-    reached = [gate for gate in SITES if before(gate, whole.decisions)[1]]
+    reached = [gate for gate in SITES if decisions_before(gate, whole.decisions)[1]]
     assert len(reached) >= 4
     for at in reached:
         players = given()
@@ -257,7 +257,7 @@ LINES = [
     ],
 )
 def test_where_a_site_cuts_a_run(at, kept, reached):
-    found, was_reached = before(at, reversed(LINES))
+    found, was_reached = decisions_before(at, reversed(LINES))
     assert was_reached is reached
     assert kept is None or sorted(found) == sorted(kept)
 

@@ -21,7 +21,7 @@ from tritonsmith.graph import app
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.server import serve
 from tritonsmith.graph.server.settings import ServedError, Settings, TaskInput
-from tritonsmith.nodes.evaluators.spool import Spool, work_off
+from tritonsmith.nodes.evaluators.spool import Spool, do_job
 from tritonsmith.nodes.evaluators.tape import TapeEvaluator
 from tritonsmith.nodes.tape.tape import load_tape
 
@@ -42,10 +42,10 @@ def judge() -> Evaluator:
 def judged_by_the_recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(serve, "open_evaluator", lambda *args, **kwargs: judge())
     serve._evaluator.cache_clear()
-    serve._opened.cache_clear()
+    serve._open_run.cache_clear()
     yield
     serve._evaluator.cache_clear()
-    serve._opened.cache_clear()
+    serve._open_run.cache_clear()
 
 
 def ask(tmp_path: Path, given: dict[str, Any], thread: str = "t", **context: Any) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def test_a_worker_judges_elsewhere_and_the_thread_goes_on(tmp_path: Path) -> Non
                 assert "worker" in str(wait)
                 jobs = Spool(spool, option="worker")
                 for name in jobs.open_jobs():
-                    asyncio.run(work_off(jobs, name, judge()))
+                    asyncio.run(do_job(jobs, name, judge()))
     assert choices(result) == WAY and len(server.requests) == 4
 
 

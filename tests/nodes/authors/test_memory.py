@@ -10,7 +10,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Status, Task, TaskFacts, TensorSpec
 from tritonsmith.graph.run import optimize, resume
 from tritonsmith.graph.storage.records import write_record
-from tritonsmith.nodes.authors.memory import Memory, Remembered
+from tritonsmith.nodes.authors.memory import Memory, RememberedKernel
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
 FACTS = TaskFacts(returns="a tensor", inputs=(TensorSpec(shape=(1024,)),))
@@ -84,7 +84,7 @@ def test_the_nearest_kernel_of_the_family_for_the_card_is_shown_first(tmp_path):
         "gemm": {"families": ("gemm",)}, "two inputs": {"shapes": ((1024,), (1024,))},
     }  # fmt: skip
     for name, fields in others.items():
-        write_record(memory._kernels / f"{name}.json", Remembered.model_validate({**base, "task": name, "source": name, **fields}))
+        write_record(memory._kernels / f"{name}.json", RememberedKernel.model_validate({**base, "task": name, "source": name, **fields}))
     (tmp_path / "kernels" / "broken.json").write_text("{half")
     found = memory.recall(Task(name="t", path="t.py", source=""), FACTS, card)
     assert [one.source for one in found] == ["near", "far"]

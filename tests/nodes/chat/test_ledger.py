@@ -12,7 +12,7 @@ from langchain_openai import ChatOpenAI
 import chat_server as chat
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.run import make_context, optimize
-from tritonsmith.graph.state import Budget, Usage, spent_by
+from tritonsmith.graph.state import Budget, Usage, usage_by
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.chat.ledger import Price, dollars, load_prices
 from tritonsmith.nodes.chat.model import Patience
@@ -82,8 +82,8 @@ def test_prices_are_found_by_the_names_that_servers_use():
 
 def test_usage_by_stage_is_the_whole_usage_once():
     usage = {"a": Usage(calls=1, input_tokens=3, stage="seed", role="author"), "b": Usage(calls=2, stage="repair", role="author")}
-    assert {name: one.calls for name, one in spent_by(usage, "stage").items()} == {"seed": 1, "repair": 2}
-    assert spent_by(usage, "role")["author"].input_tokens == 3 and (usage["a"] + usage["b"]).stage == ""
+    assert {name: one.calls for name, one in usage_by(usage, "stage").items()} == {"seed": 1, "repair": 2}
+    assert usage_by(usage, "role")["author"].input_tokens == 3 and (usage["a"] + usage["b"]).stage == ""
 
 
 class Toy(BaseChatModel):

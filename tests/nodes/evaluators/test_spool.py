@@ -16,7 +16,7 @@ from tritonsmith.evaluator.schema import TaskFacts
 from tritonsmith.graph.run import optimize, resume
 from tritonsmith.graph.storage.records import write_record
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
-from tritonsmith.nodes.evaluators.spool import Spool, WorkerCard, claim, work_off
+from tritonsmith.nodes.evaluators.spool import Spool, WorkerCard, claim, do_job
 
 VERDICTS = {
     chat.kernel(1): scripted_verdict(None, message="it fails"),
@@ -46,7 +46,7 @@ def play(task, server, name="run", **options):
 
 def work(spool, judge):
     """What a worker does with everything that is there."""
-    return [asyncio.run(work_off(spool, name, judge)) for name in spool.open_jobs()]
+    return [asyncio.run(do_job(spool, name, judge)) for name in spool.open_jobs()]
 
 
 def test_a_run_stops_for_the_card_and_goes_on_without_asking_or_judging_twice(task, spool):

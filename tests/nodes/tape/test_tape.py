@@ -10,7 +10,7 @@ from tritonsmith.cli.main import run as command
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.run import optimize, resume
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
-from tritonsmith.nodes.tape.recorder import Kept, Recorder
+from tritonsmith.nodes.tape.recorder import RunTape, TapeRecorder
 from tritonsmith.nodes.tape.tape import load_tape
 
 VERDICTS = {
@@ -106,8 +106,8 @@ def test_another_task_is_not_what_was_recorded(task, recorded):
 def test_a_line_end_within_a_reply_ends_no_line(tmp_path):
     """JSON leaves U+2028 in a text as it is, and Python's splitlines() would cut the line there."""
     reply = {"kind": "reply", "key": "k", "name": "seed0-01-seed", "call": 1, "messages": [], "reply": {"text": "one\u2028two\x85three"}}
-    Recorder(tmp_path / "tape.jsonl", model="x").write(reply)
-    again = Recorder(tmp_path / "tape.jsonl", model="x", more=True)
+    TapeRecorder(tmp_path / "tape.jsonl", model="x").write(reply)
+    again = TapeRecorder(tmp_path / "tape.jsonl", model="x", more=True)
     again.write(reply)  # it is there already
     (line,) = load_tape(tmp_path / "tape.jsonl").requests
     assert line == reply
@@ -116,7 +116,7 @@ def test_a_line_end_within_a_reply_ends_no_line(tmp_path):
 def test_a_run_names_its_own_broken_tape_without_an_option(tmp_path):
     (tmp_path / "tape.jsonl").write_text("{}\n")
     with pytest.raises(UsageError, match=r"^/.*tape.jsonl: this is not a recording; remove the file and go on with the run"):
-        Kept().open(tmp_path / "tape.jsonl", "x")
+        RunTape().open(tmp_path / "tape.jsonl", "x")
 
 
 @pytest.mark.parametrize(
