@@ -12,8 +12,6 @@ from tritonsmith.prompts.author import AuthorError
 
 MemoKey = tuple[str, str, str]
 """Task sha, kernel sha, profile."""
-
-
 Keep = Callable[[dict[str, Any]], None]
 """Writes one line of what a run keeps for itself."""
 

@@ -16,6 +16,7 @@ from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category
 
 _SCORES = (0.05, 0.6, 0.999, 1.0, 3.0)
+"""Scores far below, just below, at and above the baseline's."""
 _LABELS = ((), ("persistent",), ("persistent", "one_axis_grid"), ("high_complexity",), ("persistent", "high_complexity"), ("launch_bound",))
 _FEW = Budget(candidates=3, repairs=0, rounds=0)
 """Budgets that leave nothing over after the seeds."""

@@ -20,6 +20,7 @@ from tritonsmith.prompts.analysis import Analysis, Category, Promise
 
 Event = dict[str, Any]
 Verdicts = dict[str, Verdict | Exception]
+"""What an evaluator answers to each text."""
 _ENDLESS = 40
 """Length of a chain of kernels that is longer than any allowance."""
 

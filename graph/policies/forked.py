@@ -19,6 +19,7 @@ from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object
 from tritonsmith.graph.storage.folder import EVENTS
 
 PARENT = "parent.json"
+"""Name of the file in a fork's folder that says what it was made from."""
 _REFUSED = ("budget", "author", "graph")
 """Sites of decisions that no policy made."""
 

@@ -11,13 +11,16 @@ from pydantic import Field, ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record, text_sha
+from tritonsmith.graph.policies.forked import PARENT
 from tritonsmith.graph.runs.config import RunConfig, restore_address, settings_to_keep
 from tritonsmith.graph.runs.version import graph_version
 from tritonsmith.graph.storage.files import fault_of, parse_object, put_text
 from tritonsmith.prompts.templates.render import VERSION, digest
 
-MANIFEST, PARENT = "run.json", "parent.json"
+MANIFEST = "run.json"
+"""Name of the manifest in a run's folder."""
 FORMAT = 1
+"""Version of the manifest's fields; a run of another one is not resumed."""
 
 
 class Manifest(Record):

@@ -21,6 +21,7 @@ from tritonsmith.nodes.tape.tape import Tape, load_tape
 from tritonsmith.prompts.author import Author
 
 _HANDOFF = "handoff:"
+"""How the name of a model begins for which a person answers in files."""
 
 
 @dataclass(frozen=True)

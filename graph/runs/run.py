@@ -51,6 +51,7 @@ from tritonsmith.prompts.author import Author
 from tritonsmith.prompts.templates.render import VERSION, digest
 
 _ACTIVE: list[Run] = []
+"""The runs of this process that are under way."""
 
 
 class Run:

@@ -19,10 +19,11 @@ from tritonsmith.nodes.chat.connect import web_address
 GRAPH = "tritonsmith"
 """The graph's name in `langgraph.json`."""
 DEV_SERVER = "http://127.0.0.1:2024"
-"""Where `langgraph dev` listens when it is told nothing."""
+"""Where `langgraph dev` listens unless an option names another place."""
 _NAMES = UUID("6b1f1ad2-6f0e-4d0e-9d0a-6f3c1f6d7f10")
-"""With it, a policy's name makes the id of its assistant: the same one every time."""
+"""Makes the id of an assistant from its policy's name, the same id every time."""
 _PATIENCE_SECONDS = 10
+"""How long a server may take to say that it is there."""
 
 
 class Assistant(Record):

@@ -13,7 +13,9 @@ from langgraph_sdk import Auth
 MORE = "TRITONSMITH_ORIGINS"
 """Environment variable with further pages that may ask, separated by commas."""
 _STUDIO = ("https://smith.langchain.com", "https://eu.smith.langchain.com")
+"""Studio's pages."""
 _HERE = ("localhost", "127.0.0.1", "::1")
+"""Names of this machine."""
 
 auth = Auth()
 

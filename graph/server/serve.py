@@ -29,6 +29,7 @@ from tritonsmith.graph.storage.store import Store
 from tritonsmith.nodes.common import NodeRuntime
 
 _KEPT = 256
+"""Runs whose author, store and policy are kept in memory."""
 _SHORT = 8
 """Characters of a run's id that name its folder within the thread's."""
 _opening = threading.Lock()

@@ -21,12 +21,22 @@ Event = dict[str, Any]
 waiting, stop, stopped or end; `time`, `node`, `branch` and `candidate` are always there."""
 
 OnEvent = Callable[[Event], None]
+"""Listens to the events of a run."""
 
-EVENTS, TAPE, LOCK, CHECKPOINTS = "events.jsonl", "tape.jsonl", "run.lock", "checkpoints.sqlite"
+EVENTS = "events.jsonl"
+"""Every event of a run, one JSON object per line."""
+TAPE = "tape.jsonl"
+"""Every reply and verdict of a run, so that none is asked for twice."""
+LOCK = "run.lock"
+"""The file that the process at work on a run has locked."""
+CHECKPOINTS = "checkpoints.sqlite"
+"""The newest state of each line of work."""
 _START = {TAPE, LOCK, "kernels", "parent.json"}
 """What may lie in a folder before a run begins there: replies and verdicts of another one."""
 _ROOM = 256 * 1024
+"""Bytes that a step may need; a disk with less is full."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a disk, a quota or a file that can take no more."""
 
 
 def name_folder(out: str | None, task_name: str) -> Path:

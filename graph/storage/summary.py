@@ -15,6 +15,7 @@ from tritonsmith.graph.storage.outcome import describe_comparison, describe_sear
 from tritonsmith.graph.storage.store import Store
 
 SUMMARY = "summary.json"
+"""Name of the file in a run's folder that says that it is over."""
 
 
 class Winner(Record):

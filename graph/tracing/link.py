@@ -21,9 +21,11 @@ CLOSING_SECONDS = 2.5
 _REQUEST_SECONDS = 15.0
 """The longest that one request may take while the run goes on."""
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
-"""Between the tries of one request, while the run goes on."""
+"""Seconds between the tries of one request, while the run goes on."""
 _REFUSED = (401, 403)
+"""Answers of a server that does not take the key."""
 _STEP = 0.02
+"""Seconds between two looks whether an answer is there."""
 
 logger = logging.getLogger("tritonsmith.tracing")
 troubled: set[str] = set()

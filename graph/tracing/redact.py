@@ -13,8 +13,10 @@ from tritonsmith.evaluator.schema import text_sha
 
 KERNEL_SHOWN = 160
 """Characters of a kernel's text that a trace shows: its head."""
-TEXT_SHOWN, END_SHOWN = 4000, 2000
-"""Characters of any other text: of its head, and of its end, where a prompt says what is asked."""
+TEXT_SHOWN = 4000
+"""Characters of the head of any other text."""
+END_SHOWN = 2000
+"""Characters of the end of any other text: a prompt says there what it asks."""
 _SHORTEST_KEY = 8
 """Shorter values of variables that only look like keys are words that also occur elsewhere."""
 _KEY_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTHORIZATION|DSN)S?$|_HEADERS$", re.IGNORECASE)
@@ -39,6 +41,7 @@ _GAP = 3
 _QUOTES = ('"""', "'''")
 _PATH = re.compile(r"(?<![\w./~-])~?/(?:[\w.+@%~-]+/)+(?=[\w.+@%-])")
 _DEEPEST = 60
+"""Levels of nested records and lists that a trace shows."""
 
 
 class Redactor:

@@ -10,8 +10,11 @@ from tritonsmith.prompts.analysis import Analysis
 _FEW = 4
 """So many records of a kind are shown one by one; of more, the number and the last one."""
 _AS_THEY_ARE = ("branch", "index", "current", "analysis", "choice", "queue", "repairs", "rounds", "improvements", "optimized", "exhausted")
+"""Fields of a state that are small already."""
 _THE_SAME = ("facts", "run", "allow", "elapsed")
+"""Fields that are the same for every step."""
 _AT_THE_END = ("winner", "stopped_because", "seeds", "elapsed", "searched")
+"""Small fields that only a run's end has."""
 
 
 def summarize_state(value: Any) -> Any:

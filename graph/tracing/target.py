@@ -9,6 +9,7 @@ from typing import Any
 from tritonsmith.graph.tracing.link import OPENING_SECONDS, Link, logger, probe, probe_otlp, read_answer, troubled
 
 HOSTED = "https://api.smith.langchain.com"
+"""LangSmith's own server; the only one that always needs a key."""
 LOOK_SECONDS = 3.0
 """How long somebody who asks whether a server is there is made to wait."""
 _LATE = f"does not answer within {LOOK_SECONDS:g} s"

@@ -40,7 +40,9 @@ from tritonsmith.graph.tracing.target import Target, open_links, provider_for, t
 _BRANCHES = ("branch", "improve")
 """Nodes that hold a line of work each."""
 _GATE = "decide_"
+"""How the names of gates begin."""
 _ASK_AGAIN_SECONDS = 20.0
+"""Seconds before a server that had no project yet is asked for it again."""
 
 
 class TraceClient(Client):

@@ -23,10 +23,14 @@ from tritonsmith.prompts.author import Example
 from tritonsmith.prompts.templates.families import families_of
 
 MOST_EXAMPLES = 2
+"""Kernels of earlier runs that a prompt shows."""
 _MOST_FAILURES = 3
+"""Failures of earlier runs that a prompt names."""
 _SHORT = 160
+"""Characters of a reason or of a compiler's words."""
 
 Shapes = tuple[tuple[int, ...], ...]
+"""Shapes of a task's inputs."""
 
 
 class RememberedKernel(Record):

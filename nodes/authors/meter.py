@@ -15,8 +15,6 @@ from tritonsmith.nodes.chat.records import NOTICE, Reply, Request, UsageRow
 
 Keep = Callable[[str, dict[str, Any], Sequence[UsageRow], Usage], None]
 """Writes one call: its name, what was said, its tries, and what the request has cost so far."""
-
-
 Spend = Callable[[Request, str, Usage], None]
 """Hears of one call that is over: the question, the model's name, and what it cost."""
 

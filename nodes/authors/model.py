@@ -19,6 +19,7 @@ from tritonsmith.prompts.promises import held_to_facts
 from tritonsmith.prompts.templates.render import Prompt, prompt_for
 
 MAX_VARIANTS = 3
+"""Variants of one tuning stage that are taken from an answer."""
 _QUOTED = 4000
 """Characters of an unusable answer that are shown to the model again."""
 

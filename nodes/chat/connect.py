@@ -18,7 +18,9 @@ from tritonsmith.nodes.chat.records import Chat
 from tritonsmith.nodes.chat.wire import note_response
 
 KEY = "OPENAI_API_KEY"
+"""The variable that has the key unless a setting names another one."""
 OPENAI = "https://api.openai.com/v1"
+"""The address that is asked unless a setting names another one; the only one that needs a key."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,12 @@ from tritonsmith.graph.state import Usage
 from tritonsmith.nodes.chat.ledger import Price
 from tritonsmith.nodes.chat.records import Reply, Request, UsageRow, Waiting
 
-REQUEST, REPLY = ".request.md", ".reply.md"
+REQUEST = ".request.md"
+"""End of the name of a file with a request."""
+REPLY = ".reply.md"
+"""End of the name of the file that answers it."""
 _KEY = "request key: "
+"""Stands before the key in a request's file: a reply to another key is stale."""
 
 
 class HandoffChat:

@@ -13,7 +13,9 @@ _THOUGHT_END = re.compile(r"\A.*</(?:think|thinking|thought)>", re.DOTALL | re.I
 _MARK = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([^`\n]*)\Z")
 
 CUT = "Your answer was cut off before its end"
+"""What is wrong with an answer that stops at the limit."""
 NO_MODULE = "There is no complete fenced block that defines class ModelNew"
+"""What is wrong with an answer without a kernel."""
 
 
 def strip_thoughts(reply: str) -> str:

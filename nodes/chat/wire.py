@@ -15,6 +15,7 @@ from tritonsmith.nodes.chat.records import Reply
 _CUT = {"length", "max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length"}
 """What servers call a reply that stops at the limit."""
 _LONGEST_BODY = 2_000_000
+"""Characters of an answer that are kept."""
 
 
 @dataclass(frozen=True)

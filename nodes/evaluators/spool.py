@@ -22,8 +22,11 @@ from tritonsmith.graph.storage.records import read_record, write_record
 from tritonsmith.nodes.chat.records import Waiting
 
 HEARTBEAT_SECONDS = 2.0
+"""How often a worker touches its file."""
 _DEAD_AFTER = 5 * HEARTBEAT_SECONDS
+"""Seconds without a touch after which a worker is dead."""
 _LOOK_SECONDS = 0.2
+"""Seconds between two looks for a result."""
 
 
 class Job(Record):

@@ -15,10 +15,8 @@ from tritonsmith.nodes.tape.tape import FORMAT, Line, Tape, load_tape, read_line
 
 _OWN = ""
 """Stands for the option where the tape is the run's own, which no option names."""
-
-
 _IDENTITY = ("kind", "key", "name", "call", "task", "kernel", "profile", "branch", "fault", "fatal")
-"""What makes two lines the same one."""
+"""Fields that make two lines the same line."""
 
 
 class TapeRecorder:

@@ -14,10 +14,12 @@ from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object
 from tritonsmith.nodes.chat.records import Request
 
 FORMAT = 1
+"""Version of the lines of a recording; one of another version is not played."""
 _SHOWN = 160
 """Characters of a line that a message quotes."""
 
 Line = dict[str, Any]
+"""One line of a recording."""
 
 
 class Tape:
@@ -137,7 +139,9 @@ _NEEDED = {
     "memory": ("task", "examples"),
     "fault": ("branch", "error", "fatal"),
 }
+"""Fields that a line of each kind must have."""
 _TEXTS = ("kind", "key", "name", "task", "kernel", "profile", "branch")
+"""Fields that must be text."""
 
 
 def _check_line(line: Line) -> Line:
