@@ -20,7 +20,7 @@ _starting = threading.Lock()
 
 
 def run_to_completion(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine to its end for a caller that is not asynchronous, be it in a notebook, whose own loop is busy calling us."""
+    """Run a coroutine to its end for a caller that is not asynchronous. In a notebook, whose loop is busy, another loop runs it."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -29,7 +29,7 @@ from tritonsmith.nodes.tune import tune
 Node = Callable[[Any, NodeRuntime], Awaitable[Update]]
 """A stage: state and runtime in, a small update out."""
 Around = Callable[[str, Node, Any, NodeRuntime], Awaitable[Update]]
-"""What a server does about each node: makes a Context of the plain values it was sent, and calls the node."""
+"""Wraps each node for a server: makes a Context of plain values, and calls the node."""
 
 Graph = StateGraph[Any, Any, Any, Any]
 
@@ -112,7 +112,7 @@ def _send_improvement(state: State) -> Send:
 
 
 def _add_gate(graph: Graph, schema: type[Any], around: Around | None, source: str, gate: str) -> None:
-    """A node that decides and records, and an edge that only reads the answer; so the drawing is the same for every policy."""
+    """Add a node that decides and records, and an edge that only reads the answer. So every policy has the same drawing."""
 
     def read(state: Any) -> Hashable:
         choice = choice_of(state)
@@ -124,7 +124,7 @@ def _add_gate(graph: Graph, schema: type[Any], around: Around | None, source: st
 
 
 def _add_node(graph: Graph, schema: type[Any], around: Around | None, name: str, node: Node) -> None:
-    """Add a node that gets state and runtime; a gate shows its answer in a trace, other nodes what they change."""
+    """Add a node that gets state and runtime. In a trace a gate shows its answer, any other node its changes."""
 
     async def work(state: Any, runtime: NodeRuntime) -> Update:
         if around is not None:

@@ -50,7 +50,7 @@ def drawn_graph(xray: bool = True) -> Graph:
 
 
 def drawn_edges(graph: Graph) -> dict[tuple[str, str], str]:
-    """The edges of a drawing with their labels; one of a gate names every choice that takes it, except one that is called as its target."""
+    """The edges of a drawing with their labels. A gate's edge names every choice that takes it, unless choice and target have one name."""
     edges: dict[tuple[str, str], str] = {}
     for edge in graph.edges:
         _, _, gate = edge.source.partition("decide_")

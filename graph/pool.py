@@ -6,11 +6,11 @@ from tritonsmith.evaluator.schema import Allow, Candidate, Comparison, Label, St
 
 
 def rank_working(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict], allow: Allow) -> list[Candidate]:
-    """Working candidates that may win, best first; of equal ones the first made, one text counts once, and a text that failed anywhere
-    counts nowhere.
+    """Working candidates that may win, best first.
 
-    A gain that was measured goes before one that was not: a `same` or `ambiguous` score is luck as far as it is above 1.
-    The table's order is the order of making, seed branches in the order of their numbers; so the ranking is the same in every repetition.
+    Of equal candidates the one that was made first wins. A text counts once, and a text that failed anywhere does not count. A proven gain
+    goes before an unproven one: a `same` or `ambiguous` score above 1 is luck. The table is in the order of making, seed branches by their
+    numbers, so the ranking is the same in every repetition.
     """
     out = {
         candidates[cid].sha
@@ -39,9 +39,9 @@ def is_proven(verdict: Verdict) -> bool:
 
 
 def refusal(verdict: Verdict, allow: Allow) -> str:
-    """Why a working candidate may not win, as a sentence that helps its author; empty when it may, or does not work.
+    """Why a working candidate may not win, as a sentence that helps its author; else empty.
 
-    A quarantine counts once the strict verdict, which audits, has not lifted it.
+    A quarantine counts only in a strict verdict: its audits can lift it.
     """
     if verdict.status is not Status.OK:
         return ""

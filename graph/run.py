@@ -1,4 +1,4 @@
-"""Running the graph on a task file: from settings to a folder with the winner and everything that led to it."""
+"""Runs the graph on a task file: from settings to a folder with the winner and its history."""
 
 from pathlib import Path
 from typing import Any
@@ -77,9 +77,9 @@ def resume(
     models: Models | None = None,
     on_event: OnEvent | None = None,
 ) -> Summary:
-    """Go on with a run that was stopped or killed, or that waited; a finished one is not run again, only its summary is read.
+    """Continue a run that was stopped or killed, or that waited. Of a finished run only the summary is read.
 
-    What was passed to `optimize` as an object is passed again. Raises UsageError, and what `Run.stream` raises.
+    Pass the objects that were passed to `optimize` again. Raises UsageError, and what `Run.stream` raises.
     """
     given = {"model": model, "analyst_model": analyst_model, "repair_model": repair_model}
     objects = {name: value for name, value in given.items() if value is not None}

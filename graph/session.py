@@ -1,4 +1,4 @@
-"""What lives beside the state while a run goes on: the ledger that all branches share, and verdicts already paid for."""
+"""What a run keeps next to its state: the ledger that all branches share, and verdicts already paid for."""
 
 import asyncio
 import time

@@ -18,8 +18,7 @@ class Site:
     spends: dict[str, str] = field(default_factory=dict)
     """Choice to the allowance it uses up: `repairs`, `rounds` or `improvements`."""
     needs: dict[str, str] = field(default_factory=dict)
-    """Choice to what has to be there to follow it: `best` (a working candidate), `analysis`, or `unconfirmed` (a best without a strict
-    verdict)."""
+    """Choice to its condition: `best` (a working candidate), `analysis`, or `unconfirmed` (a best without a strict verdict)."""
     budgeted: bool = True
     """False where going on costs nothing and stopping would waste what was reached."""
 

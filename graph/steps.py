@@ -1,4 +1,4 @@
-"""Steps of the graph as LangGraph wants them: callable both ways, and leaving one run each in a trace, not two or three."""
+"""Steps of the graph for LangGraph: callable both ways, with one run each in a trace, not two or three."""
 
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any
@@ -35,7 +35,7 @@ class Step(Runnable[Any, Any]):
 
 
 class Edge(Runnable[Any, Any]):
-    """A fork: reads the way from the state; what it read is in the node before it, so a trace does not show it again."""
+    """A fork: reads the next node from the state. A trace does not show it; the node before it has the answer."""
 
     def __init__(self, name: str, read: Callable[[Any], Hashable | list[Any]]) -> None:
         self.name = name

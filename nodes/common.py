@@ -15,7 +15,7 @@ from tritonsmith.graph.state import BranchState, State
 from tritonsmith.prompts.author import Draft
 
 NodeRuntime = Runtime[Context]
-"""What a node gets beside the state."""
+"""What a node gets in addition to the state."""
 
 
 def context_of(runtime: NodeRuntime) -> Context:

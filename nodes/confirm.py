@@ -8,7 +8,7 @@ from tritonsmith.nodes.judging import judge
 
 
 async def confirm(state: State, runtime: NodeRuntime) -> Update:
-    """Replace the quick verdict of the best working candidate by a strict one; what the search said is kept beside it."""
+    """Replace the quick verdict of the best working candidate by a strict one. The quick score is kept in `searched`."""
     verdicts = state.get("verdicts", {})
     chosen = best(state.get("candidates", {}), verdicts, allow_of(state))
     if chosen is None:

@@ -42,7 +42,7 @@ async def decide(gate: str, state: State | BranchState, runtime: NodeRuntime) ->
 
 
 def _part(state: State | BranchState, context: Context) -> int | None:
-    """How many candidates a seed branch may write: an equal part, so that its way does not depend on how fast the others are."""
+    """How many candidates a seed branch may write: an equal part, so that its path does not depend on the others' speed."""
     index, limit = state.get("index"), context.budget.candidates
     if not isinstance(index, int) or limit is None:
         return None
@@ -51,7 +51,7 @@ def _part(state: State | BranchState, context: Context) -> int | None:
 
 
 def _stuck(state: State | BranchState, session: Session) -> str:
-    """Why this branch cannot go on although the run can: it waits for a reply, or its author wrote no first kernel."""
+    """Why only this branch cannot go on: it waits for a reply, or its author wrote no first kernel."""
     branch = branch_of(state)
     return session.waits(branch) or ("" if branch == "main" or state.get("current") else session.fault(branch))
 

@@ -35,11 +35,11 @@ _FRESH: Update = {
     "stopped_because": Overwrite(""), "elapsed": Overwrite(0.0), "current": None, "queue": [], "improvements": 0, "winner": None,
     "result": "",
 }  # fmt: skip
-"""A thread that is given a task once more begins a new run: nothing of the one before counts for it."""
+"""Empties the state: a thread that gets another task begins a new run, and nothing of the old one counts."""
 
 
 async def _task_of(state: State, context: Context) -> Task:
-    """The task that was given, or the one in the file that was named: `auto` size is full with a card and small without."""
+    """The given task, or the one in the given file. Size `auto` is full with a card and small without."""
     given: object = state.get("task")
     if isinstance(given, str):
         size = state.get("size") or "auto"

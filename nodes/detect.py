@@ -17,7 +17,7 @@ async def detect(state: State, runtime: NodeRuntime) -> Update:
 
 
 async def check(state: BranchState, runtime: NodeRuntime) -> Update:
-    """Label the optimized candidate and hold it against the promise of its analysis."""
+    """Label the optimized candidate and compare it with the promise of its analysis."""
     candidate = state["candidates"][str(state["current"])]
     verdict = state.get("verdicts", {}).get(candidate.id)
     if verdict is None or verdict.score is None:
@@ -29,7 +29,7 @@ async def check(state: BranchState, runtime: NodeRuntime) -> Update:
 
 
 def check_promise(candidate: str, analysis: str, promise: Promise | None, verdict: Verdict, findings: Findings) -> PromiseCheck:
-    """Hold a promise against measured facts; a time loop that is still in Python breaks any promise."""
+    """Compare a promise with measured facts. A time loop that is still in Python breaks any promise."""
     loop = next((finding for finding in findings.labels if finding.name == "time_loop_in_python"), None)
     actual = None if promise is None else measured(promise.metric, verdict)
     kept, reason = True, f"{promise.metric} was promised and is not measured here" if promise else "nothing measurable was promised"

@@ -13,9 +13,9 @@ from tritonsmith.nodes.common import NodeRuntime, branch_of, context_of, emit, s
 
 
 async def judge(candidate_id: str, profile: str, node: str, state: State | BranchState, runtime: NodeRuntime) -> Verdict | str | None:
-    """The verdict, measured once per text and profile; or, after the machinery failed a second time, the reason as a sentence.
+    """The verdict, measured once per text and profile; after two failures of the machinery, the reason as a sentence.
 
-    None where the verdict comes in a later part of the run; the next gate then ends the branch.
+    None where the verdict comes in a later part of the run. The next gate then ends the branch.
     """
     context, session = context_of(runtime), session_of(state, runtime)
     candidate, task = state["candidates"][candidate_id], state["task"]

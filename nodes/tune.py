@@ -8,7 +8,7 @@ from tritonsmith.nodes.common import NodeRuntime, context_of, emit, make_candida
 
 
 async def tune(stage: Stage, state: State, runtime: NodeRuntime) -> Update:
-    """Queue the author's variants of the best working candidate, never of a worse one; as many as the budget has room for."""
+    """Queue the author's variants of the best working candidate, as many as the budget allows."""
     context, candidates = context_of(runtime), state["candidates"]
     base = best(candidates, state.get("verdicts", {}), allow_of(state))
     if base is None:

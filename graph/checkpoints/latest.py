@@ -1,7 +1,7 @@
-"""A checkpoint file that does not grow with the number of steps: only the newest checkpoint of each line of work is kept.
+"""A checkpoint file with only the newest checkpoint of each line of work.
 
-Each step writes the whole state, so a history of all steps would grow with the square of the number of candidates. Going on after a
-stop needs the newest checkpoint alone, and a fork plays its parent's tape.
+Each step writes the whole state, so a history of all steps would grow with the square of the number of candidates. A resumed run needs
+only the newest checkpoint, and a fork plays its parent's tape.
 """
 
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -17,9 +17,9 @@ END;
 
 
 async def keep_latest(saver: AsyncSqliteSaver) -> None:
-    """Let the file of this saver drop a checkpoint, and what was pending on it, in the transaction that writes a newer one.
+    """Let a saver's file drop each checkpoint, with its pending writes, in the transaction that writes a newer one.
 
-    Call it once, before the first step; a file remembers it. Afterwards `aget_state_history` knows the last state only.
+    Call it once, before the first step; the file remembers it. Afterwards `aget_state_history` knows only the last state.
     """
     await saver.setup()
     async with saver.lock, saver.conn.executescript(_TRIGGER):

@@ -37,7 +37,7 @@ RECORDS: tuple[type, ...] = tuple(
 
 
 def serializer() -> JsonPlusSerializer:
-    """The `serde=` of a checkpointer for this graph: it reads our records and no other class, so a foreign checkpoint runs no code."""
+    """The `serde=` of a checkpointer for this graph. It reads our records and no other class, so a foreign checkpoint runs no code."""
     return EncodedOnce(allowed_msgpack_modules=RECORDS)
 
 
@@ -55,7 +55,7 @@ def check_checkpoints(spec: str) -> None:
 
 
 class _WholeSaver(AsyncSqliteSaver):
-    """Writes a step to its end even when the run that asked for it is given up: a half one would keep the file locked."""
+    """Writes a step to its end even when the run is given up. Half a step would keep the file locked."""
 
     def __init__(self, connection: aiosqlite.Connection, *, serde: SerializerProtocol) -> None:
         super().__init__(connection, serde=serde)

@@ -1,7 +1,7 @@
-"""A test that any policy can be put to: it is asked in every situation and driven through whole runs, and what it may not do is listed.
+"""A test for any policy: asks it in every situation, drives it through whole runs, and lists the rules that it breaks.
 
-The rules: a policy answers (choice, reason) without raising; the choice is one that the site offers and that can be followed; the same
-view always gets the same answer and is left as it is; runs end within their budget, keep the best and draw the same picture.
+The rules: a policy answers (choice, reason) and does not raise. The site offers the choice, and the graph can follow it. The same view
+always gets the same answer and stays unchanged. Runs end within their budget, keep the best and draw the same picture.
 """
 
 import inspect
@@ -97,7 +97,7 @@ def _check_answers(policy: Policy) -> list[Violation]:
             before = repr(situation.view)
             try:
                 answer = getattr(policy, situation.site)(situation.view)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a foreign class raises is the finding
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a foreign class may raise anything, and that is the finding
                 answer = error
                 message = f"it raises {type(error).__name__}: {error}"
                 found.append(Violation(rule="raises", site=situation.site, where=situation.name, message=message))

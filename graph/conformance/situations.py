@@ -47,7 +47,7 @@ def situations() -> tuple[Situation, ...]:
 
 
 def differing_sites(first: Policy, second: Policy) -> dict[str, int]:
-    """In how many situations two policies choose differently, by site, sites in the order of a run; a sample, not a proof."""
+    """The number of situations in which two policies choose differently, by site. A sample, not a proof."""
     counts: dict[str, int] = {}
     for situation in situations():
         answers = [getattr(policy, situation.site)(situation.view)[0] for policy in (first, second)]

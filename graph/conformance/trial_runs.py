@@ -1,4 +1,4 @@
-"""Scripted runs that any policy can be driven through: a whole graph in milliseconds, without a card, a model or a file."""
+"""Scripted runs for testing a policy: a whole graph in milliseconds, without a card, a model or a file."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -45,7 +45,7 @@ class ForkedPolicy:
     """Gives the parent's recorded answers, and asks another policy where there is none."""
 
     def __init__(self, parent: Parent, policy: Policy) -> None:
-        """The number of seeds is the parent's, whatever the other policy wants."""
+        """The number of seeds is the parent's, not the other policy's."""
         self.parent, self.policy = parent, policy
         self.name = policy.name
         self.seeds: int | None = parent.seeds
@@ -73,7 +73,7 @@ class ForkedPolicy:
 
 
 def policy_in(folder: Path, policy: Policy) -> Policy:
-    """The policy of the run in a folder: the same, or for a fork the one that begins with the parent's answers. Raises UsageError."""
+    """The policy of the run in a folder; for a fork, one that begins with the parent's answers. Raises UsageError."""
     path = folder / PARENT
     if not path.is_file():
         return policy

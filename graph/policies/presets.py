@@ -38,7 +38,7 @@ class Default:
     """Numbers of the notes' mechanisms that the policy stands for."""
 
     def after_evaluate(self, view: View) -> Answer:
-        """Repair up to the limit; rescue a working seed below 1.0 by analysis; an optimized kernel goes to the promise check."""
+        """Repair up to the limit. Analyse a working seed below 1.0. Send an optimized kernel to the promise check."""
         if not view.works:
             return self.failing(view)
         if view.exhausted:
@@ -114,7 +114,7 @@ class Default:
         return "next", f"best so far: {view.best.id if view.best else 'none'} ({_score_words(view.best_score)})"
 
     def after_confirm(self, view: View) -> Answer:
-        """Only a strict verdict counts; a winner that fails it, or whose gain was noise, makes room for the next best."""
+        """Accept only a strict verdict. A winner that fails, or whose gain was noise, makes room for the next best."""
         if view.verdict is None or view.verdict.profile != "strict":
             return "give_up", "no strict verdict could be had" if view.current else "there is no working candidate to confirm"
         if view.works and view.proven_rival and view.best:

@@ -1,4 +1,4 @@
-"""What a policy sees at a decision, and what it is: one method per site, each answering with a choice and a reason."""
+"""What a policy sees at a decision, and the policy's methods: one per site, each with a choice and a reason."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -104,7 +104,7 @@ class View:
         return ""
 
     def offers(self) -> tuple[str, ...]:
-        """The choices of this gate that can be followed now: what they need is there and what they use up is left."""
+        """The choices of this gate that can be followed now."""
         site = SITES[self.gate]
         return tuple(
             choice for choice in site.choices

@@ -1,4 +1,4 @@
-"""The first and the last event of a run, and the files that it leaves behind; for runs in a folder and for those of a server."""
+"""The first and the last event of a run, and the files that it leaves behind. Command line and server share them."""
 
 from collections.abc import Mapping
 from typing import Any

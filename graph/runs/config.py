@@ -113,7 +113,7 @@ def restore_address(censored: str) -> str:
 
 
 def settings_to_keep(config: RunConfig) -> dict[str, Any]:
-    """What has to be the same for a run to go on in its folder; paths are whole, so that any working directory will do."""
+    """The settings that a resumed run must share. Paths are absolute, so that any working directory will do."""
     settings = config.model_dump(mode="json", exclude={"out"})
     for name in ("task", "prices", "record", "replay", "spool", "memory"):
         if settings[name] is not None:

@@ -36,9 +36,9 @@ class Drive:
         self._found: StateSnapshot | None = None
 
     async def find(self, faults: list[dict[str, Any]]) -> bool:
-        """Look where an earlier process has left the run, and tell the ledger what every branch knows of; False where nothing is kept.
+        """Look where an earlier process left the run, and fill the ledger from its states; False without any.
 
-        `faults` are branches that the author failed: no state tells of them.
+        `faults` are branches that the author failed: no state has them.
         """
         if self._saver is None:
             return False

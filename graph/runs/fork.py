@@ -53,9 +53,9 @@ async def fork_async(
     models: Models | None = None,
     on_event: OnEvent | None = None,
 ) -> Summary:
-    """Fork a run and take the fork to its end; the same call again goes on with one that was stopped.
+    """Fork a run and take the fork to its end. The same call again continues a fork that was stopped.
 
-    What was passed to the parent as an object is passed again. Raises UsageError, RunStopped, and what `Run.stream` raises.
+    Pass the objects that were passed to the parent again. Raises UsageError, RunStopped, and what `Run.stream` raises.
     """
     run = await asyncio.to_thread(fork_run, folder, at=at, policy=policy, out=out, evaluator=evaluator, author=author, models=models)
     try:
@@ -80,9 +80,9 @@ def fork_run(
     author: Author | None = None,
     models: Models | None = None,
 ) -> Run:
-    """Make the folder of a fork, and the run that is to be streamed; a folder that holds this fork already is gone on with.
+    """Make the folder of a fork, and its run. A folder that holds this fork already is continued.
 
-    `out` is by default `<folder>-<at>-<policy>`, beside the parent. Raises UsageError for a site that does not exist or that the
+    `out` is by default `<folder>-<at>-<policy>`, next to the parent. Raises UsageError for a site that does not exist or that the
     parent never reached, and for a parent that cannot be repeated.
     """
     folder = Path(folder)
@@ -153,7 +153,7 @@ def _tape_of(folder: Path) -> str:
 
 
 def _prepare(folder: Path, target: Path, parent: Parent) -> None:
-    """Copy what the parent has asked, heard and judged; `parent.json` last, so that a copy that was cut is made again."""
+    """Copy the parent's tape and kernels. `parent.json` comes last, so that a half copy is made again."""
     if not (folder / TAPE).is_file():
         raise UsageError(f"{folder}: the run has no {TAPE}, so its replies and verdicts cannot be used again; run it again")
     tape = _tape_of(folder)

@@ -36,10 +36,10 @@ def make_context(
     sandbox: str = "auto",
     allow: str | Allow = Allow.HYBRID,
 ) -> Context:
-    """A context for scripts that invoke the compiled graph themselves; use it in a `with` block, which ends the evaluator's processes.
+    """A context for scripts that invoke the compiled graph themselves.
 
-    A model is a name as on the command line, a LangChain chat model, or a function that makes one. Without `out` the kernels lie
-    in a temporary folder that goes with the context. Raises UsageError.
+    Use it in a `with` block, which ends the evaluator's processes. A model is a name as on the command line, a LangChain chat model, or a
+    function that makes one. Without `out` the kernels lie in a temporary folder that goes with the context. Raises UsageError.
     """
     if allow not in list(Allow):
         raise UsageError(f"--allow {allow}: choose one of {', '.join(Allow)}")

@@ -1,4 +1,4 @@
-"""`run.json`: what a run was started with, so that another process can go on with it and refuses where that cannot be."""
+"""`run.json`: what a run was started with. Another process resumes the run by it, or refuses."""
 
 import platform
 from datetime import UTC, datetime

@@ -62,7 +62,7 @@ class Players:
         return TapeEvaluator(tape, inner, recorder, stopping=self.run_tape.stopping)
 
     def recall(self) -> Recall | None:
-        """What authors are told of earlier runs; called after `evaluator`, which opens what the run keeps."""
+        """Examples of earlier runs for the authors. Call it after `evaluator`, which opens the run's own tape."""
         if self.tape is not None:
             return Recall(None, self.tape)
         recorders = [recorder for recorder in (self.recorder, self.run_tape.recorder) if recorder is not None]

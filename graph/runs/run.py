@@ -95,7 +95,7 @@ class Run:
         self._control.request_drain(reason)
 
     async def stream(self) -> AsyncGenerator[Event, None]:
-        """Work to the end, and tell of every event as it is written to `events.jsonl`; a finished run tells of its end alone.
+        """Work to the end, and yield every event once it is in `events.jsonl`. A finished run yields only its end.
 
         Raises UsageError (AuthorError and TaskError among them) with a sentence for the user, InfrastructureError when not even the
         reference could be run, and RunError when the run cannot go on now.
@@ -223,7 +223,7 @@ def _load_at_size(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task
 
 
 def _facts_of_the_run(state: State, players: Players, manifest: Manifest) -> dict[str, Any]:
-    """Fields of a summary that its state does not know: the parent of a fork, the prompts, and what the run waits for."""
+    """Fields of a summary that no state has: parent of a fork, prompts, and files that the run waits for."""
     facts: dict[str, Any] = {"parent": manifest.parent}
     used = total(state.get("usage"))
     if used.calls or used.retries:

@@ -1,4 +1,4 @@
-"""Policies as assistants of a LangGraph server: one per preset, all with the same other settings, so that Studio can compare them."""
+"""Policies as assistants of a LangGraph server, one per preset, so that Studio can compare them."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class Assistant(Record):
 def make_assistants(
     url: str = DEV_SERVER, settings: Mapping[str, Any] | None = None, policies: Sequence[str] = tuple(PRESETS)
 ) -> tuple[Assistant, ...]:
-    """One assistant per policy, named like it, with `settings` beside the policy; what is there already is kept or brought up to date.
+    """One assistant per policy, with its name and with `settings`. Existing assistants are kept or updated.
 
     Raises UsageError for a wrong setting, an unknown preset, and a server that does not answer or lacks the graph.
     """
@@ -54,7 +54,7 @@ def make_assistants(
     place = web_address(url, "--url", DEV_SERVER)
     try:
         httpx.get(f"{url.rstrip('/')}/ok", timeout=_PATIENCE_SECONDS)  # the client would try for long before it says that nobody is there
-        # a key in the environment is for a server behind https, never for whoever listens on a plain address
+        # a key in the environment is for a server behind https, never for a program that listens on a plain address
         client = get_sync_client(url=url, api_key=None) if place.scheme == "http" else get_sync_client(url=url)
         with client:
             return tuple(_update_assistant(client, name, context) for name, context in contexts.items())

@@ -1,7 +1,7 @@
-"""Who may talk to the LangGraph server: programs of this machine and Studio's page, but no other page that a browser has open.
+"""Who may talk to the LangGraph server: programs of this machine and Studio's page, but no other page of a browser.
 
-A server of `langgraph dev` answers every page, and a run lets its caller name a model's address and the sandbox: without this, any
-page could have kernels of its own run here.
+A server of `langgraph dev` answers every page, and the caller of a run names the model's address and the sandbox. Without this check any
+page could run its own kernels here.
 """
 
 import os
@@ -22,7 +22,7 @@ auth = Auth()
 
 @auth.authenticate
 async def enter(headers: Mapping[bytes, bytes]) -> str:
-    """Let a request in that comes from no page at all, from one of this machine, or from Studio; its name is the same for all."""
+    """Accept a request from no page, from a page of this machine, or from Studio. All callers get the same name."""
     origin = headers.get(b"origin", b"").decode("latin-1")
     more = [page.strip() for page in os.environ.get(MORE, "").split(",")]
     if origin and origin not in (*_STUDIO, *more) and urlsplit(origin).hostname not in _HERE:

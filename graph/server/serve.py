@@ -1,6 +1,6 @@
-"""Running the graph for a LangGraph server: what is opened for plain settings, and a folder for each run as every run leaves one.
+"""Runs the graph for a LangGraph server: opens author and evaluator from plain settings, and gives each run a folder.
 
-An evaluator belongs to a card and is shared by everything that the server runs; author, policy and store belong to a run.
+An evaluator belongs to a card, and all runs of the server share it. Author, policy and store belong to a run.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ def _evaluator(target: str, sandbox: str) -> Evaluator:
 
 @cache
 def _no_store() -> Store:
-    """For the node that begins a run and writes no kernel; one for all, because a folder that is removed would block the event loop."""
+    """The store of the node that begins a run and writes no kernel. All runs share it: removing a folder blocks the event loop."""
     return Store()
 
 
@@ -83,7 +83,7 @@ def open_run(settings: Settings | None, thread: str, run: str) -> OpenedRun:
 
 
 async def serve(name: str, node: Node, state: State, runtime: NodeRuntime) -> Update:
-    """One node for a server: its events also go into the run's folder. Raises ServedError with one sentence for whoever started the run."""
+    """One node for a server: its events also go into the run's folder. Raises ServedError with one sentence for the caller."""
     thread = str(get_config().get("configurable", {}).get("thread_id") or "no-thread")
     try:
         return await _serve(name, node, state, runtime, thread)

@@ -1,4 +1,4 @@
-"""The settings of a run on a LangGraph server: plain values with descriptions, so that Studio can make a form of them."""
+"""The settings of a run on a LangGraph server: plain values with descriptions, of which Studio makes a form."""
 
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -15,7 +15,7 @@ from tritonsmith.nodes.chat.connect import Models
 
 
 class ServedError(UsageError, ValueError):
-    """What a run on a server ends with: a LangGraph server shows the sentence of a ValueError, and of errors of its own, alone."""
+    """Ends a run on a server with a sentence. A LangGraph server shows the text only of a ValueError and of its own errors."""
 
 
 def _setting(name: str, **changes: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Files that a kill leaves whole: lines appended in one write, files that are put in place at once, and how both are read back."""
+"""Files that a kill leaves whole: lines appended in one write, files put in place at once, and readers for both."""
 
 import json
 import os

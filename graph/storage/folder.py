@@ -1,4 +1,4 @@
-"""The folder of a run: made before it begins, held by one process, told every event, and found again by a run that goes on."""
+"""The folder of a run: making it, locking it for one process, and writing its events."""
 
 import errno
 import fcntl

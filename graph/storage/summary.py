@@ -70,7 +70,7 @@ class CandidateRow(Record):
     """95 % interval of the score; None for an estimate."""
     launches_per_forward: int | None = None
     tokens: int = 0
-    """Read and written by the model for this text; analyses and requests for several variants count in the run's usage alone."""
+    """Read and written by the model for this text. Analyses and requests for several variants count only in the run's usage."""
     profile: str = ""
     message: str = ""
     advice: tuple[str, ...] = ()

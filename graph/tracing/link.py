@@ -1,8 +1,8 @@
-"""The way to a trace server: bounded in time whatever the server does, and silent but for one sentence.
+"""The way to a trace server: bounded in time with any server, and silent but for one sentence.
 
-LangSmith's client and OpenTelemetry's exporter both send through a `requests.Session`. This one sends in threads that die with
-the process, tries again only while the run goes on, and once it is closed answers everything itself; so neither client ever
-waits, repeats or complains.
+LangSmith's client and OpenTelemetry's exporter both send through a `requests.Session`. This session sends in threads that die with the
+process, and tries again only while the run goes on. Once closed it answers everything itself. So neither client waits, repeats or
+complains.
 """
 
 import logging
@@ -29,7 +29,7 @@ _STEP = 0.02
 
 logger = logging.getLogger("tritonsmith.tracing")
 troubled: set[str] = set()
-"""Addresses that gave trouble in this process and did not answer since: later runs wait for them no more, and say nothing again."""
+"""Addresses that failed in this process and have not answered since. Later runs do not wait for them and say nothing again."""
 
 
 def _host(address: str) -> str:
@@ -49,7 +49,7 @@ class Link(requests.Session):
         self.off = False
         """Whether nothing is sent any more."""
         self.server_info: dict[str, Any] | None = None
-        """What the server told of itself when it was first asked; None before it answered."""
+        """The server's description of itself; None before it answered."""
         self.name = f"{name} at {_host(address)}"
         self._address, self._todo = address, todo
         self._deadline: float | None = None
@@ -123,7 +123,7 @@ class Link(requests.Session):
             self.warn(trouble)
 
     def warn(self, trouble: str) -> None:
-        """Say what is wrong and what to do: once for all that may be wrong, and not again for the next run of the process."""
+        """Say what is wrong and what to do: once for all troubles of a run, and not again for the next run."""
         with self._lock:
             first, self._warned = not self._warned and self._address not in troubled, True
             troubled.add(self._address)
@@ -167,7 +167,7 @@ class PendingAnswer:
 
 
 def in_thread(send: Callable[[], requests.Response]) -> PendingAnswer:
-    """Send in a thread of its own, so that nobody has to wait for name servers, slow bytes or a server that never answers."""
+    """Send in a separate thread, so that nobody waits for name servers, slow bytes or a silent server."""
     answer = PendingAnswer()
 
     def work() -> None:
@@ -177,7 +177,7 @@ def in_thread(send: Callable[[], requests.Response]) -> PendingAnswer:
             answer.finish("does not answer in time")
         except requests.ConnectionError:
             answer.finish("cannot be reached")
-        except Exception as error:  # noqa: BLE001 - whatever a proxy, a certificate or a broken answer raises, the run goes on
+        except Exception as error:  # noqa: BLE001 - a proxy, a certificate or a broken answer may raise anything; the run goes on
             answer.finish(f"cannot be used ({type(error).__name__})")
 
     threading.Thread(target=work, name="tritonsmith-trace", daemon=True).start()
@@ -196,9 +196,9 @@ def probe_otlp(address: str, headers: Mapping[str, str]) -> PendingAnswer:
 
 
 def read_answer(pending: PendingAnswer, seconds: float, *, keyed: bool = False) -> tuple[dict[str, Any] | None, str]:
-    """What a server says of itself, and what is wrong with it; neither, where it takes longer than that to answer.
+    """A server's description of itself, and what is wrong with it; neither, if the time is over before it answers.
 
-    `keyed` tells that it was sent the key, so that it should not ask for one.
+    `keyed` says that it was sent the key, so that it should not ask for one.
     """
     if not pending.wait(max(0.0, seconds)):
         return None, ""

@@ -1,4 +1,4 @@
-"""What may leave this machine in a trace: no key, no kernel text beyond its head, no path of the user's disk."""
+"""Texts fit to leave this machine in a trace: without keys, kernels beyond their heads, or paths of the disk."""
 
 import json
 import os
@@ -48,7 +48,7 @@ class Redactor:
     """Makes texts fit to leave; the keys are those in use when it is made."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        """`secrets` are values that never leave, beside those of all variables of the environment whose names speak of keys."""
+        """`secrets` are values that never leave, together with those of all variables of the environment that are named like keys."""
         known = {*(secret for secret in secrets if len(secret) >= _SHORTEST_KEY // 2), *key_values(os.environ)}
         written = {form for secret in known for form in (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret, safe=""))}
         self._secrets = sorted(written, key=len, reverse=True)  # a key that is part of another one goes last
@@ -76,7 +76,7 @@ class Redactor:
 
 
 def key_values(environment: Mapping[str, str]) -> list[str]:
-    """Values of the variables whose names say that they hold a key; the parts of a list of headers one by one as well."""
+    """Values of the variables with names of keys, and each part of a list of headers."""
     values = [value for name, value in environment.items() if _KEY_NAME.search(name)]
     values += [part.partition("=")[2] for value in values for part in value.split(",") if "=" in part]
     return [value for value in values if len(value) >= _SHORTEST_KEY]
@@ -98,7 +98,7 @@ def _cut_middle(text: str) -> str:
 
 
 def _cut_kernels(text: str) -> str:
-    """Fenced blocks and bare pieces of code are cut; what is said around them stays."""
+    """The text with fenced blocks and bare pieces of code cut; the words around them stay."""
     if len(text) <= KERNEL_SHOWN:
         return text
     text = "\n".join(_cut_escaped(line) for line in text.split("\n"))
@@ -116,7 +116,7 @@ def _cut_escaped(line: str) -> str:
 
 
 def _cut_bare(text: str) -> str:
-    """Pieces of code that stand in no fence are cut: from their first line to their last, comments and texts within included."""
+    """The text with pieces of code outside of fences cut, from first to last line, with comments and texts in them."""
     lines: list[str] = []
     piece: list[str] = []
     last = other = 0

@@ -1,4 +1,4 @@
-"""What a trace shows of a state or of a node's update: small plain records instead of all that is known."""
+"""What a trace shows of a state or of a node's update: small plain records instead of everything."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +35,7 @@ def summarize_inputs(inputs: Any) -> Any:
 def summarize_decision(update: Any) -> Any:
     """A gate's update: the choice with its reason and what it rests on come first."""
     decisions = update.get("decisions") if isinstance(update, Mapping) else None
-    if not isinstance(decisions, Mapping) or not decisions:  # none, or told already
+    if not isinstance(decisions, Mapping) or not decisions:  # none, or summarized already
         return summarize_state(update)
     answers = [_summarize_record(decision) for decision in decisions.values()]
     last = answers[-1] if isinstance(answers[-1], dict) else {}

@@ -33,7 +33,7 @@ class Span:
 
 @asynccontextmanager
 async def span(name: str, inputs: dict[str, Any], tags: list[str]) -> AsyncIterator[Span]:
-    """Tell of a piece of work; what stands in `outputs` at its end is told too."""
+    """Report a piece of work to the trace, with its `outputs` at the end."""
     manager = callback_manager(RunnableConfig(tags=tags))
     if not manager.handlers:
         yield Span(manager)

@@ -30,7 +30,7 @@ class Target:
     otlp: str = ""
     """Address that takes spans; empty where none is named."""
     otlp_headers: str = ""
-    """What it is sent beside them, as `name=value,...`."""
+    """Headers that it is sent with them, as `name=value,...`."""
 
     @property
     def wanted(self) -> bool:
@@ -107,7 +107,7 @@ def open_links(target: Target) -> tuple[Link | None, Link | None]:
 
 
 def look(target: Target) -> list[tuple[str, str, str]]:
-    """Each server that traces are to go to, with what it tells and what is wrong with it; for people who ask before they begin."""
+    """Each server that traces go to, with its address and what is wrong with it. For people who ask before they begin."""
     found = []
     if target.smith and (target.key or target.endpoint != HOSTED):
         info, trouble = read_answer(probe(target.endpoint, {}), LOOK_SECONDS)

@@ -72,7 +72,7 @@ class TraceClient(Client):
         super().update_run(run_id, **self._fit(fields))
 
     def feedback(self, run: UUID, trace: UUID, key: str, score: float, comment: str) -> None:
-        """Give a run a score, from a thread of its own: servers of some versions are told at once and not in batches."""
+        """Give a run a score, from a separate thread: some versions of the client send scores at once and not in batches."""
         if self.is_off or self.tracing_mode == "otel":
             return
         if self._feedback_thread is None:
@@ -80,7 +80,7 @@ class TraceClient(Client):
         self._feedback.append(self._feedback_thread.submit(self._give, run, trace, key, score, self.redactor.text(comment)))
 
     def _give(self, run: UUID, trace: UUID, key: str, score: float, comment: str) -> None:
-        with suppress(LangSmithError, ValueError):  # a server that does not take it has been told of by the link
+        with suppress(LangSmithError, ValueError):  # the link has warned of a server that does not take it
             self.create_feedback(run, key, score=score, comment=comment, trace_id=trace, session_id=self._session(), stop_after_attempt=1)
 
     def _session(self) -> UUID | None:
@@ -182,7 +182,7 @@ class RunTrace:
         if smith is not None or otlp is not None:
             try:
                 self._client = self._open(smith, otlp)
-            except Exception as error:  # noqa: BLE001 - whatever settings the libraries do not like, the run goes on
+            except Exception as error:  # noqa: BLE001 - the libraries may dislike any setting; the run goes on
                 for link in (smith, otlp):
                     if link is not None:
                         link.close_now(f"the settings of {link.name} cannot be used ({self._redactor.text(str(error))})")
@@ -206,7 +206,7 @@ class RunTrace:
             self._client.close(timeout=0)
             if self._provider is not None:
                 self._provider.shutdown()
-        except Exception as fault:  # noqa: BLE001 - whatever the libraries fail with, the run's result stands
+        except Exception as fault:  # noqa: BLE001 - the libraries may fail with anything; the run's result stands
             for link in links:
                 link.close_now(f"the trace could not be finished ({type(fault).__name__})")
 

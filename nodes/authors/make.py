@@ -21,7 +21,7 @@ def make_author(models: Models | str = "offline", base_url: str | None = None, *
         models = Models(author=models, base_url=base_url)
     given = {"author": models.author, "analyst": models.analyst, "repair": models.repair}
     if models.prices is not None:
-        load_prices(models.prices)  # a wrong name is said, whoever is asked
+        load_prices(models.prices)  # a wrong name is reported, even where no model is asked
     if models.author == "offline":
         for role, option in _OPTIONS.items():
             if role != "author" and given[role] is not None:

@@ -1,7 +1,7 @@
-"""Memory across runs, where the user asks for one: kernels that were confirmed, and what failed, found again by op family and shape.
+"""Memory across runs: confirmed kernels and failures, found again by op family and shape.
 
-One file per record, named by what it is about, so runs that end at the same time do no harm. Nothing of a task's checks enters:
-no reference, no small sizes, no message of a check; of a failure only its status, the author's own reason, and a compiler's words.
+One file per record, named by its content, so runs that end at the same time do no harm. Nothing of a task's checks enters: no reference,
+no small sizes, no message of a check. Of a failure only its status, the author's own reason, and a compiler's words are kept.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class Memory:
             raise UsageError(f"--memory {root}: cannot make the folder ({error.strerror}); name another one") from error
 
     def recall(self, task: Task, facts: TaskFacts, hardware: Hardware) -> tuple[Example, ...]:
-        """The two kernels that fit best: of the same family, then for the same card and precision, measured, and of the nearest shape."""
+        """The two kernels of the same family that fit best: by precision, card, measurement, and nearest shape."""
         families, shapes = _families(task, facts), _shapes(facts)
         fitting = [kernel for kernel in self._read(self._kernels, RememberedKernel) if kernel.families[:1] == families[:1]]
         fitting.sort(
@@ -120,7 +120,7 @@ class Memory:
 
 
 class Recall:
-    """What a run is told of earlier ones: looked up once, and kept with a recording, so that a replay is told the same."""
+    """Examples of earlier runs: looked up once, and kept with a recording, so that a replay gets the same."""
 
     def __init__(self, memory: Memory | None, tape: Tape | None = None, recorders: Sequence[TapeRecorder] = ()) -> None:
         """Without a memory, what the tape has."""

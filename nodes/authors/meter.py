@@ -14,7 +14,7 @@ from tritonsmith.nodes.chat.faults import ModelFault
 from tritonsmith.nodes.chat.records import NOTICE, Reply, Request, UsageRow
 
 Keep = Callable[[str, dict[str, Any], Sequence[UsageRow], Usage], None]
-"""Writes one call: its name, what was said, its tries, and what the request has cost so far."""
+"""Writes one call: its name, its texts, its tries, and the cost of the request so far."""
 Spend = Callable[[Request, str, Usage], None]
 """Hears of one call that is over: the question, the model's name, and what it cost."""
 
@@ -53,7 +53,7 @@ def current_request(default: str) -> str:
 async def record_call(
     request: Request, model: str, usage: Usage, rows: Sequence[UsageRow], *, reply: Reply | None = None, fault: ModelFault | None = None
 ) -> None:
-    """For authors that call a model: report one call as soon as it ends; it is written to `llm/` and `usage.csv` at once."""
+    """Report one call to a model as soon as it ends. It is written to `llm/` and `usage.csv` at once."""
     meter = _METER.get()
     if meter is None:
         return

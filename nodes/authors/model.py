@@ -30,7 +30,7 @@ class ModelAuthor:
     def __init__(
         self, model: Source | Chat, name: str = "", *, analyst: Source | Chat | None = None, repair: Source | Chat | None = None
     ) -> None:
-        """A LangChain chat model, a function that makes one, or a Chat; `name` is how the user named it, such as `openai:gpt-5`."""
+        """Each model is a LangChain chat model, a function that makes one, or a Chat. `name` is the user's, such as `openai:gpt-5`."""
         author = _chat(model, name or _own_name(model))
         given: dict[Role, Source | Chat | None] = {"analyst": analyst, "repair": repair}
         self._chats: dict[Role, Chat] = {"author": author}
@@ -69,7 +69,7 @@ class ModelAuthor:
         return tuple(Draft(source=module, rationale=reason_in(texts[-1])) for module in modules[:MAX_VARIANTS])
 
     async def analyze(self, brief: Brief) -> Analysis:
-        """The model's analysis, held to the measured facts; one that cannot be used twice is not worth optimizing, and says so."""
+        """The model's analysis, corrected by measured facts. After two unusable ones: an analysis that is not worth optimizing."""
         prompt = await _prompt("analyze", brief)
         verdict = brief.current.verdict if brief.current else None
         reply = await self._ask(prompt, _opening(prompt), 1, "analysis")
@@ -135,7 +135,7 @@ def _opening(prompt: Prompt) -> tuple[Message, ...]:
 
 
 def _follow_up(prompt: Prompt, reply: Reply, again: str) -> tuple[Message, ...]:
-    """The question once more: after the answer in question, or, where that was cut off or empty, in one turn with the first."""
+    """The question once more, after the unusable answer. If that was cut off or empty, both questions are one turn."""
     answer = strip_thoughts(reply.text)
     if reply.cut or not answer:
         return (Message(role="user", content=f"{prompt.text}\n\n{again}"),)  # servers want turns to alternate

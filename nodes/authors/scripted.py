@@ -1,4 +1,4 @@
-"""An author and an evaluator that answer from tables: the whole graph runs in a test or a lesson, without a card and without a model."""
+"""An author that answers from tables: the whole graph runs in a test or a lesson, without a model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from tritonsmith.prompts.author import AuthorError, Brief, Draft
 
 @dataclass
 class ScriptedAuthor:
-    """Answers with kernel texts from tables; a text that is used up, or missing, is answered by None (or AuthorError for a seed)."""
+    """Answers with kernel texts from tables; with None where the table has no further one (AuthorError for a seed)."""
 
     seeds: Sequence[str] = ()
     """One text per branch."""
@@ -26,7 +26,7 @@ class ScriptedAuthor:
     """Tuning stage and text to its variants."""
     name: str = "scripted"
     briefs: list[tuple[str, Brief]] = field(default_factory=list)
-    """Every request with what the author was told."""
+    """Every request with its brief."""
 
     async def seed(self, brief: Brief) -> Draft:
         """The text of this branch. Raises AuthorError when the table has none."""

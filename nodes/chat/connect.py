@@ -1,4 +1,4 @@
-"""From the words of the command line to models that can be asked: `openai:NAME` at an address, with a key from the environment."""
+"""Models from the names of the command line: `openai:NAME` at an address, with a key from the environment."""
 
 import os
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Models:
 
 
 def open_chat(given: str | Source, models: Models, option: str = "--model") -> Chat:
-    """Whoever answers for a role. Raises UsageError with a sentence that names the option."""
+    """The chat that answers for a role. Raises UsageError with a sentence that names the option."""
     prices = load_prices(models.prices)
     if not isinstance(given, str):
         name = _name_of(given)
@@ -97,7 +97,7 @@ def _connect(name: str, models: Models, option: str, prices: Prices) -> ModelCha
 
 
 def _name_of(model: Source) -> str:
-    """How a model that was passed in is called: by the name it has at its provider, else by its class."""
+    """The name of a model that was passed in: its provider's name for it, else its class."""
     own = getattr(model, "model_name", None) or getattr(model, "model", None)
     if isinstance(own, str) and own:
         return own

@@ -1,4 +1,4 @@
-"""What can go wrong when a model is asked: every failure has a kind, a number of tries, and a sentence for the user where it ends."""
+"""Failures of a model: each has a kind, a number of tries, and a last sentence for the user."""
 
 import json
 from collections.abc import Iterable
@@ -96,7 +96,7 @@ class Failure:
 
 
 def failure_of(error: Exception, secrets: Iterable[str] = (), body: str = "") -> Failure:
-    """What an exception of a chat model means, whatever its library is; `body` is the raw reply where it is known."""
+    """The meaning of an exception of a chat model, from any library. `body` is the raw reply where it is known."""
     code = getattr(error, "status_code", None)
     status = code if isinstance(code, int) else None
     response = getattr(error, "response", None)
@@ -168,7 +168,7 @@ def _kind(error: Exception, status: int | None, body: str) -> Fault:
     words = type(error).__name__
     if isinstance(error, OSError) or "Connect" in words or "Timeout" in words:  # of other libraries
         return Fault.TIMEOUT if "Timeout" in words else Fault.NETWORK
-    return Fault.PROTOCOL  # HTML, half a JSON object, no choices: the library fails on these with whatever error comes first
+    return Fault.PROTOCOL  # HTML, half a JSON object, no choices: the library fails on these with the first error it meets
 
 
 def _words(error: Exception, body: str) -> str:

@@ -1,4 +1,4 @@
-"""How an analysis is asked for and read: by a JSON schema, in JSON mode, or by words alone, whichever the server can do."""
+"""How an analysis is asked for and read: by a JSON schema, in JSON mode, or in words, as the server can."""
 
 import json
 from enum import StrEnum
@@ -18,7 +18,7 @@ FORMS: tuple[Form, ...] = ("schema", "json", "text")
 _MOST_FALSE_STARTS = 200
 """Braces that begin no object before a reply is given up."""
 _LONGEST = 4000
-"""Characters of one field; what is longer is cut, for later prompts repeat it."""
+"""Characters of one field; longer ones are cut, because later prompts repeat them."""
 
 Metric = Literal["launches_per_forward", "programs", "bytes_per_forward", "score"]
 

@@ -1,4 +1,4 @@
-"""A person, a chat window or a coding agent as the model: requests become files, replies are files dropped beside them."""
+"""A person, a chat window or a coding agent as the model: requests and replies are files in one folder."""
 
 import asyncio
 from pathlib import Path
@@ -60,7 +60,7 @@ class HandoffChat:
         text = f"{title}\n\n{turns}\n\n<!-- {_KEY}{request.key} -->\n"
         partial = path.with_suffix(f".{uuid4().hex}.part")
         partial.write_text(text, encoding="utf-8")
-        partial.replace(path)  # whoever watches the folder sees whole requests only
+        partial.replace(path)  # a program that watches the folder sees only whole requests
         return path
 
 

@@ -1,4 +1,4 @@
-"""What asking a model costs: tokens as the server reported them, money by a price table, one row per try in `usage.csv`."""
+"""The cost of asking a model: tokens as the server reported them, money by a price table, rows for `usage.csv`."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ class Prices(Record):
     models: dict[str, Price] = Field(default_factory=dict)
 
     def of(self, model: str) -> Price | None:
-        """The price of a model; a name with a date or a path (`gpt-4o-2024-08-06`, `openai/gpt-4o`) has the price of its longest prefix."""
+        """The price of a model. A name with a date or a path (`gpt-4o-2024-08-06`, `openai/gpt-4o`) has its longest prefix's price."""
         names = [model, model.rpartition("/")[2]]
         for name in names:
             fitting = [known for known in self.models if name == known or name.startswith((f"{known}-20", f"{known}:"))]
@@ -110,9 +110,9 @@ def sum_of(rows: Sequence[UsageRow]) -> Usage:
 
 
 def append_rows(path: Path, rows: Sequence[UsageRow]) -> None:
-    """Add lines to `usage.csv`, with the header where it is new; branches of a run may call this at the same time.
+    """Add lines to `usage.csv`, with a header if it is new. Branches may call this at the same time.
 
-    A try that has its line is not written again: a step that is taken once more after a kill tells of the same tries. Raises OSError.
+    A try that has its line is not written again: a step that is repeated after a kill reports the same tries. Raises OSError.
     """
     with _WRITING:
         known: set[str] = set()

@@ -1,8 +1,8 @@
-"""Asking a LangChain chat model: one layer of retries that is ours, a limit on the whole call, and every try on the record.
+"""Asks a LangChain chat model: with our own retries, a limit for each try, and a record of each.
 
-Our retries stand instead of the library's: they are seen in the ledger, follow any Retry-After up to two minutes, also repeat
-what the library never repeats (a web page, a reply without choices), and give way to Ctrl-C. A model that is passed in with
-retries of its own keeps those, and ours are then off for all that its library would repeat.
+Our retries replace the library's. They are in the ledger, follow any Retry-After up to two minutes, and give way to Ctrl-C. They also
+repeat what the library never repeats: a web page, a reply without choices. A model that is passed in with its own retries keeps those;
+ours are then off for everything that its library would repeat.
 """
 
 import asyncio
@@ -200,7 +200,7 @@ def _invoke(model: BaseChatModel, request: Request, form: Form, wire: list[Wire]
 
 
 async def in_daemon(work: Callable[[], Result], limit: float) -> Result:
-    """Do blocking work in a thread that ends with the process, so that neither Ctrl-C nor a limit waits for a slow server.
+    """Do blocking work in a thread that ends with the process. Neither Ctrl-C nor a limit then waits for a slow server.
 
     Raises TimeoutError after `limit` seconds. A thread, because the asynchronous client of the OpenAI library belongs to the
     event loop that first used it.

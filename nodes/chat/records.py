@@ -26,7 +26,7 @@ class Message(Record):
 
 
 class Request(Record):
-    """One question to a model, with all that was said before."""
+    """One question to a model, with the turns before it."""
 
     name: str
     """Of the request within the run, such as `seed0-01-seed`; the same in every repetition."""
@@ -103,7 +103,7 @@ class Reply(Record):
 
 
 class Chat(Protocol):
-    """Whoever answers requests: a model, a recording, a person with files."""
+    """Answers requests: a model, a recording, or a person with files."""
 
     name: str
     """As the user named it."""

@@ -1,4 +1,4 @@
-"""Reading a model's reply: what it says after its thoughts, the module among its fenced blocks, and what to say when there is none."""
+"""Reads a model's reply: its text after the thoughts, the module in its fenced blocks, and the next question without one."""
 
 import ast
 import re
@@ -19,7 +19,7 @@ NO_MODULE = "There is no complete fenced block that defines class ModelNew"
 
 
 def strip_thoughts(reply: str) -> str:
-    """The reply without thoughts, whatever the marks that a server leaves around them, and with plain line ends."""
+    """The reply without thoughts and without a server's marks around them, with plain line ends."""
     return _THOUGHT_END.sub("", _THINKING.sub("", reply.replace("\r\n", "\n"))).strip()
 
 
@@ -46,7 +46,7 @@ def modules_in(reply: str) -> list[str]:
 
 
 def module_in(reply: str, cut: bool = False) -> str | None:
-    """The module that a reply offers: the last complete one; none where a reply that was cut off had begun another block after it."""
+    """The last complete module of a reply; None where a reply that was cut off had begun another block."""
     modules = modules_in(reply)
     if not modules:
         return None

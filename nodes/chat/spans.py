@@ -1,6 +1,6 @@
-"""What nodes tell a trace beside their inputs and outputs: evaluations, model calls that no library tells of, and scores.
+"""Reports calls to models to a trace, where no library reports them itself.
 
-All of it goes through LangChain's callbacks, so whoever listens there hears it; without a listener nothing happens.
+All of it goes through LangChain's callbacks, so every listener there hears it. Without a listener nothing happens.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def about(request: Request) -> RunnableConfig:
 
 
 async def tell_reply(request: Request, name: str, reply: Reply) -> None:
-    """Tell of an answer that no library told of: from a recording, from a person, or from a Chat of the user's own."""
+    """Report an answer that no library reports: of a recording, a person, or a user's own Chat."""
     manager = callback_manager(about(request))
     if not manager.handlers:
         return

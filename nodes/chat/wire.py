@@ -1,4 +1,4 @@
-"""Reading replies: from LangChain's message, and from the bytes on the wire for what it leaves out (thoughts, tokens of broken replies)."""
+"""Reads replies: LangChain's message, and the raw bytes for what it leaves out (thoughts, tokens of broken replies)."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -48,7 +48,7 @@ def note_response(response: Any) -> None:
 
 
 def reply_of(message: AIMessage, wire: list[Wire], form: str) -> Reply:
-    """The reply in a message; `usage.unreported` is 1 where the server told no tokens."""
+    """The reply in a message; `usage.unreported` is 1 where the server reported no tokens."""
     raw = _json(wire)
     text = message.text or str(message.additional_kwargs.get("refusal") or "")
     return Reply(
@@ -102,7 +102,7 @@ def _usage(message: AIMessage, raw: Mapping[str, Any]) -> Usage:
 
 
 def _usage_in(account: Mapping[str, Any]) -> Usage:
-    """Tokens from the `usage` object of a chat completion or of the Responses API; DeepSeek has its own word for cached ones."""
+    """Tokens from the `usage` object of a chat completion or of the Responses API. DeepSeek has another key for cached ones."""
     read = _part(account, "prompt_tokens_details") or _part(account, "input_tokens_details")
     wrote = _part(account, "completion_tokens_details") or _part(account, "output_tokens_details")
     return Usage(

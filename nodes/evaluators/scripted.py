@@ -1,4 +1,4 @@
-"""An evaluator and a detector that answer from tables: the whole graph runs in a test or a lesson, without a card."""
+"""An evaluator and a detector that answer from tables, for tests and lessons without a card."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ScriptedEvaluator:
     closed: bool = False
 
     async def describe(self, task: Task) -> TaskFacts:
-        """The facts of the table, whatever the task."""
+        """The facts of the table, for any task."""
         del task
         return self.facts
 

@@ -1,7 +1,7 @@
-"""Evaluations through a folder: a run without a card writes jobs, a worker on the machine with the card writes results.
+"""Evaluations through a folder: a run without a card writes jobs, a worker on a machine with one writes results.
 
-The two share nothing but the folder; it may be carried over by hand. A job is named by what it asks, so it is asked once and
-answered once, however often the run goes on.
+The two share nothing but the folder; it may be carried over by hand. A job is named by its question, so it is asked once and
+answered once, however often the run is resumed.
 
     card.json               the card that the run is for: the worker's, or the one that --target named
     worker.json             the worker's card and versions; its time is the worker's heartbeat
@@ -102,7 +102,7 @@ def is_touched(path: Path) -> bool:
 
 
 class SpoolEvaluator:
-    """Answers from the results in the folder; for what is not there it writes a job, and waits while a worker is seen at work."""
+    """Answers from the results in a folder. For a missing one it writes a job, and waits while a worker is alive."""
 
     parallel = 64
     """Jobs are only written here; how many are judged at once is the worker's affair."""
@@ -184,7 +184,7 @@ async def do_job(spool: Spool, name: str, evaluator: Evaluator) -> JobResult:
 
 
 def claim(spool: Spool, name: str) -> Path | None:
-    """Take a job, so that no other worker on this folder does it too; the file has to be touched while it is worked on."""
+    """Take a job, so that no other worker does it too. The file must be touched while the job is done."""
     path = spool.claims / name
     if path.exists() and not is_touched(path):
         path.unlink(missing_ok=True)  # its worker has died

@@ -90,7 +90,7 @@ class TapeEvaluator:
         return (task.sha, text_sha(source), profile) in self._tape.verdicts
 
     async def settle(self) -> None:
-        """Wait for what is judged just now, and keep it; whoever asked for it may have gone."""
+        """Wait for the verdicts that are under way, and keep them; their callers may have gone."""
         await asyncio.gather(*self._at_work, return_exceptions=True)
 
     async def _judge(self, inner: Evaluator, task: Task, source: str, profile: str) -> Verdict:

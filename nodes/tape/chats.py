@@ -12,7 +12,7 @@ from tritonsmith.nodes.tape.tape import Line, Tape
 
 
 class RecordedChat:
-    """Asks another chat and writes down what was said; failures of the model too."""
+    """Asks another chat, and writes down its replies and failures."""
 
     def __init__(self, chat: Chat, recorder: TapeRecorder) -> None:
         """The chat that answers, and where it is written."""
@@ -37,7 +37,7 @@ class RecordedChat:
 
 
 class KeptChat:
-    """Asks another chat once for each question: what was answered in an earlier part of the run is not paid for again."""
+    """Asks another chat once for each question. An answer of an earlier part of the run is not paid for again."""
 
     def __init__(self, chat: Chat, run_tape: RunTape) -> None:
         """The chat that answers, and what the run has kept."""

@@ -42,7 +42,7 @@ class TapeRecorder:
                 self.write({"kind": "tape", "format": FORMAT, "model": model})
         except OSError as error:
             if not option:
-                raise  # whoever has the run's folder knows what to say
+                raise  # the caller that has the run's folder knows what to say
             raise UsageError(f"{option} {path}: cannot write there ({error.strerror}); name another file") from error
 
     def write(self, line: Line) -> None:
@@ -64,9 +64,9 @@ class RunTape:
         """Why the run is about to stop; nothing new is asked or judged then."""
 
     def open(self, path: Path, model: str) -> tuple[Tape, TapeRecorder]:
-        """Read what an earlier part of the run has kept, and go on writing there. Raises UsageError for a broken line.
+        """Read what an earlier part of the run has kept, and continue writing there. Raises UsageError for a broken line.
 
-        A last line that a kill has cut is dropped: what it told was not finished.
+        A last line that a kill has cut is dropped: its work was not finished.
         """
         drop_cut_line(path)
         self.tape = load_tape(path, _OWN) if path.is_file() and path.stat().st_size else Tape([], path)

@@ -1,7 +1,7 @@
-"""Recordings: every request with its reply and every verdict, one JSON object per line, and a run that is played from them.
+"""Recordings: every request with its reply and every verdict, one JSON object per line.
 
-A request is found by what it says, not by its place, so parallel branches may come in any order. Keys are not in it: only
-messages and replies are written, never the request as it goes over the wire.
+A request is found by its text, not by its place, so parallel branches may come in any order. Keys are not in it: only messages and
+replies are written, never the request as it goes over the wire.
 """
 
 import threading
@@ -39,7 +39,7 @@ class Tape:
             self._replies[line["key"]].append(line)
         self.facts = {line["task"]: line["facts"] for line in lines if line.get("kind") == "facts"}
         self.memories: dict[str, list[Line]] = {line["task"]: line["examples"] for line in lines if line.get("kind") == "memory"}
-        """What the run was told of earlier ones."""
+        """Examples of earlier runs that the run was shown."""
         self.verdicts = {(line["task"], line["kernel"], line["profile"]): line for line in lines if line.get("kind") == "verdict"}
         self.faults = [line for line in lines if line.get("kind") == "fault"]
         """Branches that the author failed."""
