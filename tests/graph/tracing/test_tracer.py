@@ -196,8 +196,8 @@ def test_no_key_no_kernel_and_no_path_leaves(whole, tmp_path_factory):
 
 def test_without_the_redactor_the_planted_would_be_found(settings, monkeypatch, tmp_path):
     monkeypatch.setattr(Redactor, "text", lambda _, text: text)
-    monkeypatch.setattr("tritonsmith.graph.tracing.tracer.asked", lambda inputs: inputs)
-    monkeypatch.setattr("tritonsmith.graph.tracing.tracer.shown", lambda value: value)
+    monkeypatch.setattr("tritonsmith.graph.tracing.tracer.summarize_inputs", lambda inputs: inputs)
+    monkeypatch.setattr("tritonsmith.graph.tracing.tracer.summarize_state", lambda value: value)
     got, _, _ = traced_run(tmp_path, settings)
     found = {secret for secret in PLANTED if secret.encode() in got.said()}
     assert found >= {"PLANTED-IN-THE-TASK", MODEL_KEY, OWN_KEY, "/home/someone"} and str(tmp_path).encode() in got.said()
