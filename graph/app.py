@@ -5,6 +5,6 @@ No classes here, because a server may load this file a second time under another
 
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.server.serve import serve
-from tritonsmith.graph.server.settings import Settings, TaskInput
+from tritonsmith.graph.server.settings import RunForm, TaskInput
 
-graph = build_graph(Settings, serve, TaskInput).compile(name="tritonsmith")
+graph = build_graph(RunForm, serve, TaskInput).compile(name="tritonsmith")

@@ -13,7 +13,7 @@ from langgraph_sdk.errors import APIError, NotFoundError
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
 from tritonsmith.graph.policies.presets import PRESETS
-from tritonsmith.graph.server.settings import Settings
+from tritonsmith.graph.server.settings import RunForm
 from tritonsmith.nodes.chat.connect import web_address
 
 GRAPH = "tritonsmith"
@@ -50,7 +50,7 @@ def make_assistants(
         raise UsageError(f"--policies {','.join(unknown)}: no such preset; choose among {', '.join(PRESETS)}")
     contexts = {name: {**(settings or {}), "policy": name} for name in policies}
     for context in contexts.values():
-        Settings(**context)
+        RunForm(**context)
     place = web_address(url, "--url", DEV_SERVER)
     try:
         httpx.get(f"{url.rstrip('/')}/ok", timeout=_PATIENCE_SECONDS)  # the client would try for long before it says that nobody is there

@@ -22,7 +22,7 @@ from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.runs.conclude import begin_event, conclude, end_event
 from tritonsmith.graph.runs.players import Players, open_players
-from tritonsmith.graph.server.settings import ServedError, Settings
+from tritonsmith.graph.server.settings import RunForm, ServedError
 from tritonsmith.graph.state import State, Update
 from tritonsmith.graph.storage.folder import EVENTS, TAPE, Event, EventLog
 from tritonsmith.graph.storage.store import Store
@@ -58,7 +58,7 @@ def _no_store() -> Store:
 
 
 @lru_cache(_KEPT)  # what was dropped is made again from the state and the folders
-def _open_run(settings: Settings, thread: str, run: str) -> OpenedRun:
+def _open_run(settings: RunForm, thread: str, run: str) -> OpenedRun:
     policy = load_policy(settings.policy_file or settings.policy)
     players = open_players(settings.models, replay=settings.replay, spool=settings.spool, memory=settings.memory, budget=settings.budget)
     folder = Path(settings.out) / thread
@@ -73,11 +73,11 @@ def _open_run(settings: Settings, thread: str, run: str) -> OpenedRun:
     return OpenedRun(context, players, bool(run))
 
 
-def open_run(settings: Settings | None, thread: str, run: str) -> OpenedRun:
+def open_run(settings: RunForm | None, thread: str, run: str) -> OpenedRun:
     """What a run works with, opened once. Raises UsageError in the words of the form, and InfrastructureError."""
     try:
         with _opening:  # the caches alone would let two runs that start together open two evaluators
-            return _open_run(settings or Settings(), thread, run)
+            return _open_run(settings or RunForm(), thread, run)
     except UsageError as error:
         raise UsageError(_as_settings(str(error))) from error
 
@@ -92,7 +92,7 @@ async def serve(name: str, node: Node, state: State, runtime: NodeRuntime) -> Up
 
 
 async def _serve(name: str, node: Node, state: State, runtime: NodeRuntime, thread: str) -> Update:
-    settings = cast("Settings | None", runtime.context)
+    settings = cast("RunForm | None", runtime.context)
     events: list[Event] = []
 
     def tell(event: Event) -> None:

@@ -33,12 +33,12 @@ def _field_like(field: FieldInfo, changes: dict[str, Any]) -> Any:
     return Field(**{"default": field.default, "description": field.description, **bounds, **changes})
 
 
-class Settings(BaseModel):
+class RunForm(BaseModel):
     """What an assistant may set, one form field each; a policy with a name makes an assistant for comparisons."""
 
     # names, defaults and descriptions are those of RunConfig; `policy_file` and the default of `out` are a server's own
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", title="Settings")
 
     policy: str = _setting("policy", json_schema_extra={"enum": list(PRESETS)})
     policy_file: str | None = Field(

@@ -20,7 +20,7 @@ from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph import app
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.server import serve
-from tritonsmith.graph.server.settings import ServedError, Settings, TaskInput
+from tritonsmith.graph.server.settings import RunForm, ServedError, TaskInput
 from tritonsmith.nodes.evaluators.spool import Spool, do_job
 from tritonsmith.nodes.evaluators.tape import TapeEvaluator
 from tritonsmith.nodes.tape.tape import load_tape
@@ -139,7 +139,7 @@ def test_rules_of_ones_own_from_a_file(tmp_path: Path) -> None:
 
 def test_a_size_of_the_last_task_is_not_kept_for_the_next_one(tmp_path: Path) -> None:
     """The form's fields belong to one run of a thread."""
-    graph = build_graph(Settings, serve.serve, TaskInput).compile(checkpointer=InMemorySaver())
+    graph = build_graph(RunForm, serve.serve, TaskInput).compile(checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "t"}}
     settings = {"seeds": 1, "policy": "no-tune", "replay": TAPE, "out": str(tmp_path / "out")}
 
@@ -155,15 +155,15 @@ def test_a_size_of_the_last_task_is_not_kept_for_the_next_one(tmp_path: Path) ->
 
 
 def test_an_empty_field_is_one_that_was_not_filled() -> None:
-    fields = Settings.model_fields
+    fields = RunForm.model_fields
     texts = [name for name, field in fields.items() if "str" in str(field.annotation)]
     assert {"policy_file", "analyst_model", "base_url", "prices", "replay", "out"} <= set(texts)
-    assert Settings(**dict.fromkeys(texts, "")) == Settings()
+    assert RunForm(**dict.fromkeys(texts, "")) == RunForm()
 
 
 def test_a_setting_that_does_not_exist_is_named() -> None:
     with pytest.raises(UsageError, match="setting sedes: there is no such setting; the settings are policy, policy_file, "):
-        Settings(sedes=1)
-    assert json.loads(Settings(budget_tokens=5).model_dump_json())["budget_tokens"] == 5
-    budget = Settings(budget_tokens=5, budget_candidates=None).budget
+        RunForm(sedes=1)
+    assert json.loads(RunForm(budget_tokens=5).model_dump_json())["budget_tokens"] == 5
+    budget = RunForm(budget_tokens=5, budget_candidates=None).budget
     assert budget.tokens == 5 and budget.candidates is None
