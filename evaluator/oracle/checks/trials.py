@@ -106,7 +106,7 @@ def checked_call(log: TrialLog, runner: RunnerHandle, kind: str, mode: int, time
     tensors = loaded.draw(kind)
     got = fresh_call(loaded, runner, tensors, mode, timeout)
     try:
-        expected = _expected(loaded, tensors, KINDS[kind], log.trials)
+        expected = _compute_expected(loaded, tensors, KINDS[kind], log.trials)
     except UNDEFINED as error:
         if kind == "own" or not _has_no_answer(loaded, error):
             raise
@@ -177,10 +177,10 @@ def judge_outputs(
     loaded: LoadedTask, tensors: list[torch.Tensor], got: list[torch.Tensor], kind: str = "own", before: Sequence[Trial] = ()
 ) -> Trial:
     """The trial that these outputs make; the oracle is computed here, after the candidate answered."""
-    return _expected(loaded, tensors, KINDS[kind], before).trial(got)
+    return _compute_expected(loaded, tensors, KINDS[kind], before).trial(got)
 
 
-def _expected(loaded: LoadedTask, tensors: list[torch.Tensor], kind: InputKind, before: Sequence[Trial]) -> _Expected:
+def _compute_expected(loaded: LoadedTask, tensors: list[torch.Tensor], kind: InputKind, before: Sequence[Trial]) -> _Expected:
     """The oracle on inputs of a kind, and the reference's errors. Raises what the reference raises.
 
     On inputs that the task did not choose, the reference may be right by luck (a row without variance, say). There its error counts as
