@@ -118,7 +118,7 @@ def _draw_above(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Kind:
+class InputKind:
     """One kind of inputs, and what the acceptance rule must know about it."""
 
     name: str
@@ -141,19 +141,19 @@ class Kind:
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("own", natural=True),
-        Kind("signed", _draw_normal, natural=True),
-        Kind("sided", _draw_sided, structural=True),
-        Kind("ints", _draw_ints, ties=True, exact=True),
-        Kind("tail", _draw_tail),
-        Kind("shifted", _draw_shifted, hidden=True),
-        Kind("large", _draw_large, hidden=True),
-        Kind("constant", _draw_constant, hidden=True, ties=True),
-        Kind("below", _draw_below, structural=True, hidden=True),
-        Kind("above", _draw_above, structural=True, hidden=True),
-        Kind("holes", _draw_holes, structural=True, hidden=True, ties=True),
-        Kind("ends", _draw_ends, uneven=True, hidden=True),
-        Kind("edges", _draw_edges, uneven=True, hidden=True),
+        InputKind("own", natural=True),
+        InputKind("signed", _draw_normal, natural=True),
+        InputKind("sided", _draw_sided, structural=True),
+        InputKind("ints", _draw_ints, ties=True, exact=True),
+        InputKind("tail", _draw_tail),
+        InputKind("shifted", _draw_shifted, hidden=True),
+        InputKind("large", _draw_large, hidden=True),
+        InputKind("constant", _draw_constant, hidden=True, ties=True),
+        InputKind("below", _draw_below, structural=True, hidden=True),
+        InputKind("above", _draw_above, structural=True, hidden=True),
+        InputKind("holes", _draw_holes, structural=True, hidden=True, ties=True),
+        InputKind("ends", _draw_ends, uneven=True, hidden=True),
+        InputKind("edges", _draw_edges, uneven=True, hidden=True),
     )
 }
 """Every kind by its name."""

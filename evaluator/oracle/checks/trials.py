@@ -14,7 +14,7 @@ import torch
 
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats, Trial, accepted, error_stats, reached_class, summarize, worst_trial
-from tritonsmith.evaluator.oracle.checks.inputs import KINDS, Kind, perturb_last_place
+from tritonsmith.evaluator.oracle.checks.inputs import KINDS, InputKind, perturb_last_place
 from tritonsmith.evaluator.oracle.checks.loaded_task import UNDEFINED, LoadedTask
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.schema import Correctness, PrecisionClass, Status
@@ -106,7 +106,7 @@ def checked_call(log: TrialLog, runner: RunnerHandle, kind: str, mode: int, time
     tensors = loaded.draw(kind)
     got = fresh_call(loaded, runner, tensors, mode, timeout)
     try:
-        expected = _expected(loaded, tensors, KINDS[kind], log.trials)
+        expected = _compute_expected(loaded, tensors, KINDS[kind], log.trials)
     except UNDEFINED as error:
         if kind == "own" or not _has_no_answer(loaded, error):
             raise
@@ -125,7 +125,7 @@ def _has_no_answer(loaded: LoadedTask, error: Exception) -> bool:
     return loaded.device == "cpu" and not re.search("memory|alloc", str(error))
 
 
-def _can_tell(log: TrialLog, trial: Trial, kind: Kind) -> bool:
+def _can_tell(log: TrialLog, trial: Trial, kind: InputKind) -> bool:
     """Whether a trial of a kind that the task did not choose can tell right from wrong.
 
     An oracle that is infinite or undefined somewhere tells nothing, unless the task's own inputs give such results as well.
@@ -177,10 +177,10 @@ def judge_outputs(
     loaded: LoadedTask, tensors: list[torch.Tensor], got: list[torch.Tensor], kind: str = "own", before: Sequence[Trial] = ()
 ) -> Trial:
     """The trial that these outputs make; the oracle is computed here, after the candidate answered."""
-    return _expected(loaded, tensors, KINDS[kind], before).trial(got)
+    return _compute_expected(loaded, tensors, KINDS[kind], before).trial(got)
 
 
-def _expected(loaded: LoadedTask, tensors: list[torch.Tensor], kind: Kind, before: Sequence[Trial]) -> _Expected:
+def _compute_expected(loaded: LoadedTask, tensors: list[torch.Tensor], kind: InputKind, before: Sequence[Trial]) -> _Expected:
     """The oracle on inputs of a kind, and the reference's errors. Raises what the reference raises.
 
     On inputs that the task did not choose, the reference may be right by luck (a row without variance, say). There its error counts as

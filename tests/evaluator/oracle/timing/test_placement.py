@@ -12,10 +12,11 @@ ALL = {0, 1, 2, 3}
 
 
 class Runner:
-    """Keeps the processors that it has."""
+    """Keeps the processors that it has; it is its own process."""
 
     def __init__(self) -> None:
         self.processors = ALL
+        self.process = self
 
     def run_on(self, processors: set[int]) -> None:
         self.processors = processors

@@ -47,7 +47,7 @@ def session_of(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(TimingSession, "_call", lambda self, draw: ())
         monkeypatch.setattr(TimingSession, "_judge", lambda self: None)
         monkeypatch.setattr("tritonsmith.evaluator.oracle.timing.session.Inputs", lambda session: SimpleNamespace(next=list))
-        runner = SimpleNamespace(outputs=[], run_on=lambda processors: None)
+        runner = SimpleNamespace(outputs=[], process=SimpleNamespace(run_on=lambda processors: None))
         return TimingSession(cast(Any, Timer()), cast(Any, runner), "strict", 1.0, ("eager",))
 
     return made
