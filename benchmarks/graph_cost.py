@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.schema import Stage, Status, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.builder import build_graph, step_limit
@@ -81,10 +82,10 @@ class InstantEvaluator:
         del task
         return TaskFacts(returns="a tensor")
 
-    async def evaluate(self, task: Task, source: str, profile: str = "quick") -> Verdict:
+    async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """The table's verdict."""
         del task
-        score = self._scores[source]
+        score = self._scores[kernel.text]
         if score is None or self._ok.timing is None:
             return self._ok.model_copy(update={"status": Status.COMPILE_ERROR, "timing": None, "message": _MESSAGE, "profile": profile})
         return self._ok.model_copy(update={"timing": self._ok.timing.model_copy(update={"score": score}), "profile": profile})

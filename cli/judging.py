@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tritonsmith.cli.options import PrecisionChoice, SandboxChoice, SizeChoice, err
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.tasks import load_task, parse_overrides
@@ -44,7 +45,7 @@ def judge(source: str, settings: Settings, profile: str, raw: Path | None = None
         async with open_evaluator(settings.target, raw, sandbox=settings.sandbox.value) as evaluator:
             task = settings.load(evaluator.hardware.present)
             facts = await evaluator.describe(task)
-            return Judgement(await evaluator.evaluate(task, source, profile), facts, evaluator.hardware)
+            return Judgement(await evaluator.evaluate(task, KernelText.of(source), profile), facts, evaluator.hardware)
 
     with err.status("Evaluating ..."):
         return asyncio.run(work())

@@ -123,11 +123,11 @@ class LocalEvaluator:
             self._compiling = CompileReports(compilers, self._requests.path, call_seconds)
         self._numbers = itertools.count()
 
-    def evaluate_now(self, task: Task, source: str, profile: str = "quick") -> Verdict:
+    def evaluate_now(self, task: Task, kernel: KernelText | str, profile: str = "quick") -> Verdict:
         """As `evaluate`, blocking; an oracle that fails is started again and asked once more."""
-        advice = advice_lines(source, task.precision)  # next to the verdict, which never depends on it
-        kernel = KernelText.of(source)
-        verdict = examine(profile, lambda name: self._judge(task, kernel, name), lambda: self._audit(task, kernel))
+        text = kernel if isinstance(kernel, KernelText) else KernelText.of(kernel)
+        advice = advice_lines(text.text, task.precision)  # next to the verdict, which never depends on it
+        verdict = examine(profile, lambda name: self._judge(task, text, name), lambda: self._audit(task, text))
         return verdict.model_copy(update={"advice": advice})
 
     def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
@@ -188,9 +188,9 @@ class LocalEvaluator:
         """Run and trace the reference once (cached). Raises TaskError."""
         return (await asyncio.to_thread(self._descriptions.describe, task))[0]
 
-    async def evaluate(self, task: Task, source: str, profile: str = "quick") -> Verdict:
+    async def evaluate(self, task: Task, kernel: KernelText | str, profile: str = "quick") -> Verdict:
         """One verdict about a candidate's text. Raises TaskError or InfrastructureError."""
-        return await asyncio.to_thread(self.evaluate_now, task, source, profile)
+        return await asyncio.to_thread(self.evaluate_now, task, kernel, profile)
 
     def close(self) -> None:
         """End every process; safe to call twice."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-
-def text_sha(text: str) -> str:
-    """Content address of a kernel or task: the first 16 hex digits of SHA-256 over UTF-8."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+from tritonsmith.evaluator.kernel_text import KernelText, text_sha
 
 
 class Record(BaseModel):
@@ -370,7 +366,7 @@ class Evaluator(Protocol):
         """Run and trace the reference once. Raises TaskError with a sentence for the user."""
         ...
 
-    async def evaluate(self, task: Task, source: str, profile: str = "quick") -> Verdict:
+    async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """One verdict about a candidate's text; `profile` is `quick` or `strict`. Raises InfrastructureError only."""
         ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.schema import Task, Verdict
 from tritonsmith.graph.state import BranchState, State, allow_of
 from tritonsmith.graph.tracing.spans import score_verdict, span
@@ -19,16 +20,16 @@ async def judge(candidate_id: str, profile: str, node: str, state: State | Branc
     """
     context, session = context_of(runtime), session_of(state, runtime)
     candidate, task = state["candidates"][candidate_id], state["task"]
-    source = await asyncio.to_thread(context.store.get, candidate.sha)
+    kernel = KernelText(await asyncio.to_thread(context.store.get, candidate.sha), candidate.sha)
 
     async def measure() -> Verdict:
-        known = bool(getattr(context.evaluator, "knows", _never)(task, source, profile))
+        known = bool(getattr(context.evaluator, "knows", _never)(task, kernel, profile))
         if not known:
             emit(runtime, "evaluating", node, state, candidate_id, profile=profile)  # now, not while it waited for its turn
         inputs = {"candidate": candidate_id, "sha": candidate.sha, "profile": profile}
         tags = ["evaluation", f"profile:{profile}", *(["from:tape"] if known else [])]
         async with span(f"evaluation {candidate_id}", inputs, tags) as work:
-            verdict = await context.evaluator.evaluate(task, source, profile)
+            verdict = await context.evaluator.evaluate(task, kernel, profile)
             verdict = verdict.model_copy(update={"sha": candidate.sha, "profile": profile})
             score_verdict(work, verdict)
         return verdict
@@ -53,7 +54,7 @@ async def judge(candidate_id: str, profile: str, node: str, state: State | Branc
     return verdict
 
 
-def _never(task: Task, source: str, profile: str) -> bool:
+def _never(task: Task, kernel: KernelText, profile: str) -> bool:
     """What evaluators know that keep no tape."""
-    del task, source, profile
+    del task, kernel, profile
     return False

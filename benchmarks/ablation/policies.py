@@ -8,7 +8,7 @@ from tritonsmith.benchmarks.ablation.difference import first_difference
 from tritonsmith.benchmarks.ablation.schema import PlannedPolicy
 from tritonsmith.benchmarks.ablation.suite import shown
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import text_sha
+from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.policies.view import Policy
 

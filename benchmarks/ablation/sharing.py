@@ -11,7 +11,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.schema import Evaluator, Hardware, Record, Task, TaskFacts, Verdict, text_sha
+from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.schema import Evaluator, Hardware, Record, Task, TaskFacts, Verdict
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Author, Brief, Draft
 
@@ -81,17 +82,17 @@ class SharedEvaluator:
         self._slots = asyncio.Semaphore(self.parallel)
         self._locks: dict[tuple[Path, str, str], asyncio.Lock] = {}
 
-    async def judge(self, cell: str, memo: Memo, task: Task, source: str, profile: str) -> Verdict:
+    async def judge(self, cell: str, memo: Memo, task: Task, kernel: KernelText, profile: str) -> Verdict:
         """The verdict from the memo, else judged and kept there. Raises InfrastructureError."""
-        kernel = text_sha(source)
-        async with self._locks.setdefault((memo.folder, kernel, profile), asyncio.Lock()):
-            known = await asyncio.to_thread(memo.get, kernel, profile)
+        sha = kernel.sha
+        async with self._locks.setdefault((memo.folder, sha, profile), asyncio.Lock()):
+            known = await asyncio.to_thread(memo.get, sha, profile)
             if known is None or known.task != task.sha:
                 async with self._slots:  # the queue is here, so that no thread waits for the card
                     started = time.monotonic()
-                    verdict = await self.inner.evaluate(task, source, profile)
+                    verdict = await self.inner.evaluate(task, kernel, profile)
                     judged = Judged(cell=cell, task=task.sha, seconds=round(time.monotonic() - started, 3), verdict=verdict)
-                    known = await asyncio.to_thread(memo.put, kernel, profile, judged)  # before the next question: a kill loses no answer
+                    known = await asyncio.to_thread(memo.put, sha, profile, judged)  # before the next question: a kill loses no answer
             return known.verdict
 
 
@@ -111,12 +112,12 @@ class CellEvaluator:
         """The facts of the task, found once per process."""
         return await self._shared.inner.describe(task)
 
-    async def evaluate(self, task: Task, source: str, profile: str = "quick") -> Verdict:
+    async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """The verdict that this repeat of the task has about the text."""
         try:
-            return await self._shared.judge(self._cell, self._memo, task, source, profile)
+            return await self._shared.judge(self._cell, self._memo, task, kernel, profile)
         except InfrastructureError as error:
-            key = (text_sha(source), profile)
+            key = (kernel.sha, profile)
             if key in self._failed:
                 self.broken = f"the evaluator failed twice on kernel {key[0]}: {error}"
             self._failed.add(key)

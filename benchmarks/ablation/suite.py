@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tritonsmith.benchmarks.ablation.schema import PlannedTask
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import PrecisionClass, text_sha
+from tritonsmith.evaluator.kernel_text import text_sha
+from tritonsmith.evaluator.schema import PrecisionClass
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.storage.files import fault_of
 

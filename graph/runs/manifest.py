@@ -10,7 +10,8 @@ from uuid import uuid4
 from pydantic import Field, ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Record, text_sha
+from tritonsmith.evaluator.kernel_text import text_sha
+from tritonsmith.evaluator.schema import Record
 from tritonsmith.graph.policies.forked import PARENT
 from tritonsmith.graph.runs.config import RunConfig, restore_address, settings_to_keep
 from tritonsmith.graph.runs.version import graph_version

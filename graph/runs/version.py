@@ -3,7 +3,7 @@
 from functools import cache
 from typing import get_type_hints
 
-from tritonsmith.evaluator.schema import text_sha
+from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.checkpoints.saver import RECORDS
 from tritonsmith.graph.sites import SITES

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
-from tritonsmith.evaluator.schema import Verdict, text_sha
+from tritonsmith.evaluator.kernel_text import text_sha
+from tritonsmith.evaluator.schema import Verdict
 from tritonsmith.graph.storage.files import put_text
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from pydantic import SecretStr
 
-from tritonsmith.evaluator.schema import text_sha
+from tritonsmith.evaluator.kernel_text import text_sha
 
 KERNEL_SHOWN = 160
 """Characters of a kernel's text that a trace shows: its head."""

@@ -6,7 +6,8 @@ from typing import Any, Literal, Protocol
 
 from pydantic import Field
 
-from tritonsmith.evaluator.schema import Record, text_sha
+from tritonsmith.evaluator.kernel_text import text_sha
+from tritonsmith.evaluator.schema import Record
 from tritonsmith.graph.state import Usage
 from tritonsmith.prompts.author import AuthorError
 

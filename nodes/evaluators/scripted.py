@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.detect.detection import Detection, Trait, TraitHit
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.schema import (
     Comparison,
     Correctness,
@@ -41,9 +42,10 @@ class ScriptedEvaluator:
         del task
         return self.facts
 
-    async def evaluate(self, task: Task, source: str, profile: str = "quick") -> Verdict:
+    async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """The verdict of the table."""
         del task
+        source = kernel.text
         self.calls.append((source, profile))
         missing = Verdict(status=Status.UNSUPPORTED, message="the script has no verdict about this kernel")
         table = self.strict if profile == "strict" and source in self.strict else self.verdicts

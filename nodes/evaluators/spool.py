@@ -17,7 +17,8 @@ from pydantic import Field
 
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
-from tritonsmith.evaluator.schema import Evaluator, Hardware, Record, Task, TaskFacts, Verdict, text_sha
+from tritonsmith.evaluator.kernel_text import KernelText, text_sha
+from tritonsmith.evaluator.schema import Evaluator, Hardware, Record, Task, TaskFacts, Verdict
 from tritonsmith.graph.storage.records import read_record, write_record
 from tritonsmith.nodes.chat.records import Waiting
 
@@ -37,10 +38,10 @@ class Job(Record):
     """None asks for the facts of the task."""
     profile: str = "quick"
 
-    @property
-    def name(self) -> str:
-        """The same for the same question."""
-        return f"{self.task.sha}-facts" if self.source is None else f"{self.task.sha}-{text_sha(self.source)}-{self.profile}"
+
+def name_job(task: Task, kernel: KernelText | None = None, profile: str = "") -> str:
+    """The name of a question, the same for the same one; without a kernel it asks for the facts of the task."""
+    return f"{task.sha}-facts" if kernel is None else f"{task.sha}-{kernel.sha}-{profile}"
 
 
 class JobResult(Record):
@@ -128,14 +129,14 @@ class SpoolEvaluator:
 
     async def describe(self, task: Task) -> TaskFacts:
         """The worker's facts of the task. Raises Waiting while there are none, TaskError where the task is at fault."""
-        result = await self._result(Job(task=task))
+        result = await self._result(Job(task=task), name_job(task))
         if result.facts is None:
             raise TaskError(result.error)
         return result.facts
 
-    async def evaluate(self, task: Task, source: str, profile: str = "quick") -> Verdict:
+    async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """The worker's verdict. Raises Waiting while there is none, InfrastructureError where its machinery failed."""
-        result = await self._result(Job(task=task, source=source, profile=profile))
+        result = await self._result(Job(task=task, source=kernel.text, profile=profile), name_job(task, kernel, profile))
         if result.verdict is None:
             raise InfrastructureError(f"the worker's answer to {task.name} holds no verdict")
         return result.verdict
@@ -143,8 +144,8 @@ class SpoolEvaluator:
     async def aclose(self) -> None:
         """Nothing runs here."""
 
-    async def _result(self, job: Job) -> JobResult:
-        answer, asked = self._spool.results / f"{job.name}.json", self._spool.jobs / f"{job.name}.json"
+    async def _result(self, job: Job, name: str) -> JobResult:
+        answer, asked = self._spool.results / f"{name}.json", self._spool.jobs / f"{name}.json"
         if not await asyncio.to_thread(lambda: answer.is_file() or asked.is_file()):
             await asyncio.to_thread(write_record, asked, job)
         while not await asyncio.to_thread(answer.is_file):
@@ -171,7 +172,7 @@ async def do_job(spool: Spool, name: str, evaluator: Evaluator) -> JobResult:
             if job.source is None:
                 result = JobResult(facts=await evaluator.describe(task))
             else:
-                verdict = await evaluator.evaluate(task, job.source, job.profile)
+                verdict = await evaluator.evaluate(task, KernelText.of(job.source), job.profile)
                 result = JobResult(verdict=verdict)
             break
         except InfrastructureError as error:

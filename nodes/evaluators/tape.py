@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Evaluator, Hardware, Task, TaskFacts, Verdict, text_sha
+from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.schema import Evaluator, Hardware, Task, TaskFacts, Verdict
 from tritonsmith.nodes.tape.recorder import TapeRecorder, refuse_when
 from tritonsmith.nodes.tape.tape import Line, Tape
 
@@ -69,9 +70,9 @@ class TapeEvaluator:
         await self._keep({"kind": "facts", "task": task.sha, "facts": facts.model_dump(mode="json")})
         return facts
 
-    async def evaluate(self, task: Task, source: str, profile: str = "quick") -> Verdict:
+    async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """The recorded verdict about a text."""
-        key = (task.sha, text_sha(source), profile)
+        key = (task.sha, kernel.sha, profile)
         line = self._tape.verdicts.get(key)
         if line is not None:
             return Verdict.model_validate(line["verdict"])
@@ -80,22 +81,22 @@ class TapeEvaluator:
                 f"--replay {self._tape.path}: the recording has no {profile} verdict about kernel {key[1]}; an earlier decision differs"
             )
         refuse_when(self._stopping)
-        work = asyncio.ensure_future(self._judge(self._inner, task, source, profile))
+        work = asyncio.ensure_future(self._judge(self._inner, task, kernel, profile))
         self._at_work.add(work)
         work.add_done_callback(self._at_work.discard)
         return await work
 
-    def knows(self, task: Task, source: str, profile: str = "quick") -> bool:
+    def knows(self, task: Task, kernel: KernelText, profile: str = "quick") -> bool:
         """Whether the verdict is on the tape, so that nothing is judged for it."""
-        return (task.sha, text_sha(source), profile) in self._tape.verdicts
+        return (task.sha, kernel.sha, profile) in self._tape.verdicts
 
     async def settle(self) -> None:
         """Wait for the verdicts that are under way, and keep them; their callers may have gone."""
         await asyncio.gather(*self._at_work, return_exceptions=True)
 
-    async def _judge(self, inner: Evaluator, task: Task, source: str, profile: str) -> Verdict:
-        key = (task.sha, text_sha(source), profile)
-        verdict = await inner.evaluate(task, source, profile)
+    async def _judge(self, inner: Evaluator, task: Task, kernel: KernelText, profile: str) -> Verdict:
+        key = (task.sha, kernel.sha, profile)
+        verdict = await inner.evaluate(task, kernel, profile)
         record = verdict.model_dump(mode="json")
         if self._portable and record["timing"]:
             record["timing"]["raw"] = None  # the samples stay where they were measured

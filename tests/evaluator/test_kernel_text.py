@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.kernel_text import KernelText, text_sha
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.oracle.server import Oracle
 from tritonsmith.evaluator.processes.lines import LINE_LIMIT
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.sandbox.policy import use_policy
-from tritonsmith.evaluator.schema import Hardware, Status, Task, text_sha
+from tritonsmith.evaluator.schema import Hardware, Status, Task
 from tritonsmith.evaluator.tasks import load_task
 
 TASK = """

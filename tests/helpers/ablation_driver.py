@@ -50,7 +50,7 @@ class Judge(ScriptedEvaluator):
         self.log, self.seconds, self.broken, self.die_at = log, seconds, broken, die_at
         self.busy = self.most = self.asked = 0
 
-    async def evaluate(self, task, source, profile="quick"):
+    async def evaluate(self, task, kernel, profile="quick"):
         self.busy += 1
         self.asked += 1
         self.most = max(self.most, self.busy)
@@ -58,11 +58,11 @@ class Judge(ScriptedEvaluator):
         if self.asked == self.die_at:
             os.kill(os.getpid(), signal.SIGKILL)
         with self.log.open("a") as file:
-            file.write(f"{task.name} {source} {profile}\n")
+            file.write(f"{task.name} {kernel.text} {profile}\n")
         self.busy -= 1
         if task.name in self.broken:
             raise InfrastructureError("the card is gone")
-        score = source.split()[1]
+        score = kernel.text.split()[1]
         if score == "bad":
             return scripted_verdict(None, message="it fails")
         comparison = Comparison.FASTER if float(score) > 1.05 else Comparison.AMBIGUOUS if float(score) > 0.95 else Comparison.SLOWER

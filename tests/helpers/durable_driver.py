@@ -30,7 +30,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 import chat_server as chat
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import TritonsmithError
-from tritonsmith.evaluator.schema import TaskFacts, text_sha
+from tritonsmith.evaluator.kernel_text import KernelText, text_sha
+from tritonsmith.evaluator.schema import TaskFacts
 from tritonsmith.graph.runs.config import RunConfig
 from tritonsmith.graph.runs.run import Run
 from tritonsmith.graph.runs.version import graph_version
@@ -91,12 +92,12 @@ class RuledEvaluator:
         await asyncio.sleep(SECONDS)
         return TaskFacts(returns="a tensor")
 
-    async def evaluate(self, task: Any, source: str, profile: str = "quick") -> Any:
-        self._book("judge", text_sha(source), profile)
+    async def evaluate(self, task: Any, kernel: KernelText, profile: str = "quick") -> Any:
+        self._book("judge", kernel.sha, profile)
         await asyncio.sleep(SECONDS)
-        number = number_of(source)
+        number = number_of(kernel.text)
         verdict = scripted_verdict(None, message="it fails") if number % 3 == 0 else scripted_verdict(0.3 + number % 17 / 10, launches=2)
-        self._book("judged", text_sha(source), profile)
+        self._book("judged", kernel.sha, profile)
         return verdict
 
     async def aclose(self) -> None:

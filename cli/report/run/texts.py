@@ -14,7 +14,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import DiffLexer, PythonLexer
 
-from tritonsmith.evaluator.schema import text_sha
+from tritonsmith.evaluator.kernel_text import text_sha
 
 MOST_OF_ALL = 1_100_000
 """Bytes that kernels and conversations take on one page, markup and all; the rest stays in the folder."""

@@ -21,6 +21,7 @@ from tritonsmith.benchmarks.ablation.runner import ablate, retabulate
 from tritonsmith.benchmarks.ablation.schema import Ablation, CellState, Rule
 from tritonsmith.benchmarks.ablation.sharing import Memo, SharedEvaluator
 from tritonsmith.evaluator.errors import RunStopped, UsageError
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.schema import Status, Task, Verdict
 from tritonsmith.graph.runs.run import active_runs
 from tritonsmith.nodes.chat.connect import Models
@@ -162,7 +163,7 @@ def test_an_answer_is_kept_before_the_next_question(tmp_path, monkeypatch):
 
     async def ask_for_three():
         shared, task = SharedEvaluator(Asked()), Task(name="t", source=driver.TASK, path="t.py")
-        await asyncio.gather(*(shared.judge("cell", memo, task, source, "quick") for source in ("a = 1", "a = 2", "a = 3")))
+        await asyncio.gather(*(shared.judge("cell", memo, task, KernelText.of(source), "quick") for source in ("a = 1", "a = 2", "a = 3")))
 
     monkeypatch.setattr(Memo, "put", slow)
     asyncio.run(ask_for_three())
@@ -262,7 +263,7 @@ class Reader(Judge):
     """Finds the score in the comment of the text."""
 
     async def evaluate(self, task, source, profile="quick"):
-        return await super().evaluate(task, " ".join(source.splitlines()[1].split()), profile)
+        return await super().evaluate(task, KernelText.of(" ".join(source.text.splitlines()[1].split())), profile)
 
 
 def test_forks_and_smaller_runs_do_not_ask_a_model_again(suite, tmp_path):

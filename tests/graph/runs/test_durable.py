@@ -112,7 +112,7 @@ class Stopping(ScriptedEvaluator):
     at = "good"
 
     async def evaluate(self, task, source, profile="quick"):
-        if source == self.at and self.run is not None:
+        if source.text == self.at and self.run is not None:
             self.run.stop("enough")
             await asyncio.sleep(0.05)  # the other branch comes to its next step meanwhile
         return await super().evaluate(task, source, profile)
