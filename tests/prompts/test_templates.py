@@ -19,10 +19,11 @@ from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.__main__ import documents, read_briefs
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import Attempt, Brief, Example
-from tritonsmith.prompts.recipes.book import match
+from tritonsmith.prompts.recipes.book import BOOK, FAMILIES, match
+from tritonsmith.prompts.recipes.kinds import Family
 from tritonsmith.prompts.templates.error_text import trimmed
-from tritonsmith.prompts.templates.examples import MODELS, recipe_names, worked_example
-from tritonsmith.prompts.templates.families import Family, families_of
+from tritonsmith.prompts.templates.examples import recipe_names, worked_example
+from tritonsmith.prompts.templates.families import families_of
 from tritonsmith.prompts.templates.render import MOST_TOKENS, STAGES, VERSION, digest, prompt_for, shown_reference, token_bound
 
 SNAPSHOTS = sorted((ROOT / "tests" / "prompts").glob("*.json"))
@@ -184,16 +185,16 @@ def test_families_follow_from_modules_calls_and_text():
     assert families_of(TaskFacts(ops=(larger,))) == (Family.POINTWISE,) and families_of(TaskFacts(ops=(row,))) == (Family.REDUCTION,)
 
 
-@pytest.mark.parametrize("name", sorted({recipe for model in MODELS.values() for recipe in model.recipes}))
+@pytest.mark.parametrize("name", sorted(recipe.name for recipe in BOOK.values() if recipe.lesson))
 def test_worked_examples_are_what_the_recipe_book_makes_of_their_module(name):
-    model = next(one for one in MODELS.values() if name in one.recipes)
+    model = next(family.example for family in FAMILIES if BOOK[name] in family.recipes)
     task = Task(name="example", path="example.py", source=model.reference)
     facts, _ = probe(task)
     found = match(task, facts, H200)
     recipe = found.recipe(name)
     example = worked_example(name, H200, PrecisionClass.IEEE)
     written = recipe.render(found.plan, recipe.defaults(found.plan, H200, PrecisionClass.IEEE))
-    assert found.plan == model.plan() and example.source == written and example.reference == model.reference.strip()
+    assert found.plan == model.plan and example.source == written and example.reference == model.reference.strip()
 
 
 def test_kernels_of_earlier_runs_come_before_recipes_and_two_at_most_are_shown():
