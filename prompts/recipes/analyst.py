@@ -6,7 +6,7 @@ from tritonsmith.prompts.analysis import Analysis, Category, Complexity
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.recipes.book import BOOK, Match
 from tritonsmith.prompts.recipes.measured import Measured, measure
-from tritonsmith.prompts.recipes.plan import Plan
+from tritonsmith.prompts.recipes.plan import KernelPlan
 from tritonsmith.prompts.recipes.recipe import Recipe
 
 Evidence = dict[str, float | int | str]
@@ -58,7 +58,7 @@ def _collect_evidence(found: Measured, brief: Brief) -> Evidence:
     }
 
 
-def _propose(target: Recipe, plan: Plan, found: Measured, brief: Brief, expected: float, evidence: Evidence) -> Analysis:
+def _propose(target: Recipe, plan: KernelPlan, found: Measured, brief: Brief, expected: float, evidence: Evidence) -> Analysis:
     worth = expected >= WORTH
     reason = f"{expected:.2f}x expected; the floor is {found.floor_ms:.3g} ms by {found.limit}"
     return target.propose(plan, found, brief).model_copy(

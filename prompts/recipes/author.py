@@ -24,16 +24,19 @@ class RecipeAuthor:
     name = "offline"
 
     async def seed(self, brief: Brief) -> Draft:
-        """Branch 0 gets the plainest recipe, branch 1 the next level, further ones cycle; the best known level is left to optimize."""
+        """A recipe by branch: the plainest for branch 0, the next level for branch 1, and so on in a circle.
+
+        The best known level is left to `optimize`; a second round has other settings.
+        """
         found = _require_match(brief)
         levels = found.recipes[:-1] or found.recipes
         recipe = levels[brief.branch % len(levels)]
         settings = _default_settings(recipe, found, brief)
         rounds = brief.branch // len(levels)
         if rounds:
-            options = [settings, *_variants(recipe, settings, Stage.TUNE_BLOCK, found, brief)]
+            options = [settings, *_list_variants(recipe, settings, Stage.TUNE_BLOCK, found, brief)]
             settings = options[rounds % len(options)]
-        return _draft(recipe, found, settings, f"{recipe.name} {recipe.describes}")
+        return _write_draft(recipe, found, settings, f"{recipe.name} {recipe.describes}")
 
     async def repair(self, brief: Brief) -> Draft | None:
         """Smaller tiles for what does not fit, more exact products for what is inaccurate; None for everything else."""
@@ -49,11 +52,11 @@ class RecipeAuthor:
             for changed in _shrink(recipe, settings):
                 changed = recipe.complete(found.plan, changed, brief.hardware)
                 if _is_new(recipe, changed, brief):
-                    return _draft(recipe, found, changed, f"{need}: {_difference(settings, changed)}")
+                    return _write_draft(recipe, found, changed, f"{need}: {_describe_change(settings, changed)}")
         if status is Status.INACCURATE:
             exact = recipe.sharpen(settings)
             if exact and recipe.fits(found.plan, exact, brief.hardware) and _is_new(recipe, exact, brief):
-                return _draft(recipe, found, exact, f"not accurate enough: {_difference(settings, exact)}")
+                return _write_draft(recipe, found, exact, f"not accurate enough: {_describe_change(settings, exact)}")
         return None
 
     async def analyze(self, brief: Brief) -> Analysis:
@@ -67,7 +70,7 @@ class RecipeAuthor:
         if recipe is None or brief.analysis is None or not brief.analysis.worth_optimizing:
             return None
         settings = _default_settings(recipe, found, brief)
-        return _draft(recipe, found, settings, brief.analysis.optimisation_method) if _is_new(recipe, settings, brief) else None
+        return _write_draft(recipe, found, settings, brief.analysis.optimisation_method) if _is_new(recipe, settings, brief) else None
 
     async def tune(self, brief: Brief) -> tuple[Draft, ...]:
         """Other values of the stage's tunables, all else as in `brief.current`; nothing that the history has seen."""
@@ -76,8 +79,8 @@ class RecipeAuthor:
         if attempt is None or recipe is None:
             return ()
         current = dict(attempt.candidate.settings)
-        variants = [changed for changed in _variants(recipe, current, brief.stage, found, brief) if _is_new(recipe, changed, brief)]
-        return tuple(_draft(recipe, found, changed, _difference(current, changed)) for changed in variants[:_MAX_VARIANTS])
+        variants = [changed for changed in _list_variants(recipe, current, brief.stage, found, brief) if _is_new(recipe, changed, brief)]
+        return tuple(_write_draft(recipe, found, changed, _describe_change(current, changed)) for changed in variants[:_MAX_VARIANTS])
 
 
 def _require_match(brief: Brief) -> Match:
@@ -98,11 +101,11 @@ def _default_settings(recipe: Recipe, found: Match, brief: Brief) -> Settings:
     return settings
 
 
-def _draft(recipe: Recipe, found: Match, settings: Settings, rationale: str) -> Draft:
+def _write_draft(recipe: Recipe, found: Match, settings: Settings, rationale: str) -> Draft:
     return Draft(source=recipe.render(found.plan, settings), rationale=rationale, recipe=recipe.name, settings=settings)
 
 
-def _variants(recipe: Recipe, current: Settings, stage: Stage, found: Match, brief: Brief) -> list[Settings]:
+def _list_variants(recipe: Recipe, current: Settings, stage: Stage, found: Match, brief: Brief) -> list[Settings]:
     tunables = recipe.tunables.get(stage, {})
     values = [list(options) for options in tunables.values()]
     made: list[Settings] = []
@@ -129,5 +132,5 @@ def _shrink(recipe: Recipe, settings: Settings) -> list[Settings]:
     return made
 
 
-def _difference(before: Settings, after: Settings) -> str:
+def _describe_change(before: Settings, after: Settings) -> str:
     return ", ".join(f"{key} {before.get(key)} -> {value}" for key, value in after.items() if before.get(key) != value)

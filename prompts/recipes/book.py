@@ -8,7 +8,7 @@ from tritonsmith.evaluator.schema import Hardware, OpNode, Task, TaskFacts
 from tritonsmith.prompts.recipes.chain.recipes import LINEAR, POINTWISE
 from tritonsmith.prompts.recipes.gru.recipes import GRU
 from tritonsmith.prompts.recipes.operations import operation_name
-from tritonsmith.prompts.recipes.plan import GETITEM, Plan
+from tritonsmith.prompts.recipes.plan import GETITEM, KernelPlan
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily
 
 FAMILIES: tuple[RecipeFamily, ...] = (GRU, LINEAR, POINTWISE)
@@ -20,7 +20,7 @@ BOOK: dict[str, Recipe] = {recipe.name: recipe for family in FAMILIES for recipe
 class Match:
     """A task's plan and the recipes that can write it on a card, lowest level first."""
 
-    plan: Plan
+    plan: KernelPlan
     recipes: tuple[Recipe, ...]
 
     def recipe(self, name: str) -> Recipe | None:

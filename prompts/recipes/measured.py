@@ -77,7 +77,10 @@ def measure(verdict: Verdict, facts: TaskFacts, hardware: Hardware, precision: P
 
 
 def _count_dominant_programs(kernels: Sequence[KernelFacts], hardware: Hardware) -> int:
-    """Programs of the kernel that takes most of the time: by device time where it is known, else by what its programs have to do."""
+    """Programs of the kernel that takes most of the time.
+
+    By device time where it is known, else by what its programs have to do.
+    """
 
     def weight(kernel: KernelFacts) -> float:
         if kernel.device_ms is not None:

@@ -10,7 +10,7 @@ GETITEM = ("_operator.getitem", "operator.getitem", "getitem")
 """Targets of nodes that index."""
 
 
-class Plan(Record):
+class KernelPlan(Record):
     """What every template needs: the signature of `__init__`, the lines that make members, the arguments of forward."""
 
     signature: str

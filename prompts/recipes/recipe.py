@@ -15,22 +15,22 @@ from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.recipes.kinds import Family
 from tritonsmith.prompts.recipes.measured import Measured, middle
-from tritonsmith.prompts.recipes.plan import Plan
+from tritonsmith.prompts.recipes.plan import KernelPlan
 
 Settings = dict[str, int | float | bool | str]
 
 
-def fit_always(plan: Plan, settings: Settings, hardware: Hardware) -> bool:
+def fit_always(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
     """The rule of recipes that every card can run with every setting."""
     return True
 
 
-def predict_floor(plan: Plan, found: Measured, brief: Brief) -> float:
+def predict_floor(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     """Milliseconds of a kernel that reaches the card's limit in one launch."""
     return max(found.floor_ms, middle(TRITON_CALL) * 1e3)
 
 
-def propose_fusion(plan: Plan, found: Measured, brief: Brief) -> Analysis:
+def propose_fusion(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
     """The proposal to do everything in one launch."""
     return Analysis(
         bottleneck=f"{found.launches} launches pass intermediate results through memory: {found.median_ms:.3g} ms, where reading every "
@@ -45,32 +45,33 @@ def propose_fusion(plan: Plan, found: Measured, brief: Brief) -> Analysis:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One kernel text with its tunables; levels of a family run from a plain first attempt to the best known algorithm."""
+    """One kernel text with its settings, its prediction and its proposal."""
 
     name: str
     level: int
+    """From 0, a plain first attempt, to the best known algorithm of the family."""
     template: str
     """Its path below the folder of recipes."""
     describes: str
     """What the kernel does, as the end of a sentence."""
-    defaults: Callable[[Plan, Hardware, PrecisionClass], Settings | None]
+    defaults: Callable[[KernelPlan, Hardware, PrecisionClass], Settings | None]
     """Plain settings for this plan, or None where the recipe does not fit the card."""
     tunables: Mapping[Stage, Mapping[str, tuple[int | str, ...]]]
-    fits: Callable[[Plan, Settings, Hardware], bool] = fit_always
-    complete: Callable[[Plan, Settings, Hardware], Settings] = lambda plan, settings, hardware: settings
+    fits: Callable[[KernelPlan, Settings, Hardware], bool] = fit_always
+    complete: Callable[[KernelPlan, Settings, Hardware], Settings] = lambda plan, settings, hardware: settings
     """Brings settings that follow from others up to date after one was changed."""
     shrink: Mapping[str, int] = field(default_factory=dict)
     """Settings to halve, in this order, when a kernel needs too much of a processor; with their least values."""
     sharpen: Callable[[Settings], Settings | None] = lambda settings: None
     """Settings with the next more exact way to multiply; None where there is none."""
-    predict: Callable[[Plan, Measured, Brief], float] = predict_floor
+    predict: Callable[[KernelPlan, Measured, Brief], float] = predict_floor
     """Milliseconds that the kernel should take, by the constants of the estimate."""
-    propose: Callable[[Plan, Measured, Brief], Analysis] = propose_fusion
+    propose: Callable[[KernelPlan, Measured, Brief], Analysis] = propose_fusion
     """The analysis that proposes this kernel in place of the measured one: bottleneck, method, plan, category and promise."""
     lesson: str = ""
     """What to learn from it as a worked example; empty where it is not shown as one."""
 
-    def render(self, plan: Plan, settings: Settings) -> str:
+    def render(self, plan: KernelPlan, settings: Settings) -> str:
         """The complete candidate module."""
         return _environment().get_template(self.template).render(plan=plan, settings=settings)
 
@@ -80,7 +81,7 @@ class WorkedExample:
     """A small module for which a family's recipes are shown to a model."""
 
     reference: str
-    plan: Plan
+    plan: KernelPlan
     """The plan that the family's reader makes of it."""
 
 
@@ -90,7 +91,7 @@ class RecipeFamily:
 
     name: str
     """As messages list it."""
-    read: Callable[[Task, TaskFacts], Plan | None]
+    read: Callable[[Task, TaskFacts], KernelPlan | None]
     """The plan of a task, or None where the task is not of this family."""
     recipes: tuple[Recipe, ...]
     """Lowest level first."""

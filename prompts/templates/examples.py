@@ -31,7 +31,7 @@ def recipe_names(families: tuple[Family, ...]) -> tuple[str, ...]:
 
 
 def known_algorithms(families: tuple[Family, ...]) -> tuple[str, ...]:
-    """What the recipes of the family do, plainest first, for an analyst; empty where they are of another family than the task."""
+    """What the recipes of the task's first family do, plainest first, for an analyst; empty without such recipes."""
     family = _own_recipes(families[0])
     return tuple(f"{recipe.name}: {recipe.describes}" for recipe in family.recipes) if family else ()
 

@@ -1,4 +1,4 @@
-"""Which kinds of operation a task is made of: they decide which rules and which worked examples a model is shown."""
+"""The kinds of operation that a task is made of. They decide which rules and worked examples a model sees."""
 
 import re
 

@@ -8,22 +8,25 @@ from typing import Any
 from tritonsmith.evaluator.schema import OpNode, Record, Task, TaskFacts, TensorSpec
 from tritonsmith.prompts.recipes.members import attribute, complete_members, parameter_lines, parent_lines
 from tritonsmith.prompts.recipes.operations import OPERATIONS, expression, operation_name
-from tritonsmith.prompts.recipes.plan import NoPlan, Plan, forward_arguments
+from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, forward_arguments
 
 DTYPES = ("float32", "float16", "bfloat16")
 """Types of inputs that the kernels load and widen to fp32."""
 
 
 class Operand(Record):
-    """A tensor that a fused kernel reads: its name in forward and the element it holds at flat output position `offset`."""
+    """A tensor that a fused kernel reads."""
 
     value: str
+    """Its name in the kernel."""
     source: str
+    """Its expression in forward."""
     index: str
+    """Which of its elements belongs to the flat output position `offset`."""
     numel: int
 
 
-class ChainPlan(Plan):
+class ChainPlan(KernelPlan):
     """A chain of elementwise operations, after a linear layer when `weight` names one; `value` of the last line is stored."""
 
     operands: tuple[Operand, ...]

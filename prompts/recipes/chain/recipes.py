@@ -6,16 +6,16 @@ from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
 from tritonsmith.prompts.recipes.chain.example import LINEAR_EXAMPLE, POINTWISE_EXAMPLE
 from tritonsmith.prompts.recipes.chain.plan import read_linear_chain, read_plain_chain
 from tritonsmith.prompts.recipes.kinds import Family
-from tritonsmith.prompts.recipes.plan import Plan
+from tritonsmith.prompts.recipes.plan import KernelPlan
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily, Settings
 
 _MORE_EXACT = {"tf32": "fp16x3", "fp16x3": "tf32x3", "tf32x3": "ieee"}
 """The next more exact way to multiply."""
 _MOST_ACCUMULATORS = 128
-"""fp32 sums of one thread; a thread has at most 255 registers, and operands and addresses need some."""
+"""fp32 sums that one thread holds; it has 255 registers at most."""
 
 
-def _tile_fits(plan: Plan, settings: Settings, hardware: Hardware) -> bool:
+def _tile_fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
     """Operand tiles of all stages within shared memory, accumulators within registers."""
     m, n, k = (int(settings[key]) for key in ("block_m", "block_n", "block_k"))
     shared = 8 * (m + n) * k * max(1, int(settings["num_stages"]) - 1)
@@ -23,7 +23,7 @@ def _tile_fits(plan: Plan, settings: Settings, hardware: Hardware) -> bool:
     return shared <= hardware.shared_per_block and accumulators <= _MOST_ACCUMULATORS
 
 
-def _linear_defaults(plan: Plan, hardware: Hardware, precision: PrecisionClass) -> Settings:
+def _linear_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings:
     scheme = "fp16x3" if precision is PrecisionClass.IEEE else "tf32"
     return {"group": 1, "block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 4, "num_stages": 2, "scheme": scheme}
 

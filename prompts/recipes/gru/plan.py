@@ -8,13 +8,13 @@ from typing import Any
 from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts, TensorSpec
 from tritonsmith.evaluator.source.parse import parse
 from tritonsmith.prompts.recipes.members import assign, attribute, complete_members, parameter_lines, parent_lines
-from tritonsmith.prompts.recipes.plan import GETITEM, NoPlan, Plan, forward_arguments
+from tritonsmith.prompts.recipes.plan import GETITEM, KernelPlan, NoPlan, forward_arguments
 
 CASTS = ("to", "float", "contiguous", "cuda", "detach")
 """Methods that change neither values nor shape."""
 
 
-class GruPlan(Plan):
+class GruPlan(KernelPlan):
     """A GRU stack and what is made of its two results, `sequence` and `last`."""
 
     gru: str
@@ -37,7 +37,10 @@ class GruPlan(Plan):
 
 
 def read_gru(task: Task, facts: TaskFacts) -> GruPlan | None:
-    """The plan of a one-directional GRU stack whose results are returned as they are, as the last step, or through nn.Linear."""
+    """The plan of a one-directional GRU stack; None for other tasks.
+
+    Results may be returned as they are, as the last step, or through nn.Linear.
+    """
     nodes = [node for node in facts.ops if node.module_type == "GRU" and node.op == "call_module"]
     if len(nodes) != 1:
         return None

@@ -10,7 +10,7 @@ from tritonsmith.prompts.recipes.gru.example import EXAMPLE
 from tritonsmith.prompts.recipes.gru.plan import GruPlan, read_gru
 from tritonsmith.prompts.recipes.kinds import Family
 from tritonsmith.prompts.recipes.measured import Measured, describe_idle_processors, describe_launches, middle
-from tritonsmith.prompts.recipes.plan import Plan
+from tritonsmith.prompts.recipes.plan import KernelPlan
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily, Settings
 
 _SHARED_SLACK = 8 << 10
@@ -36,11 +36,11 @@ PER_STEP = Recipe(
 )
 
 
-def _rows_fit(plan: Plan, settings: Settings, hardware: Hardware) -> bool:
+def _rows_fit(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
     return int(settings["block_h"]) * int(settings["block_k"]) <= 1024 * int(settings["num_warps"])
 
 
-def _predict_rows(plan: Plan, found: Measured, brief: Brief) -> float:
+def _predict_rows(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     """Every program reads the recurrent weights from L2 at every step."""
     assert isinstance(plan, GruPlan)
     per_clock = middle(L2_BYTES_PER_CLOCK)
@@ -49,7 +49,7 @@ def _predict_rows(plan: Plan, found: Measured, brief: Brief) -> float:
     return (plan.steps * plan.num_layers * step * waves + 2 * plan.num_layers * middle(TRITON_CALL)) * 1e3
 
 
-def _propose_rows(plan: Plan, found: Measured, brief: Brief) -> Analysis:
+def _propose_rows(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
     assert isinstance(plan, GruPlan)
     return Analysis(
         bottleneck=_describe_bottleneck(found, brief),
@@ -78,7 +78,7 @@ PERSISTENT_BATCH = Recipe(
 )
 
 
-def _wavefront_defaults(plan: Plan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
+def _wavefront_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
     """The widest slices that fit; narrow ones need more programs."""
     for slice_ in (32, 16, 8):
         parts = 2 if precision is PrecisionClass.IEEE else 1
@@ -90,14 +90,14 @@ def _wavefront_defaults(plan: Plan, hardware: Hardware, precision: PrecisionClas
     return None
 
 
-def _complete_wavefront(plan: Plan, settings: Settings, hardware: Hardware) -> Settings:
+def _complete_wavefront(plan: KernelPlan, settings: Settings, hardware: Hardware) -> Settings:
     """As many layers in one launch as have all their programs resident, one per processor."""
     assert isinstance(plan, GruPlan)
     layers = hardware.processors // (2 * _count_slices(plan, settings))
     return settings | {"layers_per_launch": max(1, layers)}
 
 
-def _wavefront_fits(plan: Plan, settings: Settings, hardware: Hardware) -> bool:
+def _wavefront_fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
     assert isinstance(plan, GruPlan)
     return _count_programs(plan, settings) <= hardware.processors and _count_shared_bytes(plan, settings) <= hardware.shared_per_block
 
@@ -107,7 +107,7 @@ def _count_slices(plan: GruPlan, settings: Settings) -> int:
 
 
 def _count_programs(plan: GruPlan, settings: Settings) -> int:
-    """Programs of one launch: for each slice of each layer one for the input side and one for the recurrent side."""
+    """Programs of one launch: two for each slice of each layer, for its input side and its recurrent side."""
     return 2 * _count_slices(plan, settings) * min(plan.num_layers, int(settings["layers_per_launch"]))
 
 
@@ -129,14 +129,14 @@ def _power_of_two(size: int) -> int:
     return 1 << max(0, size - 1).bit_length()
 
 
-def _predict_wavefront(plan: Plan, found: Measured, brief: Brief) -> float:
+def _predict_wavefront(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     """One exchange between programs for each step of the shortest chain, in every launch."""
     assert isinstance(plan, GruPlan)
     rounds = _count_launches(plan, _settings_for(plan, brief)) * found.chain
     return max(rounds * middle(ROUND) * 1e3, found.memory_ms, found.compute_ms)
 
 
-def _propose_wavefront(plan: Plan, found: Measured, brief: Brief) -> Analysis:
+def _propose_wavefront(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
     assert isinstance(plan, GruPlan)
     settings = _settings_for(plan, brief)
     programs = _count_programs(plan, settings)
