@@ -24,7 +24,7 @@ class RecipeAuthor:
     name = "offline"
 
     async def seed(self, brief: Brief) -> Draft:
-        """A recipe by branch: the plainest for branch 0, the next level for branch 1, and so on in a circle.
+        """A recipe by branch: branch 0 gets the plainest, branch 1 the next level, and so on in a circle.
 
         The best known level is left to `optimize`; a second round has other settings.
         """
