@@ -7,7 +7,7 @@ from tritonsmith.evaluator.schema import Candidate, Verdict
 from tritonsmith.graph.state import BranchState, Finding, Findings, PromiseCheck, State, Update
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit
 from tritonsmith.prompts.analysis import Promise
-from tritonsmith.prompts.promises import measured
+from tritonsmith.prompts.promises import read_metric
 
 
 async def detect(state: State, runtime: NodeRuntime) -> Update:
@@ -31,7 +31,7 @@ async def check(state: BranchState, runtime: NodeRuntime) -> Update:
 def check_promise(candidate: str, analysis: str, promise: Promise | None, verdict: Verdict, findings: Findings) -> PromiseCheck:
     """Compare a promise with measured facts. A time loop that is still in Python breaks any promise."""
     loop = next((finding for finding in findings.labels if finding.name == "time_loop_in_python"), None)
-    actual = None if promise is None else measured(promise.metric, verdict)
+    actual = None if promise is None else read_metric(promise.metric, verdict)
     kept, reason = True, f"{promise.metric} was promised and is not measured here" if promise else "nothing measurable was promised"
     if promise is not None and actual is not None:
         kept = actual <= promise.bound if promise.at_most else actual >= promise.bound

@@ -1,6 +1,6 @@
 """Writes prompts as documents: `python -m tritonsmith.prompts FILE.json ...`.
 
-FILE.json holds briefs by stage, `{"seed": Brief, "repair": Brief, ...}`; the prompt of each is written beside it as FILE_STAGE.md.
+FILE.json holds briefs by stage, `{"seed": Brief, "repair": Brief, ...}`; the prompt of each is written next to it as FILE_STAGE.md.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The analysis of a kernel that works but is slow: exactly one change, with a promise that can be checked after the fact."""
+"""The analysis of a kernel that works but is slow: exactly one change, with a promise that can be checked."""
 
 from enum import StrEnum
 

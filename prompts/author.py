@@ -1,4 +1,4 @@
-"""The author: whoever writes, repairs, analyses and tunes kernels. Nodes never know whether it is a model or our recipes."""
+"""The author: it writes, repairs, analyses and tunes kernels. Nodes never know whether it is a model or our recipes."""
 
 from typing import Protocol
 
@@ -78,7 +78,7 @@ class Author(Protocol):
         ...
 
     async def repair(self, brief: Brief) -> Draft | None:
-        """Mend `brief.current`, which failed or (see its `refusal`) may not win; None when the author has nothing further to try."""
+        """Repair `brief.current`, which failed or (see its `refusal`) may not win; None when nothing is left to try."""
         ...
 
     async def analyze(self, brief: Brief) -> Analysis:

@@ -4,7 +4,7 @@ from tritonsmith.evaluator.schema import Verdict
 from tritonsmith.prompts.analysis import Analysis
 
 
-def measured(metric: str, verdict: Verdict) -> float | None:
+def read_metric(metric: str, verdict: Verdict) -> float | None:
     """The metric as the evaluator found it; None where it does not know."""
     facts = verdict.facts
     if metric == "launches_per_forward":
@@ -12,22 +12,25 @@ def measured(metric: str, verdict: Verdict) -> float | None:
     if metric == "programs":
         return float(max((x * y * z for x, y, z in (kernel.grid for kernel in facts.kernels)), default=0))
     if metric == "bytes_per_forward":
-        told = [kernel for kernel in facts.kernels if kernel.bytes_loaded is not None or kernel.bytes_stored is not None]
-        moved = sum(kernel.launches * ((kernel.bytes_loaded or 0.0) + (kernel.bytes_stored or 0.0)) for kernel in told)
-        return moved if told else None
+        counted = [kernel for kernel in facts.kernels if kernel.bytes_loaded is not None or kernel.bytes_stored is not None]
+        moved = sum(kernel.launches * ((kernel.bytes_loaded or 0.0) + (kernel.bytes_stored or 0.0)) for kernel in counted)
+        return moved if counted else None
     return verdict.score if metric == "score" else None
 
 
-def held_to_facts(analysis: Analysis, verdict: Verdict | None) -> Analysis:
-    """The analysis with `before` as it was measured and the facts as evidence. Raises ValueError for a promise that holds already."""
+def compare_with_facts(analysis: Analysis, verdict: Verdict | None) -> Analysis:
+    """The analysis with `before` as it was measured and the facts as evidence.
+
+    Raises ValueError for a promise that holds already.
+    """
     if verdict is None:
         return analysis
-    known = {metric: measured(metric, verdict) for metric in ("launches_per_forward", "programs", "score")}
+    known = {metric: read_metric(metric, verdict) for metric in ("launches_per_forward", "programs", "score")}
     evidence = {**{metric: value for metric, value in known.items() if value is not None}, **analysis.evidence}
     promise = analysis.promise
     if promise is None:
         return analysis.model_copy(update={"evidence": evidence})
-    before = measured(promise.metric, verdict)
+    before = read_metric(promise.metric, verdict)
     if before is None:
         if analysis.worth_optimizing:
             raise ValueError(f"promise: {promise.metric} is not measured here; promise launches_per_forward, programs or score")

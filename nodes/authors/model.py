@@ -15,7 +15,7 @@ from tritonsmith.nodes.chat.replies import ask_again, ask_analysis_again, module
 from tritonsmith.nodes.chat.spans import collect_library_calls, tell_reply
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import AuthorError, Brief, Draft
-from tritonsmith.prompts.promises import held_to_facts
+from tritonsmith.prompts.promises import compare_with_facts
 from tritonsmith.prompts.templates.render import Prompt, prompt_for
 
 MAX_VARIANTS = 3
@@ -74,12 +74,12 @@ class ModelAuthor:
         verdict = brief.current.verdict if brief.current else None
         reply = await self._ask(prompt, _opening(prompt), 1, "analysis")
         try:
-            return held_to_facts(analysis_in(reply.text), verdict)
+            return compare_with_facts(analysis_in(reply.text), verdict)
         except ValueError as error:
             again = ask_analysis_again(str(error), reply.cut)
         reply = await self._ask(prompt, _follow_up(prompt, reply, again), 2, "analysis")
         try:
-            return held_to_facts(analysis_in(reply.text), verdict)
+            return compare_with_facts(analysis_in(reply.text), verdict)
         except ValueError as error:
             return Analysis(
                 bottleneck="unknown",

@@ -1,4 +1,4 @@
-"""The built-in author: writes, mends, analyses and tunes kernels from the recipe book. Needs no model and no network."""
+"""The built-in author: writes, repairs, analyses and tunes kernels from the recipe book. Needs no model and no network."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tritonsmith.evaluator.schema import Stage, Status
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Attempt, AuthorError, Brief, Draft
 from tritonsmith.prompts.recipes.analyst import analyze
-from tritonsmith.prompts.recipes.book import BOOK, Match, Recipe, Settings, match
-from tritonsmith.prompts.recipes.plans import unsupported
+from tritonsmith.prompts.recipes.book import FAMILIES, Match, match, name_unsupported
+from tritonsmith.prompts.recipes.recipe import Recipe, Settings
 
 _MAX_VARIANTS = 8
+"""Variants of one tuning stage."""
 _SHARED = re.compile(r"shared memory, Required: (\d+), Hardware limit: (\d+)")
-_SCHEMES = {"tf32": "fp16x3", "fp16x3": "tf32x3", "tf32x3": "ieee"}
-"""The next more exact way to multiply."""
+"""Bytes that a kernel needs and may have, in Triton's message."""
 
 
 class RecipeAuthor:
@@ -24,20 +24,23 @@ class RecipeAuthor:
     name = "offline"
 
     async def seed(self, brief: Brief) -> Draft:
-        """Branch 0 gets the plainest recipe, branch 1 the next level, further ones cycle; the best known level is left to optimize."""
-        found = _matched(brief)
+        """A recipe by branch: branch 0 gets the plainest, branch 1 the next level, and so on in a circle.
+
+        The best known level is left to `optimize`; a second round has other settings.
+        """
+        found = _require_match(brief)
         levels = found.recipes[:-1] or found.recipes
         recipe = levels[brief.branch % len(levels)]
-        settings = _defaults(recipe, found, brief)
+        settings = _default_settings(recipe, found, brief)
         rounds = brief.branch // len(levels)
         if rounds:
-            options = [settings, *_variants(recipe, settings, Stage.TUNE_BLOCK, found, brief)]
+            options = [settings, *_list_variants(recipe, settings, Stage.TUNE_BLOCK, found, brief)]
             settings = options[rounds % len(options)]
-        return _draft(recipe, found, settings, f"{recipe.name} {recipe.describes}")
+        return _write_draft(recipe, found, settings, f"{recipe.name} {recipe.describes}")
 
     async def repair(self, brief: Brief) -> Draft | None:
         """Smaller tiles for what does not fit, more exact products for what is inaccurate; None for everything else."""
-        found, attempt = _matched(brief), brief.current
+        found, attempt = _require_match(brief), brief.current
         recipe = found.recipe(attempt.candidate.recipe) if attempt else None
         if attempt is None or recipe is None or attempt.verdict is None:
             return None
@@ -46,45 +49,45 @@ class RecipeAuthor:
         if status is Status.LAUNCH_ERROR:
             numbers = _SHARED.search(message)
             need = f"it needs {numbers[1]} bytes of shared memory of {numbers[2]}" if numbers else "it cannot be launched"
-            for changed in _smaller(recipe, settings):
+            for changed in _shrink(recipe, settings):
                 changed = recipe.complete(found.plan, changed, brief.hardware)
                 if _is_new(recipe, changed, brief):
-                    return _draft(recipe, found, changed, f"{need}: {_difference(settings, changed)}")
+                    return _write_draft(recipe, found, changed, f"{need}: {_describe_change(settings, changed)}")
         if status is Status.INACCURATE:
-            exact = _more_exact(settings)
+            exact = recipe.sharpen(settings)
             if exact and recipe.fits(found.plan, exact, brief.hardware) and _is_new(recipe, exact, brief):
-                return _draft(recipe, found, exact, f"not accurate enough: {_difference(settings, exact)}")
+                return _write_draft(recipe, found, exact, f"not accurate enough: {_describe_change(settings, exact)}")
         return None
 
     async def analyze(self, brief: Brief) -> Analysis:
         """Computed from the verdict's facts and timing, the task's facts and the card."""
-        return analyze(brief, _matched(brief))
+        return analyze(brief, _require_match(brief))
 
     async def optimize(self, brief: Brief) -> Draft | None:
         """The recipe that the analysis names."""
-        found = _matched(brief)
+        found = _require_match(brief)
         recipe = found.recipe(brief.analysis.kernel_type) if brief.analysis else None
         if recipe is None or brief.analysis is None or not brief.analysis.worth_optimizing:
             return None
-        settings = _defaults(recipe, found, brief)
-        return _draft(recipe, found, settings, brief.analysis.optimisation_method) if _is_new(recipe, settings, brief) else None
+        settings = _default_settings(recipe, found, brief)
+        return _write_draft(recipe, found, settings, brief.analysis.optimisation_method) if _is_new(recipe, settings, brief) else None
 
     async def tune(self, brief: Brief) -> tuple[Draft, ...]:
         """Other values of the stage's tunables, all else as in `brief.current`; nothing that the history has seen."""
-        found, attempt = _matched(brief), brief.current
+        found, attempt = _require_match(brief), brief.current
         recipe = found.recipe(attempt.candidate.recipe) if attempt else None
         if attempt is None or recipe is None:
             return ()
         current = dict(attempt.candidate.settings)
-        variants = [changed for changed in _variants(recipe, current, brief.stage, found, brief) if _is_new(recipe, changed, brief)]
-        return tuple(_draft(recipe, found, changed, _difference(current, changed)) for changed in variants[:_MAX_VARIANTS])
+        variants = [changed for changed in _list_variants(recipe, current, brief.stage, found, brief) if _is_new(recipe, changed, brief)]
+        return tuple(_write_draft(recipe, found, changed, _describe_change(current, changed)) for changed in variants[:_MAX_VARIANTS])
 
 
-def _matched(brief: Brief) -> Match:
+def _require_match(brief: Brief) -> Match:
     found = match(brief.task, brief.facts, brief.hardware)
     if found is None:
-        what = unsupported(brief.facts) or "the way its parts are put together"
-        families = ", ".join(sorted({recipe.family for recipe in BOOK.values()}))
+        what = name_unsupported(brief.facts) or "the way its parts are put together"
+        families = ", ".join(sorted(family.name for family in FAMILIES))
         raise AuthorError(
             f"{brief.task.name}: the built-in recipes ({families}) cannot write {what} on {brief.hardware.name}; "
             "use a model: --model openai:NAME [--base-url URL]"
@@ -92,17 +95,17 @@ def _matched(brief: Brief) -> Match:
     return found
 
 
-def _defaults(recipe: Recipe, found: Match, brief: Brief) -> Settings:
+def _default_settings(recipe: Recipe, found: Match, brief: Brief) -> Settings:
     settings = recipe.defaults(found.plan, brief.hardware, brief.task.precision)
     assert settings is not None, "match() keeps only recipes that have settings"
     return settings
 
 
-def _draft(recipe: Recipe, found: Match, settings: Settings, rationale: str) -> Draft:
+def _write_draft(recipe: Recipe, found: Match, settings: Settings, rationale: str) -> Draft:
     return Draft(source=recipe.render(found.plan, settings), rationale=rationale, recipe=recipe.name, settings=settings)
 
 
-def _variants(recipe: Recipe, current: Settings, stage: Stage, found: Match, brief: Brief) -> list[Settings]:
+def _list_variants(recipe: Recipe, current: Settings, stage: Stage, found: Match, brief: Brief) -> list[Settings]:
     tunables = recipe.tunables.get(stage, {})
     values = [list(options) for options in tunables.values()]
     made: list[Settings] = []
@@ -115,27 +118,19 @@ def _variants(recipe: Recipe, current: Settings, stage: Stage, found: Match, bri
 
 def _is_new(recipe: Recipe, settings: Settings, brief: Brief) -> bool:
     seen: list[Attempt] = [*brief.history, *([brief.current] if brief.current else [])]
-    return all(one.candidate.recipe != recipe.name or one.candidate.settings != settings for one in seen)
+    return all(attempt.candidate.recipe != recipe.name or attempt.candidate.settings != settings for attempt in seen)
 
 
-def _smaller(recipe: Recipe, settings: Settings) -> list[Settings]:
-    """Settings with one value halved (pipeline stages less one), in the recipe's order, then all of them."""
+def _shrink(recipe: Recipe, settings: Settings) -> list[Settings]:
+    """Settings with one value halved (pipeline stages: one less), in the recipe's order."""
     made = []
-    for key in recipe.shrink:
+    for key, least in recipe.shrink.items():
         value = int(settings[key])
-        least = {"num_stages": 1, "layers_per_launch": 1, "slice": 8}.get(key, 16)
         smaller = value - 1 if key == "num_stages" else value // 2
         if smaller >= least:
             made.append(settings | {key: smaller})
     return made
 
 
-def _more_exact(settings: Settings) -> Settings | None:
-    if settings.get("parts") == 1:
-        return settings | {"parts": 2}
-    scheme = _SCHEMES.get(str(settings.get("scheme", "")))
-    return settings | {"scheme": scheme} if scheme else None
-
-
-def _difference(before: Settings, after: Settings) -> str:
+def _describe_change(before: Settings, after: Settings) -> str:
     return ", ".join(f"{key} {before.get(key)} -> {value}" for key, value in after.items() if before.get(key) != value)

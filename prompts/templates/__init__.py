@@ -1,1 +1,1 @@
-"""What a model is told: templates, rules by operator family, hints for errors and worked examples."""
+"""What a model reads: templates, rules by operator family, hints for errors and worked examples."""

@@ -5,8 +5,13 @@ import re
 from tritonsmith.evaluator.schema import Record
 
 MOST_CHARACTERS = 1600
-_HEAD, _TAIL = 500, 1000
+"""Of a message that is shown whole."""
+_HEAD = 500
+"""Characters that are kept of the start of a longer one."""
+_TAIL = 1000
+"""Characters that are kept of its end, where the reason usually stands."""
 _NEIGHBOURS = 3
+"""Lines shown before and after the one at fault."""
 _LINE = re.compile(r"\bline (\d+)")
 _IN_KERNEL = re.compile(r"\bat (\d+):\d+:\n\s*def (\w+)\(")
 """Triton counts lines from the kernel's `def`."""
@@ -22,15 +27,15 @@ class ErrorText(Record):
     """The lines around the fault, numbered; the fault is marked with >."""
 
 
-def trimmed(message: str, source: str) -> ErrorText:
-    """The message with its middle left out where it is long, and the candidate's lines around the first line that it names."""
+def trim_error(message: str, source: str) -> ErrorText:
+    """A long message without its middle, and the candidate's lines around the first line that the message names."""
     text = _ECHO.sub(r"\1", message.strip())
     if len(text) > MOST_CHARACTERS:
         text = f"{text[:_HEAD].rstrip()}\n[... {len(text) - _HEAD - _TAIL} characters left out ...]\n{text[-_TAIL:].lstrip()}"
-    return ErrorText(text=text, excerpt=_excerpt(message, source))
+    return ErrorText(text=text, excerpt=_cut_excerpt(message, source))
 
 
-def _fault(message: str, lines: list[str]) -> int:
+def _find_fault(message: str, lines: list[str]) -> int:
     """The number of the line that the message is about; 0 where it names none."""
     inside = _IN_KERNEL.search(message)
     if inside:
@@ -40,9 +45,9 @@ def _fault(message: str, lines: list[str]) -> int:
     return int(found[1]) if found else 0
 
 
-def _excerpt(message: str, source: str) -> str:
+def _cut_excerpt(message: str, source: str) -> str:
     lines = source.splitlines()
-    number = _fault(message, lines)
+    number = _find_fault(message, lines)
     if not 1 <= number <= len(lines):
         return ""
     first, last = max(1, number - _NEIGHBOURS), min(len(lines), number + _NEIGHBOURS)

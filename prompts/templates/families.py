@@ -1,22 +1,10 @@
-"""Which kinds of operation a task is made of: they decide which rules and which worked examples a model is shown."""
+"""The kinds of operation that a task is made of. They decide which rules and worked examples a model sees."""
 
 import re
-from enum import StrEnum
 
 from tritonsmith.evaluator.schema import OpNode, TaskFacts
+from tritonsmith.prompts.recipes.kinds import Family
 from tritonsmith.prompts.recipes.operations import operation_name
-
-
-class Family(StrEnum):
-    """Kinds of operation, the one that shapes a kernel most first."""
-
-    RECURRENT = "recurrent"
-    ATTENTION = "attention"
-    CONVOLUTION = "convolution"
-    GEMM = "gemm"
-    REDUCTION = "reduction"
-    POINTWISE = "pointwise"
-
 
 MOST_FAMILIES = 3
 """Families of one task whose rules are shown; the rest of a task is seldom what makes it slow."""

@@ -1,4 +1,7 @@
-"""Hints for errors: what a message of Triton, PyTorch or the evaluator usually means, and what mends it. The table is data, hints.toml."""
+"""Hints for errors: what a message of Triton, PyTorch or the evaluator usually means, and what removes it.
+
+The table is data, hints.toml.
+"""
 
 import re
 import tomllib
@@ -11,6 +14,7 @@ from tritonsmith.evaluator.schema import Hardware, Verdict
 MOST_HINTS = 3
 """Hints of one prompt; an error has one cause."""
 _LONGEST_MESSAGE = 8000
+"""Characters in which a pattern is searched."""
 HINTS_FILE = Path(__file__).parent / "v1" / "hints.toml"
 
 

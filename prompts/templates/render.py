@@ -1,4 +1,7 @@
-"""The prompts: templates of one version, filled with what a stage needs and no more. A missing variable is an error, not an empty place."""
+"""The prompts: templates of one version, filled with what a stage needs and no more.
+
+A missing variable is an error, not an empty place.
+"""
 
 import hashlib
 import re
@@ -17,23 +20,31 @@ from tritonsmith.evaluator.schema import Record, TensorSpec
 from tritonsmith.evaluator.source.parse import parse
 from tritonsmith.evaluator.tasks import assigned_names
 from tritonsmith.prompts.author import Brief, Example
-from tritonsmith.prompts.recipes.book import EXCHANGE_SECONDS
-from tritonsmith.prompts.templates.error_text import ErrorText, trimmed
+from tritonsmith.prompts.recipes.kinds import Family
+from tritonsmith.prompts.templates.error_text import ErrorText, trim_error
 from tritonsmith.prompts.templates.examples import MOST_EXAMPLES, known_algorithms, recipe_names, worked_example
-from tritonsmith.prompts.templates.families import Family, families_of
+from tritonsmith.prompts.templates.families import families_of
 from tritonsmith.prompts.templates.hints import hints_for
 
 VERSION = "v1"
 """The folder of templates that is used."""
 STAGES = ("seed", "repair", "analyze", "optimize", "tune")
+"""Names of the templates that are prompts."""
 MOST_TOKENS = 12_000
-"""Of one prompt. What can be left out is left out before a prompt is longer: examples, old attempts, code of the rules."""
+"""Of one prompt. A longer one loses what can be left out: examples, old attempts, code of the rules."""
 CHARACTERS_PER_TOKEN = 3
-"""An upper bound of tokens without a tokenizer: of the pieces that the common ones start from, these prompts have one in 3.3 to 3.6."""
+"""For an upper bound of tokens without a tokenizer.
+
+These prompts have 3.3 to 3.6 characters for each of the pieces that common tokenizers start from.
+"""
+EXCHANGE_SECONDS = 1.55e-6
+"""One step's exchange of a 16 x 256 row among 8 programs with a barrier. Measured on an H200 (torch 2.11, triton 3.6)."""
 
 _FOLDER = Path(__file__).parents[1]
 _WITH_EXAMPLES = ("seed", "optimize")
+"""Stages that write a kernel anew."""
 _SHORT = 240
+"""Characters of a text in the list of attempts."""
 _TICKS = re.compile("^`{3,}", re.MULTILINE)
 _NOT_SHOWN = ("SMALL", "SHAPES")
 """Names of a task file that say how it is checked."""
@@ -95,7 +106,7 @@ def prompt_for(stage: str, brief: Brief) -> Prompt:
     families = families_of(brief.facts, brief.task.source)
     context = _context(stage, brief, families)
     template = _environment().get_template(f"{stage}.j2")
-    for diet in _diets(stage, brief, families):
+    for diet in _list_diets(stage, brief, families):
         text = _tidy(template.render({**context, **_portions(brief, diet)}))
         if token_bound(text) <= MOST_TOKENS:
             break
@@ -107,10 +118,10 @@ def prompt_for(stage: str, brief: Brief) -> Prompt:
     return Prompt(stage=stage, family=families[0].value, text=text, version=VERSION, digest=digest(), parts=tuple(parts))
 
 
-def _diets(stage: str, brief: Brief, families: tuple[Family, ...]) -> Iterator[_Diet]:
-    """From the fullest to the leanest: an example that was proven right stays longer than the rules' short ones; then go old attempts."""
+def _list_diets(stage: str, brief: Brief, families: tuple[Family, ...]) -> Iterator[_Diet]:
+    """Diets from the fullest to the leanest. First go the rules' short examples, then the worked ones, then old attempts."""
     code = stage != "analyze"
-    for examples in _examples(brief, families) if stage in _WITH_EXAMPLES else ():
+    for examples in _choose_examples(brief, families) if stage in _WITH_EXAMPLES else ():
         yield _Diet(examples, 8, code)
         yield _Diet(examples, 8, False)
     for attempts in (8, 4, 2):
@@ -118,8 +129,8 @@ def _diets(stage: str, brief: Brief, families: tuple[Family, ...]) -> Iterator[_
     yield _Diet((), 2, False)
 
 
-def _examples(brief: Brief, families: tuple[Family, ...]) -> Iterator[tuple[Example, ...]]:
-    """Choices of examples, best first: kernels of earlier runs before recipes, and a recipe that is not the current kernel's own."""
+def _choose_examples(brief: Brief, families: tuple[Family, ...]) -> Iterator[tuple[Example, ...]]:
+    """Choices of examples, best first: kernels of earlier runs before recipes, without the recipe of the current kernel."""
     remembered = brief.examples[:MOST_EXAMPLES]
     own = brief.current.candidate.recipe if brief.current else ""
     names = [name for name in recipe_names(families) if name != own]
@@ -141,13 +152,13 @@ def _context(stage: str, brief: Brief, families: tuple[Family, ...]) -> dict[str
     """What every diet shares. Names that a stage must not use are missing on purpose."""
     context: dict[str, Any] = {
         "families": [family.value for family in families], "task": brief.task, "facts": brief.facts, "card": brief.hardware,
-        "reference": shown_reference(brief.task.source), "other_sizes": "SHAPES" in _declared(brief.task.source),
+        "reference": hide_check_sizes(brief.task.source), "other_sizes": "SHAPES" in _locate_declarations(brief.task.source),
         "exchange": EXCHANGE_SECONDS, "allow": brief.allow.value, "parameters": _parameters(brief.facts.parameters), "hint_names": (),
     }  # fmt: skip
     if stage == "seed":
         return context | {"branch": brief.branch}
     if brief.current is not None:
-        context |= _of_current(brief)
+        context |= _describe_current(brief)
     if stage == "tune":
         context["stage"] = brief.stage.value
     if stage in ("repair", "analyze") or brief.analysis is not None:
@@ -160,19 +171,19 @@ def _context(stage: str, brief: Brief, families: tuple[Family, ...]) -> dict[str
     return context
 
 
-def _of_current(brief: Brief) -> dict[str, Any]:
+def _describe_current(brief: Brief) -> dict[str, Any]:
     current = brief.current
     assert current is not None
     verdict = current.verdict
     failed = verdict is not None and verdict.score is None
     library = sorted(verdict.facts.library_calls.items(), key=lambda item: -item[1])[:8] if verdict else []
     return {
-        "current": current, "verdict": verdict, "library": library, "labels": _detected(brief).labels,
-        "error": trimmed(verdict.message, current.source) if failed and verdict else ErrorText(text=""),
+        "current": current, "verdict": verdict, "library": library, "labels": _detect_labels(brief).labels,
+        "error": trim_error(verdict.message, current.source) if failed and verdict else ErrorText(text=""),
     }  # fmt: skip
 
 
-def _detected(brief: Brief) -> Detection:
+def _detect_labels(brief: Brief) -> Detection:
     """Labels of the current kernel with their lines; none for a text that cannot be read."""
     assert brief.current is not None
     verdict = brief.current.verdict
@@ -183,18 +194,18 @@ def _detected(brief: Brief) -> Detection:
         return Detection()
 
 
-def _declared(source: str) -> dict[str, tuple[int, int]]:
+def _locate_declarations(source: str) -> dict[str, tuple[int, int]]:
     """First and last line of the statement that sets each name at the top level of a task file."""
     try:
         statements = parse(source).body
     except (SyntaxError, ValueError):
         return {}
-    return {name: (one.lineno, one.end_lineno or one.lineno) for one in statements for name in assigned_names(one)}
+    return {name: (item.lineno, item.end_lineno or item.lineno) for item in statements for name in assigned_names(item)}
 
 
-def shown_reference(source: str) -> str:
+def hide_check_sizes(source: str) -> str:
     """A task's text without the lines that say at which other sizes it is checked."""
-    declared = _declared(source)
+    declared = _locate_declarations(source)
     spans = [declared[name] for name in _NOT_SHOWN if name in declared]
     lines = source.splitlines()
     return "\n".join(line for at, line in enumerate(lines, start=1) if not any(first <= at <= last for first, last in spans))

@@ -10,8 +10,9 @@ import pytest
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, Verdict
 from tritonsmith.prompts.__main__ import read_briefs
-from tritonsmith.prompts.templates.examples import MODELS, worked_example
-from tritonsmith.prompts.templates.families import Family
+from tritonsmith.prompts.recipes.book import BOOK
+from tritonsmith.prompts.recipes.kinds import Family
+from tritonsmith.prompts.templates.examples import worked_example
 from tritonsmith.prompts.templates.render import prompt_for
 
 BRIEFS = Path(__file__).parent
@@ -120,7 +121,7 @@ def test_the_recurrent_example_without_its_barrier_is_racy(evaluator: LocalEvalu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", [name for model in MODELS.values() for name in model.recipes])
+@pytest.mark.parametrize("recipe", [recipe.name for recipe in BOOK.values() if recipe.lesson])
 def test_worked_examples_are_right(evaluator: LocalEvaluator, recipe: str) -> None:
     for precision in (PrecisionClass.IEEE, PrecisionClass.TF32):
         example = worked_example(recipe, evaluator.hardware, precision)

@@ -19,11 +19,12 @@ from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.__main__ import documents, read_briefs
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import Attempt, Brief, Example
-from tritonsmith.prompts.recipes.book import match
-from tritonsmith.prompts.templates.error_text import trimmed
-from tritonsmith.prompts.templates.examples import MODELS, recipe_names, worked_example
-from tritonsmith.prompts.templates.families import Family, families_of
-from tritonsmith.prompts.templates.render import MOST_TOKENS, STAGES, VERSION, digest, prompt_for, shown_reference, token_bound
+from tritonsmith.prompts.recipes.book import BOOK, FAMILIES, match
+from tritonsmith.prompts.recipes.kinds import Family
+from tritonsmith.prompts.templates.error_text import trim_error
+from tritonsmith.prompts.templates.examples import recipe_names, worked_example
+from tritonsmith.prompts.templates.families import families_of
+from tritonsmith.prompts.templates.render import MOST_TOKENS, STAGES, VERSION, digest, hide_check_sizes, prompt_for, token_bound
 
 SNAPSHOTS = sorted((ROOT / "tests" / "prompts").glob("*.json"))
 SHOWN = ROOT / "docs" / "prompts" / "39_gru.json"
@@ -72,7 +73,7 @@ def test_every_stage_and_family_has_a_document():
 
 def test_the_shown_prompts_are_those_of_the_task_as_it_is():
     source = (ROOT / "benchmarks" / "tasks" / "39_gru.py").read_text()
-    assert all(shown_reference(one.task.source) == shown_reference(source) for one in read_briefs(SHOWN).values())
+    assert all(hide_check_sizes(one.task.source) == hide_check_sizes(source) for one in read_briefs(SHOWN).values())
 
 
 def test_a_prompt_says_what_it_was_made_of(tmp_path):
@@ -155,15 +156,15 @@ def test_attempts_are_told_briefly_with_what_was_promised():
 def test_errors_keep_head_tail_and_the_candidates_line():
     source = "\n".join(f"line_{number} = {number}" for number in range(1, 40))
     middle = "m" * 9000
-    cut = trimmed(f"kernel k, line 20: at the start\n{middle}\nat the end", source)
+    cut = trim_error(f"kernel k, line 20: at the start\n{middle}\nat the end", source)
     assert cut.text.startswith("kernel k, line 20: at the start") and cut.text.endswith("at the end") and len(cut.text) < 1700
     assert cut.excerpt.splitlines()[0].endswith("17 | line_17 = 17") and ">   20 | line_20 = 20" in cut.excerpt
     kernel = "import triton\n\n@triton.jit\ndef kernel(x):\n    i = 1\n    v = tl.tanh(i)\n"
-    inside = trimmed("CompilationError: at 3:8:\ndef kernel(x):\n    i = 1\n    v = tl.tanh(i)\n        ^\nno attribute 'tanh'", kernel)
+    inside = trim_error("CompilationError: at 3:8:\ndef kernel(x):\n    i = 1\n    v = tl.tanh(i)\n        ^\nno attribute 'tanh'", kernel)
     assert ">    6 |     v = tl.tanh(i)" in inside.excerpt and inside.text == "CompilationError: at 3:8:\n        ^\nno attribute 'tanh'"
     echo = "line 20: CompilationError: at 3:8:\ndef kernel(x):\n    i = 1\n    v = tl.tanh(i)\n        ^\nno attribute 'tanh'"
-    assert trimmed(echo, source).text == "line 20: CompilationError: at 3:8:\n        ^\nno attribute 'tanh'"
-    assert trimmed("no line is named", source).excerpt == "" and trimmed("line 99: beyond the end", source).excerpt == ""
+    assert trim_error(echo, source).text == "line 20: CompilationError: at 3:8:\n        ^\nno attribute 'tanh'"
+    assert trim_error("no line is named", source).excerpt == "" and trim_error("line 99: beyond the end", source).excerpt == ""
 
 
 def test_families_follow_from_modules_calls_and_text():
@@ -184,16 +185,16 @@ def test_families_follow_from_modules_calls_and_text():
     assert families_of(TaskFacts(ops=(larger,))) == (Family.POINTWISE,) and families_of(TaskFacts(ops=(row,))) == (Family.REDUCTION,)
 
 
-@pytest.mark.parametrize("name", sorted({recipe for model in MODELS.values() for recipe in model.recipes}))
+@pytest.mark.parametrize("name", sorted(recipe.name for recipe in BOOK.values() if recipe.lesson))
 def test_worked_examples_are_what_the_recipe_book_makes_of_their_module(name):
-    model = next(one for one in MODELS.values() if name in one.recipes)
+    model = next(family.example for family in FAMILIES if BOOK[name] in family.recipes)
     task = Task(name="example", path="example.py", source=model.reference)
     facts, _ = probe(task)
     found = match(task, facts, H200)
     recipe = found.recipe(name)
     example = worked_example(name, H200, PrecisionClass.IEEE)
     written = recipe.render(found.plan, recipe.defaults(found.plan, H200, PrecisionClass.IEEE))
-    assert found.plan == model.plan() and example.source == written and example.reference == model.reference.strip()
+    assert found.plan == model.plan and example.source == written and example.reference == model.reference.strip()
 
 
 def test_kernels_of_earlier_runs_come_before_recipes_and_two_at_most_are_shown():

@@ -29,7 +29,8 @@ from tritonsmith.prompts.analysis import Category
 from tritonsmith.prompts.author import Attempt, AuthorError, Brief, Draft
 from tritonsmith.prompts.recipes.author import RecipeAuthor
 from tritonsmith.prompts.recipes.book import match
-from tritonsmith.prompts.recipes.plans import ChainPlan, GruPlan
+from tritonsmith.prompts.recipes.chain.plan import ChainPlan
+from tritonsmith.prompts.recipes.gru.plan import GruPlan
 
 H200 = CARDS["h200"]
 MODEL = """

@@ -1,0 +1,1 @@
+"""Recipes of elementwise chains, with or without a linear layer in front of them."""

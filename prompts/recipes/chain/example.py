@@ -1,0 +1,62 @@
+"""The small modules for which the recipes of this folder are shown to a model."""
+
+from tritonsmith.prompts.recipes.chain.plan import ChainPlan, Operand
+from tritonsmith.prompts.recipes.recipe import WorkedExample
+
+_LINEAR_REFERENCE = '''
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.dense = nn.Linear(inputs, outputs)
+
+    def forward(self, x):  # x [96, 160]
+        return torch.relu(self.dense(x)) * 0.5
+
+def get_inputs():
+    return [torch.rand(96, 160) - 0.5]
+
+def get_init_inputs():
+    return [160, 72]
+'''
+_LINEAR_PLAN = ChainPlan(
+    signature="*init_inputs",
+    members=(
+        'self.dense = getattr(self, "dense", None) or nn.Module()',
+        "self.dense.weight = nn.Parameter(torch.empty((72, 160), dtype=torch.float32))",
+        "self.dense.bias = nn.Parameter(torch.empty((72,), dtype=torch.float32))",
+    ),
+    arguments="x", operands=(), lines=("t0 = tl.maximum(total, 0.0)", "t1 = t0 * 0.5"), result="t1", shape=(96, 72), dtype="float32",
+    x="x", weight="self.dense.weight", bias="self.dense.bias", rows=96, columns=72, inner=160, flops=13824.0,
+)  # fmt: skip
+LINEAR_EXAMPLE = WorkedExample(_LINEAR_REFERENCE, _LINEAR_PLAN)
+
+_POINTWISE_REFERENCE = '''
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(features))
+
+    def forward(self, x):  # x [40, 96]
+        return torch.tanh(x + self.bias) * 2.0
+
+def get_inputs():
+    return [torch.rand(40, 96)]
+
+def get_init_inputs():
+    return [96]
+'''
+_POINTWISE_PLAN = ChainPlan(
+    signature="*init_inputs", members=("self.bias = nn.Parameter(torch.empty((96,), dtype=torch.float32))",), arguments="x",
+    operands=(
+        Operand(value="v0", source="x", index="offset", numel=3840),
+        Operand(value="v1", source="self.bias", index="(offset) % 96", numel=96),
+    ),
+    lines=("t0 = v0 + 1.0 * v1", "t1 = tanh(t0)", "t2 = t1 * 2.0"), result="t2", shape=(40, 96), dtype="float32", flops=38400.0,
+)  # fmt: skip
+POINTWISE_EXAMPLE = WorkedExample(_POINTWISE_REFERENCE, _POINTWISE_PLAN)

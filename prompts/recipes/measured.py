@@ -1,0 +1,108 @@
+"""What a forward took and the least it could take, as numbers and as sentences of an analysis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tritonsmith.evaluator.estimate import L2_BYTES_PER_CLOCK, ROUND, TRITON_CALL, Band
+from tritonsmith.evaluator.schema import Hardware, KernelFacts, PrecisionClass, TaskFacts, Verdict
+from tritonsmith.prompts.author import Brief
+
+_SPLIT_PRODUCTS = 3
+"""fp16 products that one product at fp32 accuracy takes on tensor cores."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one forward took, and the least it could take; milliseconds."""
+
+    median_ms: float
+    launches: int
+    programs: int
+    """Grid of the kernel that takes most of the time."""
+    launch_ms: float
+    """Launches times the cost of one, or the time that no kernel ran where device times are known."""
+    memory_ms: float
+    compute_ms: float
+    chain_ms: float
+    """Steps that depend on each other times the cheapest exchange between programs."""
+    chain: int
+
+    @property
+    def floor_ms(self) -> float:
+        """The largest of the three lower bounds."""
+        return max(self.memory_ms, self.compute_ms, self.chain_ms)
+
+    @property
+    def launch_bound(self) -> bool:
+        """Whether launches take a third of the time or more."""
+        return self.launch_ms >= self.median_ms / 3
+
+    @property
+    def limit(self) -> str:
+        """Which bound is the floor."""
+        bounds = {"memory": self.memory_ms, "arithmetic": self.compute_ms, "the chain of steps": self.chain_ms}
+        return max(bounds, key=lambda name: bounds[name])
+
+
+def middle(band: Band) -> float:
+    """Geometric middle of a constant's band."""
+    return math.sqrt(band.low * band.high)
+
+
+def measure(verdict: Verdict, facts: TaskFacts, hardware: Hardware, precision: PrecisionClass, chain: int) -> Measured | None:
+    """Numbers of a working candidate; None when the verdict has no timing."""
+    if verdict.timing is None:
+        return None
+    kernels = verdict.facts.kernels
+    median = verdict.timing.median_ms
+    launches = verdict.facts.launches_per_forward or sum(kernel.launches for kernel in kernels)
+    launch_ms = launches * middle(TRITON_CALL) * 1e3
+    device = [kernel.device_ms for kernel in kernels if kernel.device_ms is not None]
+    if kernels and len(device) == len(kernels) and sum(device) < median:
+        launch_ms = median - sum(device)
+    rate = max(hardware.fp32, hardware.fp16 / _SPLIT_PRODUCTS) if precision is PrecisionClass.IEEE else hardware.tf32
+    return Measured(
+        median_ms=median,
+        launches=launches,
+        programs=_count_dominant_programs(kernels, hardware),
+        launch_ms=min(launch_ms, median),
+        memory_ms=facts.min_bytes / hardware.bandwidth * 1e3,
+        compute_ms=facts.flops / rate * 1e3,
+        chain_ms=chain * ROUND.low * 1e3 if chain > 1 else 0.0,
+        chain=chain,
+    )
+
+
+def _count_dominant_programs(kernels: Sequence[KernelFacts], hardware: Hardware) -> int:
+    """Programs of the kernel that takes most of the time.
+
+    By device time where it is known, else by what its programs have to do.
+    """
+
+    def weight(kernel: KernelFacts) -> float:
+        if kernel.device_ms is not None:
+            return kernel.device_ms
+        busy = min(math.prod(kernel.grid), hardware.processors)
+        moved = ((kernel.bytes_loaded or 0.0) + (kernel.bytes_stored or 0.0)) / (middle(L2_BYTES_PER_CLOCK) * hardware.clock_hz * busy)
+        return kernel.launches * (moved + (kernel.flops or 0.0) * hardware.processors / (hardware.fp32 * busy))
+
+    return math.prod(max(kernels, key=weight).grid) if kernels else 0
+
+
+def describe_launches(found: Measured) -> str:
+    """What share of the time launches take, as a sentence."""
+    share = found.launch_ms / found.median_ms
+    return f"launch-bound: {found.launches} launches cost {found.launch_ms:.3g} of {found.median_ms:.3g} ms ({share:.0%})"
+
+
+def describe_idle_processors(found: Measured, brief: Brief) -> str:
+    """How many processors stand idle and how long each dependent step takes, as a sentence."""
+    processors, steps = brief.hardware.processors, max(1, brief.facts.serial_steps)
+    each, idle = found.median_ms * 1e3 / steps, max(0, processors - found.programs)
+    return (
+        f"the kernel that takes most of the time has {found.programs} programs, so {idle} of {processors} processors stand idle, "
+        f"and {steps} steps run one after another ({each:.3g} microseconds each)"
+    )

@@ -1,0 +1,112 @@
+"""What a recipe is and what a family of recipes is: the record that each folder of recipes fills in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from tritonsmith.evaluator.estimate import TRITON_CALL
+from tritonsmith.evaluator.schema import Hardware, OpNode, PrecisionClass, Stage, Task, TaskFacts
+from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
+from tritonsmith.prompts.author import Brief
+from tritonsmith.prompts.recipes.kinds import Family
+from tritonsmith.prompts.recipes.measured import Measured, middle
+from tritonsmith.prompts.recipes.plan import KernelPlan
+
+Settings = dict[str, int | float | bool | str]
+
+
+def fit_always(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
+    """The rule of recipes that every card can run with every setting."""
+    return True
+
+
+def predict_floor(plan: KernelPlan, found: Measured, brief: Brief) -> float:
+    """Milliseconds of a kernel that reaches the card's limit in one launch."""
+    return max(found.floor_ms, middle(TRITON_CALL) * 1e3)
+
+
+def propose_fusion(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
+    """The proposal to do everything in one launch."""
+    return Analysis(
+        bottleneck=f"{found.launches} launches pass intermediate results through memory: {found.median_ms:.3g} ms, where reading every "
+        f"operand and writing the result once takes {found.memory_ms:.3g} ms",
+        optimisation_method="fuse the chain into one kernel",
+        modification_plan="Read every operand once, keep intermediate values in registers, write the result once.",
+        category=Category.FUSION,
+        implementation_complexity=Complexity.LOW,
+        promise=Promise(metric="launches_per_forward", before=found.launches, bound=1),
+    )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One kernel text with its settings, its prediction and its proposal."""
+
+    name: str
+    level: int
+    """From 0, a plain first attempt, to the best known algorithm of the family."""
+    template: str
+    """Its path below the folder of recipes."""
+    describes: str
+    """What the kernel does, as the end of a sentence."""
+    defaults: Callable[[KernelPlan, Hardware, PrecisionClass], Settings | None]
+    """Plain settings for this plan, or None where the recipe does not fit the card."""
+    tunables: Mapping[Stage, Mapping[str, tuple[int | str, ...]]]
+    fits: Callable[[KernelPlan, Settings, Hardware], bool] = fit_always
+    complete: Callable[[KernelPlan, Settings, Hardware], Settings] = lambda plan, settings, hardware: settings
+    """Brings settings that follow from others up to date after one was changed."""
+    shrink: Mapping[str, int] = field(default_factory=dict)
+    """Settings to halve, in this order, when a kernel needs too much of a processor; with their least values."""
+    sharpen: Callable[[Settings], Settings | None] = lambda settings: None
+    """Settings with the next more exact way to multiply; None where there is none."""
+    predict: Callable[[KernelPlan, Measured, Brief], float] = predict_floor
+    """Milliseconds that the kernel should take, by the constants of the estimate."""
+    propose: Callable[[KernelPlan, Measured, Brief], Analysis] = propose_fusion
+    """The analysis that proposes this kernel in place of the measured one: bottleneck, method, plan, category and promise."""
+    lesson: str = ""
+    """What to learn from it as a worked example; empty where it is not shown as one."""
+
+    def render(self, plan: KernelPlan, settings: Settings) -> str:
+        """The complete candidate module."""
+        return _environment().get_template(self.template).render(plan=plan, settings=settings)
+
+
+@dataclass(frozen=True)
+class WorkedExample:
+    """A small module for which a family's recipes are shown to a model."""
+
+    reference: str
+    plan: KernelPlan
+    """The plan that the family's reader makes of it."""
+
+
+@dataclass(frozen=True)
+class RecipeFamily:
+    """Recipes that share a plan, and what messages and prompts need to know about them."""
+
+    name: str
+    """As messages list it."""
+    read: Callable[[Task, TaskFacts], KernelPlan | None]
+    """The plan of a task, or None where the task is not of this family."""
+    recipes: tuple[Recipe, ...]
+    """Lowest level first."""
+    example: WorkedExample
+    kind: Family
+    """The kind of operation that its recipes write."""
+    nearest_to: tuple[Family, ...] = ()
+    """Kinds of operation without recipes of their own for which its example is the nearest."""
+    modules: frozenset[str] = frozenset()
+    """Types of the modules that it can write, without the elementwise ones."""
+    refuse: Callable[[OpNode], str] = lambda node: ""
+    """What it cannot write of a module that it knows, as a message names it; empty where it can."""
+
+
+@cache
+def _environment() -> Environment:
+    folder = FileSystemLoader(Path(__file__).parent)
+    return Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
