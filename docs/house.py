@@ -1,8 +1,9 @@
-"""Measures and draws the house from the real imports: `python docs/house.py [--root DIR] [--counts | --write]`.
+"""Measures and draws the house from the real imports: `python docs/house.py [--root DIR] [--counts | --plain | --write]`.
 
 Without an option it prints the two Mermaid drawings. `--counts` prints the figures of a checkout as a table. `--write` puts the drawings
 between the marks of ARCHITECTURE.md, where a test compares them with the imports. A room is a folder with its own files; an arrow says
-that a file of the upper room imports from the lower one. Arrows that follow from others are left out.
+that a file of the upper room imports from the lower one. Arrows that follow from others are left out. `--plain` draws one room per folder
+and every arrow, which suits a checkout whose folders import each other in circles.
 """
 
 from __future__ import annotations
@@ -142,6 +143,21 @@ def drop_implied(edges: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     ]
 
 
+def draw_plain(modules: dict[str, Module]) -> str:
+    """One room per folder and every arrow between two of them, with the number of imports."""
+    found = count_imports(modules)
+    names = {folder: f"r{number}" for number, folder in enumerate(sorted({module.folder for module in modules.values()}))}
+    files = Counter(module.folder for module in modules.values())
+    boxes = [f'    {name}["<b>{folder}</b><br>{files[folder]} files"]' for folder, name in names.items()]
+    lines = [f"    {names[upper]} -->|{number}| {names[lower]}" for (upper, lower), number in sorted(found.items()) if upper != lower]
+    return "\n".join(["flowchart TD", *boxes, *lines]) + "\n"
+
+
+def count_imports(modules: dict[str, Module]) -> Counter[tuple[str, str]]:
+    """How many imports lead from each folder to each folder, itself included."""
+    return Counter((module.folder, Path(target).parent.as_posix()) for module in modules.values() for target in module.imports)
+
+
 def draw(modules: dict[str, Module], edges: Iterable[tuple[str, str]], rooms: Iterable[str], zones: dict[str, list[str]]) -> str:
     """A Mermaid flowchart of these rooms; a zone is a frame around some of them."""
     names = {room: f"r{number}" for number, room in enumerate(sorted(rooms))}
@@ -209,10 +225,9 @@ def counts(root: Path, modules: dict[str, Module]) -> list[tuple[str, str]]:
     longest = max(modules.values(), key=lambda module: module.lines)
     largest_class = max(modules.values(), key=lambda module: module.longest_class)
     function = max(modules.values(), key=lambda module: module.longest_function)
-    flat = [module for module in modules.values() if module.folder == "evaluator"]
-    inside = sum(Path(target).parent.as_posix() == "evaluator" for module in flat for target in module.imports)
-    between = Counter((module.folder, Path(target).parent.as_posix()) for module in modules.values() for target in module.imports)
-    between = Counter({pair: number for pair, number in between.items() if pair[0] != pair[1]})
+    imports = count_imports(modules)
+    inside = imports["evaluator", "evaluator"]
+    between = {pair: number for pair, number in imports.items() if pair[0] != pair[1]}
     tests = Counter(file.parent for file in (root / "tests").rglob("*.py") if "kernels" not in file.parts)
     pages = [file for page in PAGES for file in ([root / page] if (root / page).is_file() else sorted((root / page).glob("*.md")))]
     words = [count for page in pages for count in sentences_of(page.read_text(encoding="utf-8"))]
@@ -256,11 +271,15 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python docs/house.py", description=__doc__)
     parser.add_argument("--root", type=Path, default=ROOT, help="another checkout")
     parser.add_argument("--counts", action="store_true", help="print figures instead of drawings")
+    parser.add_argument("--plain", action="store_true", help="draw one room per folder, with every arrow")
     parser.add_argument("--write", action="store_true", help="put the drawings into ARCHITECTURE.md")
     options = parser.parse_args(words)
     modules = read_modules(options.root)
     if options.counts:
         sys.stdout.write("".join(f"| {what} | {figure} |\n" for what, figure in counts(options.root, modules)))
+        return 0
+    if options.plain:
+        sys.stdout.write(f"```mermaid\n{draw_plain(modules)}```\n")
         return 0
     page = options.root / "ARCHITECTURE.md"
     if options.write:
