@@ -77,7 +77,7 @@ class OpNode(Record):
 
 
 class TaskFacts(Record):
-    """What running and tracing the reference once showed; the only view of the task that authors get beside its source."""
+    """What running and tracing the reference once showed; the only view of the task that authors get next to its source."""
 
     inputs: tuple[TensorSpec | None, ...] = ()
     """One per argument of `forward`; None for an argument that is not a tensor."""
@@ -161,7 +161,7 @@ class Label(StrEnum):
 
 
 class Allow(StrEnum):
-    """Which labels may win a run: kernels alone, kernels and hybrids, or all; whatever wins keeps its label."""
+    """Which labels may win a run: kernels alone, kernels and hybrids, or all; the winner keeps its label."""
 
     KERNEL = "kernel"
     HYBRID = "hybrid"
@@ -223,7 +223,7 @@ class Timing(Record):
     median_ms: float
     baselines_ms: dict[str, float]
     """By name: `eager`, `cuda_graph`, `compile`, `compile_reduce_overhead` (those that could be had). Where they are faster without the
-    candidate's processes than beside them, the times without: a note says so, and every ratio is against these."""
+    candidate's processes than next to them, the times without: a note says so, and every ratio is against these."""
     baseline: str
     """Name of the baseline that `score` is against."""
     score: float

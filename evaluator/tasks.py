@@ -136,7 +136,7 @@ def _parse(path: Path, source: str) -> ast.Module:
     try:
         return parse(source)
     except SyntaxError as error:
-        raise TaskError(f"{path}, line {error.lineno}: Python cannot read it ({error.msg}); mend the syntax") from None
+        raise TaskError(f"{path}, line {error.lineno}: Python cannot read it ({error.msg}); fix the syntax") from None
     except ValueError:
         raise TaskError(f"{path}: holds null bytes; name a Python source file") from None
 

@@ -60,7 +60,7 @@ def advise(source: str, precision: PrecisionClass = PrecisionClass.IEEE) -> tupl
                 advice = Advice(remark.line, remark.text, Kind.NOTE if remark.note else Kind.WARNING)
                 found.setdefault((advice.line, advice.text), advice)
     except SyntaxError as error:
-        return (Advice(error.lineno or 1, f"Python cannot read this ({error.msg}); mend the syntax"),)
+        return (Advice(error.lineno or 1, f"Python cannot read this ({error.msg}); fix the syntax"),)
     except (ValueError, RecursionError, MemoryError):  # null bytes, or nested deeper than the parser goes
         return (Advice(1, "Python cannot read this file; write plain Python of ordinary depth"),)
     ranked = sorted(found.values(), key=lambda advice: (advice.kind is Kind.NOTE, advice.line, advice.text))

@@ -12,9 +12,9 @@ from tritonsmith.evaluator.advice.text import Remark, Text, is_endless, root_of
 
 _FOREIGN = {
     "subprocess": "starts other programs", "socket": "opens connections", "ctypes": "reaches into memory",
-    "threading": "works beside the call",
-    "_thread": "works beside the call", "multiprocessing": "starts other processes", "concurrent": "works beside the call",
-    "asyncio": "works beside the call", "importlib": "loads other code", "gc": "walks through other code's objects",
+    "threading": "works next to the call",
+    "_thread": "works next to the call", "multiprocessing": "starts other processes", "concurrent": "works next to the call",
+    "asyncio": "works next to the call", "importlib": "loads other code", "gc": "walks through other code's objects",
     "inspect": "looks into other code's frames", "traceback": "looks into other code's frames", "signal": "acts on the process",
     "mmap": "reaches into memory", "pickle": "runs code on reading", "marshal": "runs code on reading", "atexit": "acts after the verdict",
     "tempfile": "writes files", "shutil": "writes files", "pathlib": "reads or writes files", "glob": "reads the file system",
@@ -128,7 +128,7 @@ def check_launch_hooks(text: Text) -> Iterator[Remark]:
     """Functions that run together with a launch."""
     for node in text.everything:
         if isinstance(node, ast.keyword) and node.arg in ("pre_hook", "post_hook"):
-            yield Remark(node.value.lineno, f"{node.arg}: what a hook does is work beside the launch", note=True)
+            yield Remark(node.value.lineno, f"{node.arg}: what a hook does is work next to the launch", note=True)
 
 
 def check_settings(text: Text) -> Iterator[Remark]:
@@ -148,7 +148,7 @@ def check_fallbacks(text: Text) -> Iterator[Remark]:
         if isinstance(node, ast.Try):
             for handler in node.handlers:
                 if not any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)):
-                    yield Remark(node.lineno, "a failure is caught and another way taken; let it fail, its message helps to mend it")
+                    yield Remark(node.lineno, "a failure is caught and another way taken; let it fail, its message helps to fix it")
                     break
 
 

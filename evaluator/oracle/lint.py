@@ -109,10 +109,10 @@ class TaskLinter:
                     reference = load_reference(at_shape(self.task, changes))
                     outputs = flatten(reference.forward(reference.build(0), reference.draw_inputs(0)))
                 except TaskError as error:
-                    self._find("size", f"at {_describe_changes(changes)} the reference does not run ({error}); mend SHAPES")
+                    self._find("size", f"at {_describe_changes(changes)} the reference does not run ({error}); fix SHAPES")
                     continue
                 if not all(bool(torch.isfinite(output).all()) for output in outputs if output.is_floating_point()):
-                    self._find("size", f"at {_describe_changes(changes)} results are infinite or undefined; mend SHAPES")
+                    self._find("size", f"at {_describe_changes(changes)} results are infinite or undefined; fix SHAPES")
 
     def _check_repetition(self) -> None:
         again = self.loaded.oracle(self.inputs)

@@ -61,7 +61,7 @@ class Reference:
     def build(self, seed: int) -> nn.Module:
         """The model in eval mode with weights drawn under the seed; the random state of the caller stays as it was. Raises TaskError."""
         arguments = self.init_inputs()
-        with _use_seed(seed), _blame_task(self.task, f"Model({', '.join(map(_shorten, arguments))})", "mend __init__ or get_init_inputs"):
+        with _use_seed(seed), _blame_task(self.task, f"Model({', '.join(map(_shorten, arguments))})", "fix __init__ or get_init_inputs"):
             model = self.module.Model(*arguments)
         if not isinstance(model, nn.Module):
             raise TaskError(f"{self.task.path}: Model is not a torch.nn.Module; derive it from torch.nn.Module")
@@ -125,7 +125,7 @@ def load_reference(task: Task) -> Reference:
     linecache.cache[task.path] = (len(task.source), None, lines, task.path)  # tracebacks and inspect show what was executed
     sys.modules[name] = module
     try:
-        with _blame_task(task, "the file", "mend the file so that it imports, or install what it needs"):
+        with _blame_task(task, "the file", "fix the file so that it imports, or install what it needs"):
             exec(compile(_apply_overrides(task), task.path, "exec"), module.__dict__)  # noqa: S102 - the user's own task file
     except TaskError:
         del sys.modules[name]

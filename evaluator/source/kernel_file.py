@@ -116,7 +116,7 @@ def read_kernel_source(source: str, path: str) -> KernelSource:
     try:
         tree = parse(source)
     except SyntaxError as error:
-        raise KernelFileError(f"{path}, line {error.lineno}: Python cannot read it ({error.msg}); mend the syntax") from None
+        raise KernelFileError(f"{path}, line {error.lineno}: Python cannot read it ({error.msg}); fix the syntax") from None
     except ValueError:
         raise KernelFileError(f"{path}: holds null bytes; name a Python source file") from None
     index = KernelSource(tree)

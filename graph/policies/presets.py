@@ -210,7 +210,7 @@ class NoDetect(Default):
 
     def after_detect(self, view: View) -> Answer:
         """Always tune."""
-        return "tune", "this policy tunes whatever was detected"
+        return "tune", "this policy tunes every kernel"
 
 
 class NoTune(Default):

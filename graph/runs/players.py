@@ -91,7 +91,7 @@ def open_players(
         if spool is not None:
             raise UsageError("--replay and --evaluator: a recording has its verdicts; drop --evaluator")
         if memory is not None:
-            raise UsageError("--replay and --memory: a recording has what its run was told; drop --memory")
+            raise UsageError("--replay and --memory: a recording has what its run was given; drop --memory")
         return _open_replay(replay, models, author, record)
     named = [model for model in (models.author, models.analyst, models.repair) if isinstance(model, str) and model.startswith(_HANDOFF)]
     if record is not None and (named or spool is not None):

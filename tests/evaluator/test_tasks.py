@@ -211,7 +211,7 @@ def test_overrides_of_the_command_line() -> None:
     [
         (("import torch.nn as nn", "import torch.nn as nn, no_such_module"), r"task\.py, line 3: the file raised ModuleNotF.*install"),
         (("self.linear = nn.Linear(width, width)", "self.linear = nn.Linear(width, -1)"), r"task\.py, line 8: Model\(8\) raised Runtime"),
-        (("return [width]", "return [width, 3]"), r"task\.py: Model\(8, 3\) raised TypeError .*; mend __init__ or get_init_inputs"),
+        (("return [width]", "return [width, 3]"), r"task\.py: Model\(8, 3\) raised TypeError .*; fix __init__ or get_init_inputs"),
         (("return [torch.rand(batch_size, width)]", "return torch.rand(4, 8)"), r"line 17: get_inputs\(\) returns Tensor; return a list"),
         (("torch.rand(batch_size, width)", "torch.rand(batch_size, 5)"), r"task\.py, line 11: forward raised Runtime.*; make Model"),
         (("return self.linear(x)", "return None"), r"task\.py, line 10: forward returns NoneType, which holds no tensor; return a tensor"),

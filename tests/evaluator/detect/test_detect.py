@@ -399,7 +399,7 @@ def test_bounds_rest_on_figures(launches: int, milliseconds: float, task: TaskFa
 
 
 def test_text_that_is_no_python() -> None:
-    with pytest.raises(KernelFileError, match=r"mine\.py, line 2: .*mend the syntax"):
+    with pytest.raises(KernelFileError, match=r"mine\.py, line 2: .*fix the syntax"):
         detect("import torch\ndef broken(:\n", path="mine.py")
 
 
