@@ -121,7 +121,7 @@ def test_a_file_without_a_small_size_loads_full_and_by_setting_names(tmp_path: P
         (PLAIN.replace("class Model", "class Net"), r"task\.py: lacks Model; add a class Model"),
         (PLAIN.replace("def get_inputs", "def inputs"), r"task\.py: lacks get_inputs; add a function get_inputs"),
         (PLAIN.replace("def get_init_inputs", "def init"), r"task\.py: lacks get_init_inputs; add"),
-        (PLAIN.replace("width = 8", "width = = 8"), r"task\.py, line 14: Python cannot read it .*; mend"),
+        (PLAIN.replace("width = 8", "width = = 8"), r"task\.py, line 14: Python cannot read it .*; fix"),
         ("def Model(): 0\ndef get_inputs(): 0\ndef get_init_inputs(): 0", r"task\.py, line 1: Model is a function; make it a class"),
         (PLAIN + "SMALL = {'depth': 3}", r"task\.py, line 22: SMALL names depth, which the file does not set at module level"),
         (PLAIN + "SMALL = {'width': 'x'}", r"task\.py, line 22: SMALL gives width the value 'x', but the file sets it to the number 8"),

@@ -149,7 +149,7 @@ def test_default_arguments_are_decided_at_trace_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (("return [N]", "return [N, 1]"), r"values\.py: Model\(4, 1\) raised TypeError .*; mend"),
+        (("return [N]", "return [N, 1]"), r"values\.py: Model\(4, 1\) raised TypeError .*; fix"),
         (("h = self.cell(x[:, t], h)", "h = self.cell(x, h)"), r"values\.py, line 16: forward raised .*; make Model\.forward accept"),
         (('return {"last": h, "scaled": [x * factor]}', "return 3"), r"values\.py, line 10: forward returns int, which holds no tensor"),
     ],
