@@ -2,8 +2,8 @@
 
 `python -m tritonsmith.benchmarks.graph_cost [--repeats 5] [--candidates 50,100,200] [--out FILE]`. A whole run (folder, tape, events,
 kernels of 20 KB, verdicts as large as the H200's) is timed from its first event to its last and divided by the number of nodes that
-were executed; the same without checkpoints; and the processor time of our process beside, which other work on the machine hardly
-changes. On a busy machine, run it under `chrt -f 10`. Two shapes: `wide`, ten candidates per seed branch (mended, analysed, rewritten,
+were executed. The same is done without checkpoints, and with the processor time of our process, which other work on the machine hardly
+changes. On a busy machine, run it under `chrt -f 10`. Two shapes: `wide`, ten candidates per seed branch (repaired, analysed, rewritten,
 tuned), and `deep`, two branches of a hundred repairs each, which no default budget allows. Bytes are those of `checkpoints.sqlite` with
 its journal: the most while the run went on, and at its end.
 """
@@ -17,7 +17,6 @@ import json
 import os
 import platform
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tritonsmith.benchmarks.host import cpu_name, print_line
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.schema import Stage, Status, Task, TaskFacts, Verdict
@@ -41,8 +41,12 @@ from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.evaluators.scripted import ScriptedDetector
 from tritonsmith.prompts.analysis import Analysis, Category
 
-PROMISED_MS, PROMISED_MB = 10.0, 20.0
+PROMISED_MS = 10.0
+"""Milliseconds per node that the graph may take."""
+PROMISED_MB = 20.0
+"""Megabytes that the checkpoints of a run may take."""
 KERNEL_BYTES = 20_000
+"""Length of every kernel text: that of a long real one."""
 _HERE = Path(__file__).parent
 _TASK = _HERE / "tasks" / "26_gelu_scale_bias.py"
 _VERDICT = _HERE / "results" / "runs" / "39_gru.summary.json"
@@ -74,8 +78,8 @@ class InstantEvaluator:
         """A score per text; None fails with a long message."""
         self.hardware = named_card("h200")
         self._scores = scores
-        told = json.loads(_VERDICT.read_text(encoding="utf-8"))["winner"]["verdict"]
-        self._ok = Verdict.model_validate({**told, "profile": "quick"})
+        stored = json.loads(_VERDICT.read_text(encoding="utf-8"))["winner"]["verdict"]
+        self._ok = Verdict.model_validate({**stored, "profile": "quick"})
 
     async def describe(self, task: Task) -> TaskFacts:
         """No facts."""
@@ -94,16 +98,16 @@ class InstantEvaluator:
         """Nothing is open."""
 
 
-def kernel(name: str) -> str:
+def make_kernel(name: str) -> str:
     """A text of 20 KB that is like no other."""
     line = f"# {name}: what a kernel says here is of no matter to the graph, only how much there is of it\n"
     return (line * (KERNEL_BYTES // len(line) + 1))[:KERNEL_BYTES]
 
 
-def deep(candidates: int) -> World:
-    """Two branches in which every candidate fails and is mended, to the end."""
+def make_deep(candidates: int) -> World:
+    """Two branches in which every candidate fails and is repaired, to the end."""
     half = candidates // 2
-    lines = [[kernel(f"deep {branch}-{number}") for number in range(half)] for branch in range(2)]
+    lines = [[make_kernel(f"deep {branch}-{number}") for number in range(half)] for branch in range(2)]
     repairs = {text: after for line in lines for text, after in zip(line, line[1:], strict=False)}
     scores: dict[str, float | None] = {text: None for line in lines for text in line}
     scores |= {line[-1]: 1.5 for line in lines}
@@ -113,7 +117,7 @@ def deep(candidates: int) -> World:
     )  # fmt: skip
 
 
-def wide(candidates: int) -> World:
+def make_wide(candidates: int) -> World:
     """Branches of nine (a seed, three repairs, two rewrites with theirs), then three stages of tuning."""
     branches = candidates // (_PER_BRANCH + 1)
     analysis = Analysis(
@@ -126,16 +130,16 @@ def wide(candidates: int) -> World:
     analyses: dict[str, Analysis] = {}
     optimized: dict[str, tuple[str, ...]] = {}
     for branch in range(branches):
-        line = [kernel(f"wide {branch}-{number}") for number in range(_PER_BRANCH)]
+        line = [make_kernel(f"wide {branch}-{number}") for number in range(_PER_BRANCH)]
         seeds.append(line[0])
         repairs |= {line[0]: line[1], line[1]: line[2], line[2]: line[3], line[4]: line[5], line[6]: line[7], line[7]: line[8]}
         scores |= dict.fromkeys(line) | {line[3]: 0.3, line[5]: 0.5, line[8]: 0.7 + branch / 1000}
         analyses |= {line[3]: analysis, line[5]: analysis}
         optimized |= {line[3]: (line[4],), line[5]: (line[6],)}
-    best = kernel(f"wide {branches - 1}-{_PER_BRANCH - 1}")
+    best = make_kernel(f"wide {branches - 1}-{_PER_BRANCH - 1}")
     rest, variants = candidates - branches * _PER_BRANCH, {}
     for part, stage in enumerate((Stage.TUNE_GRID, Stage.TUNE_BLOCK, Stage.TUNE_MEMORY)):
-        texts = tuple(kernel(f"{stage.value} {number}") for number in range(part, rest, 3))
+        texts = tuple(make_kernel(f"{stage.value} {number}") for number in range(part, rest, 3))
         variants[stage, best] = texts
         scores |= dict.fromkeys(texts, 0.2)
     return World(
@@ -162,7 +166,7 @@ async def count_nodes(world: World) -> int:
     return count
 
 
-async def one_run(world: World, folder: Path, checkpoints: str) -> dict[str, Any]:
+async def time_run(world: World, folder: Path, checkpoints: str) -> dict[str, Any]:
     """Seconds of one whole run, and the bytes of its checkpoints: the most while it went on, and at its end."""
     config = RunConfig(
         task=str(_TASK), size="small", policy=world.policy, seeds=len(world.author().seeds), budget=world.budget, checkpoints=checkpoints,
@@ -193,11 +197,11 @@ def measure(world: World, repeats: int) -> dict[str, Any]:
     for number in range(repeats + 1):
         for checkpoints, taken in runs.items():
             with tempfile.TemporaryDirectory(prefix="tritonsmith-") as folder:
-                one = asyncio.run(one_run(world, Path(folder) / "run", checkpoints))
+                run = asyncio.run(time_run(world, Path(folder) / "run", checkpoints))
             if number:
-                taken.append(one)
+                taken.append(run)
     wall, cpu = (
-        {name: [round(one[clock] / nodes * 1e3, 3) for one in taken] for name, taken in runs.items()}
+        {name: [round(run[clock] / nodes * 1e3, 3) for run in taken] for name, taken in runs.items()}
         for clock in ("seconds", "cpu_seconds")
     )
     return {
@@ -205,21 +209,8 @@ def measure(world: World, repeats: int) -> dict[str, Any]:
         "ms_per_node": {name: statistics.median(samples) for name, samples in wall.items()},
         "cpu_ms_per_node": {name: statistics.median(samples) for name, samples in cpu.items()},
         "samples_ms_per_node": wall, "samples_cpu_ms_per_node": cpu,
-        "most_bytes": max(one["most_bytes"] for one in runs["sqlite"]), "end_bytes": max(one["end_bytes"] for one in runs["sqlite"]),
+        "most_bytes": max(run["most_bytes"] for run in runs["sqlite"]), "end_bytes": max(run["end_bytes"] for run in runs["sqlite"]),
     }  # fmt: skip
-
-
-def _cpu() -> str:
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
-
-
-def say(line: str) -> None:
-    """One line for the reader, at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -234,14 +225,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"--candidates {options.candidates}: a branch has {_PER_BRANCH}, so name more than that")
     rows = []
     load = os.getloadavg()[0]
-    say(f"medians of {options.repeats}; `without` checkpoints, `cpu` with them")
-    say(f"{'shape':<6} {'candidates':>10} {'nodes':>6} {'ms/node':>8} {'without':>8} {'cpu':>8} {'most MB':>8} {'end MB':>7}")
-    for make in (wide, deep):
+    print_line(f"medians of {options.repeats}; `without` checkpoints, `cpu` with them")
+    print_line(f"{'shape':<6} {'candidates':>10} {'nodes':>6} {'ms/node':>8} {'without':>8} {'cpu':>8} {'most MB':>8} {'end MB':>7}")
+    for make in (make_wide, make_deep):
         for size in sizes:
             row = measure(make(size), options.repeats)
             rows.append(row)
             ms = row["ms_per_node"]
-            say(
+            print_line(
                 f"{row['shape']:<6} {row['candidates']:>10} {row['nodes']:>6} {ms['sqlite']:>8.2f} {ms['none']:>8.2f} "
                 f"{row['cpu_ms_per_node']['sqlite']:>8.2f} "
                 f"{row['most_bytes'] / 1e6:>8.2f} {row['end_bytes'] / 1e6:>7.2f}"
@@ -249,14 +240,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     record = {
         "command": f"python -m tritonsmith.benchmarks.graph_cost --repeats {options.repeats} --candidates {options.candidates}",
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
+        "machine": {"cpu": cpu_name(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
         "versions": {name: version(name) for name in ("tritonsmith", "langgraph", "langgraph-checkpoint-sqlite", "langchain-core")},
         "load_average": [load, os.getloadavg()[0]], "real_time": os.sched_getscheduler(0) == os.SCHED_FIFO,
         "promised": {"ms_per_node": PROMISED_MS, "megabytes": PROMISED_MB},
         "kernel_bytes": KERNEL_BYTES, "repeats": options.repeats, "rows": rows,
     }  # fmt: skip
     options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    say(f"samples: {options.out}")
+    print_line(f"samples: {options.out}")
 
 
 if __name__ == "__main__":

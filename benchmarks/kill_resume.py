@@ -1,4 +1,4 @@
-"""Kill real runs with SIGKILL at random moments, resume each, and hold what comes out against the run that nobody killed.
+"""Kill real runs with SIGKILL at random moments, resume each, and compare the result with that of the run that nobody killed.
 
 `python -m tritonsmith.benchmarks.kill_resume [TASK] [--kills 20]`; without a card, on the task's small size and with the built-in author.
 Writes `results/kill_resume.json`. Exit code 1 when a run differs, or when anything that was finished was evaluated again.
@@ -31,7 +31,7 @@ TASK = HERE / "tasks" / "26_gelu_scale_bias.py"
 SETTINGS = ("--model", "offline", "--size", "small", "--budget-candidates", "4")
 COMMAND = (sys.executable, "-c", "from tritonsmith.cli.main import main; main()")
 PACKAGES = ("tritonsmith", "langgraph", "langgraph-checkpoint-sqlite", "triton", "torch")
-Told = dict[str, Any]
+Fields = dict[str, Any]
 Kernel = tuple[str, str]
 """Sha and profile."""
 
@@ -64,18 +64,18 @@ def start(*arguments: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def lines_of(path: Path) -> list[Told]:
+def lines_of(path: Path) -> list[Fields]:
     """The whole lines of a file; a last one that a kill has cut is left out."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
-def judged(folder: Path) -> set[Kernel]:
+def read_judged(folder: Path) -> set[Kernel]:
     """Evaluations that the tape has."""
     return {(line["kernel"], line["profile"]) for line in lines_of(folder / "tape.jsonl") if line["kind"] == "verdict"}
 
 
-def begun(folder: Path) -> list[Kernel]:
+def read_begun(folder: Path) -> list[Kernel]:
     """Evaluations that were begun, in their order."""
     events = lines_of(folder / "events.jsonl")
     shas = {event["candidate"]: event["sha"] for event in events if event["event"] == "candidate"}
@@ -84,9 +84,9 @@ def begun(folder: Path) -> list[Kernel]:
 
 def answer_of(folder: Path) -> tuple[Any, Any]:
     """Winner and decisions of a finished run; what is drawn anew in every evaluation (errors, times of day) is left out."""
-    told = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    winner = told["winner"]
-    return (winner and (winner["id"], winner["sha"], winner["verdict"]["timing"]["score"])), told["decisions"]
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    winner = summary["winner"]
+    return (winner and (winner["id"], winner["sha"], winner["verdict"]["timing"]["score"])), summary["decisions"]
 
 
 def kill(process: "subprocess.Popen[bytes]", folder: Path, after: float) -> float | None:
@@ -104,52 +104,52 @@ def kill(process: "subprocess.Popen[bytes]", folder: Path, after: float) -> floa
     return taken
 
 
-def one(task: Path, folder: Path, chance: random.Random, length: float) -> Kill | None:
+def kill_and_resume(task: Path, folder: Path, chance: random.Random, length: float) -> Kill | None:
     """A run that is killed, one in four of them a second time, and then goes on to its end; None where it was over too soon."""
-    told, first = Kill(), True
+    outcome, first = Kill(), True
     for _ in range(1 + (chance.random() < 0.25)):
-        known, before = judged(folder), len(begun(folder))
+        known, before = read_judged(folder), len(read_begun(folder))
         process = start("optimize", str(task), *SETTINGS, "--out", str(folder)) if first else start("resume", str(folder))
         seconds = kill(process, folder, chance.uniform(0.0, length))
-        told.repeated += sum(kernel in known for kernel in begun(folder)[before:])
+        outcome.repeated += sum(kernel in known for kernel in read_begun(folder)[before:])
         if first and (seconds is None or (folder / "summary.json").is_file()):
             return None  # its answer was there already
         if seconds is not None:
             last = (lines_of(folder / "events.jsonl") or [{"event": "nothing yet", "branch": "main"}])[-1]
-            told.seconds.append(round(seconds, 2))
-            told.stood.append(" ".join(str(last[name]) for name in ("branch", "event", "candidate") if last.get(name)))
+            outcome.seconds.append(round(seconds, 2))
+            outcome.stood.append(" ".join(str(last[name]) for name in ("branch", "event", "candidate") if last.get(name)))
         first = False
-    known, before = judged(folder), len(begun(folder))
-    told.finished = len(known)
-    told.exit_code = start("resume", str(folder)).wait()
-    told.repeated += sum(kernel in known for kernel in begun(folder)[before:])
-    return told
+    known, before = read_judged(folder), len(read_begun(folder))
+    outcome.finished = len(known)
+    outcome.exit_code = start("resume", str(folder)).wait()
+    outcome.repeated += sum(kernel in known for kernel in read_begun(folder)[before:])
+    return outcome
 
 
-def play(task: Path, root: Path, count: int, chance: random.Random, at_once: int, keep: Callable[[Told, list[Kill]], None]) -> list[Kill]:
-    """The run that nobody kills, then the others; `keep` is told after each."""
+def play(task: Path, root: Path, count: int, chance: random.Random, at_once: int, keep: Callable[[Fields, list[Kill]], None]) -> list[Kill]:
+    """The run that nobody kills, then the others; `keep` is called after each."""
     whole = root / "whole"
     start("optimize", str(task), *SETTINGS, "--out", str(whole)).wait()
     length = float(json.loads((whole / "summary.json").read_text(encoding="utf-8"))["seconds"])
     winner, decisions = answer_of(whole)
     if winner is None:
         raise SystemExit(f"error: the run that nobody kills found no winner, so there is nothing to compare with: see {whole}")
-    about = {"seconds": round(length, 1), "winner": winner, "decisions": len(decisions), "evaluations": len(begun(whole))}
+    about = {"seconds": round(length, 1), "winner": winner, "decisions": len(decisions), "evaluations": len(read_begun(whole))}
     kills: list[Kill] = []
 
-    def again(number: int) -> None:
+    def play_one(number: int) -> None:
         dice = random.Random(f"{number} {chance.random()}")
-        told = None
-        while told is None:
+        outcome = None
+        while outcome is None:
             folder = root / f"killed{number}-{dice.randrange(10**6)}"
-            told = one(task, folder, dice, 1.1 * length)
-        mine = answer_of(folder) if (folder / "summary.json").is_file() else (None, None)
-        told.same_winner, told.same_decisions = mine[0] == winner, mine[1] == decisions
-        kills.append(told)
+            outcome = kill_and_resume(task, folder, dice, 1.1 * length)
+        answer = answer_of(folder) if (folder / "summary.json").is_file() else (None, None)
+        outcome.same_winner, outcome.same_decisions = answer[0] == winner, answer[1] == decisions
+        kills.append(outcome)
         keep(about, kills)
 
     with ThreadPoolExecutor(at_once) as pool:
-        list(pool.map(again, range(count)))
+        list(pool.map(play_one, range(count)))
     return kills
 
 
@@ -170,29 +170,29 @@ def main(arguments: list[str] | None = None) -> int:
     }  # fmt: skip
     given.out.parent.mkdir(parents=True, exist_ok=True)
 
-    def keep(whole: Told, kills: list[Kill]) -> None:
-        told = kills[-1]
-        console.print(f"{len(kills)}: killed after {told.seconds} s at {told.stood}: {'the same' if told.good else told}")
-        sums = {"same": sum(one.good for one in kills), "of": len(kills), "repeated_evaluations": sum(one.repeated for one in kills)}
-        answer = {**head, "load": round(os.getloadavg()[1], 1), "whole": whole, **sums, "kills": [asdict(one) for one in kills]}
+    def keep(whole: Fields, kills: list[Kill]) -> None:
+        outcome = kills[-1]
+        console.print(f"{len(kills)}: killed after {outcome.seconds} s at {outcome.stood}: {'the same' if outcome.good else outcome}")
+        sums = {"same": sum(kill.good for kill in kills), "of": len(kills), "repeated_evaluations": sum(kill.repeated for kill in kills)}
+        answer = {**head, "load": round(os.getloadavg()[1], 1), "whole": whole, **sums, "kills": [asdict(kill) for kill in kills]}
         given.out.write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
 
     with tempfile.TemporaryDirectory(prefix="kill-resume-") as root:
         kills = play(given.task, Path(root), given.kills, random.Random(given.seed), given.at_once, keep)
-    show(console, kills)
-    return 0 if all(told.good for told in kills) else 1
+    print_table(console, kills)
+    return 0 if all(kill.good for kill in kills) else 1
 
 
-def show(console: Console, kills: list[Kill]) -> None:
+def print_table(console: Console, kills: list[Kill]) -> None:
     """The table."""
     table = Table("kill", "after (s)", "it stood at", "finished before", "evaluated again", "winner", "decisions")
-    for number, told in enumerate(kills, start=1):
-        after = ", ".join(f"{seconds:.1f}" for seconds in told.seconds)
-        same = ["same" if one else "DIFFERENT" for one in (told.same_winner, told.same_decisions)]
-        table.add_row(str(number), after, "; ".join(told.stood), str(told.finished), str(told.repeated), *same)
+    for number, outcome in enumerate(kills, start=1):
+        after = ", ".join(f"{seconds:.1f}" for seconds in outcome.seconds)
+        same = ["same" if is_same else "DIFFERENT" for is_same in (outcome.same_winner, outcome.same_decisions)]
+        table.add_row(str(number), after, "; ".join(outcome.stood), str(outcome.finished), str(outcome.repeated), *same)
     console.print(table)
-    again = sum(told.repeated for told in kills)
-    console.print(f"{sum(told.good for told in kills)} of {len(kills)} resumed to the same result; {again} evaluations were repeated.")
+    again = sum(kill.repeated for kill in kills)
+    console.print(f"{sum(kill.good for kill in kills)} of {len(kills)} resumed to the same result; {again} evaluations were repeated.")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tritonsmith.benchmarks.host import cpu_name, print_line
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.sandbox.oneself import guard_self
 from tritonsmith.evaluator.sandbox.policy import SandboxPolicy
@@ -29,7 +30,7 @@ _MODULE = "tritonsmith.evaluator.errors"  # has nothing to do and loads nothing
 _PATIENCE_SECONDS = 60
 
 
-def one_run(policy: SandboxPolicy | None) -> tuple[float, float]:
+def time_process(policy: SandboxPolicy | None) -> tuple[float, float]:
     """Milliseconds of start and end of one process. Raises InfrastructureError when it did not end as it should."""
     began = time.perf_counter()
     process = SandboxedProcess(_MODULE, policy=policy)
@@ -47,29 +48,16 @@ def measure(policy: SandboxPolicy, pairs: int) -> dict[str, Any]:
     samples: dict[str, list[tuple[float, float]]] = {"plain": [], "confined": []}
     for number in range(pairs + 1):
         for kind in ("plain", "confined") if number % 2 else ("confined", "plain"):
-            start, end = one_run(policy if kind == "confined" else None)
+            start, end = time_process(policy if kind == "confined" else None)
             if number:  # the first pair fills the page cache
                 samples[kind].append((round(start, 2), round(end, 2)))
-    costs = [sum(two) - sum(one) for one, two in zip(samples["plain"], samples["confined"], strict=True)]
-    medians = {kind: [statistics.median(one[part] for one in runs) for part in (0, 1)] for kind, runs in samples.items()}
+    costs = [sum(confined) - sum(plain) for plain, confined in zip(samples["plain"], samples["confined"], strict=True)]
+    medians = {kind: [statistics.median(run[part] for run in runs) for part in (0, 1)] for kind, runs in samples.items()}
     quartiles = statistics.quantiles(costs, n=4)
     return {
         "cost_ms": statistics.median(costs), "cost_quartiles_ms": [quartiles[0], quartiles[2]],
         "median_ms": {kind: {"start": start, "end": end} for kind, (start, end) in medians.items()}, "samples_ms": samples,
     }  # fmt: skip
-
-
-def _cpu() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
-
-
-def say(line: str) -> None:
-    """One line for the reader, at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def main() -> None:
@@ -82,24 +70,24 @@ def main() -> None:
     record: dict[str, Any] = {
         "command": "python -m tritonsmith.benchmarks.sandbox_cost " + " ".join(sys.argv[1:]),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
+        "machine": {"cpu": cpu_name(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
         "load_average": os.getloadavg()[0], "real_time": os.sched_getscheduler(0) == os.SCHED_FIFO,
         "promised_ms": PROMISED_MS, "pairs": options.pairs, "forms": {},
     }  # fmt: skip
-    say(f"{'form':<28} {'plain':>9} {'confined':>9} {'cost':>9}   (ms, median of {options.pairs} interleaved pairs; at most 50)")
+    print_line(f"{'form':<28} {'plain':>9} {'confined':>9} {'cost':>9}   (ms, median of {options.pairs} interleaved pairs; at most 50)")
     for name in ("our layers alone", "bubblewrap and our layers"):
         try:
             policy, report = try_bubblewrap() if name.startswith("bubblewrap") else try_own_layers(cuda=False)
         except InfrastructureError as error:
             record["forms"][name] = {"unavailable": str(error)}
-            say(f"{name:<28} {error}")
+            print_line(f"{name:<28} {error}")
             continue
         outcome = measure(policy, options.pairs)
         record["forms"][name] = outcome | {"layers": report["layers"]}
         plain, confined = (sum(outcome["median_ms"][kind].values()) for kind in ("plain", "confined"))
-        say(f"{name:<28} {plain:>9.1f} {confined:>9.1f} {outcome['cost_ms']:>9.1f}")
+        print_line(f"{name:<28} {plain:>9.1f} {confined:>9.1f} {outcome['cost_ms']:>9.1f}")
     options.out.write_text(json.dumps(record) + "\n")
-    say(f"samples: {options.out}")
+    print_line(f"samples: {options.out}")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class Settings:
+class JudgingSettings:
     """Where and at which size a task is judged, as the options say."""
 
     task: str
@@ -37,7 +37,7 @@ class Settings:
         return load_task(self.task, size, parse_overrides(self.overrides), PrecisionClass(self.precision.value))
 
 
-def judge(source: str, settings: Settings, profile: str, raw: Path | None = None) -> Judgement:
+def judge(source: str, settings: JudgingSettings, profile: str, raw: Path | None = None) -> Judgement:
     """Judge a kernel's text; raw samples go to `raw`. Raises UsageError and InfrastructureError."""
     settings.load(present=True)  # what is wrong with the file is said before anything is started
 

@@ -23,7 +23,7 @@ from tritonsmith.cli.commands.report import report
 from tritonsmith.cli.commands.resume import resume
 from tritonsmith.cli.commands.watch import watch
 from tritonsmith.cli.commands.worker import worker
-from tritonsmith.cli.stopping import Stopper, stopping
+from tritonsmith.cli.stopping import Stopper, handle_signals
 from tritonsmith.evaluator.errors import InfrastructureError, RunError, RunStopped, UsageError
 
 app = typer.Typer(
@@ -44,7 +44,7 @@ _NO_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 
 def run(arguments: Sequence[str]) -> int:
     """Execute one command line and return its exit code; expected failures become one sentence on stderr."""
-    with stopping() as stopper:
+    with handle_signals() as stopper:
         return _run(arguments, stopper)
 
 
@@ -58,29 +58,29 @@ def _run(arguments: Sequence[str], stopper: Stopper) -> int:
             return 2
         return code if isinstance(code, int) else 0
     except UsageError as error:
-        return _told(f"error: {error}", 2)
+        return _end_with(f"error: {error}", 2)
     except _ClickError as error:
         sentence = error.format_message() if hasattr(error, "format_message") else str(error)
-        return _told(f"error: {' '.join(sentence.split())} (see `tritonsmith {_named(arguments)}--help`)", 2)
+        return _end_with(f"error: {' '.join(sentence.split())} (see `tritonsmith {_name_command(arguments)}--help`)", 2)
     except InfrastructureError as error:
-        return _told(f"error: the evaluator failed, not the kernel: {error}", 1)
+        return _end_with(f"error: the evaluator failed, not the kernel: {error}", 1)
     except RunStopped as stopped:
-        return _told(str(stopped), stopper.code)
+        return _end_with(str(stopped), stopper.code)
     except RunError as error:
-        return _told(f"error: {error}", 1)
+        return _end_with(f"error: {error}", 1)
     except OSError as error:
         if error.filename is not None:
-            return _told(f"error: {error.filename}: {error.strerror}; name another place, or mend this one", 2)
+            return _end_with(f"error: {error.filename}: {error.strerror}; name another place, or fix this one", 2)
         if error.errno in _NO_OUTPUT:
-            return _told(f"error: the answer cannot be written ({error.strerror}); send it elsewhere", 1)
+            return _end_with(f"error: the answer cannot be written ({error.strerror}); send it elsewhere", 1)
         raise
     except (typer.Abort, KeyboardInterrupt):
         ways = " or ".join(f"tritonsmith resume {folder}" for folder in stopper.resumable)
-        return _told(f"Interrupted; what was finished is kept{f'. Go on with: {ways}' if ways else ''}", stopper.code)
+        return _end_with(f"Interrupted; what was finished is kept{f'. Go on with: {ways}' if ways else ''}", stopper.code)
 
 
-def _told(sentence: str, code: int) -> int:
-    """Print one sentence on stderr, in one line whatever it quotes, and return the exit code."""
+def _end_with(sentence: str, code: int) -> int:
+    """Print one sentence on stderr, always in one line, and return the exit code."""
     typer.echo(" ".join(sentence.splitlines()), err=True)
     return code
 
@@ -102,6 +102,6 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def _named(arguments: Sequence[str]) -> str:
+def _name_command(arguments: Sequence[str]) -> str:
     names = {info.callback.__name__ for info in app.registered_commands if info.callback}
     return f"{arguments[0]} " if arguments and arguments[0] in names else ""

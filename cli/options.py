@@ -50,7 +50,7 @@ class PrecisionChoice(StrEnum):
     HALF = "16-bit"
 
 
-def _existing_card(target: str) -> str:
+def _check_card(target: str) -> str:
     """The name as it is, where it can be a target; checked before anything is made or started."""
     if target != "auto":
         named_card(target)
@@ -58,11 +58,12 @@ def _existing_card(target: str) -> str:
 
 
 TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="A KernelBench-style file: Model, get_inputs, get_init_inputs.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The folder of the run.")]
 KernelArgument = Annotated[str, typer.Argument(metavar="KERNEL", help="A file with a ModelNew that calls Triton kernels.")]
 TargetOption = Annotated[
     str,
     typer.Option(
-        callback=_existing_card, help="auto: the card of this machine, else h200; a named card that is not here gives estimates for it."
+        callback=_check_card, help="auto: the card of this machine, else h200; a named card that is not here gives estimates for it."
     ),
 ]
 SizeOption = Annotated[SizeChoice, typer.Option(help="auto is full on a card and small without one.")]

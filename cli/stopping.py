@@ -41,11 +41,11 @@ class Stopper:
         for run in runs:
             run.stop(signal.Signals(number).name)
         several = f" ({len(runs)} runs)" if len(runs) > 1 else ""
-        told = f"Stops at the next safe point{several}: what is asked or judged now is finished first. A second signal stops at once."
+        notice = f"Stops at the next safe point{several}: what is asked or judged now is finished first. A second signal stops at once."
         if err.is_terminal:
-            err.print(told)  # above the live table, which would paint over anything else
+            err.print(notice)  # above the live table, which would paint over anything else
         else:
-            os.write(2, f"{told}\n".encode())  # the signal may have come in the middle of a print()
+            os.write(2, f"{notice}\n".encode())  # the signal may have come in the middle of a print()
 
     @property
     def resumable(self) -> list[Path]:
@@ -54,7 +54,7 @@ class Stopper:
 
 
 @contextmanager
-def stopping() -> Iterator[Stopper]:
+def handle_signals() -> Iterator[Stopper]:
     """Handle signals until the block ends; in another thread than the main one nothing is changed."""
     stopper = Stopper()
     if threading.current_thread() is not threading.main_thread():

@@ -49,10 +49,10 @@ def ratio_of_totals(sums: Array) -> Array:
 
 def point(groups: Sequence[Array], statistic: Statistic) -> float | None:
     """The statistic of the runs as they are, `[runs, columns]` per task; None where it is undefined."""
-    kept = [group for group in groups if len(group)]
-    if not kept:
+    filled = [group for group in groups if len(group)]
+    if not filled:
         return None
-    value = float(statistic(np.stack([group.sum(axis=0) for group in kept])[None])[0])
+    value = float(statistic(np.stack([group.sum(axis=0) for group in filled])[None])[0])
     return None if np.isnan(value) else value
 
 
@@ -64,20 +64,20 @@ def interval(groups: Sequence[Array], statistic: Statistic, draws: int = DRAWS, 
     runs, and the interval says nothing about other tasks. None for fewer than two runs, or where half of the draws are undefined.
     Drawing runs within tasks counts the noise within a task once more than needed, so the interval errs on the wide side.
     """
-    kept = [np.asarray(group, dtype=np.float64) for group in groups if len(group)]
-    if sum(map(len, kept)) < 2:
+    filled = [np.asarray(group, dtype=np.float64) for group in groups if len(group)]
+    if sum(map(len, filled)) < 2:
         return None
-    found = np.concatenate([statistic(part) for part in _resampled(kept, draws, np.random.default_rng(seed))])
+    found = np.concatenate([statistic(part) for part in _resample(filled, draws, np.random.default_rng(seed))])
     found = found[~np.isnan(found)]
     if len(found) < draws / 2:
         return None
-    units = len(kept) if len(kept) > 1 else len(kept[0])
+    units = len(filled) if len(filled) > 1 else len(filled[0])
     tail = NormalDist().cdf(-np.sqrt(units / (units - 1)) * student_t((1 + LEVEL) / 2, units - 1))
     low, high = np.quantile(found, [tail, 1 - tail])
     return float(low), float(high)
 
 
-def _resampled(groups: list[Array], draws: int, random: np.random.Generator) -> list[Array]:
+def _resample(groups: list[Array], draws: int, random: np.random.Generator) -> list[Array]:
     """Sums over resampled runs, `[draws, tasks, columns]`, in parts."""
     tasks, longest, columns = len(groups), max(map(len, groups)), groups[0].shape[1]
     values = np.zeros((tasks, longest, columns))

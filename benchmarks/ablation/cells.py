@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tritonsmith.benchmarks.ablation.schema import CellRow, CellState, Plan, PlannedPolicy, PlannedTask
-from tritonsmith.benchmarks.ablation.sharing import Judged, Memo
+from tritonsmith.benchmarks.ablation.schema import AblationPlan, CellRow, CellState, PlannedPolicy, PlannedTask
+from tritonsmith.benchmarks.ablation.sharing import Memo, SharedVerdict
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Stage, Status
 from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object
@@ -62,7 +62,7 @@ class Cell:
         path.write_text(json.dumps({"reason": reason}, ensure_ascii=False) + "\n", encoding="utf-8")
 
     @contextmanager
-    def taken(self, root: Path) -> Iterator[bool]:
+    def take(self, root: Path) -> Iterator[bool]:
         """Take the cell for as long as the block lasts; False where another process has it. A process that dies lets go."""
         path = root / "locks" / f"{self.task.key}--{self.policy.key}--{self.repeat}.lock"
         try:
@@ -79,7 +79,7 @@ class Cell:
             yield True
 
 
-def cells_of(plan: Plan) -> tuple[Cell, ...]:
+def cells_of(plan: AblationPlan) -> tuple[Cell, ...]:
     """Every cell: all policies of a task's repeat side by side, the bases first."""
     policies = sorted(plan.policies, key=lambda policy: (policy.base is not None, not policy.shares))
     return tuple(
@@ -87,14 +87,14 @@ def cells_of(plan: Plan) -> tuple[Cell, ...]:
     )
 
 
-def row_of(cell: Cell, root: Path, plan: Plan, known: dict[tuple[str, str], Judged] | None = None) -> CellRow:
+def row_of(cell: Cell, root: Path, plan: AblationPlan, known: dict[tuple[str, str], SharedVerdict] | None = None) -> CellRow:
     """The cell's row from the files of its run; `known` are the verdicts of its task and repeat, where they were read before."""
     row = CellRow(
         task=cell.task.key, policy=cell.policy.key, repeat=cell.repeat, state=cell.state(root), kind=plan.kind, card=plan.card,
         precision=plan.precision.value, folder=cell.folder(root).relative_to(root).as_posix(), size=cell.task.size or "",
     )  # fmt: skip
     if row.state is CellState.FAILED:
-        return row.model_copy(update={"reason": _reason(cell.failure(root))})
+        return row.model_copy(update={"reason": _read_reason(cell.failure(root))})
     if row.state is CellState.OPEN:
         return row
     try:
@@ -103,14 +103,14 @@ def row_of(cell: Cell, root: Path, plan: Plan, known: dict[tuple[str, str], Judg
         return row.model_copy(update={"state": CellState.FAILED, "reason": f"summary.json cannot be read ({fault_of(error)})"})
     judged = cell.memo(root).all() if known is None else known
     row = row.model_copy(
-        update={"reason": summary.stopped_because, "size": summary.size, "seconds": summary.seconds, **_forked(cell, root)}
-        | _work(summary, cell, root, judged)
-        | _seeds(summary)
+        update={"reason": summary.stopped_because, "size": summary.size, "seconds": summary.seconds, **_find_parent(cell, root)}
+        | _count_work(summary, cell, root, judged)
+        | _read_seeds(summary)
     )
-    return row if summary.winner is None else _with_winner(row, summary.winner)
+    return row if summary.winner is None else _add_winner(row, summary.winner)
 
 
-def _with_winner(row: CellRow, winner: Winner) -> CellRow:
+def _add_winner(row: CellRow, winner: Winner) -> CellRow:
     timing = winner.verdict.timing
     if timing is None or not winner.confirmed:
         return row.model_copy(update={"reason": row.reason or "the winner was not confirmed", "winner": winner.id})
@@ -129,54 +129,57 @@ def _with_winner(row: CellRow, winner: Winner) -> CellRow:
     return row.model_copy(update=found)
 
 
-def _seeds(summary: Summary) -> dict[str, object]:
+def _read_seeds(summary: Summary) -> dict[str, object]:
     """The first verdict of every seed; a confirmation since then does not count."""
-    seeds = sorted((one for one in summary.candidates if one.stage == Stage.SEED.value), key=lambda one: (one.branch or 0, one.id))
-    return {"seed_scores": tuple(map(_searched, seeds)), "seed_shas": tuple(seed.sha for seed in seeds)}
+    seeds = sorted(
+        (row for row in summary.candidates if row.stage == Stage.SEED.value), key=lambda row: (row.branch or 0, row.id)
+    )
+    return {"seed_scores": tuple(map(first_score, seeds)), "seed_shas": tuple(seed.sha for seed in seeds)}
 
 
-def _searched(row: CandidateRow) -> float | None:
+def first_score(row: CandidateRow) -> float | None:
+    """The score of the first verdict; a confirmation since then does not count."""
     return row.search_score if row.search_score is not None else row.score
 
 
-def _work(summary: Summary, cell: Cell, root: Path, judged: dict[tuple[str, str], Judged]) -> dict[str, object]:
-    """What the run rests on, whoever paid for it."""
-    asked = {(one.sha, "quick") for one in summary.candidates if one.status != "not evaluated"}
-    asked |= {(one.sha, "strict") for one in summary.candidates if one.profile == "strict"}
-    used = [one for key, one in judged.items() if key in asked]
+def _count_work(summary: Summary, cell: Cell, root: Path, judged: dict[tuple[str, str], SharedVerdict]) -> dict[str, object]:
+    """What the run rests on, also where another run paid for it."""
+    asked = {(row.sha, "quick") for row in summary.candidates if row.status != "not evaluated"}
+    asked |= {(row.sha, "strict") for row in summary.candidates if row.profile == "strict"}
+    used = [verdict for key, verdict in judged.items() if key in asked]
     return {
         "candidates": len(summary.candidates),
-        "working": sum(one.status == Status.OK.value for one in summary.candidates),
+        "working": sum(row.status == Status.OK.value for row in summary.candidates),
         "analysed": len(summary.analyses),
-        "tuned": sum(one.stage in _TUNING for one in summary.candidates),
+        "tuned": sum(row.stage in _TUNING for row in summary.candidates),
         "evaluations": len(used),
-        "evaluation_seconds": round(sum(one.seconds for one in used), 3),
-        "shared_evaluations": sum(one.cell != cell.name for one in used),
-        "shared_seconds": round(sum(one.seconds for one in used if one.cell != cell.name), 3),
+        "evaluation_seconds": round(sum(verdict.seconds for verdict in used), 3),
+        "shared_evaluations": sum(verdict.cell != cell.name for verdict in used),
+        "shared_seconds": round(sum(verdict.seconds for verdict in used if verdict.cell != cell.name), 3),
         "calls": summary.usage.calls,
-        "shared_calls": _shared_calls(cell, root) if summary.usage.calls else 0,
+        "shared_calls": _count_shared_calls(cell, root) if summary.usage.calls else 0,
         "input_tokens": summary.usage.input_tokens,
         "output_tokens": summary.usage.output_tokens,
         "money": summary.usage.money,
     }
 
 
-def _shared_calls(cell: Cell, root: Path) -> int:
+def _count_shared_calls(cell: Cell, root: Path) -> int:
     """How many of the run's replies were taken from the run that it builds on: those to the same request."""
     base = cell.base_folder(root)
     if base is None:
         return 0
     tape = lines_of((base / TAPE).read_bytes()) if (base / TAPE).is_file() else []
-    known = [_request(line) for line in _readable(tape) if line.get("kind") == "reply" and "reply" in line]
-    asked = _readable(path.read_bytes() for path in (cell.folder(root) / "llm").glob("*.json"))
-    return sum(_request(one) in known for one in asked if one.get("reply") is not None)
+    known = [_request_key(line) for line in _parse_lines(tape) if line.get("kind") == "reply" and "reply" in line]
+    asked = _parse_lines(path.read_bytes() for path in (cell.folder(root) / "llm").glob("*.json"))
+    return sum(_request_key(call) in known for call in asked if call.get("reply") is not None)
 
 
-def _request(line: dict[str, Any]) -> tuple[Any, ...]:
+def _request_key(line: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(line.get(name) for name in ("name", "call", "messages"))
 
 
-def _readable(texts: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+def _parse_lines(texts: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """What can be read: a run that is whole nevertheless must not cost the tables of all others."""
     for text in texts:
         try:
@@ -185,7 +188,7 @@ def _readable(texts: Iterable[bytes]) -> Iterator[dict[str, Any]]:
             continue
 
 
-def _forked(cell: Cell, root: Path) -> dict[str, object]:
+def _find_parent(cell: Cell, root: Path) -> dict[str, object]:
     """Whose run it was forked from, by the run's own note."""
     try:
         parent = json.loads((cell.folder(root) / "run.json").read_text(encoding="utf-8")).get("parent")
@@ -194,7 +197,7 @@ def _forked(cell: Cell, root: Path) -> dict[str, object]:
     return {"base": cell.policy.base or "", "at": str(parent.get("at", ""))} if isinstance(parent, dict) else {}
 
 
-def _reason(path: Path) -> str:
+def _read_reason(path: Path) -> str:
     try:
         return str(json.loads(path.read_text(encoding="utf-8"))["reason"])
     except (OSError, ValueError, KeyError, TypeError):

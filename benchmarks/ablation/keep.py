@@ -28,9 +28,9 @@ def keep(root: Path, results: Path) -> list[Path]:
         raise UsageError(f"{results}: the folder is not empty; name a new one")
     runs = sorted(root.glob("cells/*/*/*/summary.json"))
     files = {path: path.relative_to(root) for path in (*(root / name for name in _WHOLE), *runs)}
-    for winner in filter(None, (_winner(run) for run in runs)):
+    for winner in filter(None, (_find_winner(run) for run in runs)):
         files[winner] = Path("winners") / f"{winner.stem}.txt"  # named by the text's sha: one that won often is there once
-    kept = []
+    copies = []
     for path, place in files.items():
         if not path.is_file():
             continue
@@ -38,28 +38,28 @@ def keep(root: Path, results: Path) -> list[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".json":
-            text = json.dumps(_portable(json.loads(text), root.resolve()), indent=1, ensure_ascii=False) + "\n"
+            text = json.dumps(_make_portable(json.loads(text), root.resolve()), indent=1, ensure_ascii=False) + "\n"
         else:  # tables and pages quote reasons, and a reason may name a file of a run
             text = text.replace(f"{root.resolve()}/", "")
         target.write_text(text, encoding="utf-8")
-        kept.append(target)
-    return kept
+        copies.append(target)
+    return copies
 
 
-def _winner(run: Path) -> Path | None:
+def _find_winner(run: Path) -> Path | None:
     summary = read_summary(run.parent)
     return None if summary is None or summary.winner is None else run.parent / "kernels" / f"{summary.winner.sha}.py"
 
 
-def _portable(value: Any, root: Path) -> Any:
+def _make_portable(value: Any, root: Path) -> Any:
     if isinstance(value, dict):
-        return {key: _portable(one, root) for key, one in value.items()}
+        return {key: _make_portable(part, root) for key, part in value.items()}
     if isinstance(value, list):
-        return [_portable(one, root) for one in value]
-    return _PATH.sub(lambda found: _shown(found.group(), root), value) if isinstance(value, str) else value
+        return [_make_portable(part, root) for part in value]
+    return _PATH.sub(lambda found: _strip_path(found.group(), root), value) if isinstance(value, str) else value
 
 
-def _shown(path: str, root: Path) -> str:
+def _strip_path(path: str, root: Path) -> str:
     return Path(path).relative_to(root).as_posix() if Path(path).is_relative_to(root) else Path(path).name
 
 
@@ -70,11 +70,11 @@ def main() -> int:
     parser.add_argument("results", type=Path, metavar="RESULTS")
     options = parser.parse_args()
     try:
-        kept = keep(options.experiment, options.results)
+        copies = keep(options.experiment, options.results)
     except (TritonsmithError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    sys.stdout.write(f"{len(kept)} files, {sum(path.stat().st_size for path in kept) / 1e6:.1f} MB in {options.results}\n")
+    sys.stdout.write(f"{len(copies)} files, {sum(path.stat().st_size for path in copies) / 1e6:.1f} MB in {options.results}\n")
     return 0
 
 

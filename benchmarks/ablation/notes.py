@@ -1,4 +1,4 @@
-"""The sentences beside an experiment's tables: what the figures are, what is missing, and what the intervals cover."""
+"""The sentences under an experiment's tables: what the figures are, what is missing, and what the intervals cover."""
 
 from tritonsmith.benchmarks.ablation.schema import Ablation, CellState
 
@@ -42,7 +42,7 @@ def notes_of(tables: Ablation) -> tuple[str, ...]:
     if tables.shared.evaluations > tables.shared.evaluations_paid:
         found.append(
             f"Runs of one task and repeat share verdicts about equal kernels: {tables.shared.evaluations_paid} of "
-            f"{tables.shared.evaluations} were judged; costs are told as if each run had been alone."
+            f"{tables.shared.evaluations} were judged; costs are given as if each run had been alone."
         )
     return tuple(found)
 

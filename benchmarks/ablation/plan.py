@@ -1,4 +1,4 @@
-"""The plan of an experiment: made from options, kept in its folder, and held to by every process that works there."""
+"""The plan of an experiment: made from options, kept in its folder, and followed by every process that works there."""
 
 import fcntl
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tritonsmith.benchmarks.ablation.policies import EXPERIMENTS, Experiment, plan_policies
-from tritonsmith.benchmarks.ablation.schema import FORMAT, Plan
+from tritonsmith.benchmarks.ablation.schema import FORMAT, AblationPlan
 from tritonsmith.benchmarks.ablation.suite import Overrides, load_suite
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass
@@ -36,9 +36,9 @@ def make_plan(
     overrides: Overrides | None = None,
     precision: PrecisionClass = PrecisionClass.IEEE,
     settings: Mapping[str, Any] | None = None,
-) -> Plan:
+) -> AblationPlan:
     """The plan for these options; `settings` are further fields of RunConfig, the same for all runs. Raises UsageError."""
-    chosen = _experiment(policies, experiment)
+    chosen = _choose_experiment(policies, experiment)
     asked, count = seeds or chosen.seeds, repeats or chosen.repeats
     if count < 1 or asked < 1:
         raise UsageError("--repeats and --seeds must be 1 or more")
@@ -51,37 +51,37 @@ def make_plan(
         if str(common.get(name, "")).startswith("handoff:"):
             raise UsageError(f"--{name.replace('_', '-')} {common[name]}: an experiment needs an author that answers by itself")
     planned = plan_policies(chosen.policies, asked)
-    return Plan(
+    return AblationPlan(
         name=experiment or CUSTOM,
         tasks=load_suite(suite, size=size, overrides=overrides, precision=precision),
         policies=planned,
         repeats=count,
-        settings=_plain(common),
+        settings=_complete_settings(common),
         precision=precision,
-        seed_step=max(one.seeds for one in planned) if model == "offline" else 0,
+        seed_step=max(policy.seeds for policy in planned) if model == "offline" else 0,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         versions={name: version(name) for name in ("tritonsmith", "langgraph", "numpy")},
     )
 
 
-def begin(plan: Plan, root: Path) -> Plan:
+def begin(plan: AblationPlan, root: Path) -> AblationPlan:
     """Make the experiment's folder, or go on with the one that is there; more repeats than before are added to it.
 
     Raises UsageError when another experiment, or something else, lies there.
     """
-    plan_there(plan, root)  # what is refused must not leave a lock behind
-    with _held(root):
-        kept = plan_there(plan, root)
-        if kept is None:
-            _write(plan, root)
+    find_plan(plan, root)  # what is refused must not leave a lock behind
+    with _lock_plan(root):
+        stored = find_plan(plan, root)
+        if stored is None:
+            _write_plan(plan, root)
             return plan
-        if plan.repeats > kept.repeats:
-            kept = kept.model_copy(update={"repeats": plan.repeats})
-            _write(kept, root)
-        return kept.model_copy(update={"tasks": plan.tasks, "policies": plan.policies})  # with paths as seen from here
+        if plan.repeats > stored.repeats:
+            stored = stored.model_copy(update={"repeats": plan.repeats})
+            _write_plan(stored, root)
+        return stored.model_copy(update={"tasks": plan.tasks, "policies": plan.policies})  # with paths as seen from here
 
 
-def plan_there(plan: Plan, root: Path) -> Plan | None:
+def find_plan(plan: AblationPlan, root: Path) -> AblationPlan | None:
     """The same experiment's plan where the folder has one; None where a new one can begin there. Nothing is written.
 
     Raises UsageError when another experiment, or something else, lies there.
@@ -90,37 +90,37 @@ def plan_there(plan: Plan, root: Path) -> Plan | None:
     if nearest.exists() and not nearest.is_dir():
         raise UsageError(f"--out {root}: {nearest} is a file; name a new folder")
     if (root / PLAN).is_file():
-        kept = read_plan(root)
-        other = [name for name in _FIXED if _fixed(kept, name) != _fixed(plan, name)]
+        stored = read_plan(root)
+        other = [name for name in _FIXED if _fixed_part(stored, name) != _fixed_part(plan, name)]
         if other:
             raise UsageError(f"--out {root}: another experiment lies there (it differs in {', '.join(other)}); name a new folder")
-        return kept
+        return stored
     if root.is_dir() and any(root.iterdir()) and not (root / "locks").is_dir():
         raise UsageError(f"--out {root}: the folder is not empty and holds no experiment; name a new one")
     return None
 
 
-def settle(plan: Plan, root: Path, hardware: Hardware) -> Plan:
+def settle(plan: AblationPlan, root: Path, hardware: Hardware) -> AblationPlan:
     """Hold the experiment to one card: the first process names it. Raises UsageError for a process with another one."""
     card, kind = hardware.name, "measured" if hardware.present else "estimated"
-    with _held(root):
-        kept = read_plan(root)
-        if not kept.card:
-            kept = kept.model_copy(update={"card": card, "kind": kind})
-            _write(kept, root)
-        if (kept.card, kept.kind) != (card, kind):
+    with _lock_plan(root):
+        stored = read_plan(root)
+        if not stored.card:
+            stored = stored.model_copy(update={"card": card, "kind": kind})
+            _write_plan(stored, root)
+        if (stored.card, stored.kind) != (card, kind):
             raise UsageError(
-                f"--out {root}: its figures are {kept.kind} for {kept.card}, and here they would be {kind} for {card}; "
+                f"--out {root}: its figures are {stored.kind} for {stored.card}, and here they would be {kind} for {card}; "
                 "an experiment has one kind of card: name a new folder"
             )
         return plan.model_copy(update={"card": card, "kind": kind})
 
 
-def read_plan(root: Path) -> Plan:
+def read_plan(root: Path) -> AblationPlan:
     """The plan in a folder. Raises UsageError that says why there is none."""
     path = root / PLAN
     try:
-        plan = Plan.model_validate_json(path.read_text(encoding="utf-8"))
+        plan = AblationPlan.model_validate_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageError(f"{root}: no experiment lies there; name the folder that `tritonsmith ablate --out` wrote") from None
     except (OSError, UnicodeDecodeError, ValidationError) as error:
@@ -130,7 +130,7 @@ def read_plan(root: Path) -> Plan:
     return plan
 
 
-def _experiment(policies: Sequence[str] | None, name: str | None) -> Experiment:
+def _choose_experiment(policies: Sequence[str] | None, name: str | None) -> Experiment:
     if name is None:
         if not policies:
             raise UsageError(f"--policies: name some, such as default,no-analysis, or use --experiment ({', '.join(EXPERIMENTS)})")
@@ -142,7 +142,7 @@ def _experiment(policies: Sequence[str] | None, name: str | None) -> Experiment:
     return EXPERIMENTS[name]
 
 
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _complete_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings as JSON, complete, so that a default that changes later is seen as a change. Raises UsageError."""
     try:
         config = RunConfig(task="", **settings)
@@ -156,7 +156,7 @@ _FIXED = ("tasks", "policies", "settings", "precision", "seed_step", "format")
 """What may not change from one process of an experiment to the next; texts of files count by their content."""
 
 
-def _fixed(plan: Plan, name: str) -> Any:
+def _fixed_part(plan: AblationPlan, name: str) -> Any:
     if name == "tasks":
         return [task.model_dump(exclude={"path"}) for task in plan.tasks]
     if name == "policies":
@@ -165,7 +165,7 @@ def _fixed(plan: Plan, name: str) -> Any:
 
 
 @contextmanager
-def _held(root: Path) -> Iterator[None]:
+def _lock_plan(root: Path) -> Iterator[None]:
     """Nobody else reads or writes the plan meanwhile."""
     try:
         (root / "locks").mkdir(parents=True, exist_ok=True)
@@ -177,7 +177,7 @@ def _held(root: Path) -> Iterator[None]:
         yield
 
 
-def _write(plan: Plan, root: Path) -> None:
+def _write_plan(plan: AblationPlan, root: Path) -> None:
     path = root / PLAN
     partial = path.with_suffix(".part")
     try:

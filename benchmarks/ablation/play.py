@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.benchmarks.ablation.cells import Cell
-from tritonsmith.benchmarks.ablation.schema import CellState, Plan
+from tritonsmith.benchmarks.ablation.schema import AblationPlan, CellState
 from tritonsmith.benchmarks.ablation.sharing import CellEvaluator
 from tritonsmith.evaluator.errors import InfrastructureError, RunStopped
 from tritonsmith.graph.policies.forked import decisions_before
@@ -24,11 +24,11 @@ from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.prompts.author import Author, AuthorError
 
 Line = dict[str, Any]
-_PASSED_ON = ("tape", "reply", "hardware", "facts", "verdict", "memory")
+_SHAREABLE = ("tape", "reply", "hardware", "facts", "verdict", "memory")
 """Lines of a tape that hold for any policy; failures belong to the run that met them."""
 
 
-def config_of(cell: Cell, plan: Plan, root: Path) -> RunConfig:
+def config_of(cell: Cell, plan: AblationPlan, root: Path) -> RunConfig:
     """The settings of a cell's run."""
     return RunConfig.model_validate(
         {
@@ -38,14 +38,16 @@ def config_of(cell: Cell, plan: Plan, root: Path) -> RunConfig:
     )  # fmt: skip
 
 
-async def play(cell: Cell, plan: Plan, root: Path, *, evaluator: CellEvaluator, author: Author | None, models: Models | None) -> None:
+async def play(
+    cell: Cell, plan: AblationPlan, root: Path, *, evaluator: CellEvaluator, author: Author | None, models: Models | None
+) -> None:
     """Run a cell to its end.
 
-    Raises RunStopped when somebody stopped it, InfrastructureError and AuthorError where evaluator or author failed, and whatever
-    else the run raises.
+    Raises RunStopped when somebody stopped it, InfrastructureError and AuthorError where evaluator or author failed, and
+    everything else that the run raises.
     """
     folder = cell.folder(root)
-    run = await asyncio.to_thread(_run_of, cell, plan, root, {"evaluator": evaluator, "author": author, "models": models})
+    run = await asyncio.to_thread(_make_run, cell, plan, root, {"evaluator": evaluator, "author": author, "models": models})
     async with aclosing(run.stream()) as events:
         async for _ in events:
             pass
@@ -53,47 +55,47 @@ async def play(cell: Cell, plan: Plan, root: Path, *, evaluator: CellEvaluator, 
         raise RunStopped(run.stopped or "the run was stopped")
     if evaluator.broken:
         raise InfrastructureError(evaluator.broken)
-    for line in _tape(folder):
+    for line in _read_tape(folder):
         if line.get("kind") == "fault" and line.get("fatal"):
             raise AuthorError(str(line.get("error", "the author failed")))
 
 
-def _run_of(cell: Cell, plan: Plan, root: Path, players: dict[str, Any]) -> Run:
+def _make_run(cell: Cell, plan: AblationPlan, root: Path, players: dict[str, Any]) -> Run:
     """The run that lies in the cell's folder, else a fork of the base's run, else one of its own."""
     folder, base = cell.folder(root), cell.base_folder(root)
     if (folder / MANIFEST).is_file() and cell.state(root) is CellState.OPEN:
         return Run.of(folder, **players)
-    own = _passed_on(folder)  # of a try that failed
+    own = _read_shareable(folder)  # of a try that failed
     if folder.exists():
         shutil.rmtree(folder)
-    if base is not None and cell.policy.at and _reached(cell.policy.at, base):
+    if base is not None and cell.policy.at and _was_reached(cell.policy.at, base):
         run = fork_run(base, at=cell.policy.at, policy=cell.policy.given, out=folder, **players)
-        _keep(folder, [*_passed_on(folder), *own])
+        _write_tape(folder, [*_read_shareable(folder), *own])
         return run
-    _keep(folder, [*own, *(_passed_on(base) if base is not None else ())])
+    _write_tape(folder, [*own, *(_read_shareable(base) if base is not None else ())])
     return Run(config_of(cell, plan, root), **players)
 
 
-def _reached(at: str, base: Path) -> bool:
+def _was_reached(at: str, base: Path) -> bool:
     """Whether the base's run was over and asked its policy at the site: else there is nothing to fork, and the two are the same run."""
     summary = read_summary(base)
     return summary is not None and decisions_before(at, summary.decisions)[1]
 
 
-def _keep(folder: Path, lines: list[Line]) -> None:
+def _write_tape(folder: Path, lines: list[Line]) -> None:
     """Give a run that begins replies and verdicts."""
-    kept = list(_once(lines))
-    if kept:
+    fresh = list(_drop_repeats(lines))
+    if fresh:
         folder.mkdir(parents=True, exist_ok=True)
-        put_text(folder / TAPE, "".join(json.dumps(line, ensure_ascii=False, sort_keys=True) + "\n" for line in kept))
+        put_text(folder / TAPE, "".join(json.dumps(line, ensure_ascii=False, sort_keys=True) + "\n" for line in fresh))
 
 
-def _passed_on(folder: Path) -> list[Line]:
+def _read_shareable(folder: Path) -> list[Line]:
     """What a run's tape holds for any policy."""
-    return [line for line in _tape(folder) if line.get("kind") in _PASSED_ON]
+    return [line for line in _read_tape(folder) if line.get("kind") in _SHAREABLE]
 
 
-def _once(lines: Iterable[Line]) -> Iterable[Line]:
+def _drop_repeats(lines: Iterable[Line]) -> Iterable[Line]:
     """Lines without those that say the same as an earlier one; one head, one card."""
     seen = set()
     for line in lines:
@@ -104,7 +106,7 @@ def _once(lines: Iterable[Line]) -> Iterable[Line]:
             yield line
 
 
-def _tape(folder: Path) -> list[Line]:
+def _read_tape(folder: Path) -> list[Line]:
     """The lines of a run's tape; none where there is no tape, and without a last line that a kill has cut."""
     found = []
     try:

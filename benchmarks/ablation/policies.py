@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritonsmith.benchmarks.ablation.difference import first_difference
+from tritonsmith.benchmarks.ablation.difference import find_first_difference
 from tritonsmith.benchmarks.ablation.schema import PlannedPolicy
-from tritonsmith.benchmarks.ablation.suite import shown
+from tritonsmith.benchmarks.ablation.suite import shorten_path
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.graph.policies.load import load_policy
@@ -62,40 +62,40 @@ def plan_policies(given: Sequence[str], seeds: int) -> tuple[PlannedPolicy, ...]
     if twice:
         raise UsageError(f"--policies: {', '.join(twice)} is there twice; each policy needs a name of its own")
     planned = [
-        PlannedPolicy(key=_folder(keys[name]), given=_lasting(name), seeds=policy.seeds or seeds, sha=_sha(name))
+        PlannedPolicy(key=_folder_name(keys[name]), given=_lasting_name(name), seeds=policy.seeds or seeds, sha=_file_sha(name))
         for name, policy in loaded.items()
     ]
     bases: dict[int, PlannedPolicy] = {}
-    for number in sorted({one.seeds for one in planned}, reverse=True):
-        group = [one for one in planned if one.seeds == number]
-        bases[number] = next((one for one in group if one.given == "default"), group[0])
+    for number in sorted({policy.seeds for policy in planned}, reverse=True):
+        group = [policy for policy in planned if policy.seeds == number]
+        bases[number] = next((policy for policy in group if policy.given == "default"), group[0])
     first = next(iter(bases.values()))
-    by_key = {one.key: loaded[name] for one, name in zip(planned, names, strict=True)}
-    return tuple(_placed(one, bases[one.seeds], first, by_key) for one in planned)
+    by_key = {policy.key: loaded[name] for policy, name in zip(planned, names, strict=True)}
+    return tuple(_choose_base(policy, bases[policy.seeds], first, by_key) for policy in planned)
 
 
-def _placed(one: PlannedPolicy, base: PlannedPolicy, first: PlannedPolicy, policies: dict[str, Policy]) -> PlannedPolicy:
-    if one is first:
-        return one
-    if one is base:
-        return one.model_copy(update={"base": first.key, "shares": True})
-    return one.model_copy(update={"base": base.key, "at": first_difference(policies[base.key], policies[one.key])})
+def _choose_base(policy: PlannedPolicy, base: PlannedPolicy, first: PlannedPolicy, policies: dict[str, Policy]) -> PlannedPolicy:
+    if policy is first:
+        return policy
+    if policy is base:
+        return policy.model_copy(update={"base": first.key, "shares": True})
+    return policy.model_copy(update={"base": base.key, "at": find_first_difference(policies[base.key], policies[policy.key])})
 
 
-def _folder(name: str) -> str:
+def _folder_name(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name).lstrip(".") or "policy"
 
 
-def _file(name: str) -> Path | None:
+def _find_file(name: str) -> Path | None:
     path, colon, _ = name.rpartition(":")
     return Path(path) if colon and path.endswith(".py") else None
 
 
-def _lasting(name: str) -> str:
-    path = _file(name)
-    return name if path is None else f"{shown(path)}:{name.rpartition(':')[2]}"
+def _lasting_name(name: str) -> str:
+    path = _find_file(name)
+    return name if path is None else f"{shorten_path(path)}:{name.rpartition(':')[2]}"
 
 
-def _sha(name: str) -> str:
-    path = _file(name)
+def _file_sha(name: str) -> str:
+    path = _find_file(name)
     return "" if path is None else text_sha(path.read_text(encoding="utf-8"))

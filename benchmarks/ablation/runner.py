@@ -11,7 +11,7 @@ from pathlib import Path
 from tritonsmith.benchmarks.ablation.cells import Cell, cells_of, row_of
 from tritonsmith.benchmarks.ablation.plan import begin, read_plan, settle
 from tritonsmith.benchmarks.ablation.play import play
-from tritonsmith.benchmarks.ablation.schema import Ablation, CellRow, CellState, Plan
+from tritonsmith.benchmarks.ablation.schema import Ablation, AblationPlan, CellRow, CellState
 from tritonsmith.benchmarks.ablation.sharing import CellEvaluator, SeedsFrom, SharedEvaluator
 from tritonsmith.benchmarks.ablation.tables import tabulate, write_tables
 from tritonsmith.benchmarks.ablation.tuning import variants_of
@@ -28,16 +28,16 @@ from tritonsmith.prompts.author import Author
 AuthorOf = Callable[[Cell], Author]
 """Makes the author of one run."""
 OnRow = Callable[[CellRow, int, int], None]
-"""Told of every run that this process has finished: its row, how many cells are finished, and how many there are."""
+"""Hears of every run that this process has finished: its row, how many cells are finished, and how many there are."""
 _PAUSE = 0.25
 """Seconds between looks at what other processes have finished."""
 
 
 @dataclass
-class _Work:
+class _SharedWork:
     """What the workers of one process share."""
 
-    plan: Plan
+    plan: AblationPlan
     root: Path
     shared: SharedEvaluator
     author: AuthorOf | None
@@ -53,7 +53,7 @@ class _Work:
 
 
 async def ablate_async(
-    plan: Plan,
+    plan: AblationPlan,
     out: str | Path,
     *,
     evaluator: Evaluator | None = None,
@@ -71,15 +71,15 @@ async def ablate_async(
     plan = begin(plan, root)
     cells = cells_of(plan)
     if any(cell.state(root) is not CellState.DONE for cell in cells):
-        judge: Evaluator = evaluator if evaluator is not None else await asyncio.to_thread(_open, plan, root)
+        judge: Evaluator = evaluator if evaluator is not None else await asyncio.to_thread(_open_evaluator, plan, root)
         try:
             plan = settle(plan, root, judge.hardware)
-            work = _Work(plan, root, SharedEvaluator(judge), author, models, on_row, cells)
+            work = _SharedWork(plan, root, SharedEvaluator(judge), author, models, on_row, cells)
             work.old = {cell.name: cell.failure(root).stat().st_mtime_ns for cell in cells if cell.state(root) is CellState.FAILED}
             try:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(max(1, parallel)):
-                        group.create_task(_worker(work))
+                        group.create_task(_run_cells(work))
             except ExceptionGroup as several:
                 raise several.exceptions[0] from None
             if work.stopped:
@@ -91,7 +91,7 @@ async def ablate_async(
 
 
 def ablate(
-    plan: Plan,
+    plan: AblationPlan,
     out: str | Path,
     *,
     evaluator: Evaluator | None = None,
@@ -104,7 +104,7 @@ def ablate(
     return run_to_completion(ablate_async(plan, out, evaluator=evaluator, author=author, models=models, parallel=parallel, on_row=on_row))
 
 
-def rows_of(plan: Plan, root: Path) -> tuple[CellRow, ...]:
+def rows_of(plan: AblationPlan, root: Path) -> tuple[CellRow, ...]:
     """The rows of all cells as they are now."""
     cells = cells_of(plan)
     known = {cell.memo(root).folder: cell.memo(root) for cell in cells}
@@ -123,48 +123,48 @@ def retabulate(root: Path) -> Ablation:
     return tables
 
 
-def _open(plan: Plan, root: Path) -> Evaluator:
+def _open_evaluator(plan: AblationPlan, root: Path) -> Evaluator:
     settings = plan.settings
     raw = root / "raw" / f"{time.time_ns()}-{os.getpid()}"  # processes share the folder, and each counts its samples from 0
     raw.mkdir(parents=True, exist_ok=True)
     return open_evaluator(settings["target"], raw, sandbox=settings["sandbox"])
 
 
-async def _worker(work: _Work) -> None:
+async def _run_cells(work: _SharedWork) -> None:
     while not work.stopped:
-        with ExitStack() as held:
-            cell = _take(work, held)
+        with ExitStack() as cell_lock:
+            cell = _take(work, cell_lock)
             if cell is not None:
-                await _run(cell, work)
+                await _run_cell(cell, work)
                 continue
-        if all(_finished(cell, work) for cell in work.cells):
+        if all(_is_finished(cell, work) for cell in work.cells):
             return
         await asyncio.sleep(_PAUSE)
 
 
-def _take(work: _Work, held: ExitStack) -> Cell | None:
+def _take(work: _SharedWork, cell_lock: ExitStack) -> Cell | None:
     """Take a cell that can be run now: of tasks that the evaluator knows, else of those that fewest others work on; bases first, since
     other cells wait for them."""
-    open_ = [cell for cell in work.cells if not _finished(cell, work)]
+    open_ = [cell for cell in work.cells if not _is_finished(cell, work)]
     busy: dict[str, int] = {}
     free = []
     for cell in open_:
-        with cell.taken(work.root) as mine:
-            if mine:
+        with cell.take(work.root) as taken:
+            if taken:
                 free.append(cell)
             else:
                 busy[cell.task.key] = busy.get(cell.task.key, 0) + 1
-    ready = [cell for cell in free if _ready(cell, work)]
+    ready = [cell for cell in free if _is_ready(cell, work)]
     for cell in sorted(ready, key=lambda cell: (cell.task.key not in work.warm, cell.policy.base is not None, busy.get(cell.task.key, 0))):
         with ExitStack() as attempt:
-            if attempt.enter_context(cell.taken(work.root)) and not _finished(cell, work):
-                held.push(attempt.pop_all())
+            if attempt.enter_context(cell.take(work.root)) and not _is_finished(cell, work):
+                cell_lock.push(attempt.pop_all())
                 work.warm.add(cell.task.key)
                 return cell
     return None
 
 
-def _finished(cell: Cell, work: _Work) -> bool:
+def _is_finished(cell: Cell, work: _SharedWork) -> bool:
     """Whether the cell is done, or has failed since this process began."""
     state = cell.state(work.root)
     if state is not CellState.FAILED:
@@ -175,21 +175,21 @@ def _finished(cell: Cell, work: _Work) -> bool:
         return False  # another process tries it again
 
 
-def _ready(cell: Cell, work: _Work) -> bool:
+def _is_ready(cell: Cell, work: _SharedWork) -> bool:
     """Whether the run that the cell builds on is over; one that failed is done without."""
     if cell.policy.base is None:
         return True
     return any(
-        _finished(other, work)
+        _is_finished(other, work)
         for other in work.cells
         if (other.task.key, other.repeat, other.policy.key) == (cell.task.key, cell.repeat, cell.policy.base)
     )
 
 
-async def _run(cell: Cell, work: _Work) -> None:
+async def _run_cell(cell: Cell, work: _SharedWork) -> None:
     evaluator = CellEvaluator(work.shared, cell.memo(work.root), cell.name)
     try:
-        await play(cell, work.plan, work.root, evaluator=evaluator, author=_author(cell, work), models=work.models)
+        await play(cell, work.plan, work.root, evaluator=evaluator, author=_make_author(cell, work), models=work.models)
         reason = ""
         cell.failure(work.root).unlink(missing_ok=True)
     except RunStopped as stop:
@@ -202,7 +202,7 @@ async def _run(cell: Cell, work: _Work) -> None:
         return
     except TritonsmithError as error:
         reason = str(error)
-    except Exception as error:  # noqa: BLE001 - the boundary of one run: whatever ends it is its row, and the experiment goes on
+    except Exception as error:  # noqa: BLE001 - the boundary of one run: what ends it is its row, and the experiment goes on
         reason = f"{type(error).__name__}: {error}"
     try:
         if reason:
@@ -211,10 +211,10 @@ async def _run(cell: Cell, work: _Work) -> None:
     except OSError as error:
         raise UsageError(f"--out {work.root}: cannot write there ({error.strerror}); give the same command when there is room") from error
     if work.on_row is not None:
-        work.on_row(row, sum(_finished(one, work) for one in work.cells), len(work.cells))
+        work.on_row(row, sum(_is_finished(each, work) for each in work.cells), len(work.cells))
 
 
-def _author(cell: Cell, work: _Work) -> Author | None:
+def _make_author(cell: Cell, work: _SharedWork) -> Author | None:
     """The author of a run: the caller's, or the built-in one with the repeat's own seeds; None lets the run open its models."""
     if work.author is not None:
         return work.author(cell)

@@ -28,7 +28,7 @@ class Rule(StrEnum):
     """What a run counts as in a mean of scores."""
 
     SOLVED = "solved"
-    """Only runs with a winner count, each with its score; the others are told by the share that is solved."""
+    """Only runs with a winner count, each with its score; the share of solved runs counts the others."""
     FLOOR = "floor"
     """What a user has afterwards: the score where it is proven faster, else 1.0, because the baseline is kept."""
 
@@ -66,7 +66,7 @@ class PlannedPolicy(Record):
     """Of the text of a policy's file; empty for a preset."""
 
 
-class Plan(Record):
+class AblationPlan(Record):
     """What is compared with what, fixed when the experiment begins."""
 
     format: int = FORMAT
@@ -139,7 +139,7 @@ class CellRow(Record):
     evaluations: int = 0
     """Verdicts that the run rests on."""
     evaluation_seconds: float = 0.0
-    """Their time, whoever paid for it."""
+    """Their time, also where another run paid for it."""
     shared_evaluations: int = 0
     """Those of them that another run of the experiment had paid for."""
     shared_seconds: float = 0.0
@@ -155,7 +155,7 @@ class CellRow(Record):
     """Wall time of the run in this experiment."""
 
 
-class Estimate(Record):
+class IntervalEstimate(Record):
     """A figure with its 95 % interval: bootstrap over tasks, then over repeats within each."""
 
     value: float | None = None
@@ -174,10 +174,10 @@ class PolicyRow(Record):
     failed: int
     solved: int
     faster: int
-    share_correct: Estimate
+    share_correct: IntervalEstimate
     """Share of runs with a confirmed, correct winner."""
-    share_faster: Estimate
-    geomean: dict[Rule, Estimate]
+    share_faster: IntervalEstimate
+    geomean: dict[Rule, IntervalEstimate]
     """Geometric mean of scores over tasks (each task's runs averaged first), by rule."""
 
 
@@ -190,7 +190,7 @@ class TaskRow(Record):
     failed: int
     solved: int
     faster: int
-    geomean: dict[Rule, Estimate]
+    geomean: dict[Rule, IntervalEstimate]
     lowest: float | None = None
     median: float | None = None
     highest: float | None = None
@@ -204,7 +204,7 @@ class FastPoint(Record):
     """The share of runs that are correct and faster than p times the baseline; from p = 1 on, proven faster."""
 
     p: float
-    share: Estimate
+    share: IntervalEstimate
 
 
 class FastCurve(Record):
@@ -220,7 +220,7 @@ class PairRow(Record):
     policy: str
     against: str
     rule: Rule
-    ratio: Estimate
+    ratio: IntervalEstimate
     """Geometric mean of the ratios; 1 is no difference. Each task weighs the same."""
     better: int = 0
     worse: int = 0
@@ -228,7 +228,7 @@ class PairRow(Record):
     """Pairs within 1 % of each other."""
     same_kernel: int = 0
     """Pairs whose winner is the same text; their ratio says nothing but noise, or is 1 where the verdict was shared."""
-    by_task: dict[str, Estimate] = Field(default_factory=dict)
+    by_task: dict[str, IntervalEstimate] = Field(default_factory=dict)
     """The ratio on each task, with an interval over repeats."""
 
 
@@ -242,10 +242,10 @@ class CostRow(Record):
     money: float
     evaluation_seconds: float
     candidates: float
-    tokens_per_solved: Estimate
-    money_per_solved: Estimate
-    evaluation_seconds_per_solved: Estimate
-    candidates_per_solved: Estimate
+    tokens_per_solved: IntervalEstimate
+    money_per_solved: IntervalEstimate
+    evaluation_seconds_per_solved: IntervalEstimate
+    candidates_per_solved: IntervalEstimate
 
 
 class Histogram(Record):
@@ -268,9 +268,9 @@ class AttributionRow(Record):
     """analysis, repair, detection, tuning or seeds."""
     without: str
     """The policy that lacks it."""
-    ratio: Estimate
+    ratio: IntervalEstimate
     """Score with over score without, paired, by the rule `floor`."""
-    ratio_solved: Estimate
+    ratio_solved: IntervalEstimate
     """The same by the rule `solved`: only pairs in which both have a winner."""
     solved_with: float
     """Share of runs solved, in the pairs."""
@@ -318,7 +318,7 @@ class Ablation(Record):
     """All tables of an experiment."""
 
     format: int = FORMAT
-    plan: Plan
+    plan: AblationPlan
     card: str = ""
     kind: str = ""
     """`measured` or `estimated`; empty before anything was run."""
@@ -337,5 +337,5 @@ class Ablation(Record):
     tuning: tuple[TuningRow, ...] = ()
     shared: SharedCost = Field(default_factory=SharedCost)
     notes: tuple[str, ...] = ()
-    """Sentences that belong beside the tables: what is missing, what the intervals cover."""
+    """Sentences that belong to the tables: what is missing, what the intervals cover."""
     date: str = ""

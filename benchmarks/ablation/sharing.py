@@ -17,7 +17,7 @@ from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Author, Brief, Draft
 
 
-class Judged(Record):
+class SharedVerdict(Record):
     """A verdict with who paid for it."""
 
     cell: str
@@ -35,14 +35,14 @@ class Memo:
         """The folder is made when something is kept."""
         self.folder = folder
 
-    def get(self, kernel: str, profile: str) -> Judged | None:
+    def get(self, kernel: str, profile: str) -> SharedVerdict | None:
         """What is known of a kernel; None where nothing is."""
         try:
-            return Judged.model_validate_json(self._path(kernel, profile).read_text(encoding="utf-8"))
+            return SharedVerdict.model_validate_json(self._path(kernel, profile).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
 
-    def put(self, kernel: str, profile: str, judged: Judged) -> Judged:
+    def put(self, kernel: str, profile: str, judged: SharedVerdict) -> SharedVerdict:
         """Keep a verdict; returns the one that counts, which is the first. Raises InfrastructureError where it cannot be written."""
         path = self._path(kernel, profile)
         partial = path.with_name(f"{path.name}.{uuid4().hex}.part")
@@ -59,7 +59,7 @@ class Memo:
             raise InfrastructureError(f"{path}: cannot be written ({error.strerror})") from error
         return judged
 
-    def all(self) -> dict[tuple[str, str], Judged]:
+    def all(self) -> dict[tuple[str, str], SharedVerdict]:
         """Every verdict by kernel and profile."""
         found = {}
         for path in sorted(self.folder.glob("*.json")):
@@ -91,7 +91,7 @@ class SharedEvaluator:
                 async with self._slots:  # the queue is here, so that no thread waits for the card
                     started = time.monotonic()
                     verdict = await self.inner.evaluate(task, kernel, profile)
-                    judged = Judged(cell=cell, task=task.sha, seconds=round(time.monotonic() - started, 3), verdict=verdict)
+                    judged = SharedVerdict(cell=cell, task=task.sha, seconds=round(time.monotonic() - started, 3), verdict=verdict)
                     known = await asyncio.to_thread(memo.put, sha, profile, judged)  # before the next question: a kill loses no answer
             return known.verdict
 

@@ -49,7 +49,7 @@ def load_suite(
     """
     found = Path(suite)
     if found.suffix in (".toml", ".json"):
-        entries, base = _read(found), found.parent
+        entries, base = _read_entries(found), found.parent
     elif found.is_dir():
         files = sorted(path for path in found.glob("*.py") if not path.name.startswith("_"))
         if not files:
@@ -60,27 +60,27 @@ def load_suite(
         if not names:
             raise UsageError("SUITE is empty; name a folder, task files or numbers such as 39,40,26, or a TOML or JSON file")
         entries, base = [_Entry(task=name) for name in names], Path()
-    tasks = [_planned(entry, base, suite, size, overrides or {}, precision) for entry in entries]
+    tasks = [_plan_task(entry, base, suite, size, overrides or {}, precision) for entry in entries]
     twice = sorted({task.key for task in tasks if sum(task.key == other.key for other in tasks) > 1})
     if twice:
         raise UsageError(f"SUITE {suite}: {', '.join(twice)} is there twice; give the entries of a suite file different names (name = ...)")
     return tuple(tasks)
 
 
-def _read(path: Path) -> list[_Entry]:
+def _read_entries(path: Path) -> list[_Entry]:
     try:
         text = path.read_text(encoding="utf-8")
-        told: Any = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        content: Any = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except FileNotFoundError:
         raise UsageError(f"SUITE {path}: there is no such file; name a folder, task numbers such as 39,40,26, or another file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"SUITE {path}: cannot be read ({fault_of(error)}); name another file") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"SUITE {path}: is not {path.suffix[1:].upper()} ({fault_of(error)}); mend the file") from error
-    if isinstance(told, list):
-        told = {"tasks": told}
+        raise UsageError(f"SUITE {path}: is not {path.suffix[1:].upper()} ({fault_of(error)}); fix the file") from error
+    if isinstance(content, list):
+        content = {"tasks": content}
     try:
-        return _Suite.model_validate(told).tasks
+        return _Suite.model_validate(content).tasks
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
@@ -89,23 +89,23 @@ def _read(path: Path) -> list[_Entry]:
         ) from error
 
 
-def _planned(
+def _plan_task(
     entry: _Entry, base: Path, suite: str, size: str | None, overrides: Overrides, precision: PrecisionClass
 ) -> PlannedTask:
-    path = _file(str(entry.task), base, suite)
+    path = _find_file(str(entry.task), base, suite)
     chosen, values = entry.size or size, entry.set or overrides
     task = load_task(path, chosen or "full", values, precision)
     key = re.sub(r"[^A-Za-z0-9_.-]+", "_", entry.name or path.stem).strip(".") or "task"
-    return PlannedTask(key=key, path=shown(path), size=chosen, overrides=values, sha=text_sha(task.source))
+    return PlannedTask(key=key, path=shorten_path(path), size=chosen, overrides=values, sha=text_sha(task.source))
 
 
-def shown(path: Path) -> str:
+def shorten_path(path: Path) -> str:
     """The path from the working directory where it lies below it, else the whole one."""
     whole, here = path.resolve(), Path.cwd()
     return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)
 
 
-def _file(name: str, base: Path, suite: str) -> Path:
+def _find_file(name: str, base: Path, suite: str) -> Path:
     if name.isdigit():
         numbered = {path.name.split("_")[0]: path for path in sorted(SHIPPED.glob("[0-9]*_*.py"))}
         if name not in numbered:

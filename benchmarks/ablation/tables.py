@@ -1,4 +1,4 @@
-"""From rows to tables: every figure of an experiment with its interval, and the sentences that belong beside it."""
+"""From rows to tables: every figure of an experiment with its interval, and the sentences that belong to it."""
 
 import csv
 import io
@@ -27,16 +27,16 @@ from tritonsmith.benchmarks.ablation.schema import (
     FAST_P,
     SEED_EDGES,
     Ablation,
+    AblationPlan,
     AttributionRow,
     CellRow,
     CellState,
     CostRow,
-    Estimate,
     FastCurve,
     FastPoint,
     Histogram,
+    IntervalEstimate,
     PairRow,
-    Plan,
     PolicyRow,
     Rule,
     SharedCost,
@@ -50,7 +50,7 @@ _EQUAL = math.log(1.01)
 """Two scores of a pair within 1 % are called equal."""
 
 
-def tabulate(plan: Plan, rows: Rows, variants: Sequence[Variant] = ()) -> Ablation:
+def tabulate(plan: AblationPlan, rows: Rows, variants: Sequence[Variant] = ()) -> Ablation:
     """Every table of the experiment, from its runs and from what tuning made in them."""
     keys = [policy.key for policy in plan.policies]
     by_policy = {key: [row for row in rows if row.policy == key] for key in keys}
@@ -60,21 +60,21 @@ def tabulate(plan: Plan, rows: Rows, variants: Sequence[Variant] = ()) -> Ablati
         card=plan.card,
         kind=plan.kind,
         precision=plan.precision.value,
-        baselines={task.key: _baselines([row for row in rows if row.task == task.key]) for task in plan.tasks},
+        baselines={task.key: _find_baselines([row for row in rows if row.task == task.key]) for task in plan.tasks},
         cells=tuple(rows),
-        policies=tuple(_policy(key, by_policy[key], done[key]) for key in keys),
+        policies=tuple(_policy_row(key, by_policy[key], done[key]) for key in keys),
         tasks=tuple(
-            _task(task.key, key, [row for row in by_policy[key] if row.task == task.key]) for task in plan.tasks for key in keys
+            _task_row(task.key, key, [row for row in by_policy[key] if row.task == task.key]) for task in plan.tasks for key in keys
         ),
-        fast=tuple(FastCurve(policy=key, points=tuple(_fast(p, done[key]) for p in FAST_P)) for key in keys),
+        fast=tuple(FastCurve(policy=key, points=tuple(_fast_point(p, done[key]) for p in FAST_P)) for key in keys),
         pairs=tuple(
-            _pair(key, against, rule, done) for place, key in enumerate(keys) for against in keys[:place] for rule in Rule
+            _pair_row(key, against, rule, done) for place, key in enumerate(keys) for against in keys[:place] for rule in Rule
         ),
-        costs=tuple(_cost(key, done[key]) for key in keys),
-        seeds=_seeds(plan, rows),
-        attribution=tuple(_attribution(key, done) for key in keys if key in PARTS and "default" in keys),
+        costs=tuple(_cost_row(key, done[key]) for key in keys),
+        seeds=_seed_histograms(plan, rows),
+        attribution=tuple(_attribution_row(key, done) for key in keys if key in PARTS and "default" in keys),
         tuning=tuning_rows([task.key for task in plan.tasks], variants),
-        shared=_shared(rows),
+        shared=_sum_shared(rows),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     return tables.model_copy(update={"notes": notes_of(tables)})
@@ -86,10 +86,10 @@ def write_tables(tables: Ablation, root: Path) -> None:
     writer = csv.DictWriter(text, fieldnames=list(CellRow.model_fields), lineterminator="\n")
     writer.writeheader()
     for row in tables.cells:
-        told = row.model_dump(mode="json")
+        fields = row.model_dump(mode="json")
         for name in ("seed_scores", "seed_shas"):
-            told[name] = " ".join("-" if one is None else str(one) for one in told[name])
-        writer.writerow(told)
+            fields[name] = " ".join("-" if value is None else str(value) for value in fields[name])
+        writer.writerow(fields)
     try:
         for name, content in (("ablation.json", tables.model_dump_json(indent=1) + "\n"), ("runs.csv", text.getvalue())):
             partial = root / f"{name}.{datetime.now(UTC).timestamp()}.part"
@@ -99,13 +99,13 @@ def write_tables(tables: Ablation, root: Path) -> None:
         raise UsageError(f"--out {root}: cannot write there ({error.strerror}); name a folder that you may write to") from error
 
 
-def estimate(rows: Rows, columns: Callable[[CellRow], tuple[float, float]], statistic: Statistic) -> Estimate:
+def estimate(rows: Rows, columns: Callable[[CellRow], tuple[float, float]], statistic: Statistic) -> IntervalEstimate:
     """A statistic of runs with its interval; `columns` gives what each run adds, (0, 0) for one that does not count."""
-    groups = _groups([(row.task, columns(row)) for row in rows])
-    return _estimate(groups, statistic)
+    groups = _group_by_task([(row.task, columns(row)) for row in rows])
+    return _estimate_groups(groups, statistic)
 
 
-def share(rows: Rows, holds: Callable[[CellRow], bool]) -> Estimate:
+def estimate_share(rows: Rows, holds: Callable[[CellRow], bool]) -> IntervalEstimate:
     """The share of runs for which something holds; where it is all or none, a task counts as one try (with one task, a run does)."""
     found = estimate(rows, lambda row: (float(holds(row)), 1.0), mean_of_tasks)
     if found.value not in (0.0, 1.0):
@@ -115,35 +115,35 @@ def share(rows: Rows, holds: Callable[[CellRow], bool]) -> Estimate:
     return found.model_copy(update={"low": low, "high": high})
 
 
-def _groups(pairs: Sequence[tuple[str, tuple[float, float]]]) -> list[Array]:
+def _group_by_task(pairs: Sequence[tuple[str, tuple[float, float]]]) -> list[Array]:
     tasks = dict.fromkeys(task for task, _ in pairs)
     return [np.array([values for found, values in pairs if found == task], dtype=np.float64) for task in tasks]
 
 
-def _estimate(groups: list[Array], statistic: Statistic) -> Estimate:
+def _estimate_groups(groups: list[Array], statistic: Statistic) -> IntervalEstimate:
     found = interval(groups, statistic)
-    return Estimate(
+    return IntervalEstimate(
         value=point(groups, statistic), low=found[0] if found else None, high=found[1] if found else None,
         tasks=sum(bool(group[:, 1].any()) for group in groups), runs=sum(map(len, groups)),
     )  # fmt: skip
 
 
-def _counted(row: CellRow, rule: Rule) -> float | None:
+def _log_of_score(row: CellRow, rule: Rule) -> float | None:
     """The logarithm of what a run counts as; None where it does not count."""
     if rule is Rule.FLOOR:
         return math.log(row.score) if row.faster and row.score else 0.0
     return math.log(row.score) if row.solved and row.score else None
 
 
-def _log(rule: Rule) -> Callable[[CellRow], tuple[float, float]]:
+def _log_columns(rule: Rule) -> Callable[[CellRow], tuple[float, float]]:
     def columns(row: CellRow) -> tuple[float, float]:
-        value = _counted(row, rule)
+        value = _log_of_score(row, rule)
         return (0.0, 0.0) if value is None else (value, 1.0)
 
     return columns
 
 
-def _policy(key: str, rows: Rows, done: Rows) -> PolicyRow:
+def _policy_row(key: str, rows: Rows, done: Rows) -> PolicyRow:
     return PolicyRow(
         policy=key,
         planned=len(rows),
@@ -151,13 +151,13 @@ def _policy(key: str, rows: Rows, done: Rows) -> PolicyRow:
         failed=sum(row.state is CellState.FAILED for row in rows),
         solved=sum(row.solved for row in done),
         faster=sum(row.faster for row in done),
-        share_correct=share(done, lambda row: row.solved),
-        share_faster=share(done, lambda row: row.faster),
-        geomean={rule: estimate(done, _log(rule), geometric) for rule in Rule},
+        share_correct=estimate_share(done, lambda row: row.solved),
+        share_faster=estimate_share(done, lambda row: row.faster),
+        geomean={rule: estimate(done, _log_columns(rule), geometric) for rule in Rule},
     )
 
 
-def _task(task: str, key: str, rows: Rows) -> TaskRow:
+def _task_row(task: str, key: str, rows: Rows) -> TaskRow:
     done = [row for row in rows if row.state is CellState.DONE]
     scores = [row.score for row in done if row.solved and row.score is not None]
     why = [row.reason for row in rows if row.reason and not row.solved]
@@ -168,64 +168,65 @@ def _task(task: str, key: str, rows: Rows) -> TaskRow:
         failed=sum(row.state is CellState.FAILED for row in rows),
         solved=sum(row.solved for row in done),
         faster=sum(row.faster for row in done),
-        geomean={rule: estimate(done, _log(rule), geometric) for rule in Rule},
+        geomean={rule: estimate(done, _log_columns(rule), geometric) for rule in Rule},
         lowest=min(scores, default=None),
         median=median(scores) if scores else None,
         highest=max(scores, default=None),
-        baselines=_baselines(rows),
+        baselines=_find_baselines(rows),
         reasons=tuple(dict.fromkeys(why)),
     )
 
 
-def _baselines(rows: Rows) -> tuple[str, ...]:
+def _find_baselines(rows: Rows) -> tuple[str, ...]:
     return tuple(sorted({row.baseline for row in rows if row.baseline}))
 
 
-def _fast(p: float, done: Rows) -> FastPoint:
+def _fast_point(p: float, done: Rows) -> FastPoint:
     """KernelBench's fast_p: correct and faster than p times the baseline; from 1 on, the difference must be proven."""
 
     def fast(row: CellRow) -> bool:
         return row.solved and row.score is not None and row.score > p and (row.faster or p < 1.0)
 
-    return FastPoint(p=p, share=share(done, fast))
+    return FastPoint(p=p, share=estimate_share(done, fast))
 
 
-def _paired(one: Rows, other: Rows) -> list[tuple[CellRow, CellRow]]:
-    known = {(row.task, row.repeat): row for row in other}
-    return [(row, known[row.task, row.repeat]) for row in one if (row.task, row.repeat) in known]
+def _pair_runs(rows: Rows, others: Rows) -> list[tuple[CellRow, CellRow]]:
+    known = {(row.task, row.repeat): row for row in others}
+    return [(row, known[row.task, row.repeat]) for row in rows if (row.task, row.repeat) in known]
 
 
-def _ratios(one: Rows, other: Rows, rule: Rule) -> list[tuple[str, tuple[float, float]]]:
+def _log_ratios(rows: Rows, others: Rows, rule: Rule) -> list[tuple[str, tuple[float, float]]]:
     """Log ratios by task, of the pairs that count."""
     found = []
-    for row, against in _paired(one, other):
-        above, below = _counted(row, rule), _counted(against, rule)
+    for row, against in _pair_runs(rows, others):
+        above, below = _log_of_score(row, rule), _log_of_score(against, rule)
         if above is not None and below is not None:
             found.append((row.task, (above - below, 1.0)))
     return found
 
 
-def _pair(key: str, against: str, rule: Rule, done: dict[str, list[CellRow]]) -> PairRow:
-    ratios = _ratios(done[key], done[against], rule)
+def _pair_row(key: str, against: str, rule: Rule, done: dict[str, list[CellRow]]) -> PairRow:
+    ratios = _log_ratios(done[key], done[against], rule)
     logs = [values[0] for _, values in ratios]
-    pairs = _paired(done[key], done[against])
+    pairs = _pair_runs(done[key], done[against])
     return PairRow(
         policy=key,
         against=against,
         rule=rule,
-        ratio=_estimate(_groups(ratios), geometric),
+        ratio=_estimate_groups(_group_by_task(ratios), geometric),
         better=sum(log > _EQUAL for log in logs),
         worse=sum(log < -_EQUAL for log in logs),
         equal=sum(abs(log) <= _EQUAL for log in logs),
         same_kernel=sum(bool(row.winner_sha) and row.winner_sha == other.winner_sha for row, other in pairs),
         by_task={
-            task: _estimate(_groups([one for one in ratios if one[0] == task]), geometric) for task in dict.fromkeys(t for t, _ in ratios)
+            task: _estimate_groups(_group_by_task([ratio for ratio in ratios if ratio[0] == task]), geometric)
+            for task in dict.fromkeys(name for name, _ in ratios)
         },
     )
 
 
-def _cost(key: str, done: Rows) -> CostRow:
-    def per_solved(value: Callable[[CellRow], float]) -> Estimate:
+def _cost_row(key: str, done: Rows) -> CostRow:
+    def per_solved(value: Callable[[CellRow], float]) -> IntervalEstimate:
         return estimate(done, lambda row: (value(row), float(row.solved)), ratio_of_totals)
 
     def tokens(row: CellRow) -> float:
@@ -246,20 +247,20 @@ def _cost(key: str, done: Rows) -> CostRow:
     )
 
 
-def _seeds(plan: Plan, rows: Rows) -> tuple[Histogram, ...]:
-    """Every seed once: forked and sharing runs have the seeds of the run that they share them with."""
+def _seed_histograms(plan: AblationPlan, rows: Rows) -> tuple[Histogram, ...]:
+    """Every seed once: forked and sharing runs have the seeds of the run that they estimate_share them with."""
     seeds = {
         (row.task, row.repeat, place, sha): score
         for row in rows
         for place, (sha, score) in enumerate(zip(row.seed_shas, row.seed_scores, strict=True))
     }
     return tuple(
-        _histogram(name, [score for key, score in seeds.items() if name in ("all", key[0])])
+        _make_histogram(name, [score for key, score in seeds.items() if name in ("all", key[0])])
         for name in ("all", *(task.key for task in plan.tasks))
     )
 
 
-def _histogram(name: str, scores: list[float | None]) -> Histogram:
+def _make_histogram(name: str, scores: list[float | None]) -> Histogram:
     known = [score for score in scores if score is not None]
     return Histogram(
         task=name,
@@ -271,14 +272,14 @@ def _histogram(name: str, scores: list[float | None]) -> Histogram:
     )
 
 
-def _attribution(key: str, done: dict[str, list[CellRow]]) -> AttributionRow:
-    pairs = _paired(done["default"], done[key])
+def _attribution_row(key: str, done: dict[str, list[CellRow]]) -> AttributionRow:
+    pairs = _pair_runs(done["default"], done[key])
     count = max(1, len(pairs))
     return AttributionRow(
         part=PARTS[key],
         without=key,
-        ratio=_estimate(_groups(_ratios(done["default"], done[key], Rule.FLOOR)), geometric),
-        ratio_solved=_estimate(_groups(_ratios(done["default"], done[key], Rule.SOLVED)), geometric),
+        ratio=_estimate_groups(_group_by_task(_log_ratios(done["default"], done[key], Rule.FLOOR)), geometric),
+        ratio_solved=_estimate_groups(_group_by_task(_log_ratios(done["default"], done[key], Rule.SOLVED)), geometric),
         solved_with=sum(row.solved for row, _ in pairs) / count,
         solved_without=sum(other.solved for _, other in pairs) / count,
         candidates_with=sum(row.candidates for row, _ in pairs) / count,
@@ -286,7 +287,7 @@ def _attribution(key: str, done: dict[str, list[CellRow]]) -> AttributionRow:
     )
 
 
-def _shared(rows: Rows) -> SharedCost:
+def _sum_shared(rows: Rows) -> SharedCost:
     evaluations, seconds = sum(row.evaluations for row in rows), sum(row.evaluation_seconds for row in rows)
     return SharedCost(
         evaluations=evaluations,

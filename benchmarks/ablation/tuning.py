@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 
-from tritonsmith.benchmarks.ablation.cells import Cell
+from tritonsmith.benchmarks.ablation.cells import Cell, first_score
 from tritonsmith.benchmarks.ablation.schema import CellState, TuningRow
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record, Stage
@@ -34,8 +34,8 @@ def variants_of(cells: Iterable[Cell], root: Path) -> tuple[Variant, ...]:
     found: dict[tuple[str, int, str, str], Variant] = {}
     for cell in cells:
         if cell.state(root) is CellState.DONE:
-            for one in _of_run(cell, root):
-                found[one.task, one.repeat, one.parent, one.sha] = one
+            for variant in _find_variants(cell, root):
+                found[variant.task, variant.repeat, variant.parent, variant.sha] = variant
     return tuple(found.values())
 
 
@@ -44,13 +44,13 @@ def tuning_rows(tasks: Sequence[str], variants: Sequence[Variant]) -> tuple[Tuni
     rows = []
     for name in ("all", *tasks):
         for persistent in (True, False):
-            chosen = [one for one in variants if name in ("all", one.task) and one.persistent is persistent]
+            chosen = [variant for variant in variants if name in ("all", variant.task) and variant.persistent is persistent]
             if chosen:
-                rows.append(_row(name, persistent, chosen))
+                rows.append(_tuning_row(name, persistent, chosen))
     return tuple(rows)
 
 
-def _of_run(cell: Cell, root: Path) -> Iterable[Variant]:
+def _find_variants(cell: Cell, root: Path) -> Iterable[Variant]:
     try:
         summary = read_summary(cell.folder(root))
     except UsageError:  # its row says so, and the tables of the others do without it
@@ -60,34 +60,29 @@ def _of_run(cell: Cell, root: Path) -> Iterable[Variant]:
     rows = {row.id: row for row in summary.candidates}
     for row in summary.candidates:
         parent = rows.get(row.parent or "")
-        before = None if parent is None else _first(parent)
+        before = None if parent is None else first_score(parent)
         if row.stage not in _STAGES or parent is None or not before:
             continue
         if row.status == "not evaluated":
             continue
-        start = _entered(row, rows)
+        start = _find_tuned_kernel(row, rows)
         labels = {label["name"] for label in summary.findings.get(start.id, ())}
-        after = _first(row)
+        after = first_score(row)
         yield Variant(
             task=cell.task.key, repeat=cell.repeat, parent=parent.sha, sha=row.sha, persistent="persistent" in labels,
             ratio=None if after is None else after / before,
         )  # fmt: skip
 
 
-def _first(row: CandidateRow) -> float | None:
-    """The score of the first verdict; a confirmation since then does not count."""
-    return row.search_score if row.search_score is not None else row.score
-
-
-def _entered(row: CandidateRow, rows: dict[str, CandidateRow]) -> CandidateRow:
+def _find_tuned_kernel(row: CandidateRow, rows: dict[str, CandidateRow]) -> CandidateRow:
     """The kernel that went into tuning: the last ancestor that no tuning stage wrote."""
     while row.stage in _STAGES and row.parent in rows:
         row = rows[row.parent]
     return row
 
 
-def _row(task: str, persistent: bool, variants: Sequence[Variant]) -> TuningRow:
-    ratios = [one.ratio for one in variants if one.ratio is not None]
+def _tuning_row(task: str, persistent: bool, variants: Sequence[Variant]) -> TuningRow:
+    ratios = [variant.ratio for variant in variants if variant.ratio is not None]
     return TuningRow(
         task=task,
         persistent=persistent,

@@ -11,14 +11,14 @@ TASK_OF = {
 }  # fmt: skip
 
 
-def kernel(name: str) -> str:
+def read_kernel(name: str) -> str:
     """The text of a right kernel below `kernels/`."""
     return (FOLDER / "kernels" / f"{name}.py").read_text()
 
 
-def edited(name: str, *edits: Edit) -> str:
+def edit_kernel(name: str, *edits: Edit) -> str:
     """The kernel with every edit made once. Raises ValueError for an edit that finds nothing or changes nothing."""
-    text = kernel(name)
+    text = read_kernel(name)
     for old, new in edits:
         if old not in text or old == new:
             raise ValueError(f"kernels/{name}.py: {old!r} cannot be replaced")
@@ -26,8 +26,9 @@ def edited(name: str, *edits: Edit) -> str:
     return text
 
 
-def case(kind: str, title: str, base: str, *edits: Edit, precision: str = "ieee", expect: tuple[str, ...] = ()) -> Case:
+def make_case(kind: str, title: str, base: str, *edits: Edit, precision: str = "ieee", expect: tuple[str, ...] = ()) -> Case:
     """A case from a kernel and edits; the task follows from the kernel's name."""
     task = TASK_OF[base.split("_")[0]]
     name = f"{base}-{title.replace(' ', '_')}"
-    return Case(name=name, kind=kind, task=task, source=edited(base, *edits), family=kind, expect=expect, precision=precision, about=title)
+    source = edit_kernel(base, *edits)
+    return Case(name=name, kind=kind, task=task, source=source, family=kind, expect=expect, precision=precision, about=title)

@@ -6,7 +6,7 @@ Each stands for something that people write and that an evaluator without a card
 from __future__ import annotations
 
 from tritonsmith.benchmarks.hacks.catalogue import Case
-from tritonsmith.benchmarks.hacks.edits import kernel
+from tritonsmith.benchmarks.hacks.edits import read_kernel
 
 NAMES = (
     "descriptor_matmul", "device_descriptor", "block_pointer", "linear_recurrence", "top_and_sorted", "histogram", "largest_and_place",
@@ -20,7 +20,7 @@ _TASKS = dict.fromkeys(("made_by_factory", "named_arguments", "on_constants"), "
 
 def idioms() -> list[Case]:
     """All of them."""
-    return [_case(name, kernel(name)) for name in NAMES]
+    return [_case(name, read_kernel(name)) for name in NAMES]
 
 
 def _case(name: str, text: str) -> Case:

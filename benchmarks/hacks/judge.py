@@ -23,9 +23,14 @@ MARK = "tritonsmith-hack"
 SEGMENT_KEY = 0x7717AC4
 """Key of the shared-memory segment that a hack tries to leave behind."""
 _LITTER = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
-_ESTIMATE_SLACK, _MEASURED_SLACK = 1.02, 1.05
-CALL_SECONDS, CARD_CALL_SECONDS = 40.0, 8.0
-"""The longest that one call may take: the interpreter is slow, and on a card endless loops should not cost minutes."""
+_ESTIMATE_SLACK = 1.02
+"""How far an estimated score may lie above the honest kernel's: the estimate's rounding."""
+_MEASURED_SLACK = 1.05
+"""How far a measured score may lie above the upper end of the honest kernel's interval."""
+CALL_SECONDS = 40.0
+"""The longest that one call may take without a card, where the interpreter is slow."""
+CARD_CALL_SECONDS = 8.0
+"""The longest that one call may take on a card, where endless loops should not cost minutes."""
 CASE_SECONDS = 240.0
 """A verdict that takes longer counts as a hang of the evaluator; only that case is lost."""
 
@@ -68,30 +73,30 @@ def weigh(case: Case, verdict: Verdict, honest: Sequence[Verdict] = ()) -> tuple
     """Whether the verdict is what the case must get, and why (not). `honest`: verdicts on the honest kernel of a hack's task."""
     status = verdict.status
     if status.value not in case.expect:
-        return False, f"{_outcome(status)}, expected {'|'.join(case.expect)}"
+        return False, f"{_describe_status(status)}, expected {'|'.join(case.expect)}"
     if status is not Status.OK or case.kind != "hack":
-        return True, _outcome(status)
+        return True, _describe_status(status)
     label = verdict.label.value if verdict.label else "none"
     if case.labels:
         return (True, f"accepted as {label}") if label in case.labels else (False, f"labelled {label}, not {'|'.join(case.labels)}")
-    return _honest_score(verdict, honest)
+    return _weigh_score(verdict, honest)
 
 
-def _outcome(status: Status) -> str:
+def _describe_status(status: Status) -> str:
     return "accepted" if status is Status.OK else f"refused as {status.value}"
 
 
-def _honest_score(verdict: Verdict, honest: Sequence[Verdict]) -> tuple[bool, str]:
+def _weigh_score(verdict: Verdict, honest: Sequence[Verdict]) -> tuple[bool, str]:
     """A hack may be as good as the best that the honest kernel's own intervals allow, and no better."""
-    runs = [one.timing for one in honest if one.timing is not None]
+    runs = [accepted.timing for accepted in honest if accepted.timing is not None]
     if not runs or verdict.timing is None:
         return False, "accepted, and the honest kernel gave no score to compare with"
-    top = max(one.interval[1] * _MEASURED_SLACK if one.interval else one.score * _ESTIMATE_SLACK for one in runs)
-    scores = "/".join(f"{one.score:.3g}" for one in runs)
+    top = max(run.interval[1] * _MEASURED_SLACK if run.interval else run.score * _ESTIMATE_SLACK for run in runs)
+    scores = "/".join(f"{run.score:.3g}" for run in runs)
     return verdict.timing.score <= top, f"accepted at {verdict.timing.score:.3g}x, the honest kernel has {scores}x"
 
 
-def leftovers() -> tuple[str, ...]:
+def remove_leftovers() -> tuple[str, ...]:
     """Marked processes, files and shared-memory segments that survived, removed as they are found."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -105,13 +110,13 @@ def leftovers() -> tuple[str, ...]:
             found.append(f"file {path}")
             with suppress(OSError):
                 path.unlink()
-    for segment in _segments():
+    for segment in _find_segments():
         found.append(f"shared-memory segment {segment}")
         ctypes.CDLL(None).shmctl(segment, 0, None)  # 0: IPC_RMID
     return tuple(found)
 
 
-def _segments() -> list[int]:
+def _find_segments() -> list[int]:
     with suppress(OSError):
         rows = [line.split() for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]]
         return [int(row[1]) for row in rows if int(row[0]) == SEGMENT_KEY]
@@ -119,7 +124,7 @@ def _segments() -> list[int]:
 
 
 class Judge:
-    """An evaluator of one target that survives whatever a case does to it.
+    """An evaluator of one target that survives everything that a case does to it.
 
     Args:
         target: as for `open_evaluator`.
@@ -140,12 +145,12 @@ class Judge:
     def verdict(self, task: Task, source: str, limit: float = CASE_SECONDS) -> Verdict | str:
         """The verdict, or a sentence when the evaluator itself failed or hung; in that case it is replaced."""
         evaluator = self._evaluator
-        answer, thread = _within(limit, evaluator, task, source)
+        answer, thread = _judge_within(limit, evaluator, task, source)
         with self._lock:  # while it is being replaced, wait
             replaced = evaluator is not self._evaluator
         if isinstance(answer, TritonsmithError) and replaced:  # another case took the evaluator down with it
             evaluator = self._evaluator
-            answer, thread = _within(limit, evaluator, task, source)
+            answer, thread = _judge_within(limit, evaluator, task, source)
         if isinstance(answer, Verdict):
             return answer
         self._replace(evaluator, thread)
@@ -166,7 +171,9 @@ class Judge:
         self._evaluator.close()
 
 
-def _within(limit: float, evaluator: LocalEvaluator, task: Task, source: str) -> tuple[Verdict | TritonsmithError | None, threading.Thread]:
+def _judge_within(
+    limit: float, evaluator: LocalEvaluator, task: Task, source: str
+) -> tuple[Verdict | TritonsmithError | None, threading.Thread]:
     box: list[Verdict | TritonsmithError] = []
 
     def work() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tritonsmith.benchmarks.hacks.catalogue import Case
-from tritonsmith.benchmarks.hacks.edits import Edit, case
+from tritonsmith.benchmarks.hacks.edits import Edit, make_case
 
 _HALF_PRODUCT: Edit = ("tl.dot(a, b, input_precision=PRECISION)", "tl.dot(a.to(tl.float16), b.to(tl.float16))")
 _BFLOAT_PRODUCT: Edit = ("tl.dot(a, b, input_precision=PRECISION)", "tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))")
@@ -15,13 +15,13 @@ _ERF = "0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476))"
 
 def honest() -> list[Case]:
     """The kernels that hacks are compared with, one per task and precision class."""
-    plain = [case("honest", "honest", base) for base in ("gelu", "linear", "gru", "softmax", "column_sum", "matmul_chain")]
-    large = replace(case("honest", "honest at a large size", "gelu"), task="26_gelu_large")
-    return [*plain, large, case("honest", "honest tf32", "linear", (_PRECISION, 'PRECISION = "tf32"'), precision="tf32")]
+    plain = [make_case("honest", "honest", base) for base in ("gelu", "linear", "gru", "softmax", "column_sum", "matmul_chain")]
+    large = replace(make_case("honest", "honest at a large size", "gelu"), task="26_gelu_large")
+    return [*plain, large, make_case("honest", "honest tf32", "linear", (_PRECISION, 'PRECISION = "tf32"'), precision="tf32")]
 
 
 def _good(title: str, base: str, *edits: Edit, precision: str = "ieee") -> Case:
-    return case("legitimate", title, base, *edits, precision=precision, expect=("ok",))
+    return make_case("legitimate", title, base, *edits, precision=precision, expect=("ok",))
 
 
 def _pointwise() -> list[Case]:

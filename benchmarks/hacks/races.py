@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tritonsmith.benchmarks.hacks.catalogue import Case
-from tritonsmith.benchmarks.hacks.edits import Edit, case
+from tritonsmith.benchmarks.hacks.edits import Edit, make_case
 
 _ATOMIC: Edit = (
     "tl.atomic_add(out + column, part, mask=column < columns)",
@@ -17,7 +17,7 @@ _FENCE, _STEP_FENCE = "    tl.debug_barrier()\n", "        tl.debug_barrier()\n"
 
 
 def _racy(title: str, base: str, *edits: Edit) -> Case:
-    return case("racy", title, base, *edits, expect=("racy",))
+    return make_case("racy", title, base, *edits, expect=("racy",))
 
 
 def racy() -> list[Case]:
@@ -44,7 +44,7 @@ def racy() -> list[Case]:
 
 
 def _clean(title: str, base: str, *edits: Edit) -> Case:
-    return case("clean", title, base, *edits, expect=("ok",))
+    return make_case("clean", title, base, *edits, expect=("ok",))
 
 
 def clean() -> list[Case]:

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tritonsmith.benchmarks.hacks.catalogue import Case, load_cases, variants
-from tritonsmith.benchmarks.hacks.judge import Judge, Outcome, leftovers, task_of, weigh
+from tritonsmith.benchmarks.hacks.judge import Judge, Outcome, remove_leftovers, task_of, weigh
 from tritonsmith.evaluator.machine import versions
 from tritonsmith.evaluator.schema import Status, Verdict
 
@@ -67,37 +67,37 @@ class Yardstick:
 
     def of(self, key: Key) -> list[Verdict]:
         """The verdicts that accepted the honest kernel."""
-        return [one for one in self._runs.get(key, []) if isinstance(one, Verdict) and one.status is Status.OK]
+        return [run for run in self._runs.get(key, []) if isinstance(run, Verdict) and run.status is Status.OK]
 
     def fault(self, key: Key) -> str:
         """Why no refusal of this task shows anything; empty when its honest kernel was accepted."""
         if self.of(key):
             return ""
-        said = [one if isinstance(one, str) else f"{one.status.value}: {one.message}" for one in self._runs.get(key, [])]
+        said = [run if isinstance(run, str) else f"{run.status.value}: {run.message}" for run in self._runs.get(key, [])]
         return f"the honest kernel of this task was not accepted ({'; '.join(said)[:200]}), so nothing is shown"
 
 
-def run(cases: Sequence[Case], judge: Judge, tell: Callable[[Outcome], None] = lambda outcome: None) -> list[Outcome]:
+def run(cases: Sequence[Case], judge: Judge, on_outcome: Callable[[Outcome], None] = lambda outcome: None) -> list[Outcome]:
     """Judge every case, one task after the other so that its session stays warm; those that litter come last, one by one.
 
-    `tell` hears of each outcome at once, one at a time.
+    `on_outcome` hears of each outcome at once, one at a time.
     """
     yardstick = Yardstick(judge)
     yardstick.prepare(cases)
-    ordered, telling = sorted(cases, key=lambda case: (case.task, case.precision)), threading.Lock()
+    ordered, hearing = sorted(cases, key=lambda case: (case.task, case.precision)), threading.Lock()
 
-    def one(case: Case) -> Outcome:
-        outcome = _judged(case, judge, yardstick)
-        with telling:
-            tell(outcome)
+    def judge_one(case: Case) -> Outcome:
+        outcome = _judge_case(case, judge, yardstick)
+        with hearing:
+            on_outcome(outcome)
         return outcome
 
     with ThreadPoolExecutor(judge.workers) as pool:
-        outcomes = list(pool.map(one, [case for case in ordered if not case.litters]))
-    return outcomes + [one(case) for case in ordered if case.litters]
+        outcomes = list(pool.map(judge_one, [case for case in ordered if not case.litters]))
+    return outcomes + [judge_one(case) for case in ordered if case.litters]
 
 
-def _judged(case: Case, judge: Judge, yardstick: Yardstick) -> Outcome:
+def _judge_case(case: Case, judge: Judge, yardstick: Yardstick) -> Outcome:
     started, key = time.monotonic(), yardstick.key(case)
     answer = judge.verdict(task_of(case), case.source)
     fault = yardstick.fault(key) if case.kind in _REFUSED else ""
@@ -110,7 +110,7 @@ def _judged(case: Case, judge: Judge, yardstick: Yardstick) -> Outcome:
             second = judge.verdict(task_of(case), case.source)
             if isinstance(second, Verdict):
                 answer, (passed, why) = second, weigh(case, second, yardstick.of(key))
-    left = leftovers() if case.litters else ()
+    left = remove_leftovers() if case.litters else ()
     if left:
         passed, why = False, f"{why}; it left behind {', '.join(left)}"
     about: dict[str, Any] = {"name": case.name, "kind": case.kind, "family": case.family, "expected": case.expect, "left": left}
@@ -118,7 +118,7 @@ def _judged(case: Case, judge: Judge, yardstick: Yardstick) -> Outcome:
         honest = yardstick.of(key)
         about |= {
             "status": answer.status.value, "label": answer.label.value if answer.label else "", "score": answer.score,
-            "honest": max(one.score or 0.0 for one in honest) if honest else None, "message": _without_paths(answer.message),
+            "honest": max(verdict.score or 0.0 for verdict in honest) if honest else None, "message": _without_paths(answer.message),
         }  # fmt: skip
     return Outcome(passed=passed, why=_without_paths(why), seconds=round(time.monotonic() - started, 1), **about)
 
@@ -133,10 +133,9 @@ def table_of(outcomes: Iterable[Outcome]) -> Table:
     table = Table(title="hack corpus")
     for column in ("kind", "family", "case", "status", "outcome", "s"):
         table.add_column(column, overflow="fold")
-    for one in sorted(outcomes, key=lambda one: (one.passed, KINDS.index(one.kind), one.family, one.name)):
-        table.add_row(
-            one.kind, one.family, one.name, one.status or "-", one.why, f"{one.seconds:.0f}", style=None if one.passed else "bold red"
-        )
+    for case in sorted(outcomes, key=lambda case: (case.passed, KINDS.index(case.kind), case.family, case.name)):
+        style = None if case.passed else "bold red"
+        table.add_row(case.kind, case.family, case.name, case.status or "-", case.why, f"{case.seconds:.0f}", style=style)
     return table
 
 
@@ -148,7 +147,7 @@ def chosen_cases(kinds: Sequence[str], only: str, *, card: bool, card_only: bool
     return [case for case in cases if card or not case.needs_card], [case for case in cases if case.needs_card and not card]
 
 
-class Report:
+class OutcomeFile:
     """Outcomes on their way to a JSON file that is complete after every case, so that a run can be continued.
 
     Args:
@@ -171,19 +170,20 @@ class Report:
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             part = self._path.with_name(f"{self._path.name}.part")
-            judged = {one.name for one in self.outcomes}
-            told = {"not_judged": [name for name in self._names if name not in judged], "outcomes": [asdict(one) for one in self.outcomes]}
-            part.write_text(json.dumps(self._about | told, indent=1) + "\n")
+            judged = {outcome.name for outcome in self.outcomes}
+            missing = [name for name in self._names if name not in judged]
+            rows = {"not_judged": missing, "outcomes": [asdict(outcome) for outcome in self.outcomes]}
+            part.write_text(json.dumps(self._about | rows, indent=1) + "\n")
             part.replace(self._path)
 
 
-def earlier(path: Path | None) -> list[Outcome]:
+def read_earlier(path: Path | None) -> list[Outcome]:
     """The outcomes of an earlier run's JSON file that were as they must be; none without a file."""
     if path is None or not path.exists():
         return []
     rows = json.loads(path.read_text())["outcomes"]
-    kept = [Outcome(**row | {"expected": tuple(row["expected"]), "left": tuple(row["left"])}) for row in rows]
-    return [one for one in kept if one.passed]
+    outcomes = [Outcome(**row | {"expected": tuple(row["expected"]), "left": tuple(row["left"])}) for row in rows]
+    return [outcome for outcome in outcomes if outcome.passed]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -210,33 +210,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cases, elsewhere = chosen_cases(kinds, options.only, card=judge.card, card_only=options.card_only)
         if not cases:
             parser.error("no case matches" + (f" that could run without a card ({len(elsewhere)} need one)" if elsewhere else ""))
-        report = Report(options.json, _about(judge, arguments, elsewhere), [case.name for case in cases])
-        known = {(one.kind, one.name): one for one in earlier(options.json if options.resume else None)}
+        report = OutcomeFile(options.json, _describe_run(judge, arguments, elsewhere), [case.name for case in cases])
+        known = {(outcome.kind, outcome.name): outcome for outcome in read_earlier(options.json if options.resume else None)}
         report.outcomes = [known[case.kind, case.name] for case in cases if (case.kind, case.name) in known]
         cases = [case for case in cases if (case.kind, case.name) not in known]
         total = len(report.outcomes) + len(cases)
 
-        def tell(one: Outcome) -> None:
-            report.add(one)
+        def show(outcome: Outcome) -> None:
+            report.add(outcome)
             place = f"[{len(report.outcomes)}/{total}]"
-            _say(f"{place:9} {'ok  ' if one.passed else 'FAIL'} {one.kind:10} {one.name:40} {one.status:14} {one.why}")
+            head = f"{place:9} {'ok  ' if outcome.passed else 'FAIL'} {outcome.kind:10} {outcome.name:40}"
+            _print_line(f"{head} {outcome.status:14} {outcome.why}")
 
-        run(cases, judge, tell)
+        run(cases, judge, show)
     except KeyboardInterrupt:
         way = f"the same command with --resume goes on with {options.json}" if options.json else "--json FILE would have kept them"
         sys.stderr.write(f"Interrupted after {len(report.outcomes)} of {total} cases; {way}\n")
         return 130
     finally:
         judge.close()
-    return _close(report, elsewhere, kinds, time.monotonic() - started)
+    return _end(report, elsewhere, kinds, time.monotonic() - started)
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     Console().print(line, markup=False, highlight=False, soft_wrap=True)
     sys.stdout.flush()
 
 
-def _about(judge: Judge, arguments: Sequence[str] | None, elsewhere: Sequence[Case]) -> dict[str, Any]:
+def _describe_run(judge: Judge, arguments: Sequence[str] | None, elsewhere: Sequence[Case]) -> dict[str, Any]:
     words = [_without_paths(word) for word in (sys.argv[1:] if arguments is None else arguments)]
     return {
         "command": shlex.join(["python", "-m", "tritonsmith.benchmarks.hacks.suite", *words]),
@@ -245,15 +246,15 @@ def _about(judge: Judge, arguments: Sequence[str] | None, elsewhere: Sequence[Ca
     }  # fmt: skip
 
 
-def _close(report: Report, elsewhere: Sequence[Case], kinds: Sequence[str], seconds: float) -> int:
+def _end(report: OutcomeFile, elsewhere: Sequence[Case], kinds: Sequence[str], seconds: float) -> int:
     report.write()
     outcomes = report.outcomes
     Console().print(table_of(outcomes))
-    right, total = Counter(one.kind for one in outcomes if one.passed), Counter(one.kind for one in outcomes)
+    right, total = Counter(outcome.kind for outcome in outcomes if outcome.passed), Counter(outcome.kind for outcome in outcomes)
     counts = ", ".join(f"{kind}: {right[kind]} of {total[kind]} as they must be" for kind in kinds if total[kind])
-    _say(f"{seconds / 60:.1f} minutes; {counts}")
+    _print_line(f"{seconds / 60:.1f} minutes; {counts}")
     if elsewhere:
-        _say(f"not run here (needs a card): {len(elsewhere)}: {', '.join(case.name for case in elsewhere)}")
+        _print_line(f"not run here (needs a card): {len(elsewhere)}: {', '.join(case.name for case in elsewhere)}")
     return 0 if right == total else 1
 
 

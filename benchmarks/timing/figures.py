@@ -10,16 +10,43 @@ import numpy as np
 
 from tritonsmith.evaluator.schema import Comparison, Record, Status, Verdict
 
-CONTROL_LOW, CONTROL_HIGH, CONTROL_SHARE, CONTROL_COUNT = 0.99, 1.01, 0.95, 30
-FALSE_FASTER, EQUAL_COUNT = 0.01, 120
-FOUND_SHARE, GAIN_COUNT = 0.90, 30
-TRUE_LOW, TRUE_HIGH = 1.025, 1.035
-REPEAT_MEDIAN, REPEAT_WORST, REPEAT_COUNT = 0.02, 0.05, 10
-COLD_SECONDS, WARM_SECONDS = 15.0, 4.0
-CLOCK_GAP, CLOCK_LEAST_MS = 0.10, 0.05
+CONTROL_LOW = 0.99
+"""A baseline over itself may not be less."""
+CONTROL_HIGH = 1.01
+"""A baseline over itself may not be more."""
+CONTROL_SHARE = 0.95
+"""Least share of the controls that lie between the two."""
+CONTROL_COUNT = 30
+"""Fewer controls show nothing."""
+FALSE_FASTER = 0.01
+"""Largest share of equal kernels that may be called faster."""
+EQUAL_COUNT = 120
+"""Fewer verdicts about equals, controls included, show nothing."""
+FOUND_SHARE = 0.90
+"""Least share of true gains of 3 % that must be called faster."""
+GAIN_COUNT = 30
+"""Fewer verdicts about gains show nothing."""
+TRUE_LOW = 1.025
+"""The true gain, by the card's clock, may not be less."""
+TRUE_HIGH = 1.035
+"""The true gain, by the card's clock, may not be more."""
+REPEAT_MEDIAN = 0.02
+"""Largest change of a speedup between two evaluators, in the middle of the kernels."""
+REPEAT_WORST = 0.05
+"""Largest change of a speedup between two evaluators, for any kernel."""
+REPEAT_COUNT = 10
+"""Fewer kernels that are measured twice show nothing."""
+COLD_SECONDS = 15.0
+"""Most seconds of a verdict together with the evaluator's start."""
+WARM_SECONDS = 4.0
+"""Most seconds of a verdict of an evaluator that has rested."""
+CLOCK_GAP = 0.10
+"""Largest difference between the two clocks, as a share of the card's."""
+CLOCK_LEAST_MS = 0.05
+"""Milliseconds of device time from which on the clocks are compared."""
 
 
-class Row(Record):
+class StudyRow(Record):
     """One verdict that the study asked for."""
 
     part: str
@@ -50,10 +77,10 @@ class Row(Record):
         return self.status == Status.OK.value
 
 
-def row_of(verdict: Verdict, part: str, kernel: str, kind: str, seconds: float, ratios: Sequence[float] = ()) -> Row:
+def row_of(verdict: Verdict, part: str, kernel: str, kind: str, seconds: float, ratios: Sequence[float] = ()) -> StudyRow:
     """The row of a verdict."""
     timing, control = verdict.timing, verdict.timing.control if verdict.timing else None
-    row = Row(part=part, kernel=kernel, kind=kind, seconds=seconds, status=verdict.status.value, message=verdict.message[:300])
+    row = StudyRow(part=part, kernel=kernel, kind=kind, seconds=seconds, status=verdict.status.value, message=verdict.message[:300])
     if timing is None:
         return row
     return row.model_copy(update={
@@ -74,7 +101,7 @@ class Figure:
     passed: bool
 
 
-def summarize(rows: Sequence[Row], truths: dict[str, float], parts: Iterable[str]) -> list[Figure]:
+def summarize(rows: Sequence[StudyRow], truths: dict[str, float], parts: Iterable[str]) -> list[Figure]:
     """The figures of the parts that ran, in the order of the issue; refused kernels and failures count against them.
 
     Args:
@@ -84,36 +111,36 @@ def summarize(rows: Sequence[Row], truths: dict[str, float], parts: Iterable[str
     """
     pairs = [row for row in rows if row.part == "pairs"]
     asked = set(parts)
-    figures = [accepted(rows)]
+    figures = [check_accepted(rows)]
     if asked & {"equal", "gain"}:
-        figures.append(controls(rows))
+        figures.append(check_controls(rows))
     if "equal" in asked:
-        figures += false_faster(rows)
+        figures += check_false_faster(rows)
     if "gain" in asked:
-        figures += [true_gain(truths), found([row for row in pairs if row.kind == "gain"]), losses(pairs)]
+        figures += [check_true_gain(truths), check_found([row for row in pairs if row.kind == "gain"]), check_losses(pairs)]
     if "repeat" in asked:
-        figures += repeated([row for row in rows if row.part == "repeat"])
+        figures += check_repeats([row for row in rows if row.part == "repeat"])
     if "cost" in asked:
-        figures += cost([row for row in rows if row.part == "cost"])
-    return figures + ([clocks(pairs)] if asked & {"equal", "gain"} else [])
+        figures += check_cost([row for row in rows if row.part == "cost"])
+    return figures + ([check_clocks(pairs)] if asked & {"equal", "gain"} else [])
 
 
-def accepted(rows: Sequence[Row]) -> Figure:
+def check_accepted(rows: Sequence[StudyRow]) -> Figure:
     """Every kernel of the study is right."""
     bad = [f"{row.kernel} ({row.kind}): {row.status}" for row in rows if not row.ok]
     return Figure("kernels accepted", "all", f"{len(rows) - len(bad)} of {len(rows)} {'; '.join(bad[:3])}".strip(), bool(rows) and not bad)
 
 
-def controls(rows: Sequence[Row]) -> Figure:
+def check_controls(rows: Sequence[StudyRow]) -> Figure:
     """The strongest baseline against itself, in every verdict that has such a control."""
     ratios = [row.control for row in rows if row.control is not None]
     inside = sum(CONTROL_LOW <= ratio <= CONTROL_HIGH for ratio in ratios)
-    reached = _share(inside, len(ratios)) + (f", {min(ratios):.4f} to {max(ratios):.4f}" if ratios else "")
+    reached = _count_and_share(inside, len(ratios)) + (f", {min(ratios):.4f} to {max(ratios):.4f}" if ratios else "")
     required = f">= {CONTROL_SHARE:.0%} of >= {CONTROL_COUNT} within {CONTROL_LOW} to {CONTROL_HIGH}"
     return Figure("A/A control", required, reached, len(ratios) >= CONTROL_COUNT and inside >= CONTROL_SHARE * len(ratios))
 
 
-def false_faster(rows: Sequence[Row]) -> list[Figure]:
+def check_false_faster(rows: Sequence[StudyRow]) -> list[Figure]:
     """`faster` said of equals: of candidates with the reference's own kernel, and together with the controls, equal by construction."""
     equal = [row for row in rows if row.part == "pairs" and row.kind == "equal"]
     said = [row.kernel for row in equal if row.comparison is Comparison.FASTER]
@@ -123,21 +150,21 @@ def false_faster(rows: Sequence[Row]) -> list[Figure]:
     words = ", ".join(f"{sum(row.comparison is word for row in equal)} {word.value}" for word in Comparison)
     limit = f"<= {FALSE_FASTER:.0%}"
     return [
-        Figure("faster said of equal candidates", limit, f"{_share(len(said), len(equal))} ({words}) {'; '.join(said)}".strip(),
+        Figure("faster said of equal candidates", limit, f"{_count_and_share(len(said), len(equal))} ({words}) {'; '.join(said)}".strip(),
                bool(equal) and len(said) <= FALSE_FASTER * len(equal)),
-        Figure("faster said of equals, controls included", f"{limit} of >= {EQUAL_COUNT}", _share(wrong, count),
+        Figure("faster said of equals, controls included", f"{limit} of >= {EQUAL_COUNT}", _count_and_share(wrong, count),
                count >= EQUAL_COUNT and wrong <= FALSE_FASTER * count),
     ]  # fmt: skip
 
 
-def true_gain(truths: dict[str, float]) -> Figure:
+def check_true_gain(truths: dict[str, float]) -> Figure:
     """The gain that is to be found, by another clock than the evaluator's."""
     reached = ", ".join(f"{name} {ratio:.4f}" for name, ratio in truths.items()) or "not measured"
     required = f"{TRUE_LOW} to {TRUE_HIGH} by the card's clock"
-    return Figure("true gain", required, reached, bool(truths) and all(TRUE_LOW <= one <= TRUE_HIGH for one in truths.values()))
+    return Figure("true gain", required, reached, bool(truths) and all(TRUE_LOW <= gain <= TRUE_HIGH for gain in truths.values()))
 
 
-def found(gains: Sequence[Row]) -> Figure:
+def check_found(gains: Sequence[StudyRow]) -> Figure:
     """A gain of 3 % is called faster."""
     hits = sum(row.comparison is Comparison.FASTER for row in gains)
     by_kernel = defaultdict(list)
@@ -148,25 +175,27 @@ def found(gains: Sequence[Row]) -> Figure:
         for name, some in by_kernel.items()
     )
     required = f">= {FOUND_SHARE:.0%} of >= {GAIN_COUNT}"
-    return Figure("true 3 % gain found", required, f"{_share(hits, len(gains))} ({parts})",
+    return Figure("true 3 % gain found", required, f"{_count_and_share(hits, len(gains))} ({parts})",
                   len(gains) >= GAIN_COUNT and hits >= FOUND_SHARE * len(gains))  # fmt: skip
 
 
-def losses(pairs: Sequence[Row]) -> Figure:
+def check_losses(pairs: Sequence[StudyRow]) -> Figure:
     """A loss of 3 % is never called faster."""
     lost = [row for row in pairs if row.kind == "loss"]
     wrong = sum(row.comparison is Comparison.FASTER for row in lost)
     slower = sum(row.comparison is Comparison.SLOWER for row in lost)
-    return Figure("true 3 % loss called faster", "never", f"{_share(wrong, len(lost))}; slower: {slower}", bool(lost) and not wrong)
+    reached = f"{_count_and_share(wrong, len(lost))}; slower: {slower}"
+    return Figure("true 3 % loss called faster", "never", reached, bool(lost) and not wrong)
 
 
-def repeated(rows: Sequence[Row]) -> list[Figure]:
+def check_repeats(rows: Sequence[StudyRow]) -> list[Figure]:
     """A reported speedup against that of another evaluator: other processes, seeds and inputs on both sides."""
     scores: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         if row.score is not None and row.ok:
             scores[row.kernel].append(row.score)
-    changes = {name: abs(two / one - 1) for name, (one, two) in ((name, some) for name, some in scores.items() if len(some) == 2)}
+    twice = {name: some for name, some in scores.items() if len(some) == 2}
+    changes = {name: abs(second / first - 1) for name, (first, second) in twice.items()}
     enough = len(changes) >= REPEAT_COUNT
     middle = _median(list(changes.values()))
     worst = max(changes, key=lambda name: changes[name], default="none")
@@ -178,7 +207,7 @@ def repeated(rows: Sequence[Row]) -> list[Figure]:
     ]  # fmt: skip
 
 
-def cost(rows: Sequence[Row]) -> list[Figure]:
+def check_cost(rows: Sequence[StudyRow]) -> list[Figure]:
     """Seconds per verdict about a kernel under 1 ms."""
     short = [row for row in rows if row.median_ms is not None and row.median_ms < 1.0 and row.ok]
     figures = []
@@ -189,7 +218,7 @@ def cost(rows: Sequence[Row]) -> list[Figure]:
     return figures
 
 
-def clocks(pairs: Sequence[Row]) -> Figure:
+def check_clocks(pairs: Sequence[StudyRow]) -> Figure:
     """Oracle's clock, less what the same calls cost without forward, against the card's events.
 
     The fixed cost and the slope are a Theil-Sen line (median of slopes, median intercept; Sen 1968) through (device, wall).
@@ -215,5 +244,5 @@ def _median(values: Sequence[float | None]) -> float:
     return float(np.median(known)) if known else float("nan")
 
 
-def _share(part: int, whole: int) -> str:
+def _count_and_share(part: int, whole: int) -> str:
     return f"{part} of {whole}" + (f" ({part / whole:.1%})" if whole else "")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tritonsmith.benchmarks.hacks.edits import Edit, edited
+from tritonsmith.benchmarks.hacks.edits import Edit, edit_kernel
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts
 from tritonsmith.evaluator.tasks import load_task
@@ -25,7 +25,7 @@ WORK = {"gain": 100, "equal": 103, "loss": 106}
 
 
 @dataclass(frozen=True)
-class Site:
+class StudyTask:
     """One task of known work at one size."""
 
     name: str
@@ -51,40 +51,40 @@ class Site:
         return text.replace("class Model(", "class ModelNew(")
 
 
-SITES = (
-    Site("chain 20 us", "chain", {"per_unit": 1}),
-    Site("stream 30 us", "stream", {"rows": 32}),
-    Site("softmax 60 us", "softmax_rows", {"rows": 64}),
-    Site("chain 0.5 ms", "chain", {"per_unit": 40}, scalable=True),
-    Site("product 0.4 ms", "product", scalable=True),
-    Site("stream 0.2 ms", "stream", {"rows": 256}, scalable=True),
-    Site("chain 2 ms", "chain", {"per_unit": 150}, scalable=True),
+TASKS = (
+    StudyTask("chain 20 us", "chain", {"per_unit": 1}),
+    StudyTask("stream 30 us", "stream", {"rows": 32}),
+    StudyTask("softmax 60 us", "softmax_rows", {"rows": 64}),
+    StudyTask("chain 0.5 ms", "chain", {"per_unit": 40}, scalable=True),
+    StudyTask("product 0.4 ms", "product", scalable=True),
+    StudyTask("stream 0.2 ms", "stream", {"rows": 256}, scalable=True),
+    StudyTask("chain 2 ms", "chain", {"per_unit": 150}, scalable=True),
 )
 
 
-def shares(total: int, parts: int) -> list[int]:
+def split_evenly(total: int, parts: int) -> list[int]:
     """`total` split into `parts` whole numbers that differ by one at most: [3, 2, 2] for 7 in 3."""
     return [total // parts + (number < total % parts) for number in range(parts)]
 
 
-def schedule(counts: dict[str, int], sites: Sequence[Site] = SITES) -> Iterator[tuple[Site, str]]:
-    """Every verdict to ask for: site by site, and within a site equal, gain and loss in turns, so that drift falls on all three."""
-    left: dict[str, dict[str, int]] = {site.name: {} for site in sites}
+def schedule(counts: dict[str, int], tasks: Sequence[StudyTask] = TASKS) -> Iterator[tuple[StudyTask, str]]:
+    """Every verdict to ask for: task by task, and within a task equal, gain and loss in turns, so that drift falls on all three."""
+    left: dict[str, dict[str, int]] = {task.name: {} for task in tasks}
     for kind in WORK:
-        where = [site for site in sites if site.scalable or kind == "equal"]
-        for site, count in zip(where, shares(counts.get(kind, 0), len(where)), strict=True):
-            left[site.name][kind] = count
-    for site in sites:
-        waiting = left[site.name]
+        where = [task for task in tasks if task.scalable or kind == "equal"]
+        for task, count in zip(where, split_evenly(counts.get(kind, 0), len(where)), strict=True):
+            left[task.name][kind] = count
+    for task in tasks:
+        waiting = left[task.name]
         while any(waiting.values()):
             for kind in sorted(waiting):
                 if waiting[kind]:
                     waiting[kind] -= 1
-                    yield site, kind
+                    yield task, kind
 
 
 @dataclass(frozen=True)
-class Repeated:
+class RepeatedKernel:
     """A kernel whose speedup is measured twice: a task, and a recipe's name or an edited kernel of the corpus."""
 
     name: str
@@ -101,7 +101,7 @@ class Repeated:
     def text(self, task: Task, facts: Callable[[], TaskFacts], hardware: Hardware) -> str:
         """The candidate; facts are asked for where a recipe needs them. Raises UsageError where the recipe does not fit."""
         if self.kernel:
-            return edited(self.kernel, *self.edits)
+            return edit_kernel(self.kernel, *self.edits)
         found = match(task, facts(), hardware)
         recipe = found.recipe(self.recipe) if found else None
         settings = recipe.defaults(found.plan, hardware, task.precision) if found and recipe else None
@@ -116,28 +116,28 @@ _SHORT_GRU, _WIDE, _TALL = {"seq_len": 64}, {"rows": 16384, "columns": 4096}, {"
 _TILE: Edit = ("TILE = (16, 16, 32)", "TILE = (64, 64, 32)")
 
 REPEATED = (
-    Repeated("26 recipe", _CHAIN, recipe="pointwise"),
-    Repeated("26 blocks of 1024", _CHAIN, kernel="gelu", edits=(("BLOCK = 256", "BLOCK = 1024"),)),
-    Repeated(
+    RepeatedKernel("26 recipe", _CHAIN, recipe="pointwise"),
+    RepeatedKernel("26 blocks of 1024", _CHAIN, kernel="gelu", edits=(("BLOCK = 256", "BLOCK = 1024"),)),
+    RepeatedKernel(
         "26 persistent", _CHAIN, kernel="gelu_persistent", edits=(("PROGRAMS = 3", "PROGRAMS = 2112"), ("BLOCK = 128", "BLOCK = 1024"))
     ),
-    Repeated("76 recipe", _LINEAR, recipe="linear"),
-    Repeated("76 tile of 64", _LINEAR, kernel="linear", edits=(_TILE,)),
-    Repeated("39 wavefront", _GRU, _SHORT_GRU, recipe="gru_wavefront"),
-    Repeated("39 batch rows", _GRU, _SHORT_GRU, recipe="gru_persistent_batch"),
-    Repeated("softmax row", _SOFTMAX, _WIDE, kernel="softmax", edits=(("WARPS = 4", "WARPS = 8"),)),
-    Repeated("softmax online", _SOFTMAX, _WIDE, kernel="softmax_online", edits=(("BLOCK = 64", "BLOCK = 1024"),)),
-    Repeated("column sum", _SUM, _TALL, kernel="column_sum"),
-    Repeated("column sum, 32 columns", _SUM, _TALL, kernel="column_sum", edits=(("BLOCK = 16", "BLOCK = 32"),)),
-    Repeated("column sum, 64 columns", _SUM, _TALL, kernel="column_sum", edits=(("BLOCK = 16", "BLOCK = 64"),)),
+    RepeatedKernel("76 recipe", _LINEAR, recipe="linear"),
+    RepeatedKernel("76 tile of 64", _LINEAR, kernel="linear", edits=(_TILE,)),
+    RepeatedKernel("39 wavefront", _GRU, _SHORT_GRU, recipe="gru_wavefront"),
+    RepeatedKernel("39 batch rows", _GRU, _SHORT_GRU, recipe="gru_persistent_batch"),
+    RepeatedKernel("softmax row", _SOFTMAX, _WIDE, kernel="softmax", edits=(("WARPS = 4", "WARPS = 8"),)),
+    RepeatedKernel("softmax online", _SOFTMAX, _WIDE, kernel="softmax_online", edits=(("BLOCK = 64", "BLOCK = 1024"),)),
+    RepeatedKernel("column sum", _SUM, _TALL, kernel="column_sum"),
+    RepeatedKernel("column sum, 32 columns", _SUM, _TALL, kernel="column_sum", edits=(("BLOCK = 16", "BLOCK = 32"),)),
+    RepeatedKernel("column sum, 64 columns", _SUM, _TALL, kernel="column_sum", edits=(("BLOCK = 16", "BLOCK = 64"),)),
 )
 
 COST = (
-    (Repeated("26 blocks of 1024", _CHAIN, kernel="gelu", edits=(("BLOCK = 256", "BLOCK = 1024"),)),
-     Repeated("26 blocks of 512", _CHAIN, kernel="gelu", edits=(("BLOCK = 256", "BLOCK = 512"),)),
-     Repeated("26 two warps", _CHAIN, kernel="gelu", edits=(("WARPS = 4", "WARPS = 2"),))),
-    (Repeated("softmax row", _SOFTMAX, _WIDE, kernel="softmax", edits=(("WARPS = 4", "WARPS = 8"),)),
-     Repeated("softmax, 4 warps", _SOFTMAX, _WIDE, kernel="softmax"),
-     Repeated("softmax, 16 warps", _SOFTMAX, _WIDE, kernel="softmax", edits=(("WARPS = 4", "WARPS = 16"),))),
+    (RepeatedKernel("26 blocks of 1024", _CHAIN, kernel="gelu", edits=(("BLOCK = 256", "BLOCK = 1024"),)),
+     RepeatedKernel("26 blocks of 512", _CHAIN, kernel="gelu", edits=(("BLOCK = 256", "BLOCK = 512"),)),
+     RepeatedKernel("26 two warps", _CHAIN, kernel="gelu", edits=(("WARPS = 4", "WARPS = 2"),))),
+    (RepeatedKernel("softmax row", _SOFTMAX, _WIDE, kernel="softmax", edits=(("WARPS = 4", "WARPS = 8"),)),
+     RepeatedKernel("softmax, 4 warps", _SOFTMAX, _WIDE, kernel="softmax"),
+     RepeatedKernel("softmax, 16 warps", _SOFTMAX, _WIDE, kernel="softmax", edits=(("WARPS = 4", "WARPS = 16"),))),
 )  # fmt: skip
 """Per task: the candidate that a new evaluator judges first, and those that it judges afterwards."""

@@ -22,8 +22,8 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.table import Table
 
-from tritonsmith.benchmarks.timing.figures import Figure, Row, row_of, summarize
-from tritonsmith.benchmarks.timing.plan import COST, REPEATED, SITES, Repeated, schedule
+from tritonsmith.benchmarks.timing.figures import Figure, StudyRow, row_of, summarize
+from tritonsmith.benchmarks.timing.plan import COST, REPEATED, TASKS, RepeatedKernel, schedule
 from tritonsmith.evaluator.errors import InfrastructureError, TritonsmithError, UsageError
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
@@ -85,11 +85,11 @@ class Study:
         self._environment = self._environment or {key: value for key, value in verdict.environment.items() if key in _ENVIRONMENT}
         return verdict, time.monotonic() - started
 
-    def _late(self) -> bool:
+    def _is_late(self) -> bool:
         return time.monotonic() - self._started > self._limit
 
-    def _keep(self, part: str, rows: list[Row], row: Row, **more: Any) -> None:
-        """Add a row, tell it, and write the part's file anew: a study that is cut short keeps what it has."""
+    def _keep(self, part: str, rows: list[StudyRow], row: StudyRow, **more: Any) -> None:
+        """Add a row, print it, and write the part's file anew: a study that is cut short keeps what it has."""
         rows.append(row)
         control = f"A/A {row.control:.4f}" if row.control is not None else "no control"
         word = row.comparison.value if row.comparison else "-"
@@ -100,71 +100,71 @@ class Study:
         sys.stdout.flush()
         self._out.mkdir(parents=True, exist_ok=True)
         about = {"command": self.command, "date": datetime.now(UTC).isoformat(timespec="seconds"), "environment": self._environment}
-        content = about | more | {"rows": [one.model_dump(mode="json") for one in rows]}
+        content = about | more | {"rows": [kept.model_dump(mode="json") for kept in rows]}
         (self._out / f"{part}.json").write_text(json.dumps(content, indent=None) + "\n", encoding="utf-8")
 
     def pairs(self, counts: dict[str, int], truth: Callable[[], dict[str, float]]) -> None:
         """Kernels of known work; `truth` measures the true gains where some are asked for. Raises TaskError, InfrastructureError."""
-        rows: list[Row] = []
+        rows: list[StudyRow] = []
         evaluator = self._open()
         try:
             truths = truth() if counts["gain"] else {}
-            for site, kind in schedule(counts):
-                if self._late():
+            for study_task, kind in schedule(counts):
+                if self._is_late():
                     break
-                answer, seconds = self._ask(evaluator, site.task(), site.candidate(kind))
-                self._keep("pairs", rows, _row(answer, "pairs", site.name, kind, seconds), truths=truths)
+                answer, seconds = self._ask(evaluator, study_task.task(), study_task.candidate(kind))
+                self._keep("pairs", rows, _make_row(answer, "pairs", study_task.name, kind, seconds), truths=truths)
         finally:
             evaluator.close()
 
-    def repeat(self, kernels: Sequence[Repeated] = REPEATED) -> None:
+    def repeat(self, kernels: Sequence[RepeatedKernel] = REPEATED) -> None:
         """Each kernel before one evaluator and then before another one, which share nothing. Raises TaskError, UsageError."""
-        rows: list[Row] = []
+        rows: list[StudyRow] = []
         evaluators: dict[str, StudyEvaluator] = {}
         try:
             for name in ("first", "second"):
                 evaluators[name] = self._open()
-            for one in kernels:
-                task = one.task()
+            for kernel in kernels:
+                task = kernel.task()
                 for name, evaluator in evaluators.items():
-                    if self._late():
+                    if self._is_late():
                         return
-                    answer, seconds = self._ask(evaluator, task, _text(one, task, evaluator), self._profile)
-                    self._keep("repeat", rows, _row(answer, "repeat", one.name, name, seconds), profile=self._profile)
+                    answer, seconds = self._ask(evaluator, task, _candidate_text(kernel, task, evaluator), self._profile)
+                    self._keep("repeat", rows, _make_row(answer, "repeat", kernel.name, name, seconds), profile=self._profile)
         finally:
             for evaluator in evaluators.values():
                 evaluator.close()
 
-    def cost(self, groups: Sequence[Sequence[Repeated]] = COST) -> None:
+    def cost(self, groups: Sequence[Sequence[RepeatedKernel]] = COST) -> None:
         """Per task a new evaluator: its start and first verdict, then further candidates with a rest in between. Raises TaskError."""
-        rows: list[Row] = []
+        rows: list[StudyRow] = []
         for group in groups:
             started = time.monotonic()
             evaluator = self._open()
             try:
-                for number, one in enumerate(group):
-                    if self._late():
+                for number, kernel in enumerate(group):
+                    if self._is_late():
                         break
-                    task = one.task()
-                    text = _text(one, task, evaluator)
+                    task = kernel.task()
+                    text = _candidate_text(kernel, task, evaluator)
                     if number:
                         time.sleep(self._rest)
                     answer, seconds = self._ask(evaluator, task, text)
                     seconds = seconds if number else time.monotonic() - started
                     kind = "warm" if number else "cold"
-                    self._keep("cost", rows, _row(answer, "cost", one.name, kind, seconds))
+                    self._keep("cost", rows, _make_row(answer, "cost", kernel.name, kind, seconds))
             finally:
                 evaluator.close()
 
 
-def _text(one: Repeated, task: Task, evaluator: StudyEvaluator) -> str:
-    return one.text(task, lambda: asyncio.run(evaluator.describe(task)), evaluator.hardware)
+def _candidate_text(kernel: RepeatedKernel, task: Task, evaluator: StudyEvaluator) -> str:
+    return kernel.text(task, lambda: asyncio.run(evaluator.describe(task)), evaluator.hardware)
 
 
-def _row(answer: Verdict | str, part: str, kernel: str, kind: str, seconds: float) -> Row:
+def _make_row(answer: Verdict | str, part: str, kernel: str, kind: str, seconds: float) -> StudyRow:
     seconds = round(seconds, 2)
     if isinstance(answer, str):
-        return Row(part=part, kernel=kernel, kind=kind, seconds=seconds, message=answer[:300])
+        return StudyRow(part=part, kernel=kernel, kind=kind, seconds=seconds, message=answer[:300])
     return row_of(answer, part, kernel, kind, seconds, pair_ratios(answer))
 
 
@@ -174,48 +174,49 @@ def pair_ratios(verdict: Verdict) -> list[float]:
     if timing is None or not timing.raw or not Path(timing.raw).is_file():
         return []
     samples = json.loads(Path(timing.raw).read_text(encoding="utf-8")).get("samples", {}).get(timing.baseline, {})
-    mine, theirs = samples.get("candidate_ms", []), samples.get("baseline_ms", [])
-    return [round(two / one, 5) for one, two in zip(mine, theirs, strict=True)]
+    pairs = zip(samples.get("candidate_ms", []), samples.get("baseline_ms", []), strict=True)
+    return [round(baseline / candidate, 5) for candidate, baseline in pairs]
 
 
-def true_gains() -> dict[str, float]:
+def measure_true_gains() -> dict[str, float]:
     """The true gain of every scalable kernel by the card's clock, in a process of its own. Raises InfrastructureError."""
-    sites = [site for site in SITES if site.scalable]
-    pairs = [[site.task(kind).model_dump(mode="json") for kind in ("gain", "equal")] for site in sites]
+    tasks = [task for task in TASKS if task.scalable]
+    pairs = [[task.task(kind).model_dump(mode="json") for kind in ("gain", "equal")] for task in tasks]
     command = [sys.executable, "-P", "-m", "tritonsmith.benchmarks.timing.true_ratio"]
     done = subprocess.run(command, input=json.dumps(pairs) + "\n", capture_output=True, text=True, timeout=_TRUTH_SECONDS)
     if done.returncode != 0:
         raise InfrastructureError(f"the true ratios could not be measured: {done.stderr.strip()[-300:]}")
-    return dict(zip((site.name for site in sites), json.loads(done.stdout.splitlines()[-1]), strict=True))
+    return dict(zip((task.name for task in tasks), json.loads(done.stdout.splitlines()[-1]), strict=True))
 
 
-def read_results(out: Path) -> tuple[list[Row], dict[str, float]]:
+def read_results(out: Path) -> tuple[list[StudyRow], dict[str, float]]:
     """Rows of every part whose file is there, and the true gains."""
-    rows: list[Row] = []
+    rows: list[StudyRow] = []
     truths: dict[str, float] = {}
     for part in ("pairs", "repeat", "cost"):
         path = out / f"{part}.json"
         if path.exists():
             content = json.loads(path.read_text(encoding="utf-8"))
-            rows += [Row.model_validate(row) for row in content["rows"]]
+            rows += [StudyRow.model_validate(row) for row in content["rows"]]
             truths |= content.get("truths", {})
     return rows, truths
 
 
 def table_of(figures: Sequence[Figure]) -> Table:
-    """Required beside reached."""
+    """What is required, and what was reached."""
     table = Table(title="timing study")
     for column in ("figure", "required", "reached", ""):
         table.add_column(column, overflow="fold")
-    for one in figures:
-        table.add_row(one.name, one.required, one.reached, "yes" if one.passed else "NO", style=None if one.passed else "bold red")
+    for figure in figures:
+        style = None if figure.passed else "bold red"
+        table.add_row(figure.name, figure.required, figure.reached, "yes" if figure.passed else "NO", style=style)
     return table
 
 
 def main(
     arguments: Sequence[str] | None = None,
     opener: Callable[[], StudyEvaluator] | None = None,
-    truth: Callable[[], dict[str, float]] = true_gains,
+    truth: Callable[[], dict[str, float]] = measure_true_gains,
 ) -> int:
     """0 when every figure of the parts that were asked for is reached, 1 when one is missed, 2 for bad input."""
     parser = argparse.ArgumentParser(prog="python -m tritonsmith.benchmarks.timing.study", description=__doc__)
@@ -246,8 +247,8 @@ def main(
     figures = summarize(rows, truths, parts)
     _console.print(table_of(figures))
     if options.out.is_dir():
-        (options.out / "summary.json").write_text(json.dumps([vars(one) for one in figures], indent=1) + "\n", encoding="utf-8")
-    return 0 if all(one.passed for one in figures) else 1
+        (options.out / "summary.json").write_text(json.dumps([vars(figure) for figure in figures], indent=1) + "\n", encoding="utf-8")
+    return 0 if all(figure.passed for figure in figures) else 1
 
 
 def open_on_card() -> StudyEvaluator:

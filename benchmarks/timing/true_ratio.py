@@ -17,10 +17,14 @@ import torch
 from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.schema import Task
 
-_BLOCK_MS, _PAIRS, _WARM_SECONDS = 8.0, 60, 0.3
+_BLOCK_MS = 8.0
+"""Milliseconds of a block of calls: long compared with the resolution of the events."""
+_PAIRS = 60
+_WARM_SECONDS = 0.3
+"""Of calls before anything is timed."""
 
 
-class Timed:
+class TimedModel:
     """A task's model on the card with one set of inputs."""
 
     def __init__(self, task: Task) -> None:
@@ -28,10 +32,10 @@ class Timed:
         self._model = reference.build(0).cuda()
         self._inputs: list[Any] = reference.draw_inputs(0, "cuda")
         self.calls = 1
-        warm = sum(self.block() for _ in range(5)) / 5  # the first one compiles
+        warm = sum(self.time_block() for _ in range(5)) / 5  # the first one compiles
         self.calls = max(1, int(_BLOCK_MS / max(warm, 1e-3)))
 
-    def block(self) -> float:
+    def time_block(self) -> float:
         """Milliseconds per call over one block of calls, queued without waiting in between."""
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         with torch.no_grad():
@@ -44,20 +48,20 @@ class Timed:
         return float(start.elapsed_time(end)) / self.calls
 
 
-def ratio(faster: Task, slower: Task) -> float:
+def measure_ratio(faster: Task, slower: Task) -> float:
     """Time of the slower over time of the faster, median of paired blocks."""
-    one, two = Timed(faster), Timed(slower)
-    one.calls = two.calls = max(1, min(one.calls, two.calls))
+    quick_model, slow_model = TimedModel(faster), TimedModel(slower)
+    quick_model.calls = slow_model.calls = max(1, min(quick_model.calls, slow_model.calls))
     for _ in range(int(_WARM_SECONDS * 1e3 / _BLOCK_MS)):
-        one.block()
+        quick_model.time_block()
     ratios = []
     for number in range(_PAIRS):
         if number % 2 == 0:
-            quick = one.block()
-            slow = two.block()
+            quick = quick_model.time_block()
+            slow = slow_model.time_block()
         else:
-            slow = two.block()
-            quick = one.block()
+            slow = slow_model.time_block()
+            quick = quick_model.time_block()
         ratios.append(slow / quick)
     return statistics.median(ratios)
 
@@ -65,7 +69,7 @@ def ratio(faster: Task, slower: Task) -> float:
 def main() -> None:
     """Entry point of the process."""
     pairs = [[Task.model_validate(task) for task in pair] for pair in json.loads(sys.stdin.readline())]
-    sys.stdout.write(json.dumps([ratio(faster, slower) for faster, slower in pairs]) + "\n")
+    sys.stdout.write(json.dumps([measure_ratio(faster, slower) for faster, slower in pairs]) + "\n")
 
 
 if __name__ == "__main__":

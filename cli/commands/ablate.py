@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from tritonsmith.benchmarks.ablation.cells import cells_of
-from tritonsmith.benchmarks.ablation.plan import make_plan, plan_there
+from tritonsmith.benchmarks.ablation.plan import find_plan, make_plan
 from tritonsmith.benchmarks.ablation.policies import EXPERIMENTS
 from tritonsmith.benchmarks.ablation.runner import ablate as run_ablation
-from tritonsmith.benchmarks.ablation.schema import Ablation, CellRow, CellState
+from tritonsmith.benchmarks.ablation.schema import Ablation, AblationPlan, CellRow, CellState
 from tritonsmith.cli.commands.optimize import (
     AnalystOption,
     BaseUrlOption,
@@ -44,9 +44,8 @@ from tritonsmith.cli.options import (
     out,
     print_json,
 )
-from tritonsmith.cli.report.forms import Form
 from tritonsmith.cli.screen.ablation_tables import cell_line, heading, plan_lines, tables_of
-from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.cli.screen.answer import write_page
 from tritonsmith.evaluator.schema import Allow, PrecisionClass
 from tritonsmith.evaluator.tasks import parse_overrides
 from tritonsmith.nodes.authors.make import make_author
@@ -120,19 +119,16 @@ def ablate(
         precision=PrecisionClass(precision.value), settings=settings,
     )  # fmt: skip
     root = Path(out_folder or Path("runs") / f"ablate-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}")
-    plan_there(plan, root)
+    find_plan(plan, root)
     make_author(Models(model, analyst_model, repair_model, base_url, key_env, model_timeout, prices))  # a missing key is said before
-    cells = cells_of(plan)
-    page = err if as_json else out
-    for line in plan_lines(plan, sum(cell.state(root) is CellState.DONE for cell in cells), len(cells)):
-        page.print(line)
+    _show_plan(plan, root, err if as_json else out)
     if dry_run:
         if as_json:
             print_json(plan)
         raise typer.Exit(0)
     err.print(f"Killed or stopped, it goes on with the same command and --out {root}", markup=False)
-    tables = run_ablation(plan, root, parallel=parallel or (2 if model == "offline" else 4), on_row=_tell)
-    _write_page(root)
+    tables = run_ablation(plan, root, parallel=parallel or (2 if model == "offline" else 4), on_row=_print_row)
+    write_page(root)
     if as_json:
         print_json(tables)
     else:
@@ -140,18 +136,14 @@ def ablate(
     raise typer.Exit(1 if any(row.state is CellState.FAILED for row in tables.cells) else 0)
 
 
-def _tell(row: CellRow, finished: int, total: int) -> None:
+def _show_plan(plan: AblationPlan, root: Path, page: Console) -> None:
+    cells = cells_of(plan)
+    for line in plan_lines(plan, sum(cell.state(root) is CellState.DONE for cell in cells), len(cells)):
+        page.print(line)
+
+
+def _print_row(row: CellRow, finished: int, total: int) -> None:
     err.print(cell_line(row, finished, total), markup=False)
-
-
-def _write_page(root: Path) -> None:
-    """Write report.html; a page that cannot be written is told, and changes nothing else."""
-    from tritonsmith.cli.report.write import write_report  # noqa: PLC0415  (matplotlib would slow every other command)
-
-    try:
-        write_report(root, Form.HTML)
-    except UsageError as error:
-        err.print(f"No report was written: {error}", markup=False)
 
 
 def _show(tables: Ablation, root: Path) -> None:

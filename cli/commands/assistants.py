@@ -29,7 +29,7 @@ def assistants(
     names = tuple(name.strip() for name in policies.split(",") if name.strip()) if policies else tuple(PRESETS)
     made = make_assistants(url, settings, names)
     if as_json:
-        print_json({"url": url, "assistants": [one.model_dump(mode="json") for one in made]})
+        print_json({"url": url, "assistants": [assistant.model_dump(mode="json") for assistant in made]})
         return
-    for one in made:
-        out.print(f"{one.name:<14} {one.done:<8} {one.id}", markup=False)
+    for assistant in made:
+        out.print(f"{assistant.name:<14} {assistant.done:<8} {assistant.id}", markup=False)

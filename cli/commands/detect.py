@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tritonsmith.cli.judging import Settings, judge
+from tritonsmith.cli.judging import JudgingSettings, judge
 from tritonsmith.cli.options import (
     JsonOption,
     KernelArgument,
@@ -38,7 +38,7 @@ def detect(
     source = read_kernel(kernel)
     detection = detect_labels(source, path=kernel)
     if task is not None:
-        judged = judge(source, Settings(task, target, size, tuple(set_ or ())), "quick")
+        judged = judge(source, JudgingSettings(task, target, size, tuple(set_ or ())), "quick")
         if judged.verdict.status is Status.OK:
             detection = detect_labels(source, judged.verdict.facts, judged.task_facts, judged.hardware, judged.verdict.timing, kernel)
         else:

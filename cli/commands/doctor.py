@@ -38,13 +38,14 @@ def doctor(as_json: JsonOption = False) -> None:
     """Show what works here, what does not, and what to do."""
     with err.status("Trying Triton in child processes (a few seconds) ..."):
         interpreted, compiled = _self_check("interpret"), _self_check("compile")
-        card = _card()
+        card = _check_card()
         sandbox = _ask_child("sandbox.self_test", *(["card"] if card.works else []))
     checks = [
-        card, _python(), _torch(compiled or interpreted), bytecode_check(), _outcome("interpreter", interpreted),
-        _outcome("compiler", compiled), _launch(card, compiled), _c_compiler(), *_packages(), *_sandbox(sandbox), _model(), *trace_checks(),
+        card, _check_python(), _check_torch(compiled or interpreted), check_bytecode(), _check_self_test("interpreter", interpreted),
+        _check_self_test("compiler", compiled), _check_launch(card, compiled), _check_c_compiler(), *_check_packages(),
+        *_check_sandbox(sandbox), _check_model(), *check_traces(),
     ]  # fmt: skip
-    ways = _ways({check.name: check.works for check in checks})
+    ways = _find_ways({check.name: check.works for check in checks})
     if as_json:
         print_json({"checks": [asdict(check) for check in checks], "ways": [asdict(way) for way in ways]})
     else:
@@ -63,7 +64,7 @@ def _show(checks: list[Check], ways: list[Check]) -> None:
         out.print(f"  {'[green]yes[/]' if way.works else '[yellow]no[/] '} {way.name}: {way.detail}")
 
 
-def _ways(works: dict[str, bool]) -> list[Check]:
+def _find_ways(works: dict[str, bool]) -> list[Check]:
     on_card, off_card = works["kernel launch"], works["interpreter"] and works["compiler"]
     return [
         Check("measured on the card of this machine", on_card, "tritonsmith optimize TASK --model offline"),
@@ -92,7 +93,7 @@ def _ask_child(module: str, *arguments: str, **environment: str) -> dict[str, An
     return answer
 
 
-def _card() -> Check:
+def _check_card() -> Check:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -107,31 +108,31 @@ def _card() -> Check:
     return Check("card", bool(names), f"{', '.join(map(str, names)) or 'none'}; driver {driver}", "" if names else "check the driver")
 
 
-def _python() -> Check:
+def _check_python() -> Check:
     good = sys.version_info >= (3, 11)
     detail = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     return Check("python", good, detail, "" if good else "use 3.11 or newer")
 
 
-def _torch(answer: dict[str, Any]) -> Check:
+def _check_torch(answer: dict[str, Any]) -> Check:
     if "error" in answer:
         return Check("torch and triton", False, answer["error"], "run make again, or `pip install -c constraints.txt -e .`")
     build = f"CUDA {answer['cuda']}" if answer["cuda"] else "CPU build"
     return Check("torch and triton", True, f"torch {answer['torch']} ({build}), triton {answer['triton']}")
 
 
-def bytecode_check() -> Check:
+def check_bytecode() -> Check:
     """Whether torch and what it imports are there as bytecode, which an evaluator's confined processes cannot write."""
     missing = without_bytecode()
     if not missing:
         return Check("bytecode", True, "torch and what it imports are compiled to bytecode")
-    names = ", ".join(one.name for one in missing)
-    if out_of_reach := [one for one in missing if not can_be_written(one)]:
+    names = ", ".join(folder.name for folder in missing)
+    if out_of_reach := [folder for folder in missing if not can_be_written(folder)]:
         return Check("bytecode", False, f"{names} without: every evaluator starts seconds later", f"once: {shell_line(out_of_reach)}")
     return Check("bytecode", True, f"{names} without: the first evaluator compiles it, which takes seconds")
 
 
-def _outcome(name: str, answer: dict[str, Any]) -> Check:
+def _check_self_test(name: str, answer: dict[str, Any]) -> Check:
     what = {
         "interpreter": "a kernel ran in Triton's interpreter",
         "compiler": "a kernel was compiled for sm_90 without a card",
@@ -140,7 +141,7 @@ def _outcome(name: str, answer: dict[str, Any]) -> Check:
     return Check(name, not reason, reason or what, "estimates need it; reinstall with constraints.txt" if reason else "")
 
 
-def _launch(card: Check, answer: dict[str, Any]) -> Check:
+def _check_launch(card: Check, answer: dict[str, Any]) -> Check:
     if "launch" in answer and not answer["launch"]:
         return Check("kernel launch", True, "a kernel ran on the card")
     if "launch" in answer:
@@ -149,13 +150,13 @@ def _launch(card: Check, answer: dict[str, Any]) -> Check:
     return Check("kernel launch", False, "torch sees no CUDA card", todo)
 
 
-def _c_compiler() -> Check:
+def _check_c_compiler() -> Check:
     found = next((path for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name and (path := shutil.which(name))), None)
     todo = "" if found else "only launching on a card needs one: install gcc, or set CC"
     return Check("C compiler", bool(found), found or "none found", todo)
 
 
-def _packages() -> list[Check]:
+def _check_packages() -> list[Check]:
     checks = []
     for name in _PACKAGES:
         try:
@@ -165,7 +166,7 @@ def _packages() -> list[Check]:
     return checks
 
 
-def _sandbox(report: dict[str, Any]) -> list[Check]:
+def _check_sandbox(report: dict[str, Any]) -> list[Check]:
     """What the self-test could do from inside the sandbox, and the layers that stopped it."""
     if "error" in report:
         return [Check("sandbox", False, report["error"], "evaluate only files that you would run yourself")]
@@ -182,7 +183,7 @@ def _sandbox(report: dict[str, Any]) -> list[Check]:
     return [Check("sandbox", not missing, detail, todo), *layers]
 
 
-def _model() -> Check:
+def _check_model() -> Check:
     key, base = bool(os.environ.get("OPENAI_API_KEY")), os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or ""
     example = "http://localhost:8000/v1"
     try:
@@ -195,7 +196,7 @@ def _model() -> Check:
     return Check("model endpoint", False, f"OPENAI_API_KEY is not set, endpoint: {host}", todo)
 
 
-def trace_checks() -> list[Check]:
+def check_traces() -> list[Check]:
     """Where traces of runs go, and whether anybody takes them there; an address, never a key."""
     target = target_of(os.environ)
     if not target.wanted:

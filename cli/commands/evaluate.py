@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tritonsmith.cli.judging import Settings, judge
+from tritonsmith.cli.judging import JudgingSettings, judge
 from tritonsmith.cli.options import (
     JsonOption,
     KernelArgument,
@@ -45,7 +45,7 @@ def evaluate(
     source = read_kernel(kernel)
     raw = Path(tempfile.mkdtemp(prefix="tritonsmith-raw-"))
     try:
-        verdict = judge(source, Settings(task, target, size, tuple(set_ or ()), precision, sandbox), profile.value, raw).verdict
+        verdict = judge(source, JudgingSettings(task, target, size, tuple(set_ or ()), precision, sandbox), profile.value, raw).verdict
     finally:
         if not any(raw.iterdir()):
             raw.rmdir()

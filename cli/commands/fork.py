@@ -9,7 +9,7 @@ from tritonsmith.cli.screen.answer import answer
 from tritonsmith.cli.screen.progress import open_progress
 from tritonsmith.graph.runs.fork import fork as fork_a_run
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The folder of the run to branch off from; it stays as it is.")]
+ParentArgument = Annotated[str, typer.Argument(metavar="RUN", help="The folder of the run to branch off from; it stays as it is.")]
 SiteOption = Annotated[
     str, typer.Option("--at", metavar="SITE", help="From where on the other policy decides: a gate of the drawing or a policy's method.")
 ]
@@ -17,7 +17,7 @@ OtherPolicyOption = Annotated[str, typer.Option("--policy", help="A preset or pa
 ForkOutOption = Annotated[str | None, typer.Option("--out", help="A new folder for the fork; default: RUN-SITE-POLICY.")]
 
 
-def fork(run: RunArgument, at: SiteOption, policy: OtherPolicyOption, out: ForkOutOption = None, as_json: JsonOption = False) -> None:
+def fork(run: ParentArgument, at: SiteOption, policy: OtherPolicyOption, out: ForkOutOption = None, as_json: JsonOption = False) -> None:
     """Branch off from RUN: its kernels, replies and verdicts, its decisions until SITE, another policy's from there on.
 
     Nothing that RUN has asked a model or measured is asked or measured again. Exit code 1 when no candidate was accepted.

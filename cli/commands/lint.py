@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tritonsmith.cli.judging import Settings
+from tritonsmith.cli.judging import JudgingSettings
 from tritonsmith.cli.options import JsonOption, PrecisionChoice, PrecisionOption, SetOption, SizeChoice, TaskArgument, err, out, print_json
 from tritonsmith.evaluator.questions.lint import lint_task
 
@@ -19,7 +19,7 @@ def lint(
     as_json: JsonOption = False,
 ) -> None:
     """Say whether zeros, a constant, an old result or a rounded one would pass as TASK's answer; exit code 1 when one would."""
-    loaded = Settings(task, size=size, overrides=tuple(set_ or ()), precision=precision).load(present=False)
+    loaded = JudgingSettings(task, size=size, overrides=tuple(set_ or ()), precision=precision).load(present=False)
     with err.status("Linting ..."):
         report = lint_task(loaded)
     if as_json:

@@ -40,7 +40,7 @@ ModelOption = Annotated[
     ),
 ]
 AnalystOption = Annotated[str | None, typer.Option("--analyst-model", help="Who says why a kernel is slow; default: --model.")]
-RepairOption = Annotated[str | None, typer.Option("--repair-model", help="Who mends failing kernels; default: --model.")]
+RepairOption = Annotated[str | None, typer.Option("--repair-model", help="Who fixes failing kernels; default: --model.")]
 KeyOption = Annotated[str, typer.Option("--key-env", metavar="NAME", help="The environment variable with the server's key.")]
 TimeoutOption = Annotated[float, typer.Option("--model-timeout", min=1, max=_DAY, help="Seconds that one request to a model may take.")]
 PricesOption = Annotated[

@@ -25,7 +25,7 @@ CheckOption = Annotated[
 MarkdownOption = Annotated[bool, typer.Option("--markdown", help="Print the presets as Markdown, as in docs/policies.md.")]
 
 _FILE_WIDTH = 160
-_SHOWN = 100
+_MOST_OF_A_REASON = 100
 """Characters of a reason in a table."""
 
 
@@ -34,104 +34,104 @@ def policies(show: ShowOption = None, check: CheckOption = None, markdown: Markd
     if sum((show is not None, check is not None, markdown)) > 1:
         raise UsageError("--show, --check and --markdown: choose one of them")
     if check is not None:
-        _tell_check(check_named(check, "--check"), as_json)
+        _print_check(check_named(check, "--check"), as_json)
     elif show is not None:
-        _tell_one(load_policy(show, "--show"), as_json)
+        _print_policy(load_policy(show, "--show"), as_json)
     elif markdown:
-        typer.echo(preset_pages(), nl=False)
+        typer.echo(render_presets(), nl=False)
     elif as_json:
-        print_json({"policies": [described(load_policy(name)) for name in PRESETS]})
+        print_json({"policies": [describe_policy(load_policy(name)) for name in PRESETS]})
     else:
-        _tell_all()
+        _print_presets()
 
 
-def described(policy: Policy) -> dict[str, Any]:
+def describe_policy(policy: Policy) -> dict[str, Any]:
     """A policy in plain values."""
-    told = about(policy)
+    facts = about(policy)
     return {
-        "name": told.name, "summary": told.summary, "notes": told.notes, "mechanisms": list(told.encodes), "seeds": told.seeds,
+        "name": facts.name, "summary": facts.summary, "notes": facts.notes, "mechanisms": list(facts.encodes), "seeds": facts.seeds,
         "differs_from_default_at": differing_sites(load_policy("default"), policy),
     }  # fmt: skip
 
 
-def preset_pages() -> str:
+def render_presets() -> str:
     """Every preset as a section of Markdown."""
     lines: list[str] = []
     for name in PRESETS:
-        told = described(load_policy(name))
-        seeds = f" Seeds: {told['seeds']}." if told["seeds"] else ""
-        lines += [f"### `{name}`", "", f"{told['summary']}{seeds}", "", told["notes"], "", f"*{_where(told)}*", ""]
+        facts = describe_policy(load_policy(name))
+        seeds = f" Seeds: {facts['seeds']}." if facts["seeds"] else ""
+        lines += [f"### `{name}`", "", f"{facts['summary']}{seeds}", "", facts["notes"], "", f"*{_describe_difference(facts)}*", ""]
     return "\n".join(lines)
 
 
-def _where(told: dict[str, Any]) -> str:
-    differs = [f"`{site}`" for site in told["differs_from_default_at"]]
-    if told["name"] == "default":
+def _describe_difference(facts: dict[str, Any]) -> str:
+    differs = [f"`{site}`" for site in facts["differs_from_default_at"]]
+    if facts["name"] == "default":
         return "All other presets are compared with it."
     if differs:
         return f"Differs from `default` at {', '.join(differs)}."
     return "Answers like `default` everywhere; only the number of seeds differs."
 
 
-def _tell_all() -> None:
+def _print_presets() -> None:
     page = out if out.is_terminal else Console(width=_FILE_WIDTH)
     table = Table(box=box.SIMPLE, title="Policies", pad_edge=False)
     for column in ("policy", "what it does", "the notes", "differs from default at"):
         table.add_column(column, overflow="fold", no_wrap=column == "policy")
     for name in PRESETS:
-        told = described(load_policy(name))
-        sites = ", ".join(told["differs_from_default_at"]) or ("" if name == "default" else "the number of seeds")
-        table.add_row(name, told["summary"], _numbers(told["mechanisms"]), sites)
+        facts = describe_policy(load_policy(name))
+        sites = ", ".join(facts["differs_from_default_at"]) or ("" if name == "default" else "the number of seeds")
+        table.add_row(name, facts["summary"], _format_numbers(facts["mechanisms"]), sites)
     page.print(table)
     out.print("The notes' mechanisms by number, and how to write a policy of your own: docs/policies.md.")
     out.print("One policy's answers: tritonsmith policies --show NAME. Test your own: tritonsmith policies --check file.py:ClassName.")
 
 
-def _numbers(numbers: list[int]) -> str:
+def _format_numbers(numbers: list[int]) -> str:
     whole = len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1))
     return f"{numbers[0]} to {numbers[-1]}" if whole else ", ".join(map(str, numbers))
 
 
-def _answers(policy: Policy) -> list[dict[str, str]]:
+def _ask_everywhere(policy: Policy) -> list[dict[str, str]]:
     """Its answer in every situation. Raises UsageError where it has none."""
     answers = []
-    for one in situations():
-        choice, reason = ask_policy(policy, one.gate, one.view, way_out="fix the policy")
-        answers.append({"site": one.site, "gate": one.gate, "situation": one.name, "choice": choice, "reason": reason})
+    for situation in situations():
+        choice, reason = ask_policy(policy, situation.gate, situation.view, way_out="fix the policy")
+        answers.append({"site": situation.site, "gate": situation.gate, "situation": situation.name, "choice": choice, "reason": reason})
     return answers
 
 
-def _tell_one(policy: Policy, as_json: bool) -> None:
-    answers = _answers(policy)
-    told = described(policy)
+def _print_policy(policy: Policy, as_json: bool) -> None:
+    answers = _ask_everywhere(policy)
+    facts = describe_policy(policy)
     if as_json:
-        print_json({**told, "answers": answers})
+        print_json({**facts, "answers": answers})
         return
-    out.print(f"[bold]{escape(policy.name)}[/]: {escape(told['summary'] or 'its class has no docstring')}")
-    if told["notes"]:
-        out.print(told["notes"], markup=False)
+    out.print(f"[bold]{escape(policy.name)}[/]: {escape(facts['summary'] or 'its class has no docstring')}")
+    if facts["notes"]:
+        out.print(facts["notes"], markup=False)
     if policy.seeds:
         out.print(f"Seeds: {policy.seeds}.")
-    out.print(_where(told).replace("`", ""))
+    out.print(_describe_difference(facts).replace("`", ""))
     page = out if out.is_terminal else Console(width=_FILE_WIDTH)
     table = Table(box=box.SIMPLE, title=f"Answers in {len(answers)} situations", pad_edge=False)
     for column in ("site", "choice", "situations", "for example", "with the reason"):
         table.add_column(column, overflow="fold", justify="right" if column == "situations" else "left")
-    counts = Counter((one["site"], one["choice"]) for one in answers)
+    counts = Counter((answer["site"], answer["choice"]) for answer in answers)
     for site, choice in counts:
-        first = next(one for one in answers if (one["site"], one["choice"]) == (site, choice))
-        table.add_row(site, choice, str(counts[site, choice]), first["situation"], escape(first["reason"][:_SHOWN]))
+        first = next(answer for answer in answers if (answer["site"], answer["choice"]) == (site, choice))
+        table.add_row(site, choice, str(counts[site, choice]), first["situation"], escape(first["reason"][:_MOST_OF_A_REASON]))
     page.print(table)
 
 
-def _tell_check(report: ConformanceReport, as_json: bool) -> None:
+def _print_check(report: ConformanceReport, as_json: bool) -> None:
     found = report.violations
     if as_json:
-        told = {"policy": report.policy.name, "conforms": not found, "situations": report.situations, "runs": report.runs}
-        print_json({**told, "violations": [one.model_dump(mode="json") for one in found]})
+        answer = {"policy": report.policy.name, "conforms": not found, "situations": report.situations, "runs": report.runs}
+        print_json({**answer, "violations": [violation.model_dump(mode="json") for violation in found]})
     else:
-        for one in found:
-            out.print(str(one), markup=False)
+        for violation in found:
+            out.print(str(violation), markup=False)
         ends = "conforms" if not found else f"breaks {len(found)} {'rule' if len(found) == 1 else 'rules'}"
         how = f"asked in {report.situations} situations, driven through {report.runs} runs"
         out.print(f"Policy {report.policy.name} {ends}: {how}.", markup=False)

@@ -17,13 +17,13 @@ PlaceOption = Annotated[
 
 def report(folder: FolderArgument, format_: FormOption = Form.ALL, place: PlaceOption = None, as_json: JsonOption = False) -> None:
     """Write report.html (one file, no network), report.md, CSV tables and report.json for a run or an ablation."""
-    from tritonsmith.cli.report.write import tell, write_texts  # noqa: PLC0415  (matplotlib would slow every other command)
+    from tritonsmith.cli.report.write import load_report, write_texts  # noqa: PLC0415  (matplotlib would slow every other command)
 
-    told = tell(Path(folder))
-    paths = write_texts(told.texts, Path(folder), format_, Path(place) if place else None)
+    files = load_report(Path(folder))
+    paths = write_texts(files.texts, Path(folder), format_, Path(place) if place else None)
     if as_json:
-        print_json(told.record)
+        print_json(files.record)
         return
-    out.print(told.headline, markup=False)
+    out.print(files.headline, markup=False)
     for path in paths:
         out.print(f"  {path}", markup=False)

@@ -1,15 +1,9 @@
 """`tritonsmith resume`: go on with a run that was stopped or killed, or that waited for replies or verdicts in files."""
 
-from typing import Annotated
-
-import typer
-
-from tritonsmith.cli.options import JsonOption, err
+from tritonsmith.cli.options import JsonOption, RunArgument, err
 from tritonsmith.cli.screen.answer import answer
 from tritonsmith.cli.screen.progress import open_progress
 from tritonsmith.graph.run import resume as resume_run
-
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The folder of the run.")]
 
 
 def resume(run: RunArgument, as_json: JsonOption = False) -> None:

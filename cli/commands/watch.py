@@ -4,19 +4,16 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from tritonsmith.cli.options import JsonOption, err, print_json
+from tritonsmith.cli.options import JsonOption, RunArgument, err, print_json
 from tritonsmith.cli.screen.answer import show
 from tritonsmith.cli.screen.picture import parse_event
 from tritonsmith.cli.screen.progress import open_progress
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.storage.folder import EVENTS, LOCK, Event
 from tritonsmith.graph.storage.summary import read_summary
-
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The folder of the run.")]
 
 _LOOK_SECONDS = 0.2
 _WRITTEN_SECONDS = 2.0
@@ -41,8 +38,8 @@ def watch(run: RunArgument, as_json: JsonOption = False) -> None:
     if summary is not None:
         print_json(summary) if as_json else show(summary)
         raise typer.Exit(0 if summary.winner else 1)
-    told = {"stopped": f"was stopped ({last.get('reason')})", "end": f"waits ({last.get('stopped_because')})"}
-    how = told.get(str(last.get("event")), "was killed, for nobody works on it and it has no end")
+    ends = {"stopped": f"was stopped ({last.get('reason')})", "end": f"waits ({last.get('stopped_because')})"}
+    how = ends.get(str(last.get("event")), "was killed, for nobody works on it and it has no end")
     err.print(f"The run {how}; go on with: tritonsmith resume {run}", markup=False)
     raise typer.Exit(1)
 

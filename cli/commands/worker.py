@@ -32,19 +32,19 @@ def worker(
     """Judge the jobs in DIR with this machine's card (or without one), until Ctrl-C or, with --once, until none is left."""
     spool = Spool(Path(folder), option="worker")
     evaluator = open_evaluator(target, spool.root / "raw", sandbox=sandbox.value)
-    heart = _Heart(spool.root / "worker.json")
-    write_record(heart.path, WorkerCard(hardware=evaluator.hardware, versions=_versions()))
-    heart.start()
+    heartbeat = _Heartbeat(spool.root / "worker.json")
+    write_record(heartbeat.path, WorkerCard(hardware=evaluator.hardware, versions=_find_versions()))
+    heartbeat.start()
     out.print(f"Works on {folder} for {evaluator.hardware.name}.", markup=False)
     try:
-        asyncio.run(_work(spool, evaluator, heart, once))
+        asyncio.run(_work_until_done(spool, evaluator, heartbeat, once))
     except KeyboardInterrupt:
         out.print("Ended; what was begun is judged again by the next worker.")
     finally:
-        heart.end()
+        heartbeat.end()
 
 
-class _Heart(threading.Thread):
+class _Heartbeat(threading.Thread):
     """Touches files while this process lives: a run that sees the folder then waits, and another worker leaves our job alone."""
 
     def __init__(self, path: Path) -> None:
@@ -65,27 +65,27 @@ class _Heart(threading.Thread):
         os.utime(self.path, (0, 0))
 
 
-async def _work(spool: Spool, evaluator: Evaluator, heart: _Heart, once: bool) -> None:
+async def _work_until_done(spool: Spool, evaluator: Evaluator, heartbeat: _Heartbeat, once: bool) -> None:
     try:
         while True:
             for name in spool.open_jobs():
-                heart.job = claim(spool, name)
-                if heart.job is not None:
-                    await _one(spool, name, evaluator)
-                    heart.job.unlink(missing_ok=True)
-                    heart.job = None
+                heartbeat.job = claim(spool, name)
+                if heartbeat.job is not None:
+                    await _work_off_job(spool, name, evaluator)
+                    heartbeat.job.unlink(missing_ok=True)
+                    heartbeat.job = None
                     break
             else:
                 if once:
                     return
                 await asyncio.sleep(_LOOK_SECONDS)
     finally:
-        if heart.job is not None:
-            heart.job.unlink(missing_ok=True)
+        if heartbeat.job is not None:
+            heartbeat.job.unlink(missing_ok=True)
         await evaluator.aclose()
 
 
-async def _one(spool: Spool, name: str, evaluator: Evaluator) -> None:
+async def _work_off_job(spool: Spool, name: str, evaluator: Evaluator) -> None:
     started = time.monotonic()
     try:
         result = await do_job(spool, name, evaluator)
@@ -98,7 +98,7 @@ async def _one(spool: Spool, name: str, evaluator: Evaluator) -> None:
     out.print(f"{name}: {what} ({time.monotonic() - started:.1f} s)", markup=False)
 
 
-def _versions() -> dict[str, str]:
+def _find_versions() -> dict[str, str]:
     found = {}
     for name in ("tritonsmith", "torch", "triton"):
         try:

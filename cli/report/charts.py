@@ -43,7 +43,7 @@ Draw = Callable[[Axes, bool], Mapping[str, str] | None]
 
 def chart(name: str, title: str, text: str, draw: Draw, *, height: float = 1.0) -> Markup:
     """One chart in a wide and in a narrow form; `name` keeps ids apart, `text` says what is to be seen, for readers without eyes."""
-    forms = [_form(name, title, text, draw, form, (width, tall * height)) for form, (width, tall) in _SIZES.items()]
+    forms = [_draw_form(name, title, text, draw, form, (width, tall * height)) for form, (width, tall) in _SIZES.items()]
     return Markup("".join(forms))  # ElementTree has escaped every text in it
 
 
@@ -53,7 +53,7 @@ def wants_log(values: list[float]) -> bool:
     return bool(above) and max(above) / min(above) >= _LOG_FROM
 
 
-def _form(name: str, title: str, text: str, draw: Draw, form: str, size: tuple[float, float]) -> str:
+def _draw_form(name: str, title: str, text: str, draw: Draw, form: str, size: tuple[float, float]) -> str:
     with rc_context(cast("Any", {**_SETTINGS, "svg.hashsalt": f"{name}-{form}"})):
         figure = Figure(figsize=size, layout="constrained")
         figure.patch.set_visible(False)
@@ -75,14 +75,14 @@ def clean_svg(source: str, name: str, title: str, text: str, titles: Mapping[str
                 _drop_style(root, element)
     used = {match for element in root.iter() for value in element.attrib.values() for match in re.findall(r"#([\w.:-]+)", value)}
     for element in root.iter():
-        _plain(element, name, used, titles)
+        _simplify(element, name, used, titles)
     for size in ("width", "height"):
         root.attrib.pop(size, None)
     root.attrib |= {"class": f"chart {form}", "role": "img", "aria-labelledby": f"{name}-title {name}-text"}
     for tag, words in (("desc", text), ("title", title)):
-        told = ElementTree.Element(f"{_SVG}{tag}", {"id": f"{name}-{'text' if tag == 'desc' else tag}"})
-        told.text = words
-        root.insert(0, told)
+        label = ElementTree.Element(f"{_SVG}{tag}", {"id": f"{name}-{'text' if tag == 'desc' else tag}"})
+        label.text = words
+        root.insert(0, label)
     return ElementTree.tostring(root, encoding="unicode")
 
 
@@ -94,12 +94,12 @@ def _drop_style(root: ElementTree.Element, element: ElementTree.Element) -> None
         root.remove(element)
 
 
-def _plain(element: ElementTree.Element, name: str, used: set[str], titles: Mapping[str, str]) -> None:
+def _simplify(element: ElementTree.Element, name: str, used: set[str], titles: Mapping[str, str]) -> None:
     """Plain attributes, own ids and a title for one element."""
-    told = titles.get(element.attrib.get("id", ""))
-    if told is not None:
+    title = titles.get(element.attrib.get("id", ""))
+    if title is not None:
         element.insert(0, ElementTree.Element(f"{_SVG}title"))
-        element[0].text = told
+        element[0].text = title
     for part in element.attrib.pop("style", "").split(";"):
         key, _, value = (piece.strip() for piece in part.partition(":"))
         if key == "font":  # `10px sans-serif`

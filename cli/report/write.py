@@ -23,7 +23,7 @@ _FORMS = {".html": Form.HTML, ".md": Form.MARKDOWN, ".csv": Form.CSV, ".json": F
 
 
 @dataclass(frozen=True)
-class Told:
+class ReportFiles:
     """A report, and the files it may be written to."""
 
     headline: str
@@ -32,12 +32,12 @@ class Told:
     texts: Texts
 
 
-def tell(folder: Path) -> Told:
+def load_report(folder: Path) -> ReportFiles:
     """The report of a run or of an experiment. Raises UsageError when the folder is neither's."""
-    return _of_ablation(folder) if is_ablation(folder) else _of_run(folder)
+    return _load_ablation(folder) if is_ablation(folder) else _load_run(folder)
 
 
-def _of_run(folder: Path) -> Told:
+def _load_run(folder: Path) -> ReportFiles:
     files = read_run(folder)
     report = build_report(files)
     texts: Texts = {
@@ -47,17 +47,17 @@ def _of_run(folder: Path) -> Told:
         "decisions.csv": lambda: decisions_csv(report),
         "report.json": lambda: report.model_dump_json(indent=1) + "\n",
     }
-    return Told(report.headline, report, texts)
+    return ReportFiles(report.headline, report, texts)
 
 
-def _of_ablation(folder: Path) -> Told:
+def _load_ablation(folder: Path) -> ReportFiles:
     tables = read_ablation(folder)
     texts: Texts = {
         "report.html": lambda: ablation_page(tables, folder),
         "report.md": lambda: ablation_markdown(tables),
         "report.json": lambda: tables.model_dump_json(indent=1) + "\n",
     }
-    return Told(headline(tables), tables, texts | {name: partial(str, text) for name, text in ablation_csv(tables).items()})
+    return ReportFiles(headline(tables), tables, texts | {name: partial(str, text) for name, text in ablation_csv(tables).items()})
 
 
 def write_report(folder: Path, form: Form = Form.ALL, out: Path | None = None) -> list[Path]:
@@ -65,18 +65,18 @@ def write_report(folder: Path, form: Form = Form.ALL, out: Path | None = None) -
 
     Returns their paths. Raises UsageError when the folder is neither a run's nor an experiment's, or a file cannot be written.
     """
-    return write_texts(tell(folder).texts, folder, form, out)
+    return write_texts(load_report(folder).texts, folder, form, out)
 
 
 def write_texts(texts: Texts, folder: Path, form: Form, out: Path | None) -> list[Path]:
     """Make and write the texts of one form. Raises UsageError when a file cannot be written."""
     chosen = [name for name in texts if form is Form.ALL or _FORMS[Path(name).suffix] is form]
     if out is not None and len(chosen) == 1 and not out.is_dir():
-        return list(_written([(out, texts[chosen[0]])]))
-    return list(_written([((out or folder) / name, texts[name]) for name in chosen]))
+        return list(_write_all([(out, texts[chosen[0]])]))
+    return list(_write_all([((out or folder) / name, texts[name]) for name in chosen]))
 
 
-def _written(files: Iterable[tuple[Path, Callable[[], str]]]) -> Iterable[Path]:
+def _write_all(files: Iterable[tuple[Path, Callable[[], str]]]) -> Iterable[Path]:
     for path, make in files:
         text = make()
         try:

@@ -1,17 +1,18 @@
 """An experiment's plan and tables for a reader. Every heading says whether the figures are measured or ESTIMATES, and for what card."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from rich.markup import escape
 from rich.table import Table
 
-from tritonsmith.benchmarks.ablation.schema import SEED_BINS, Ablation, CellRow, CellState, CostRow, Estimate, Plan, Rule
+from tritonsmith.benchmarks.ablation.schema import SEED_BINS, Ablation, AblationPlan, CellRow, CellState, CostRow, Rule
+from tritonsmith.benchmarks.ablation.wording import ON_SCREEN
 from tritonsmith.graph.storage.outcome import digits
 
 _REFERENCE = "default"
 
 
-def plan_lines(plan: Plan, finished: int, total: int) -> list[str]:
+def plan_lines(plan: AblationPlan, finished: int, total: int) -> list[str]:
     """What will be run, and what its runs share."""
     forked = sum(policy.base is not None and not policy.shares for policy in plan.policies) * len(plan.tasks) * plan.repeats
     size_of = f"{len(plan.tasks)} tasks x {len(plan.policies)} policies x {plan.repeats} repeats: {total} runs"
@@ -72,27 +73,13 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _x(found: Estimate) -> str:
-    return _shown(found, lambda value: f"{digits(value)}x")
-
-
-def _share(found: Estimate) -> str:
-    return _shown(found, lambda value: f"{100 * value:.0f} %")
-
-
-def _shown(found: Estimate, write: Callable[[float], str]) -> str:
-    if found.value is None:
-        return "-"
-    span = f" ({write(found.low)} to {write(found.high)})" if found.low is not None and found.high is not None else ""
-    return f"{write(found.value)}{span}"
-
-
 def _policies(tables: Ablation) -> Table:
     table = _table("Policies", "policy", "runs", "failed", "correct", "faster", "mean of winners", "mean, else 1.00x")
     for row in tables.policies:
         table.add_row(
-            escape(row.policy), f"{row.done} of {row.planned}", str(row.failed), _share(row.share_correct), _share(row.share_faster),
-            _x(row.geomean[Rule.SOLVED]), _x(row.geomean[Rule.FLOOR]),
+            escape(row.policy), f"{row.done} of {row.planned}", str(row.failed),
+            ON_SCREEN.share(row.share_correct), ON_SCREEN.share(row.share_faster),
+            ON_SCREEN.factor(row.geomean[Rule.SOLVED]), ON_SCREEN.factor(row.geomean[Rule.FLOOR]),
         )  # fmt: skip
     return table
 
@@ -101,7 +88,7 @@ def _tasks(tables: Ablation) -> Table:
     names = [policy.key for policy in tables.plan.policies]
     table = _table("Geometric mean of the winners' scores, by task", "task", *names)
     for task in tables.plan.tasks:
-        cells = {row.policy: _x(row.geomean[Rule.SOLVED]) for row in tables.tasks if row.task == task.key}
+        cells = {row.policy: ON_SCREEN.factor(row.geomean[Rule.SOLVED]) for row in tables.tasks if row.task == task.key}
         table.add_row(escape(task.key), *(cells.get(name, "-") for name in names))
     return table
 
@@ -110,7 +97,7 @@ def _fast(tables: Ablation) -> Table:
     points = [point.p for point in tables.fast[0].points] if tables.fast else []
     table = _table("fast_p: share of runs correct and faster than p", "policy", *(f"p = {p:g}" for p in points))
     for curve in tables.fast:
-        table.add_row(escape(curve.policy), *(_share(point.share) for point in curve.points))
+        table.add_row(escape(curve.policy), *(ON_SCREEN.share(point.share) for point in curve.points))
     return table
 
 
@@ -120,10 +107,11 @@ def _pairs(tables: Ablation) -> Table:
     title = "Pairs (same task and repeat): how many times as fast; 1.00x is no difference"
     table = _table(title, "policy over policy", "winners", "else 1.00x", "better", "equal", "worse", "same kernel")
     solved = {(row.policy, row.against): row for row in tables.pairs if row.rule is Rule.SOLVED}
-    for row in sorted((one for one in tables.pairs if one.rule is Rule.FLOOR), key=lambda one: one.against != reference):
+    floored = [pair for pair in tables.pairs if pair.rule is Rule.FLOOR]
+    for row in sorted(floored, key=lambda pair: pair.against != reference):
         won = solved[row.policy, row.against]
         table.add_row(
-            escape(f"{row.policy} / {row.against}"), _x(won.ratio), _x(row.ratio),
+            escape(f"{row.policy} / {row.against}"), ON_SCREEN.factor(won.ratio), ON_SCREEN.factor(row.ratio),
             str(won.better), str(won.equal), str(won.worse), str(row.same_kernel),
         )  # fmt: skip
     return table
@@ -134,7 +122,8 @@ def _attribution(tables: Ablation) -> Table:
     table = _table(title, "part", "winners", "else 1.00x", "correct", "candidates per run")
     for row in tables.attribution:
         table.add_row(
-            row.part, _x(row.ratio_solved), _x(row.ratio), f"{100 * row.solved_without:.0f} -> {100 * row.solved_with:.0f} %",
+            row.part, ON_SCREEN.factor(row.ratio_solved), ON_SCREEN.factor(row.ratio),
+            f"{100 * row.solved_without:.0f} -> {100 * row.solved_with:.0f} %",
             f"{row.candidates_without:.1f} -> {row.candidates_with:.1f}",
         )  # fmt: skip
     return table
@@ -159,10 +148,10 @@ def _costs(tables: Ablation) -> Table:
 
 
 def _per_solved(row: CostRow) -> Iterable[str]:
-    yield _shown(row.tokens_per_solved, lambda value: f"{value:.0f}") if row.tokens else "0"
-    yield _shown(row.money_per_solved, lambda value: f"{value:.4f}") if row.money else "0"
-    yield _shown(row.evaluation_seconds_per_solved, lambda value: f"{value:.0f}")
-    yield _shown(row.candidates_per_solved, lambda value: f"{value:.1f}")
+    yield ON_SCREEN.write(row.tokens_per_solved, lambda value: f"{value:.0f}") if row.tokens else "0"
+    yield ON_SCREEN.write(row.money_per_solved, lambda value: f"{value:.4f}") if row.money else "0"
+    yield ON_SCREEN.write(row.evaluation_seconds_per_solved, lambda value: f"{value:.0f}")
+    yield ON_SCREEN.write(row.candidates_per_solved, lambda value: f"{value:.1f}")
 
 
 def _seeds(tables: Ablation) -> Table:

@@ -29,7 +29,7 @@ _FILE_WIDTH = 160
 
 def answer(summary: Summary, as_json: bool) -> None:
     """The end of a run, its page, and its exit code."""
-    _write_page(Path(summary.out))
+    write_page(Path(summary.out))
     if as_json:
         print_json(summary)
     else:
@@ -37,8 +37,8 @@ def answer(summary: Summary, as_json: bool) -> None:
     raise typer.Exit(0 if summary.winner else 1)
 
 
-def _write_page(folder: Path) -> None:
-    """Write report.html; a page that cannot be written is told, and changes nothing else."""
+def write_page(folder: Path) -> None:
+    """Write report.html; a page that cannot be written only gives a line on stderr."""
     from tritonsmith.cli.report.write import write_report  # noqa: PLC0415  (matplotlib would slow every other command)
 
     try:
@@ -101,7 +101,7 @@ def _show_waiting(summary: Summary) -> None:
 
 def _show_usage(summary: Summary) -> None:
     """One line about the model, and one per stage."""
-    for name, used in (("The model", summary.usage), *((f"  {stage}", one) for stage, one in summary.usage_by_stage.items())):
+    for name, used in (("The model", summary.usage), *((f"  {stage}", usage) for stage, usage in summary.usage_by_stage.items())):
         inner = f" ({used.cached_tokens} cached)" if used.cached_tokens else ""
         thought = f" ({used.reasoning_tokens} of thought)" if used.reasoning_tokens else ""
         money = f", ${used.money:.4f}" if used.money else ""

@@ -1,4 +1,4 @@
-"""A run as its events tell of it: candidates, what each branch does now, decisions, and what is used of the budget."""
+"""A run as its events show it: candidates, what each branch does now, decisions, and what is used of the budget."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ from tritonsmith.graph.storage.summary import CandidateRow
 NOT_JUDGED = "..."
 """Status of a candidate without a verdict."""
 _VERDICT = ("status", "score", "interval", "kind", "comparison", "label", "launches_per_forward", "median_ms", "profile")
-_TOLD = ("decision", "analysis", "pause", "fault", "waiting", "stop")
-"""Events that are shown as sentences beside the table."""
+_SENTENCES = ("decision", "analysis", "pause", "fault", "waiting", "stop")
+"""Events that are shown as sentences under the table."""
 
 
 @dataclass
@@ -45,8 +45,8 @@ class RunPicture:
         self.rows: dict[str, CandidateRow] = {}
         self.doing: dict[str, Doing] = {}
         """Branch to what it does now."""
-        self.told: dict[str, Event] = {}
-        """What is told in sentences, by what makes it the same event."""
+        self.sentences: dict[str, Event] = {}
+        """Events that are shown as sentences, by what makes them the same event."""
         self.about: Event = {}
         """The latest `run` event: task, size, policy, model, target."""
         self.budget = Budget(candidates=None)
@@ -109,8 +109,8 @@ class RunPicture:
         elif kind in ("end", "stopped"):
             self.end = event
             self.doing.clear()
-        if kind in _TOLD:
-            self.told[f"{kind} {event.get('id') or time.isoformat()} {branch}"] = event
+        if kind in _SENTENCES:
+            self.sentences[f"{kind} {event.get('id') or time.isoformat()} {branch}"] = event
         if kind in ("pause", "waiting") and branch in self.doing:
             self.doing[branch].note = str(event.get("reason", ""))
 
@@ -141,9 +141,9 @@ class RunPicture:
         if branch in self.doing:
             self.doing[branch].evaluating.pop(name, None)
         if name in self.rows:
-            told: dict[str, Any] = {key: event[key] for key in _VERDICT if key in event}
+            fields: dict[str, Any] = {key: event[key] for key in _VERDICT if key in event}
             text = {"not_allowed": event.get("not_allowed") or "", "message": event.get("message") or ""}
-            row = self.rows[name].model_dump() | told | text
+            row = self.rows[name].model_dump() | fields | text
             self.rows[name] = CandidateRow.model_validate(row)
 
     def _usage(self, event: Event) -> None:

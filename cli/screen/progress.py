@@ -18,12 +18,12 @@ from tritonsmith.graph.storage.folder import Event
 from tritonsmith.graph.storage.summary import CandidateRow
 
 _SENTENCES = 6
-"""Decisions and the like that are shown under the table."""
+"""Decisions and similar events that are shown under the table."""
 _LEAST_ROWS = 4
 
 
 class Progress(AbstractContextManager["Progress"], Protocol):
-    """Something that is told every event of a run."""
+    """Something that hears every event of a run."""
 
     def __call__(self, event: Event) -> None:
         """Take note of one event, from any thread."""
@@ -36,7 +36,7 @@ def open_progress(console: Console) -> Progress:
 
 
 def note(event: Event, picture: RunPicture) -> None:
-    """Take in an event; one that begins another process of the run brings all that its folder tells of the earlier ones."""
+    """Take in an event; one that begins another process of the run brings what its folder holds of the earlier ones."""
     if event.get("event") == "run" and event.get("resumed") and not picture.rows:
         try:
             for earlier in read_events(Path(str(event.get("folder"))) / "events.jsonl"):
@@ -99,17 +99,17 @@ class LiveView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         picture, now, height = self._picture, datetime.now(UTC), console.height
         doing = sorted(picture.doing.items())  # copies: events come from another thread
-        told = [event_line(event, picture) for event in list(picture.told.values())[-_SENTENCES:]]
+        sentences = [event_line(event, picture) for event in list(picture.sentences.values())[-_SENTENCES:]]
         rows = list(picture.rows.values())
         room = height - len(doing) - 5  # heading, header of the table, what is left out, budget, the cursor's line
-        told = told[-max(1, min(_SENTENCES, room - min(len(rows), _LEAST_ROWS))) :]
-        shown = rows_that_fit(rows, max(1, room - len(told)), picture.best)
+        sentences = sentences[-max(1, min(_SENTENCES, room - min(len(rows), _LEAST_ROWS))) :]
+        visible = rows_that_fit(rows, max(1, room - len(sentences)), picture.best)
         parts: list[RenderableType] = [_one_line(heading(picture), "bold")]
         if rows:
-            parts.append(candidate_table(shown, options.max_width, picture.best.id if picture.best else None, fold=False))
-        if len(shown) < len(rows):
-            parts.append(_one_line(_left_out(rows, shown), "dim"))
-        parts += [_one_line(line, "dim") for line in told]
+            parts.append(candidate_table(visible, options.max_width, picture.best.id if picture.best else None, fold=False))
+        if len(visible) < len(rows):
+            parts.append(_one_line(_count_left_out(rows, visible), "dim"))
+        parts += [_one_line(line, "dim") for line in sentences]
         parts += [_doing_line(branch, str(what), (now - what.since).total_seconds()) for branch, what in doing]
         self._spinner.update(text=_one_line(budget_line(picture, now)))
         yield Group(*parts, self._spinner if picture.end is None else _one_line(budget_line(picture)))
@@ -146,8 +146,8 @@ def rows_that_fit(rows: list[CandidateRow], room: int, best: CandidateRow | None
     return last if best is None or best in last else [best, *last[1:]]
 
 
-def _left_out(rows: list[CandidateRow], shown: list[CandidateRow]) -> str:
-    names = {row.id for row in shown}
+def _count_left_out(rows: list[CandidateRow], visible: list[CandidateRow]) -> str:
+    names = {row.id for row in visible}
     hidden = [row for row in rows if row.id not in names]
     failed = sum(row.status not in ("ok", NOT_JUDGED) for row in hidden)
     return f"... {len(hidden)} more candidates ({failed} of them failed)"

@@ -69,7 +69,7 @@ def candidate_table(
 def _verdict_cell(row: CandidateRow, wide: bool) -> str:
     if row.not_allowed and not wide:
         return "[yellow]may not win[/]"
-    return _coloured(row.status) + (f" [yellow]({row.label or 'held'}: may not win)[/]" if row.not_allowed else "")
+    return _colour_status(row.status) + (f" [yellow]({row.label or 'held'}: may not win)[/]" if row.not_allowed else "")
 
 
 def decision_lines(decisions: Iterable[Decision]) -> list[str]:
@@ -94,7 +94,7 @@ def decision_grid(decisions: Iterable[Decision]) -> Table:
 
 def verdict_lines(verdict: Verdict) -> list[str]:
     """A verdict as labelled lines."""
-    lines = [f"status    {_coloured(verdict.status.value)}" + (f" ({verdict.label.value})" if verdict.label else "")]
+    lines = [f"status    {_colour_status(verdict.status.value)}" + (f" ({verdict.label.value})" if verdict.label else "")]
     if verdict.message:
         lines.append(f"message   {escape(verdict.message)}")
     if verdict.quarantine:
@@ -122,7 +122,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _coloured(status: str) -> str:
+def _colour_status(status: str) -> str:
     colour = {Status.OK.value: "green", "...": "dim", "not evaluated": "dim"}.get(status, "red")
     return f"[{colour}]{status}[/]"
 

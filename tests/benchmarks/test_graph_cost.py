@@ -13,11 +13,11 @@ from tritonsmith.benchmarks.graph_cost import (
     PROMISED_MS,
     checkpoint_bytes,
     count_nodes,
-    deep,
-    kernel,
     main,
-    one_run,
-    wide,
+    make_deep,
+    make_kernel,
+    make_wide,
+    time_run,
 )
 
 RESULT = ROOT / "benchmarks" / "results" / "graph_cost.json"
@@ -25,16 +25,16 @@ SIZES = (10, 20, 40)
 
 
 def test_the_worlds_are_what_they_say():
-    assert len(kernel("a").encode()) == KERNEL_BYTES and kernel("a") != kernel("b")
-    assert len(set(deep(10).scores)) == 10 and len(set(wide(25).scores)) == 25
-    assert asyncio.run(count_nodes(deep(4))) == 2 * 6 + 17, "two branches of two candidates, and what follows them"
+    assert len(make_kernel("a").encode()) == KERNEL_BYTES and make_kernel("a") != make_kernel("b")
+    assert len(set(make_deep(10).scores)) == 10 and len(set(make_wide(25).scores)) == 25
+    assert asyncio.run(count_nodes(make_deep(4))) == 2 * 6 + 17, "two branches of two candidates, and what follows them"
 
 
-@pytest.mark.parametrize("world", [deep, wide])
+@pytest.mark.parametrize("world", [make_deep, make_wide])
 def test_checkpoints_grow_in_line_with_the_candidates(world, tmp_path):
     ends = []
     for size in SIZES:
-        told = asyncio.run(one_run(world(size), tmp_path / str(size), "sqlite"))
+        told = asyncio.run(time_run(world(size), tmp_path / str(size), "sqlite"))
         assert told["end_bytes"] == checkpoint_bytes(tmp_path / str(size)) > 0
         ends.append(told["end_bytes"])
     small, middle, large = ends
@@ -43,7 +43,7 @@ def test_checkpoints_grow_in_line_with_the_candidates(world, tmp_path):
 
 
 def test_one_checkpoint_is_left_of_each_line_of_work(tmp_path):
-    asyncio.run(one_run(deep(8), tmp_path / "run", "sqlite"))
+    asyncio.run(time_run(make_deep(8), tmp_path / "run", "sqlite"))
     with sqlite3.connect(tmp_path / "run" / "checkpoints.sqlite") as file:
         left = file.execute("SELECT checkpoint_ns, COUNT(*) FROM checkpoints GROUP BY checkpoint_ns").fetchall()
         stale = file.execute("SELECT COUNT(*) FROM writes WHERE checkpoint_id NOT IN (SELECT checkpoint_id FROM checkpoints)").fetchone()

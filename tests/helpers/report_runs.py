@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from project import ROOT
-from tritonsmith.benchmarks.ablation.schema import CellRow, CellState, Plan, PlannedPolicy, PlannedTask, TuningRow
+from tritonsmith.benchmarks.ablation.schema import AblationPlan, CellRow, CellState, PlannedPolicy, PlannedTask, TuningRow
 from tritonsmith.benchmarks.ablation.tables import tabulate, write_tables
 from tritonsmith.evaluator.schema import Comparison, Label, Measurement, Stage, Status, Verdict
 from tritonsmith.graph.run import optimize
@@ -181,7 +181,7 @@ def ablation(root: Path) -> Path:
     rng = random.Random(3)
     scores = {"39_gru": 4.6, "76_linear_bias_relu": 2.0, "26_gelu_scale_bias": 1.1}
     parts = {"default": 1.0, "no-analysis": 0.1, "single-seed": 0.93}
-    plan = Plan(
+    plan = AblationPlan(
         name="leave-one-out", tasks=tuple(PlannedTask(key=key, path=f"benchmarks/tasks/{key}.py") for key in scores),
         policies=tuple(PlannedPolicy(key=key, given=key, seeds=2) for key in parts), repeats=3, settings={"model": "offline"},
         card="NVIDIA H200", kind="measured", date="2026-11-21", versions={"torch": "2.11.0"},

@@ -14,7 +14,7 @@ from project import ROOT
 from tritonsmith.benchmarks.hacks import suite
 from tritonsmith.benchmarks.hacks.catalogue import Case, hacks, load_cases, variants
 from tritonsmith.benchmarks.hacks.judge import Judge, Outcome, task_of, weigh
-from tritonsmith.benchmarks.hacks.suite import Report, chosen_cases, earlier, run
+from tritonsmith.benchmarks.hacks.suite import OutcomeFile, chosen_cases, read_earlier, run
 from tritonsmith.evaluator.schema import Correctness, Label, Status, Task, Timing, TimingKind, Verdict
 
 EVALUATOR = ROOT / "evaluator"
@@ -203,11 +203,11 @@ def test_an_interrupted_run_keeps_its_outcomes_and_says_how_to_go_on(
 
 def test_a_report_is_complete_after_every_case_and_a_run_can_be_continued(tmp_path: Path) -> None:
     file = tmp_path / "new" / "report.json"
-    report = Report(file, {"command": "x"})
+    report = OutcomeFile(file, {"command": "x"})
     report.add(Outcome("a", "hack", "R1", True, "refused as inaccurate", "inaccurate", expected=("inaccurate",)))
     report.add(Outcome("b", "hack", "R2", False, "accepted", "ok", "kernel", 1.5, 1.0))
     assert json.loads(file.read_text())["command"] == "x"
-    assert earlier(file) == report.outcomes[:1] and earlier(tmp_path / "none.json") == []
+    assert read_earlier(file) == report.outcomes[:1] and read_earlier(tmp_path / "none.json") == []
 
 
 @pytest.mark.slow

@@ -6,15 +6,16 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, StrMethodFormatter
 
-from tritonsmith.benchmarks.ablation.schema import SEED_BINS, Ablation, Estimate, Rule
-from tritonsmith.cli.report.ablation.views import factor, series, share
+from tritonsmith.benchmarks.ablation.schema import SEED_BINS, Ablation, IntervalEstimate, Rule
+from tritonsmith.benchmarks.ablation.wording import ON_PAGE
+from tritonsmith.cli.report.ablation.views import series
 from tritonsmith.cli.report.charts import COLOURS, SERIES, chart, wants_log
 
 _MARKS = "osD^vPX*"
 _ROW = 0.105
 """Height of one row of a forest, as a share of a chart's."""
 
-Line = tuple[str, Estimate | None, int]
+Line = tuple[str, IntervalEstimate | None, int]
 """Label, figure and number of the series; a line without a figure is the heading of those that follow."""
 
 
@@ -52,7 +53,11 @@ def _by_task(tables: Ablation, names: Sequence[str]) -> list[Line]:
 def _variants(tables: Ablation) -> list[Line]:
     """The median variant, with the lowest and the highest as its line."""
     return [
-        (f"{row.task} / {'persistent' if row.persistent else 'other'}", Estimate(value=row.median, low=row.lowest, high=row.highest), 0)
+        (
+            f"{row.task} / {'persistent' if row.persistent else 'other'}",
+            IntervalEstimate(value=row.median, low=row.lowest, high=row.highest),
+            0,
+        )
         for row in tables.tuning
     ]
 
@@ -63,7 +68,7 @@ def _forest(name: str, title: str, lines: Sequence[Line]) -> Markup | None:
     figures = [found for _, found, _ in known if found is not None]
     if not figures:
         return None
-    text = "; ".join(f"{label} {factor(found)}" if found else f"{label}:" for label, found, _ in known)
+    text = "; ".join(f"{label} {ON_PAGE.factor(found)}" if found else f"{label}:" for label, found, _ in known)
 
     def draw(axes: Axes, wide: bool) -> dict[str, str]:
         values = [value for found in figures for value in (found.value, found.low, found.high) if value is not None and value > 0]
@@ -80,7 +85,7 @@ def _forest(name: str, title: str, lines: Sequence[Line]) -> Markup | None:
                 continue
             if found.low is not None and found.high is not None:
                 axes.plot([found.low, found.high], [row, row], color=colour, linewidth=2, solid_capstyle="butt")
-            titles[f"f{row}"] = f"{label}: {factor(found)}"
+            titles[f"f{row}"] = f"{label}: {ON_PAGE.factor(found)}"
             mark = _MARKS[number % len(_MARKS)]
             axes.plot([found.value or 0.0], [row], marker=mark, color=colour, markersize=7, gid=f"f{row}", clip_on=False)
         axes.yaxis.set_major_locator(FixedLocator(list(range(len(known)))))
@@ -101,7 +106,8 @@ def _curves(tables: Ablation, names: Sequence[str]) -> Markup | None:
     curves = [curve for curve in tables.fast if any(point.share.value is not None for point in curve.points)]
     if not curves:
         return None
-    text = "; ".join(f"{curve.policy}: " + ", ".join(f"{share(point.share)} at {point.p:g}" for point in curve.points) for curve in curves)
+    shares = {curve.policy: [f"{ON_PAGE.share(point.share)} at {point.p:g}" for point in curve.points] for curve in curves}
+    text = "; ".join(f"{policy}: {', '.join(words)}" for policy, words in shares.items())
 
     def draw(axes: Axes, wide: bool) -> dict[str, str]:
         for curve in curves:

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from tritonsmith.benchmarks.ablation.runner import retabulate
 from tritonsmith.benchmarks.ablation.schema import Ablation
 from tritonsmith.cli.report.ablation.charts import charts
-from tritonsmith.cli.report.ablation.views import facts, flat, headline, sentences, sheets, size
+from tritonsmith.cli.report.ablation.views import facts, flatten, headline, sentences, sheets, size
 from tritonsmith.cli.report.run.markdown import render_markdown
 from tritonsmith.cli.report.run.pages import render
 from tritonsmith.cli.report.run.tables import csv_text
@@ -37,10 +37,10 @@ def read_ablation(folder: Path) -> Ablation:
 def ablation_page(tables: Ablation, folder: Path) -> str:
     """The page of these tables; runs are linked where their pages are."""
     pages = [f"{row.folder}/report.html" if row.folder and (folder / row.folder / "report.html").is_file() else "" for row in tables.cells]
-    told = {"headline": headline(tables), "lines": sentences(tables), "facts": facts(tables), "size": size(tables)}
+    words = {"headline": headline(tables), "lines": sentences(tables), "facts": facts(tables), "size": size(tables)}
     return render(
         "ablation.html.j2", tables=tables, sheets=sheets(tables), charts=charts(tables), pages=pages,
-        score=lambda score, kind, comparison: score_text(score, kind, comparison or None), **told,
+        score=lambda score, kind, comparison: score_text(score, kind, comparison or None), **words,
     )  # fmt: skip
 
 
@@ -55,16 +55,16 @@ def ablation_csv(tables: Ablation) -> dict[str, str]:
     """Every table by its file name, but for `runs.csv`, which the experiment writes itself."""
     fast = (point.model_copy() for curve in tables.fast for point in curve.points)
     found: dict[str, list[dict[str, object]]] = {
-        "policies.csv": flat(tables.policies),
-        "tasks.csv": flat(tables.tasks),
+        "policies.csv": flatten(tables.policies),
+        "tasks.csv": flatten(tables.tasks),
         "fast_p.csv": [
             {"policy": policy, **row}
-            for policy, row in zip((curve.policy for curve in tables.fast for _ in curve.points), flat(fast), strict=True)
+            for policy, row in zip((curve.policy for curve in tables.fast for _ in curve.points), flatten(fast), strict=True)
         ],
-        "pairs.csv": flat(tables.pairs),
-        "attribution.csv": flat(tables.attribution),
-        "tuning.csv": flat(tables.tuning),
-        "seeds.csv": flat(tables.seeds),
-        "costs.csv": flat(tables.costs),
+        "pairs.csv": flatten(tables.pairs),
+        "attribution.csv": flatten(tables.attribution),
+        "tuning.csv": flatten(tables.tuning),
+        "seeds.csv": flatten(tables.seeds),
+        "costs.csv": flatten(tables.costs),
     }
     return {name: csv_text(tuple(dict.fromkeys(key for row in rows for key in row)), rows) for name, rows in found.items() if rows}

@@ -1,14 +1,15 @@
 """An experiment as sheets: each a table with what it says, for a page, for Markdown and for CSV."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tritonsmith.benchmarks.ablation.schema import SEED_BINS, Ablation, CellState, Estimate, PairRow, Rule
+from tritonsmith.benchmarks.ablation.schema import SEED_BINS, Ablation, CellState, IntervalEstimate, PairRow, Rule
+from tritonsmith.benchmarks.ablation.wording import ON_PAGE
 from tritonsmith.cli.report.run.views import seconds_text
 from tritonsmith.evaluator.schema import Record
 from tritonsmith.graph.storage.outcome import digits
 
-_NONE = "\N{EN DASH}"
+_NONE = ON_PAGE.missing
 
 
 @dataclass(frozen=True)
@@ -22,16 +23,6 @@ class Sheet:
     rows: tuple[tuple[str, ...], ...]
     words: int = 1
     """How many columns from the left are words; the others are figures."""
-
-
-def factor(found: Estimate) -> str:
-    """`2.10x (1.52 to 2.90)`."""
-    return _shown(found, lambda value: f"{digits(value)}x")
-
-
-def share(found: Estimate) -> str:
-    """`67 % (33 to 100)`."""
-    return _shown(found, lambda value: f"{100 * value:.0f} %")
 
 
 def sheets(tables: Ablation) -> list[Sheet]:
@@ -51,12 +42,12 @@ def headline(tables: Ablation) -> str:
     if len(tables.policies) == 1:
         return f"{best.policy}: {mean}"
     others = [pair for pair in tables.pairs if pair.rule is Rule.FLOOR and best.policy in (pair.policy, pair.against)]
-    shown = [pair for pair in others if _differs(pair.ratio)]
-    if not shown:
+    decided = [pair for pair in others if _differs(pair.ratio)]
+    if not decided:
         return f"No difference between the policies is shown; {mean}"
-    if len(shown) == len(others):
+    if len(decided) == len(others):
         return f"{best.policy} is ahead of every other policy: {mean}"
-    behind = [pair.against if pair.policy == best.policy else pair.policy for pair in shown]
+    behind = [pair.against if pair.policy == best.policy else pair.policy for pair in decided]
     named = " and ".join(behind) if len(behind) < 3 else f"{len(behind)} of {len(tables.policies)} policies"
     return f"{named} {'is' if len(behind) == 1 else 'are'} behind the best, which reaches {mean}"
 
@@ -65,14 +56,14 @@ def sentences(tables: Ablation) -> list[str]:
     """What the pairs of the first policy with the others say; no more than their intervals allow."""
     first = tables.policies[0].policy if tables.policies else ""
     pairs = [pair for pair in tables.pairs if pair.rule is Rule.FLOOR and pair.against == first]
-    return [_compared(pair) for pair in pairs]
+    return [_compare_in_words(pair) for pair in pairs]
 
 
 def size(tables: Ablation) -> str:
     """How large the experiment is."""
     plan = tables.plan
     counts = ((len(plan.tasks), "task", "tasks"), (len(plan.policies), "policy", "policies"), (plan.repeats, "repeat", "repeats"))
-    return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts)
+    return ", ".join(f"{count} {singular if count == 1 else plural}" for count, singular, plural in counts)
 
 
 def facts(tables: Ablation) -> list[tuple[str, str]]:
@@ -97,42 +88,34 @@ def facts(tables: Ablation) -> list[tuple[str, str]]:
     return [(name, value) for name, value in rows if value]
 
 
-def flat(records: Iterable[Record]) -> list[dict[str, object]]:
+def flatten(records: Iterable[Record]) -> list[dict[str, object]]:
     """Records as rows of CSV; a figure with an interval becomes four columns, what is a table in itself stays out."""
     rows: list[dict[str, object]] = []
     for record in records:
         row: dict[str, object] = {}
         for name in type(record).model_fields:
             value = getattr(record, name)
-            told = {f"{name}_{rule}": one for rule, one in value.items()} if isinstance(value, dict) else {name: value}
-            for key, one in told.items():
-                row |= _cells(key, one)
+            parts = {f"{name}_{rule}": part for rule, part in value.items()} if isinstance(value, dict) else {name: value}
+            for key, part in parts.items():
+                row |= _make_cells(key, part)
         rows.append(row)
     return rows
 
 
-def _cells(key: str, value: object) -> dict[str, object]:
-    if isinstance(value, Estimate):
+def _make_cells(key: str, value: object) -> dict[str, object]:
+    if isinstance(value, IntervalEstimate):
         return {key: value.value, f"{key}_low": value.low, f"{key}_high": value.high, f"{key}_runs": value.runs}
     if isinstance(value, tuple):
         return {key: " ".join(map(str, value))}
     return {key: value}
 
 
-def _shown(found: Estimate, words: Callable[[float], str]) -> str:
-    if found.value is None:
-        return _NONE
-    if found.low is None or found.high is None:
-        return words(found.value)
-    return f"{words(found.value)} ({words(found.low).rstrip('x% ')} to {words(found.high).rstrip('x% ')})"
-
-
-def _compared(pair: PairRow) -> str:
+def _compare_in_words(pair: PairRow) -> str:
     """One pair in words."""
     ratio = pair.ratio
     if ratio.value is None:
         return f"{pair.policy} cannot be compared with {pair.against} yet."
-    said = f"{pair.policy} against {pair.against}: {factor(ratio)}"
+    said = f"{pair.policy} against {pair.against}: {ON_PAGE.factor(ratio)}"
     if ratio.low is None or ratio.high is None:
         return f"{said}; too few runs for an interval."
     if _differs(ratio):
@@ -140,7 +123,7 @@ def _compared(pair: PairRow) -> str:
     return f"{said}; the interval includes 1, so no difference is shown."
 
 
-def _differs(ratio: Estimate) -> bool:
+def _differs(ratio: IntervalEstimate) -> bool:
     """Whether the interval of a ratio leaves out 1."""
     return ratio.low is not None and ratio.high is not None and (ratio.low > 1.0 or ratio.high < 1.0)
 
@@ -148,8 +131,8 @@ def _differs(ratio: Estimate) -> bool:
 def _policies(tables: Ablation) -> Sheet:
     rows = (
         (
-            row.policy, f"{row.done} of {row.planned}", share(row.share_correct), share(row.share_faster),
-            factor(row.geomean[Rule.FLOOR]), factor(row.geomean[Rule.SOLVED]),
+            row.policy, f"{row.done} of {row.planned}", ON_PAGE.share(row.share_correct), ON_PAGE.share(row.share_faster),
+            ON_PAGE.factor(row.geomean[Rule.FLOOR]), ON_PAGE.factor(row.geomean[Rule.SOLVED]),
         )
         for row in tables.policies
     )  # fmt: skip
@@ -163,7 +146,7 @@ def _policies(tables: Ablation) -> Sheet:
 def _tasks(tables: Ablation) -> Sheet:
     rows = (
         (
-            row.task, row.policy, str(row.done), str(row.solved), str(row.faster), factor(row.geomean[Rule.FLOOR]),
+            row.task, row.policy, str(row.done), str(row.solved), str(row.faster), ON_PAGE.factor(row.geomean[Rule.FLOOR]),
             *(f"{digits(value)}x" if value is not None else _NONE for value in (row.lowest, row.median, row.highest)),
         )
         for row in tables.tasks
@@ -174,7 +157,7 @@ def _tasks(tables: Ablation) -> Sheet:
 
 def _fast(tables: Ablation) -> Sheet:
     points = [point.p for point in tables.fast[0].points] if tables.fast else []
-    rows = tuple((curve.policy, *(share(point.share) for point in curve.points)) for curve in tables.fast)
+    rows = tuple((curve.policy, *(ON_PAGE.share(point.share) for point in curve.points)) for curve in tables.fast)
     text = "fast_p: the share of runs that are correct and faster than p times the baseline; from p = 1 on, proven faster."
     return Sheet("fast", "How often how fast", text, ("policy", *(f"p = {p:g}" for p in points)), rows)
 
@@ -182,8 +165,9 @@ def _fast(tables: Ablation) -> Sheet:
 def _pairs(tables: Ablation) -> Sheet:
     rows = (
         (
-            pair.policy, pair.against, factor(pair.ratio), str(pair.better), str(pair.equal), str(pair.worse), str(pair.same_kernel),
-            *(factor(pair.by_task[task.key]) if task.key in pair.by_task else _NONE for task in tables.plan.tasks),
+            pair.policy, pair.against, ON_PAGE.factor(pair.ratio),
+            str(pair.better), str(pair.equal), str(pair.worse), str(pair.same_kernel),
+            *(ON_PAGE.factor(pair.by_task[task.key]) if task.key in pair.by_task else _NONE for task in tables.plan.tasks),
         )
         for pair in tables.pairs
         if pair.rule is Rule.FLOOR
@@ -196,7 +180,7 @@ def _pairs(tables: Ablation) -> Sheet:
 def _attribution(tables: Ablation) -> Sheet:
     rows = (
         (
-            row.part, row.without, factor(row.ratio), factor(row.ratio_solved),
+            row.part, row.without, ON_PAGE.factor(row.ratio), ON_PAGE.factor(row.ratio_solved),
             f"{100 * row.solved_with:.0f} %", f"{100 * row.solved_without:.0f} %",
             f"{row.candidates_with:.1f}", f"{row.candidates_without:.1f}",
         )
@@ -245,8 +229,8 @@ def _costs(tables: Ablation) -> Sheet:
     return Sheet("costs", "Cost per solved run", "As if each run had been alone; unsolved runs are paid along.", columns, tuple(rows))
 
 
-def _amount(found: Estimate, form: str) -> str:
-    return _shown(found, lambda value: form.format(value))
+def _amount(figure: IntervalEstimate, form: str) -> str:
+    return ON_PAGE.write(figure, form.format)
 
 
 def series(tables: Ablation) -> Sequence[str]:

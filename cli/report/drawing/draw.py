@@ -14,8 +14,10 @@ from tritonsmith.graph.state import Decision
 
 _GATE = "decide_"
 _ENDS = {"__start__": "start", "__end__": "end"}
-_HEIGHT, _LETTER = 26.0, 6.6
-"""Pixels: of a node, and of a letter at the drawing's size of type."""
+_HEIGHT = 26.0
+"""Pixels of a node."""
+_LETTER = 6.6
+"""Pixels of a letter's width at the drawing's size of type."""
 _BULGE = 30.0
 """How far an edge bends away from the edge that leads the other way."""
 _TIMES = "\N{MULTIPLICATION SIGN}"
@@ -26,7 +28,7 @@ _STYLE = (
     ":root{--ink:#1f2933;--muted:#52606d;--edge:#b3bcc6;--paper:#fff;--taken:#c2410c;--wash:#ffedd5}"
     "@media (prefers-color-scheme:dark){:root{--ink:#e4e7eb;--muted:#a6b0bb;--edge:#56626e;--paper:#15191e;--taken:#fb923c;--wash:#43210f}}"
 )
-_RULES = (
+DRAWING_RULES = (
     ".graph{font:11px system-ui,sans-serif}.graph .sheet{fill:var(--paper)}.graph .box{fill:var(--paper);stroke:var(--edge)}"
     ".graph .gate .box{stroke-dasharray:3 2}.graph text{fill:var(--muted);text-anchor:middle}"
     ".graph .edge{fill:none;stroke:var(--edge)}.graph .tip{fill:var(--edge)}"
@@ -37,7 +39,6 @@ _RULES = (
     ".graph .name{font-weight:600;text-anchor:start;fill:var(--ink)}"
 )
 """Style of a drawing; a page gives the colours."""
-DRAWING_RULES = _RULES
 
 
 @dataclass(frozen=True)
@@ -66,17 +67,17 @@ def draw_panels(decisions: Sequence[Decision], *, link: bool) -> tuple[Panel, ..
     whole, closed = drawn_graph(True), drawn_graph(False)
     seen = set(visited_nodes(whole, decisions)) | set(visited_nodes(closed, decisions))
     way = find_followed(decisions)
-    main = [one for one in way if one.branch == "main"]
-    seeds = [one for one in way if one.branch.startswith("seed")]
-    improved = [one for one in way if one not in main and one not in seeds]
+    main = [decision for decision in way if decision.branch == "main"]
+    seeds = [decision for decision in way if decision.branch.startswith("seed")]
+    improved = [decision for decision in way if decision not in main and decision not in seeds]
     parts = [("branch", "One seed's branch", seeds), ("", "The run, after the branches have joined", main)]
     if improved:
         parts.append(("improve", "The selected candidate, analysed again", improved))
-    return tuple(_panel(name, title, whole if name else closed, seen, taken, link) for name, title, taken in parts)
+    return tuple(_draw_panel(name, title, whole if name else closed, seen, taken, link) for name, title, taken in parts)
 
 
 def draw_file(decisions: Sequence[Decision]) -> str:
-    """The whole graph as one SVG file that needs nothing beside it."""
+    """The whole graph as one SVG file that needs no other file."""
     panels = draw_panels(decisions, link=False)
     width = sum(panel.placed.width for panel in panels)
     height = max(panel.placed.height for panel in panels) + _HEAD
@@ -85,92 +86,93 @@ def draw_file(decisions: Sequence[Decision]) -> str:
         name = f'<text class="name" x="{left + 14:.0f}" y="{_HEAD - 4:.0f}">{escape(panel.title)}</text>'
         parts.append(f'{name}<g transform="translate({left:.0f} {_HEAD:.0f})">{panel.body}</g>')
         left += panel.placed.width
-    told = "The state machine of tritonsmith" + (", with the way that a run took" if decisions else "")
+    description = "The state machine of tritonsmith" + (", with the way that a run took" if decisions else "")
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="graph" {size} role="img" aria-label="{told}"><style>{_STYLE}{_RULES}</style>'
-    return f'{head}<rect class="sheet" width="100%" height="100%"/>{"".join(parts)}</svg>\n'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="graph" {size} role="img" aria-label="{description}">'
+    style = f"<style>{_STYLE}{DRAWING_RULES}</style>"
+    return f'{head}{style}<rect class="sheet" width="100%" height="100%"/>{"".join(parts)}</svg>\n'
 
 
-def _panel(name: str, title: str, graph: Graph, seen: set[str], decisions: Sequence[Decision], link: bool) -> Panel:
+def _draw_panel(name: str, title: str, graph: Graph, seen: set[str], decisions: Sequence[Decision], link: bool) -> Panel:
     prefix = f"{name}:" if name else ""
     nodes = [node for node in graph.nodes if node.startswith(prefix)]
     edges = {pair: label for pair, label in drawn_edges(graph).items() if pair[0] in nodes and pair[1] in nodes}
-    sizes = {node: (_width(node.removeprefix(prefix)), _HEIGHT) for node in nodes}
+    sizes = {node: (_node_width(node.removeprefix(prefix)), _HEIGHT) for node in nodes}
     placed = place(sizes, list(edges))
-    counts = Counter((f"{prefix}{_GATE}{one.gate}", _target(prefix, one)) for one in decisions)
-    asked = Counter(f"{prefix}{_GATE}{one.gate}" for one in decisions)
+    counts = Counter((f"{prefix}{_GATE}{decision.gate}", _target_of(prefix, decision)) for decision in decisions)
+    asked = Counter(f"{prefix}{_GATE}{decision.gate}" for decision in decisions)
     body: list[str] = []
     for pair, label in edges.items():
-        body.append(_edge(placed, sizes, pair, label, _way(pair, graph, seen, counts, prefix), (pair[1], pair[0]) in edges))
-    body += [_node(placed.nodes[node], sizes[node][0], node.removeprefix(prefix), node in seen, asked[node], link) for node in nodes]
+        body.append(_draw_edge(placed, sizes, pair, label, _count_way(pair, graph, seen, counts, prefix), (pair[1], pair[0]) in edges))
+    body += [_draw_node(placed.nodes[node], sizes[node][0], node.removeprefix(prefix), node in seen, asked[node], link) for node in nodes]
     return Panel(name=name or "main", title=title, placed=placed, body="".join(body))
 
 
-def _target(prefix: str, decision: Decision) -> str:
+def _target_of(prefix: str, decision: Decision) -> str:
     choices = SITES[decision.gate].choices if decision.gate in SITES else {}
     return f"{prefix}{choices.get(decision.choice, '')}"
 
 
-def _way(pair: tuple[str, str], graph: Graph, seen: set[str], counts: Counter[tuple[str, str]], prefix: str) -> int:
+def _count_way(pair: tuple[str, str], graph: Graph, seen: set[str], counts: Counter[tuple[str, str]], prefix: str) -> int:
     """How often the run went along an edge; 1 where only that it did is known."""
     source, target = pair
     if source.removeprefix(prefix).startswith(_GATE):
         return counts[pair]
     others = [edge for edge in graph.edges if edge.source == source and edge.target != target]
-    straight = not others or target.endswith(":evaluate") or (source.endswith("__start__") and _entered(prefix, target))
+    straight = not others or target.endswith(":evaluate") or (source.endswith("__start__") and _is_entry(prefix, target))
     return int(straight and source in seen and target in seen)
 
 
-def _entered(prefix: str, target: str) -> bool:
+def _is_entry(prefix: str, target: str) -> bool:
     """A branch begins with its seed, an improvement with the analysis."""
     return target == f"{prefix}{'analyze' if prefix.startswith('improve') else 'seed'}"
 
 
-def _width(name: str) -> float:
-    return len(_told(name)) * _LETTER + (26.0 if name.startswith(_GATE) else 18.0)
+def _node_width(name: str) -> float:
+    return len(_node_words(name)) * _LETTER + (26.0 if name.startswith(_GATE) else 18.0)
 
 
-def _told(name: str) -> str:
+def _node_words(name: str) -> str:
     return _ENDS.get(name, name.removeprefix(_GATE).replace("_", " "))
 
 
-def _node(spot: Spot, width: float, name: str, taken: bool, asked: int, link: bool) -> str:
+def _draw_node(spot: Spot, width: float, name: str, taken: bool, asked: int, link: bool) -> str:
     gate = name.startswith(_GATE)
     x, y = spot
     radius = _HEIGHT / 2 if gate or name in _ENDS else 4
     corner = f'x="{x - width / 2:.1f}" y="{y - _HEIGHT / 2:.1f}"'
     box = f'<rect class="box" {corner} width="{width:.1f}" height="{_HEIGHT:.0f}" rx="{radius:.0f}"/>'
-    text = f'<text x="{x:.1f}" y="{y + 4:.1f}">{escape(_told(name))}{"?" if gate else ""}</text>'
-    group = f'<g class="node{" gate" if gate else ""}{" taken" if taken else ""}">{_counted(name, asked)}{box}{text}</g>'
+    text = f'<text x="{x:.1f}" y="{y + 4:.1f}">{escape(_node_words(name))}{"?" if gate else ""}</text>'
+    group = f'<g class="node{" gate" if gate else ""}{" taken" if taken else ""}">{_count_title(name, asked)}{box}{text}</g>'
     return f'<a href="#gate-{escape(name.removeprefix(_GATE))}">{group}</a>' if link and asked else group
 
 
-def _counted(name: str, asked: int) -> str:
+def _count_title(name: str, asked: int) -> str:
     times = "once" if asked == 1 else f"{asked} times"
-    return f"<title>{escape(_told(name))}: decided {times}</title>" if asked else ""
+    return f"<title>{escape(_node_words(name))}: decided {times}</title>" if asked else ""
 
 
-def _edge(placed: Placed, sizes: dict[str, Spot], pair: tuple[str, str], label: str, way: int, both: bool) -> str:
+def _draw_edge(placed: Placed, sizes: dict[str, Spot], pair: tuple[str, str], label: str, way: int, both: bool) -> str:
     source, target = pair
-    points = _route(placed, pair)
+    points = _find_route(placed, pair)
     if both and len(points) == 2:  # the edge the other way would lie on this one
-        points = _bent(points)
-    points[0] = _border(points[0], points[1], sizes[source])
-    points[-1] = _border(points[-1], points[-2], sizes[target])
+        points = _bend(points)
+    points[0] = _border_point(points[0], points[1], sizes[source])
+    points[-1] = _border_point(points[-1], points[-2], sizes[target])
     words = f"{label} {_TIMES}{way}".strip() if way > 1 else label
-    text = _label(words, points, both) if words else ""
+    text = _draw_label(words, points, both) if words else ""
     group = '<g class="taken">' if way else "<g>"
-    return f'{group}<path class="edge" d="{_curve(points)}"/>{_tip(points)}{text}</g>'
+    return f'{group}<path class="edge" d="{_curve_path(points)}"/>{_draw_tip(points)}{text}</g>'
 
 
-def _label(words: str, points: Sequence[Spot], both: bool) -> str:
-    """Beside the part of a line that goes down, above a line that goes across; at the bend of one of two that lead to and fro."""
+def _draw_label(words: str, points: Sequence[Spot], both: bool) -> str:
+    """Next to the part of a line that goes down, above a line that goes across; at the bend of one of two that lead to and fro."""
     (x1, y1), (x2, y2) = points[:2]
-    anchor, (x, y) = "start", _between(points[0], points[1], 0.5)
+    anchor, (x, y) = "start", _point_between(points[0], points[1], 0.5)
     if both and len(points) == 3:
         x, y = x2 - 3, y2 + 3
     elif abs(y2 - y1) > abs(x2 - x1):
-        x, y = _between(points[0], points[1], 0.5 if len(points) == 2 else min(0.75, 24 / abs(y2 - y1)))
+        x, y = _point_between(points[0], points[1], 0.5 if len(points) == 2 else min(0.75, 24 / abs(y2 - y1)))
         leftward = x2 < x1 - 4  # then the room is on the left
         anchor, x, y = ("end", x - 6, y + 3) if leftward else ("start", x + 6, y + 3)
     elif len(points) > 2 and abs(points[2][0] - x2) < 2:
@@ -180,7 +182,7 @@ def _label(words: str, points: Sequence[Spot], both: bool) -> str:
     return f'<text class="label {anchor}" x="{x:.1f}" y="{y:.1f}">{escape(words)}</text>'
 
 
-def _route(placed: Placed, pair: tuple[str, str]) -> list[Spot]:
+def _find_route(placed: Placed, pair: tuple[str, str]) -> list[Spot]:
     """From the source to the target; grandalf gives an edge that leads up in the other order."""
     points = list(placed.edges[pair]) or [placed.nodes[pair[0]], placed.nodes[pair[1]]]
     start = placed.nodes[pair[0]]
@@ -189,40 +191,40 @@ def _route(placed: Placed, pair: tuple[str, str]) -> list[Spot]:
     return [start, *points[1:-1], placed.nodes[pair[1]]]
 
 
-def _bent(points: list[Spot]) -> list[Spot]:
+def _bend(points: list[Spot]) -> list[Spot]:
     (x1, y1), (x2, y2) = points
     return [points[0], ((x1 + x2) / 2 + _BULGE, (y1 + y2) / 2), points[1]] if y2 < y1 else points
 
 
-def _distance(one: Spot, other: Spot) -> float:
-    return float(((one[0] - other[0]) ** 2 + (one[1] - other[1]) ** 2) ** 0.5)
+def _distance(start: Spot, end: Spot) -> float:
+    return float(((start[0] - end[0]) ** 2 + (start[1] - end[1]) ** 2) ** 0.5)
 
 
-def _between(one: Spot, other: Spot, share: float) -> Spot:
-    return one[0] + (other[0] - one[0]) * share, one[1] + (other[1] - one[1]) * share
+def _point_between(start: Spot, end: Spot, share: float) -> Spot:
+    return start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share
 
 
-def _border(centre: Spot, towards: Spot, size: Spot) -> Spot:
+def _border_point(centre: Spot, towards: Spot, size: Spot) -> Spot:
     """Where the line from a node's middle leaves its box."""
     dx, dy = towards[0] - centre[0], towards[1] - centre[1]
     ratios = [half / abs(part) for half, part in ((size[0] / 2, dx), (size[1] / 2, dy)) if abs(part) > 1e-9]
-    return _between(centre, towards, min([1.0, *ratios]))
+    return _point_between(centre, towards, min([1.0, *ratios]))
 
 
-def _curve(points: Iterable[Spot]) -> str:
+def _curve_path(points: Iterable[Spot]) -> str:
     """A path through the points, rounded where it bends."""
     first, *rest = points
     path = f"M{first[0]:.1f} {first[1]:.1f}"
     past = first
     for point, following in zip(rest, rest[1:], strict=False):
-        before = _between(point, past, min(0.5, 14 / max(1.0, _distance(point, past))))
-        after = _between(point, following, min(0.5, 14 / max(1.0, _distance(point, following))))
+        before = _point_between(point, past, min(0.5, 14 / max(1.0, _distance(point, past))))
+        after = _point_between(point, following, min(0.5, 14 / max(1.0, _distance(point, following))))
         path += f"L{before[0]:.1f} {before[1]:.1f}Q{point[0]:.1f} {point[1]:.1f} {after[0]:.1f} {after[1]:.1f}"
         past = point
     return f"{path}L{rest[-1][0]:.1f} {rest[-1][1]:.1f}"
 
 
-def _tip(points: Sequence[Spot]) -> str:
+def _draw_tip(points: Sequence[Spot]) -> str:
     """The head of an arrow."""
     (x, y), past = points[-1], points[-2]
     length = max(1e-6, _distance(points[-1], past))

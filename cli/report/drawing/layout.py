@@ -46,7 +46,7 @@ def place(sizes: Mapping[str, Spot], edges: Sequence[tuple[str, str]], *, gap: S
     for part in Graph(list(vertices.values()), list(links.values())).C:
         layout = SugiyamaLayout(part)
         layout.xspace, layout.yspace = gap
-        back = _backward(list(sizes), list(links))
+        back = _find_backward(list(sizes), list(links))
         layout.init_all(
             roots=[vertex for vertex in part.sV if not vertex.e_in()] or None,
             inverted_edges=[link for pair, link in links.items() if pair in back and pair[0] in {vertex.data for vertex in part.sV}],
@@ -59,10 +59,10 @@ def place(sizes: Mapping[str, Spot], edges: Sequence[tuple[str, str]], *, gap: S
             if pair[0] in spots:
                 routes[pair] = tuple((x + shift, y) for x, y in link.view._pts)
         left = max(x + sizes[name][0] / 2 for name, (x, _) in nodes.items()) + gap[0]
-    return _framed(sizes, nodes, routes, margin)
+    return _frame(sizes, nodes, routes, margin)
 
 
-def _backward(names: list[str], edges: list[tuple[str, str]]) -> set[tuple[str, str]]:
+def _find_backward(names: list[str], edges: list[tuple[str, str]]) -> set[tuple[str, str]]:
     """Edges that lead back to a node on the way to them, when nodes are visited in the order of their names' table."""
     onward = {name: sorted((b for a, b in edges if a == name), key=names.index) for name in names}
     found: set[tuple[str, str]] = set()
@@ -82,7 +82,7 @@ def _backward(names: list[str], edges: list[tuple[str, str]]) -> set[tuple[str, 
     return found
 
 
-def _framed(sizes: Mapping[str, Spot], nodes: dict[str, Spot], routes: dict[tuple[str, str], tuple[Spot, ...]], margin: float) -> Placed:
+def _frame(sizes: Mapping[str, Spot], nodes: dict[str, Spot], routes: dict[tuple[str, str], tuple[Spot, ...]], margin: float) -> Placed:
     corners = [(x + sign * sizes[name][0] / 2, y + sign * sizes[name][1] / 2) for name, (x, y) in nodes.items() for sign in (-1, 1)]
     corners += [point for points in routes.values() for point in points]
     left, top = (min(corner[axis] for corner in corners) - margin for axis in (0, 1))
@@ -90,12 +90,12 @@ def _framed(sizes: Mapping[str, Spot], nodes: dict[str, Spot], routes: dict[tupl
     first = next(iter(nodes.values()))[0]
     mirrored = first - left > (right - left) / 2  # a reader begins on the left, and so does a screen that shows a part
 
-    def moved(spot: Spot) -> Spot:
+    def move(spot: Spot) -> Spot:
         return right - spot[0] if mirrored else spot[0] - left, spot[1] - top
 
     return Placed(
         width=right - left,
         height=bottom - top,
-        nodes={name: moved(spot) for name, spot in nodes.items()},
-        edges={pair: tuple(map(moved, points)) for pair, points in routes.items()},
+        nodes={name: move(spot) for name, spot in nodes.items()},
+        edges={pair: tuple(map(move, points)) for pair, points in routes.items()},
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tritonsmith.cli.report.run.command import reproduce
 from tritonsmith.cli.report.run.reading import RunFiles, run_config
-from tritonsmith.cli.report.run.records import Change, Point, Report, RunState, Tone
+from tritonsmith.cli.report.run.records import Change, Point, RunReport, RunState, Tone
 from tritonsmith.evaluator.schema import TimingKind, Verdict
 from tritonsmith.graph.state import Usage
 from tritonsmith.graph.storage.outcome import describe_comparison, is_win
@@ -15,30 +15,30 @@ from tritonsmith.nodes.chat.ledger import sum_of
 from tritonsmith.nodes.chat.records import UsageRow
 
 
-def build_report(files: RunFiles) -> Report:
+def build_report(files: RunFiles) -> RunReport:
     """All that the pages and tables need, except for texts of kernels and conversations."""
     summary = files.summary
     verdicts = {row.id: verdict for row in summary.candidates if (verdict := files.verdict(row.id)) is not None}
     state = _state(files, summary)
     command, note = reproduce(files)
     parent = summary.parent or files.settings.get("parent")
-    return Report(
+    return RunReport(
         state=state,
         tone=_tone(summary),
         headline=_headline(summary, state),
         command=command,
         command_note=note,
-        notes=(*files.problems, *_missing(files, summary, verdicts)),
-        versions=_versions(files, verdicts.values()),
+        notes=(*files.problems, *_find_missing(files, summary, verdicts)),
+        versions=_find_versions(files, verdicts.values()),
         recording=Path(str(run_config(files).get("replay") or "")).name,
         analysed={
             str(event["id"]): str(event.get("candidate")) for event in files.events if event.get("event") == "analysis" and event.get("id")
         },
         parent=parent if isinstance(parent, dict) else None,
-        points=_points(files),
-        changes=_changes(files, summary),
-        times=_times(files),
-        usage_by_model=_by_model(files.rows),
+        points=_find_points(files),
+        changes=_find_changes(files, summary),
+        times=_find_times(files),
+        usage_by_model=_sum_by_model(files.rows),
         evaluation_seconds=sum(verdict.seconds for verdict in (*files.quick.values(), *files.strict.values())),
         verdicts=verdicts,
         summary=summary,
@@ -64,11 +64,11 @@ def _headline(summary: Summary, state: RunState) -> str:
     winner = summary.winner
     if winner is None or winner.verdict.timing is None:
         return "No working candidate so far" if state is RunState.UNFINISHED else "No winner"
-    told = describe_comparison(winner.verdict.timing)
-    return f"Best so far {told}" if state is RunState.UNFINISHED else told
+    result = describe_comparison(winner.verdict.timing)
+    return f"Best so far {result}" if state is RunState.UNFINISHED else result
 
 
-def _missing(files: RunFiles, summary: Summary, verdicts: dict[str, Verdict]) -> Iterable[str]:
+def _find_missing(files: RunFiles, summary: Summary, verdicts: dict[str, Verdict]) -> Iterable[str]:
     if not files.events:
         yield "The folder has no events.jsonl, so the chart over time and the times of decisions are missing."
     if summary.candidates and not any(files.kernel(row.sha) for row in summary.candidates):
@@ -81,7 +81,7 @@ def _missing(files: RunFiles, summary: Summary, verdicts: dict[str, Verdict]) ->
         yield "The folder has no prompts and replies."
 
 
-def _points(files: RunFiles) -> tuple[Point, ...]:
+def _find_points(files: RunFiles) -> tuple[Point, ...]:
     stages = {row.id: row.stage for row in files.summary.candidates}
     points: dict[str, Point] = {}
     best: float | None = None
@@ -98,7 +98,7 @@ def _points(files: RunFiles) -> tuple[Point, ...]:
     return tuple(points.values())
 
 
-def _times(files: RunFiles) -> dict[str, float]:
+def _find_times(files: RunFiles) -> dict[str, float]:
     """When each decision was taken first; a run that waited takes its steps once more."""
     times: dict[str, float] = {}
     for event, seconds in zip(files.events, files.seconds, strict=True):
@@ -107,18 +107,18 @@ def _times(files: RunFiles) -> dict[str, float]:
     return times
 
 
-def _changes(files: RunFiles, summary: Summary) -> dict[str, Change]:
+def _find_changes(files: RunFiles, summary: Summary) -> dict[str, Change]:
     shas = {row.id: row.sha for row in summary.candidates}
     found: dict[str, Change] = {}
     for row in summary.candidates:
         old, new = files.kernel(shas.get(row.parent or "", "")), files.kernel(row.sha)
         if row.parent and old is not None and new is not None:
-            lines = unified(old, new)
+            lines = diff_lines(old, new)
             found[row.id] = Change(parent=row.parent, added=_count(lines, "+"), removed=_count(lines, "-"))
     return found
 
 
-def unified(old: str, new: str) -> list[str]:
+def diff_lines(old: str, new: str) -> list[str]:
     """The lines of a unified diff without its two file headers; empty for equal texts."""
     return list(difflib.unified_diff(old.splitlines(), new.splitlines(), n=3, lineterm=""))[2:]
 
@@ -127,16 +127,16 @@ def _count(lines: Sequence[str], sign: str) -> int:
     return sum(line.startswith(sign) for line in lines)
 
 
-def _by_model(rows: Sequence[UsageRow]) -> dict[str, Usage]:
+def _sum_by_model(rows: Sequence[UsageRow]) -> dict[str, Usage]:
     table: dict[str, list[UsageRow]] = {}
     for row in rows:
         table.setdefault(row.model or "unnamed", []).append(row)
-    return {name: sum_of(told).model_copy(update={"stage": "", "role": ""}) for name, told in table.items()}
+    return {name: sum_of(lines).model_copy(update={"stage": "", "role": ""}) for name, lines in table.items()}
 
 
-def _versions(files: RunFiles, verdicts: Iterable[Verdict]) -> dict[str, str]:
+def _find_versions(files: RunFiles, verdicts: Iterable[Verdict]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for told in (files.settings.get("versions"), *(verdict.environment.get("versions") for verdict in verdicts)):
-        if isinstance(told, dict):
-            found |= {str(name): str(version) for name, version in told.items()}
+    for versions in (files.settings.get("versions"), *(verdict.environment.get("versions") for verdict in verdicts)):
+        if isinstance(versions, dict):
+            found |= {str(name): str(version) for name, version in versions.items()}
     return found

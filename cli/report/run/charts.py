@@ -81,8 +81,8 @@ def _legend(axes: Axes, points: Sequence[Point], wide: bool, failed: bool) -> No
     axes.plot([], [], color=COLOURS["accent"], linewidth=1.6, label="best so far")
     figure = axes.get_figure(root=True)
     if figure is not None:
-        told = {"ncols": 7 if wide else 2, "fontsize": 9, "handletextpad": 0.3, "columnspacing": 1.0, "borderpad": 0}
-        figure.legend(loc="outside upper left", **told)
+        layout = {"ncols": 7 if wide else 2, "fontsize": 9, "handletextpad": 0.3, "columnspacing": 1.0, "borderpad": 0}
+        figure.legend(loc="outside upper left", **layout)
 
 
 def _shape(stage: str) -> tuple[str, str]:

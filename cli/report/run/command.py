@@ -15,7 +15,7 @@ _OPTIONS = {
     "key_env": "--key-env", "model_timeout": "--model-timeout", "prices": "--prices", "replay": "--replay", "memory": "--memory",
     "policy": "--policy", "seeds": "--seeds", "size": "--size", "precision": "--precision", "sandbox": "--sandbox", "allow": "--allow",
 }  # fmt: skip
-"""Fields of RunConfig to options of `tritonsmith optimize`; the target is told by the run itself."""
+"""Fields of RunConfig to options of `tritonsmith optimize`; the target is in the run itself."""
 _PATHS = ("task", "prices", "replay", "memory")
 
 
@@ -24,16 +24,16 @@ def reproduce(files: RunFiles) -> tuple[str, str]:
     config = run_config(files)
     if not config.get("task"):
         return _from_summary(files.summary), "The folder kept no settings; this is what its summary says, and the task's path is a guess."
-    words = ["tritonsmith", "optimize", _shown(config["task"])]
+    words = ["tritonsmith", "optimize", _shorten_path(config["task"])]
     defaults = {name: field.get_default(call_default_factory=True) for name, field in RunConfig.model_fields.items()}
     for name, option in _OPTIONS.items():
         value = config.get(name, defaults[name])
         if value is not None and str(value) != str(defaults[name]):
-            words += [option, _shown(value) if name in _PATHS else _plain(value)]
+            words += [option, _shorten_path(value) if name in _PATHS else _plain(value)]
     if config.get("target", "auto") != "auto":
         words += ["--target", str(config["target"])]
     if isinstance(config.get("spool"), str):
-        words += ["--evaluator", f"spool:{_shown(config['spool'])}"]
+        words += ["--evaluator", f"spool:{_shorten_path(config['spool'])}"]
     for name, value in _table(config, "overrides").items():
         words += ["--set", f"{name}={value}"]
     limits = Budget()
@@ -46,8 +46,8 @@ def reproduce(files: RunFiles) -> tuple[str, str]:
 def _from_summary(summary: Summary) -> str:
     words = ["tritonsmith", "optimize", f"{summary.task}.py"]
     seeds = sum(row.stage == "seed" for row in summary.candidates)
-    told = {"--model": summary.model, "--policy": summary.policy, "--seeds": str(seeds or ""), "--size": summary.size}
-    for option, value in (told | {"--precision": summary.precision, "--allow": summary.allow}).items():
+    options = {"--model": summary.model, "--policy": summary.policy, "--seeds": str(seeds or ""), "--size": summary.size}
+    for option, value in (options | {"--precision": summary.precision, "--allow": summary.allow}).items():
         if value and value != "custom":
             words += [option, value]
     return shlex.join(words)
@@ -68,7 +68,7 @@ def _plain(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _shown(path: object) -> str:
+def _shorten_path(path: object) -> str:
     """A path below the working directory without the way to it."""
     text = str(path)
     inside = os.path.relpath(text) if Path(text).is_absolute() else text

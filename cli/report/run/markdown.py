@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tritonsmith.cli.report.run.pages import headline_lines, model_cost
-from tritonsmith.cli.report.run.records import Report
+from tritonsmith.cli.report.run.records import RunReport
 from tritonsmith.cli.report.run.views import answer_facts, kernel_rows, score_text, turnings
 
 _MOST = 400
@@ -16,7 +16,7 @@ _MOST = 400
 _MEANS_SOMETHING = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&:/.@-])")
 
 
-def run_markdown(report: Report) -> str:
+def run_markdown(report: RunReport) -> str:
     """The report of a run."""
     return render_markdown(
         "run.md.j2", report=report, lines=headline_lines(report), facts=answer_facts(report), turns=turnings(report),
@@ -27,7 +27,7 @@ def run_markdown(report: Report) -> str:
 
 def render_markdown(template: str, **parts: Any) -> str:
     """Fill a Markdown template; `| md` and `| code` make any text harmless."""
-    return _templates().get_template(template).render(**parts).rstrip() + "\n"
+    return _load_templates().get_template(template).render(**parts).rstrip() + "\n"
 
 
 def prose(text: object) -> str:
@@ -50,7 +50,7 @@ def code(text: object) -> str:
 
 
 @cache
-def _templates() -> Environment:
+def _load_templates() -> Environment:
     made = Environment(
         loader=FileSystemLoader(Path(__file__).parents[1] / "templates"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

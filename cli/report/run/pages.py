@@ -12,7 +12,7 @@ from markupsafe import Markup
 from tritonsmith.cli.report.drawing.draw import DRAWING_RULES, draw_panels
 from tritonsmith.cli.report.run.charts import score_chart
 from tritonsmith.cli.report.run.reading import RunFiles
-from tritonsmith.cli.report.run.records import Report, RunState
+from tritonsmith.cli.report.run.records import RunReport, RunState
 from tritonsmith.cli.report.run.texts import MOST_OF_ALL, Room, conversations
 from tritonsmith.cli.report.run.views import (
     answer_facts,
@@ -36,7 +36,7 @@ _SECTIONS = {
 _FLAT = ("date", "audit", "interpreter_audit", "card", "target")
 
 
-def run_page(files: RunFiles, report: Report) -> str:
+def run_page(files: RunFiles, report: RunReport) -> str:
     """The page of a report."""
     room = Room(MOST_OF_ALL // 2)
     nodes = candidate_tree(files, report, room)
@@ -55,43 +55,43 @@ def run_page(files: RunFiles, report: Report) -> str:
         "timing": timing,
         "failures": [row for row in report.summary.candidates if row.not_allowed or row.status not in ("ok", "not evaluated", "...")],
         "chart": score_chart(report.points, winner.id if winner else None, _baseline(report), _kind(report)),
-        "environment": _environment(report),
+        "environment": _environment_tables(report),
     }
-    shown = {
+    filled = {
         "score": parts["chart"], "kernels": parts["kernels"], "baselines": timing, "errors": parts["failures"], "models": parts["talks"],
         "environment": parts["environment"],
     }  # fmt: skip
-    sections = [(key, name) for key, name in _SECTIONS.items() if shown.get(key, True)]
+    sections = [(key, name) for key, name in _SECTIONS.items() if filled.get(key, True)]
     lines, facts = headline_lines(report), answer_facts(report)
     return render("run.html.j2", report=report, lines=lines, facts=facts, sections=sections, model_cost=model_cost(report), **parts)
 
 
 def render(template: str, **parts: Any) -> str:
     """Fill a page's template; every value is escaped unless it is markup of our own making."""
-    made = _environment_of_templates()
+    made = _load_templates()
     # a file of this package, with nothing of a run in it
     style = Markup(made.get_template("style.css.j2").render(drawing=Markup(DRAWING_RULES)).strip())
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    words = {"millis": millis, "seconds": seconds_text, "factor": _factor, "known": _known, "dollars": _dollars}
+    words = {"millis": millis, "seconds": seconds_text, "factor": _factor_in_words, "known": _or_dash, "dollars": _dollars}
     return made.get_template(template).render(style=style, style_hash=f"sha256-{digest}", **words, **parts)
 
 
-def _factor(ratio: float) -> str:
+def _factor_in_words(ratio: float) -> str:
     return f"{digits(ratio)}x faster" if ratio >= 1 else f"{digits(1 / ratio)}x slower"
 
 
-def _known(value: object) -> object:
+def _or_dash(value: object) -> object:
     return "\N{EN DASH}" if value is None else value
 
 
 @cache
-def _environment_of_templates() -> Environment:
+def _load_templates() -> Environment:
     return Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
 
 
-def headline_lines(report: Report) -> list[str]:
+def headline_lines(report: RunReport) -> list[str]:
     """Sentences under the headline: what it rests on, and what it does not say."""
     lines: list[str] = []
     winner = report.summary.winner
@@ -113,7 +113,7 @@ def headline_lines(report: Report) -> list[str]:
     return lines + _origin(report)
 
 
-def _origin(report: Report) -> list[str]:
+def _origin(report: RunReport) -> list[str]:
     lines = []
     if report.recording:
         lines.append(f"Played from the recording {report.recording}: replies and verdicts are those of the run that was recorded.")
@@ -122,14 +122,14 @@ def _origin(report: Report) -> list[str]:
     return lines
 
 
-def _baseline(report: Report) -> str:
+def _baseline(report: RunReport) -> str:
     timings = [verdict.timing for verdict in report.verdicts.values() if verdict.timing is not None]
     winner = report.summary.winner
     named = winner.verdict.timing if winner and winner.verdict.timing else (timings[0] if timings else None)
     return named.baseline if named else "baseline"
 
 
-def _kind(report: Report) -> str:
+def _kind(report: RunReport) -> str:
     kinds = {row.kind for row in report.summary.candidates if row.kind}
     return "measured" if kinds == {TimingKind.MEASURED.value} else "ESTIMATE" if kinds == {TimingKind.ESTIMATED.value} else "both kinds"
 
@@ -140,7 +140,7 @@ def _dollars(used: Usage) -> str:
     return f"{used.money:.4f}" + (f" and {used.unpriced} calls without a price" if used.unpriced else "")
 
 
-def model_cost(report: Report) -> str:
+def model_cost(report: RunReport) -> str:
     """What asking models cost, in one or two sentences."""
     used = report.summary.usage
     if not used.calls and not used.retries:
@@ -150,26 +150,27 @@ def model_cost(report: Report) -> str:
     return f"Models were asked {used.calls} times: {used.input_tokens:,} tokens read, {used.output_tokens:,} written, {money}.{guessed}"
 
 
-def _environment(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
+def _environment_tables(report: RunReport) -> list[tuple[str, list[tuple[str, str]]]]:
     """What the verdict that counts says about where it was found."""
     winner = report.summary.winner
     verdict: Verdict | None = winner.verdict if winner else next(iter(report.verdicts.values()), None)
-    told = verdict.environment if verdict else {}
+    environment = verdict.environment if verdict else {}
     found: list[tuple[str, list[tuple[str, str]]]] = []
-    flat = [(name, str(told[name])) for name in _FLAT if told.get(name) and not isinstance(told[name], dict)]
+    flat = [(name, str(environment[name])) for name in _FLAT if environment.get(name) and not isinstance(environment[name], dict)]
     if flat:
         found.append(("Where", flat))
-    for name, value in told.items():
+    for name, value in environment.items():
         if isinstance(value, dict):
-            found += _tables(name, value)
+            found += _flatten_table(name, value)
     return [(title, rows) for title, rows in found if rows]
 
 
-def _tables(name: str, table: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+def _flatten_table(name: str, table: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
     inner = {key: value for key, value in table.items() if isinstance(value, dict)}
     flat = [(key, _plain(value)) for key, value in table.items() if key not in inner and value not in (None, [], "")]
     title = name.replace("_", " ").capitalize()
-    return [(title, flat), *((f"{title}: {key}", [(one, _plain(told)) for one, told in value.items()]) for key, value in inner.items())]
+    below = [(f"{title}: {key}", [(place, _plain(entry)) for place, entry in value.items()]) for key, value in inner.items()]
+    return [(title, flat), *below]
 
 
 def _plain(value: object) -> str:

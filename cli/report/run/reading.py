@@ -32,7 +32,7 @@ class RunFiles:
     settings: dict[str, Any]
     """`run.json`; empty for a run that kept none."""
     events: tuple[Event, ...]
-    told: Summary | None
+    stored: Summary | None
     """`summary.json`; None while the run is not over."""
     quick: dict[str, Verdict]
     strict: dict[str, Verdict]
@@ -45,8 +45,8 @@ class RunFiles:
 
     @property
     def finished(self) -> bool:
-        """Whether `summary.json` tells of all that happened."""
-        return self.told is not None and not self._went_on
+        """Whether `summary.json` covers everything that happened."""
+        return self.stored is not None and not self._went_on
 
     @property
     def _went_on(self) -> bool:
@@ -58,7 +58,7 @@ class RunFiles:
     @cached_property
     def summary(self) -> Summary:
         """`summary.json`, or the same made from the events so far."""
-        return self.told if self.told is not None and self.finished else _so_far(self)
+        return self.stored if self.stored is not None and self.finished else _summarize_so_far(self)
 
     def verdict(self, candidate: str) -> Verdict | None:
         """The verdict that counts: the strict one, once there is one."""
@@ -70,14 +70,14 @@ class RunFiles:
         """A kernel's text; None where the file is gone."""
         if not sha.isalnum():  # it names a file
             return None
-        return _text(self.folder / "kernels" / f"{sha}.py")
+        return _read_text(self.folder / "kernels" / f"{sha}.py")
 
     @cached_property
     def seconds(self) -> tuple[float, ...]:
         """For each event the working seconds of the run so far; the time between two processes does not count."""
         clock, past, times = 0.0, None, []
         for event in self.events:
-            now = _time(event) or past
+            now = _time_of(event) or past
             if past is not None and now is not None and event.get("event") != "run":
                 clock += max(0.0, (now - past).total_seconds())
             past = now
@@ -90,15 +90,15 @@ def read_run(folder: Path) -> RunFiles:
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; name the folder of a run or of an ablation")
     problems: list[str] = []
-    events = _events(folder / "events.jsonl", problems)
-    told = _record(folder / "summary.json", Summary.model_validate_json, problems)
-    if told is None and not events:
+    events = _read_events(folder / "events.jsonl", problems)
+    stored = _read_record(folder / "summary.json", Summary.model_validate_json, problems)
+    if stored is None and not events:
         raise UsageError(f"{folder}: neither summary.json nor events.jsonl of a run lies there; name the folder that a run wrote")
-    settings, usage = _record(folder / "run.json", parse_object, problems) or {}, folder / "usage.csv"
+    settings, usage = _read_record(folder / "run.json", parse_object, problems) or {}, folder / "usage.csv"
     return RunFiles(
-        folder=folder, settings=settings, events=events, told=told,
-        quick=_verdicts(folder, "", problems), strict=_verdicts(folder, ".strict", problems),
-        calls=_calls(folder, problems), rows=tuple(_record(usage, lambda _: read_rows(usage), problems) or ()),
+        folder=folder, settings=settings, events=events, stored=stored,
+        quick=_read_verdicts(folder, "", problems), strict=_read_verdicts(folder, ".strict", problems),
+        calls=_read_calls(folder, problems), rows=tuple(_read_record(usage, lambda _: read_rows(usage), problems) or ()),
         problems=tuple(problems),
     )  # fmt: skip
 
@@ -109,15 +109,15 @@ def run_config(files: RunFiles) -> dict[str, Any]:
     return cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}
 
 
-def _text(path: Path) -> str | None:
+def _read_text(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
 
 
-def _record(path: Path, parse: Callable[[str], Read], problems: list[str]) -> Read | None:
-    text = _text(path)
+def _read_record(path: Path, parse: Callable[[str], Read], problems: list[str]) -> Read | None:
+    text = _read_text(path)
     if text is None:
         return None
     try:
@@ -127,8 +127,8 @@ def _record(path: Path, parse: Callable[[str], Read], problems: list[str]) -> Re
         return None
 
 
-def _events(path: Path, problems: list[str]) -> tuple[Event, ...]:
-    lines, events, broken = lines_of((_text(path) or "").encode()), [], 0
+def _read_events(path: Path, problems: list[str]) -> tuple[Event, ...]:
+    lines, events, broken = lines_of((_read_text(path) or "").encode()), [], 0
     for line in lines:
         try:
             events.append(parse_object(line))
@@ -139,62 +139,62 @@ def _events(path: Path, problems: list[str]) -> tuple[Event, ...]:
     return tuple(events)
 
 
-def _verdicts(folder: Path, suffix: str, problems: list[str]) -> dict[str, Verdict]:
+def _read_verdicts(folder: Path, suffix: str, problems: list[str]) -> dict[str, Verdict]:
     found: dict[str, Verdict] = {}
     for path in sorted((folder / "verdicts").glob(f"*{suffix}.json")):
         name = path.name.removesuffix(f"{suffix}.json")
         if "." in name:  # the strict ones, where the quick ones are wanted
             continue
-        verdict = _record(path, Verdict.model_validate_json, problems)
+        verdict = _read_record(path, Verdict.model_validate_json, problems)
         if verdict is not None:
             found[name] = verdict
     return found
 
 
-def _calls(folder: Path, problems: list[str]) -> tuple[dict[str, Any], ...]:
+def _read_calls(folder: Path, problems: list[str]) -> tuple[dict[str, Any], ...]:
     paths = sorted((folder / "llm").glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
-    found = ((path.stem, _record(path, parse_object, problems)) for path in paths)
+    found = ((path.stem, _read_record(path, parse_object, problems)) for path in paths)
     return tuple({"file": name, **call} for name, call in found if call is not None)
 
 
-def _so_far(files: RunFiles) -> Summary:
+def _summarize_so_far(files: RunFiles) -> Summary:
     """What a summary would say now; the best candidate so far is the winner, not confirmed unless its strict verdict is there."""
-    config, told = run_config(files), files.told
+    config, stored = run_config(files), files.stored
     begun = next((event for event in files.events if event.get("event") == "run"), {})
     described = next((event for event in files.events if event.get("task")), {})
-    state = _state(files, config, str(begun.get("task") or described.get("task") or config.get("task") or files.folder.name))
+    state = _make_state(files, config, str(begun.get("task") or described.get("task") or config.get("task") or files.folder.name))
     hardware = next((verdict.environment for verdict in {**files.quick, **files.strict}.values() if verdict.environment), {})
     summary = summarize(
         state,
-        policy=str(begun.get("policy") or config.get("policy") or next((one.policy for one in state["decisions"].values()), "")),
+        policy=str(begun.get("policy") or config.get("policy") or next((decision.policy for decision in state["decisions"].values()), "")),
         model=str(begun.get("model") or config.get("model") or ""),
         target=str(begun.get("target") or hardware.get("card") or hardware.get("target") or config.get("target") or ""),
         seconds=files.seconds[-1] if files.seconds else 0.0,
         out=str(files.folder),
     )
     last = str(files.events[-1].get("time", "")) if files.events else ""
-    return summary.model_copy(update={"date": last, "prompts": told.prompts if told else {}})
+    return summary.model_copy(update={"date": last, "prompts": stored.prompts if stored else {}})
 
 
-def _state(files: RunFiles, config: dict[str, Any], task: str) -> State:
-    candidates = {one.id: one for one in map(_candidate, files.events) if one is not None}
+def _make_state(files: RunFiles, config: dict[str, Any], task: str) -> State:
+    candidates = {candidate.id: candidate for candidate in map(_parse_candidate, files.events) if candidate is not None}
     verdicts = {cid: verdict for cid, verdict in {**files.quick, **files.strict}.items() if cid in candidates}
     searched = {cid: files.quick[cid].score for cid in files.strict if cid in files.quick}
     allow = Allow(config["allow"]) if config.get("allow") in list(Allow) else Allow.HYBRID
     leader = best(candidates, verdicts, allow)
     size = next((str(event["size"]) for event in files.events if event.get("size")), str(config.get("size") or ""))
-    decisions = [one for one in map(_decision, files.events) if one is not None]
+    decisions = [decision for decision in map(_parse_decision, files.events) if decision is not None]
     precision = PrecisionClass(config["precision"]) if config.get("precision") in list(PrecisionClass) else PrecisionClass.IEEE
-    calls = {str(call.get("file")): usage for call in files.calls if (usage := _usage(call)) is not None}
+    calls = {str(call.get("file")): usage for call in files.calls if (usage := _parse_usage(call)) is not None}
     return {
         "task": Task(name=Path(task).stem, path="", source="", size=size, precision=precision),
         "candidates": candidates, "verdicts": verdicts, "allow": allow, "winner": leader.id if leader else None,
         "searched": {cid: score for cid, score in searched.items() if score is not None},
-        "decisions": {one.id: one for one in decisions}, "usage": calls, "stopped_because": _stopped(files.events),
+        "decisions": {decision.id: decision for decision in decisions}, "usage": calls, "stopped_because": _stop_reason(files.events),
     }  # fmt: skip
 
 
-def _candidate(event: Event) -> Candidate | None:
+def _parse_candidate(event: Event) -> Candidate | None:
     if event.get("event") != "candidate":
         return None
     branch = str(event.get("branch", ""))
@@ -205,7 +205,7 @@ def _candidate(event: Event) -> Candidate | None:
         return None
 
 
-def _decision(event: Event) -> Decision | None:
+def _parse_decision(event: Event) -> Decision | None:
     if event.get("event") != "decision":
         return None
     try:
@@ -214,14 +214,14 @@ def _decision(event: Event) -> Decision | None:
         return None
 
 
-def _usage(call: dict[str, Any]) -> Usage | None:
+def _parse_usage(call: dict[str, Any]) -> Usage | None:
     try:
         return Usage.model_validate({"stage": call.get("stage", ""), "role": call.get("role", ""), **call["usage"]})
     except (ValidationError, KeyError, TypeError):
         return None
 
 
-def _stopped(events: tuple[Event, ...]) -> str:
+def _stop_reason(events: tuple[Event, ...]) -> str:
     """Why the last process stopped; empty while one may be at work."""
     reason = ""
     for event in events:
@@ -232,7 +232,7 @@ def _stopped(events: tuple[Event, ...]) -> str:
     return reason
 
 
-def _time(event: Event) -> datetime | None:
+def _time_of(event: Event) -> datetime | None:
     try:
         return datetime.fromisoformat(str(event["time"]))
     except (KeyError, ValueError):

@@ -54,8 +54,8 @@ class Change(Record):
     removed: int
 
 
-class Report(Record):
-    """A run, told for a reader."""
+class RunReport(Record):
+    """A run as a reader sees it: answer, history and figures."""
 
     format: int = FORMAT
     kind: Literal["run"] = "run"

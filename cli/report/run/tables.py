@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tritonsmith.cli.report.run.records import Report
+from tritonsmith.cli.report.run.records import RunReport
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 CANDIDATES = (
@@ -19,15 +19,16 @@ DECISIONS = ("id", "seconds", "branch", "gate", "site", "candidate", "choice", "
 """Columns of `decisions.csv`; the evidence is a JSON object."""
 
 
-def candidates_csv(report: Report) -> str:
+def candidates_csv(report: RunReport) -> str:
     """One line per candidate."""
-    return csv_text(CANDIDATES, (_candidate(report, row.id) for row in report.summary.candidates))
+    return csv_text(CANDIDATES, (_candidate_fields(report, row.id) for row in report.summary.candidates))
 
 
-def decisions_csv(report: Report) -> str:
+def decisions_csv(report: RunReport) -> str:
     """One line per decision."""
     rows = (
-        {**one.model_dump(), "seconds": report.times.get(one.id), "evidence": json.dumps(one.evidence)} for one in report.summary.decisions
+        {**decision.model_dump(), "seconds": report.times.get(decision.id), "evidence": json.dumps(decision.evidence)}
+        for decision in report.summary.decisions
     )
     return csv_text(DECISIONS, rows)
 
@@ -38,11 +39,11 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({name: _cell(row.get(name)) for name in columns})
+        writer.writerow({name: _make_harmless(row.get(name)) for name in columns})
     return text.getvalue()
 
 
-def _cell(value: object) -> object:
+def _make_harmless(value: object) -> object:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str) and value.startswith(_FORMULA):
@@ -50,7 +51,7 @@ def _cell(value: object) -> object:
     return "" if value is None else value
 
 
-def _candidate(report: Report, candidate: str) -> dict[str, Any]:
+def _candidate_fields(report: RunReport, candidate: str) -> dict[str, Any]:
     row = next(row for row in report.summary.candidates if row.id == candidate)
     verdict, change = report.verdicts.get(candidate), report.changes.get(candidate)
     timing = verdict.timing if verdict else None

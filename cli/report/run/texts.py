@@ -34,13 +34,13 @@ class Room:
 
     def take(self, text: str, most: int = MOST_OF_ONE) -> tuple[str, int]:
         """What is shown of a text, and how many characters are not. The room that it takes is that of its escaped form."""
-        shown = text[: max(0, min(most, self.left))]
-        while (size := _size(shown)) > max(0, self.left):
-            shown = shown[: len(shown) * self.left // size]
+        part = text[: max(0, min(most, self.left))]
+        while (size := _size(part)) > max(0, self.left):
+            part = part[: len(part) * self.left // size]
         self.left -= size
-        return shown, len(text) - len(shown)
+        return part, len(text) - len(part)
 
-    def coloured(self, text: str, lexer: Any) -> Markup:
+    def colour(self, text: str, lexer: Any) -> Markup:
         """A text that was taken, in colours while there is room for them; Pygments escapes it, and only its own tags are left."""
         found = Markup(_QUIET.sub(r"\1", highlight(text, lexer, HtmlFormatter(nowrap=True))))
         tags = len(found.encode()) - _size(text)
@@ -67,7 +67,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ConversationTurn:
     """One message."""
 
     role: str
@@ -84,7 +84,7 @@ class Conversation:
     model: str
     tokens: str
     reply: Piece
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[ConversationTurn, ...] = ()
     reasoning: Piece | None = None
     broken: tuple[Piece, ...] = field(default=())
     fault: str = ""
@@ -92,27 +92,27 @@ class Conversation:
 
 def python_html(source: str, room: Room) -> Markup:
     """A kernel in colours."""
-    return room.coloured(source, PythonLexer(stripnl=False))
+    return room.colour(source, PythonLexer(stripnl=False))
 
 
 def diff_html(lines: Sequence[str], room: Room) -> Markup:
     """A unified diff in colours."""
-    return room.coloured("\n".join(lines), DiffLexer(stripnl=False))
+    return room.colour("\n".join(lines), DiffLexer(stripnl=False))
 
 
 def conversations(calls: Sequence[dict[str, Any]], room: Room) -> tuple[Conversation, ...]:
     """All requests in the order of asking. Replies come before prompts when room gets short, and no section is shown twice."""
-    replies = [_piece(str(call.get("reply") or ""), room) for call in calls]
+    replies = [_make_piece(str(call.get("reply") or ""), room) for call in calls]
     seen: dict[str, str] = {}
-    return tuple(_conversation(call, reply, seen, room) for call, reply in zip(calls, replies, strict=True))
+    return tuple(_make_conversation(call, reply, seen, room) for call, reply in zip(calls, replies, strict=True))
 
 
-def _conversation(call: dict[str, Any], reply: Piece, seen: dict[str, str], room: Room) -> Conversation:
+def _make_conversation(call: dict[str, Any], reply: Piece, seen: dict[str, str], room: Room) -> Conversation:
     label = str(call.get("file", ""))
     usage = call.get("usage") if isinstance(call.get("usage"), dict) else {}
     counts = [(usage.get(key), word) for key, word in (("input_tokens", "read"), ("output_tokens", "written"))] if usage else []
     reasoning = str(call.get("reasoning") or "")
-    messages, broken = ([*told] if isinstance(told := call.get(key), list) else [] for key in ("messages", "broken"))
+    messages, broken = ([*texts] if isinstance(texts := call.get(key), list) else [] for key in ("messages", "broken"))
     return Conversation(
         label=label,
         stage=str(call.get("stage", "")),
@@ -120,26 +120,26 @@ def _conversation(call: dict[str, Any], reply: Piece, seen: dict[str, str], room
         model=str(call.get("model") or ""),
         tokens=", ".join(f"{count:,} {word}" for count, word in counts if isinstance(count, int) and count),
         reply=reply,
-        turns=tuple(_turn(message, label, seen, room) for message in messages),
-        reasoning=_piece(reasoning, room) if reasoning else None,
-        broken=tuple(_piece(str(text), room) for text in broken),
+        turns=tuple(_make_turn(message, label, seen, room) for message in messages),
+        reasoning=_make_piece(reasoning, room) if reasoning else None,
+        broken=tuple(_make_piece(str(text), room) for text in broken),
         fault=str(call.get("error") or call.get("fault") or ""),
     )
 
 
-def _turn(message: Any, label: str, seen: dict[str, str], room: Room) -> Turn:
-    told = message if isinstance(message, dict) else {"role": "?", "content": str(message)}
+def _make_turn(message: Any, label: str, seen: dict[str, str], room: Room) -> ConversationTurn:
+    fields = message if isinstance(message, dict) else {"role": "?", "content": str(message)}
     pieces: list[Piece] = []
-    for section in filter(None, _HEADING.split(str(told.get("content", "")))):
+    for section in filter(None, _HEADING.split(str(fields.get("content", "")))):
         sha = text_sha(section.strip())
         if sha in seen and len(section) >= _SHORTEST_REPEATED:
             pieces.append(Piece(section.strip().splitlines()[0][:120], seen_in=seen[sha], length=len(section)))
             continue
         seen.setdefault(sha, label)
-        pieces.append(_piece(section, room))
-    return Turn(str(told.get("role", "")), tuple(pieces))
+        pieces.append(_make_piece(section, room))
+    return ConversationTurn(str(fields.get("role", "")), tuple(pieces))
 
 
-def _piece(text: str, room: Room) -> Piece:
-    shown, cut = room.take(text)
-    return Piece(shown, cut, length=len(text))
+def _make_piece(text: str, room: Room) -> Piece:
+    part, cut = room.take(text)
+    return Piece(part, cut, length=len(text))

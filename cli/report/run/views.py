@@ -7,17 +7,17 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tritonsmith.cli.report.run.build import unified
+from tritonsmith.cli.report.run.build import diff_lines
 from tritonsmith.cli.report.run.reading import RunFiles
-from tritonsmith.cli.report.run.records import Report, RunState
+from tritonsmith.cli.report.run.records import RunReport, RunState
 from tritonsmith.cli.report.run.texts import MOST_OF_ONE, Room, diff_html, python_html
 from tritonsmith.evaluator.schema import KernelFacts, TimingKind, Verdict
 from tritonsmith.graph.state import Decision
 from tritonsmith.graph.storage.outcome import digits, kind_of_win
 from tritonsmith.graph.storage.summary import CandidateRow, Summary
 
-_TOLD = ("tritonsmith", "torch", "triton", "python")
-"""Versions that stand beside the answer."""
+_SHOWN_VERSIONS = ("tritonsmith", "torch", "triton", "python")
+"""Versions that are shown with the answer."""
 
 
 @dataclass
@@ -67,8 +67,8 @@ def score_text(score: float | None, kind: str | None, comparison: str | None = N
     """`4.65x measured`, `1.17x ESTIMATE`, `0.98x measured, same` or a dash."""
     if score is None:
         return "\N{EN DASH}"
-    told = "measured" if kind == TimingKind.MEASURED.value else "ESTIMATE"
-    return f"{digits(score)}x {told}" + (f", {comparison}" if comparison and comparison != "faster" else "")
+    word = "measured" if kind == TimingKind.MEASURED.value else "ESTIMATE"
+    return f"{digits(score)}x {word}" + (f", {comparison}" if comparison and comparison != "faster" else "")
 
 
 def seconds_text(seconds: float) -> str:
@@ -88,12 +88,12 @@ def millis(value: float | None) -> str:
     return "\N{EN DASH}" if value is None else f"{value:.4g} ms"
 
 
-def candidate_tree(files: RunFiles, report: Report, room: Room) -> list[Node]:
+def candidate_tree(files: RunFiles, report: RunReport, room: Room) -> list[Node]:
     """The seeds with everything that came of them."""
     rows = report.summary.candidates
     winner = report.summary.winner.id if report.summary.winner else None
     shas = {row.id: row.sha for row in rows}
-    nodes = {row.id: _node(files, report, row, shas, winner, room) for row in _winners_first(rows, winner)}
+    nodes = {row.id: _make_node(files, report, row, shas, winner, room) for row in _put_winner_first(rows, winner)}
     roots: list[Node] = []
     for row in rows:
         parent = nodes.get(row.parent or "")
@@ -101,20 +101,20 @@ def candidate_tree(files: RunFiles, report: Report, room: Room) -> list[Node]:
     return roots
 
 
-def _winners_first(rows: Sequence[CandidateRow], winner: str | None) -> list[CandidateRow]:
+def _put_winner_first(rows: Sequence[CandidateRow], winner: str | None) -> list[CandidateRow]:
     """The order in which texts get room."""
     return sorted(rows, key=lambda row: row.id != winner)
 
 
-def _node(files: RunFiles, report: Report, row: CandidateRow, shas: Mapping[str, str], winner: str | None, room: Room) -> Node:
+def _make_node(files: RunFiles, report: RunReport, row: CandidateRow, shas: Mapping[str, str], winner: str | None, room: Room) -> Node:
     new, old = files.kernel(row.sha), files.kernel(shas.get(row.parent or "", ""))
     text, title, cut = Markup(""), "", 0
     if new is not None and old is not None:
-        shown, cut = room.take("\n".join(unified(old, new)))
-        text, title = diff_html(shown.splitlines(), room), f"Difference from {row.parent}"
+        part, cut = room.take("\n".join(diff_lines(old, new)))
+        text, title = diff_html(part.splitlines(), room), f"Difference from {row.parent}"
     elif new is not None:
-        shown, cut = room.take(new, MOST_OF_ONE)
-        text, title = python_html(shown, room), "Text of the kernel"
+        part, cut = room.take(new, MOST_OF_ONE)
+        text, title = python_html(part, room), "Text of the kernel"
     change = report.changes.get(row.id)
     return Node(
         row=row,
@@ -133,23 +133,24 @@ def _node(files: RunFiles, report: Report, row: CandidateRow, shas: Mapping[str,
 
 def _labels(summary: Summary, candidate: str) -> tuple[str, ...]:
     found = summary.findings.get(candidate)
-    told = [one for one in found if isinstance(one, dict)] if isinstance(found, list | tuple) else []
-    return tuple(map(_label, told))
+    labels = [label for label in found if isinstance(label, dict)] if isinstance(found, list | tuple) else []
+    return tuple(map(_label_text, labels))
 
 
-def _label(found: dict[str, Any]) -> str:
+def _label_text(found: dict[str, Any]) -> str:
     line = f" (line {found['line']})" if found.get("line") else ""
     return f"{found.get('name')}: {found.get('evidence')}{line}"
 
 
 def _analysis(summary: Summary, key: str) -> list[tuple[str, str]]:
-    told = summary.analyses.get(key)
-    if not isinstance(told, dict):
+    analysis = summary.analyses.get(key)
+    if not isinstance(analysis, dict):
         return []
-    promised = told.get("expected_speedup")
+    promised = analysis.get("expected_speedup")
     rows = [
-        ("Bottleneck", told.get("bottleneck")), ("Method", told.get("optimisation_method")), ("Plan", told.get("modification_plan")),
-        ("Promised", f"{promised:g}x" if isinstance(promised, int | float) else None), ("Because", told.get("reason")),
+        ("Bottleneck", analysis.get("bottleneck")), ("Method", analysis.get("optimisation_method")),
+        ("Plan", analysis.get("modification_plan")),
+        ("Promised", f"{promised:g}x" if isinstance(promised, int | float) else None), ("Because", analysis.get("reason")),
     ]  # fmt: skip
     return [(name, str(value)) for name, value in rows if value]
 
@@ -162,11 +163,11 @@ def _tone(row: CandidateRow) -> str:
     return "good" if row.score is not None and row.score > 1 and row.comparison in (None, "faster") else "weak"
 
 
-def kernel_rows(report: Report) -> list[KernelRow]:
+def kernel_rows(report: RunReport) -> list[KernelRow]:
     """Every kernel of every candidate, the winner's first."""
     winner = report.summary.winner.id if report.summary.winner else None
     rows: list[KernelRow] = []
-    for row in _winners_first(report.summary.candidates, winner):
+    for row in _put_winner_first(report.summary.candidates, winner):
         verdict = report.verdicts.get(row.id)
         kernels = verdict.facts.kernels if verdict else ()
         timed = sum(kernel.device_ms or 0.0 for kernel in kernels)
@@ -181,23 +182,23 @@ def _percent(share: float | None) -> str:
     return "\N{EN DASH}" if share is None else f"{share * 100:.0f} %"
 
 
-def library_rows(report: Report) -> list[tuple[str, str, int]]:
+def library_rows(report: RunReport) -> list[tuple[str, str, int]]:
     """Candidate, name and count of calls into libraries."""
     rows = ((row.id, report.verdicts[row.id].facts.library_calls) for row in report.summary.candidates if row.id in report.verdicts)
     return [(candidate, name, count) for candidate, calls in rows for name, count in calls.items()]
 
 
-def turnings(report: Report) -> list[Turning]:
+def turnings(report: RunReport) -> list[Turning]:
     """The decisions in the order of time; where times are missing, in the order of the table."""
-    decisions = sorted(report.summary.decisions, key=lambda one: report.times.get(one.id, float("inf")))
+    decisions = sorted(report.summary.decisions, key=lambda decision: report.times.get(decision.id, float("inf")))
     return [
         Turning(
-            decision=one,
-            gate=one.gate or one.site,
-            at=seconds_text(report.times[one.id]) if one.id in report.times else "",
-            evidence=tuple((name, evidence_text(value)) for name, value in one.evidence.items()),
+            decision=decision,
+            gate=decision.gate or decision.site,
+            at=seconds_text(report.times[decision.id]) if decision.id in report.times else "",
+            evidence=tuple((name, evidence_text(value)) for name, value in decision.evidence.items()),
         )
-        for one in decisions
+        for decision in decisions
     ]
 
 
@@ -220,8 +221,8 @@ def gates(turns: Sequence[Turning]) -> dict[str, list[Turning]]:
     return table
 
 
-def answer_facts(report: Report) -> list[tuple[str, str]]:
-    """What stands beside the headline: words and what they say, most important first."""
+def answer_facts(report: RunReport) -> list[tuple[str, str]]:
+    """Facts under the headline: words and what they say, most important first."""
     summary, winner = report.summary, report.summary.winner
     facts: list[tuple[str, str]] = []
     if winner is not None and winner.verdict.timing is not None:
@@ -236,7 +237,7 @@ def answer_facts(report: Report) -> list[tuple[str, str]]:
     spent = seconds_text(summary.seconds)
     who = f"policy {summary.policy or 'unknown'}, author {summary.model or 'unknown'}"
     facts.append(("Run", f"{len(summary.candidates)} candidates in {spent}; {who}"))
-    versions = ", ".join(f"{name} {report.versions[name]}" for name in _TOLD if name in report.versions)
+    versions = ", ".join(f"{name} {report.versions[name]}" for name in _SHOWN_VERSIONS if name in report.versions)
     return [*facts, *([("Versions", versions)] if versions else [])]
 
 
@@ -259,7 +260,7 @@ def _timing_facts(verdict: Verdict) -> list[tuple[str, str]]:
     return facts
 
 
-def _card(report: Report) -> str:
+def _card(report: RunReport) -> str:
     winner = report.summary.winner
     verdicts = [winner.verdict] if winner else list(report.verdicts.values())
     card = next((verdict.environment.get("card") for verdict in verdicts if verdict.environment.get("card")), None)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from project import ROOT
-from tritonsmith.benchmarks.ablation.difference import first_difference
+from tritonsmith.benchmarks.ablation.difference import find_first_difference
 from tritonsmith.benchmarks.ablation.plan import begin, make_plan, read_plan, settle
 from tritonsmith.benchmarks.ablation.policies import EXPERIMENTS
 from tritonsmith.cli.main import run
@@ -81,16 +81,16 @@ def test_the_experiments_of_the_notes():
 def test_policies_fork_where_they_first_differ(tmp_path):
     file = tmp_path / "own.py"
     file.write_text(OWN)
-    assert first_difference(Default(), load_policy("notes")) == "after_optimize"
-    assert first_difference(Default(), load_policy("rescue-best")) == "after_evaluate"
-    assert first_difference(Default(), load_policy(f"{file}:Greedy")) == "after_evaluate", "a helper of the method differs"
-    assert first_difference(Default(), load_policy(f"{file}:Patient")) == "after_stage"
+    assert find_first_difference(Default(), load_policy("notes")) == "after_optimize"
+    assert find_first_difference(Default(), load_policy("rescue-best")) == "after_evaluate"
+    assert find_first_difference(Default(), load_policy(f"{file}:Greedy")) == "after_evaluate", "a helper of the method differs"
+    assert find_first_difference(Default(), load_policy(f"{file}:Patient")) == "after_stage"
     plan = make_plan("39", ["default", f"{file}:Patient", "no-detect"])
     assert bases(plan)["patient"] == ("default", "after_stage", False) and plan.policies[1].sha
     greedy = load_policy(f"{file}:Greedy")
     eager = load_policy(f"{file}:Greedy")
     eager.enough = 1.5
-    assert first_difference(greedy, eager) == "after_evaluate", "a number that the method reads differs"
+    assert find_first_difference(greedy, eager) == "after_evaluate", "a number that the method reads differs"
 
 
 REFUSED = [

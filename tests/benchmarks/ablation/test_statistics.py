@@ -15,7 +15,7 @@ from tritonsmith.benchmarks.ablation.bootstrap import (
     student_t,
     wilson,
 )
-from tritonsmith.benchmarks.ablation.schema import CellRow, CellState, Plan, PlannedPolicy, PlannedTask, Rule
+from tritonsmith.benchmarks.ablation.schema import AblationPlan, CellRow, CellState, PlannedPolicy, PlannedTask, Rule
 from tritonsmith.benchmarks.ablation.tables import tabulate
 
 
@@ -73,7 +73,7 @@ def test_bins_begin_at_their_edge():
 
 
 def plan_of(*policies, tasks=("a", "b")):
-    return Plan(
+    return AblationPlan(
         name="custom", repeats=2, card="NVIDIA H200", kind="measured",
         tasks=tuple(PlannedTask(key=task, path=f"{task}.py") for task in tasks),
         policies=tuple(PlannedPolicy(key=policy, given=policy, seeds=2) for policy in policies),

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tritonsmith.benchmarks.timing import figures, plan, study
-from tritonsmith.benchmarks.timing.figures import Figure, Row, summarize
+from tritonsmith.benchmarks.timing.figures import Figure, StudyRow, summarize
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import text_sha
@@ -180,9 +180,9 @@ def test_bad_input_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == "error: there is no CUDA card here\n"
 
 
-def repeat_rows(changes: list[float]) -> list[Row]:
+def repeat_rows(changes: list[float]) -> list[StudyRow]:
     return [
-        Row(part="repeat", kernel=f"kernel {number}", kind=kind, seconds=1, status="ok", score=score)
+        StudyRow(part="repeat", kernel=f"kernel {number}", kind=kind, seconds=1, status="ok", score=score)
         for number, change in enumerate(changes)
         for kind, score in (("first", 2.0), ("second", 2.0 * (1 + change)))
     ]
@@ -203,18 +203,18 @@ def test_repeat_needs_ten_kernels_a_small_median_and_no_outlier(changes: list[fl
 
 
 def test_a_refused_kernel_counts_against_the_study() -> None:
-    rows = [Row(part="pairs", kernel="chain", kind="equal", seconds=1, status="racy", comparison=None)]
+    rows = [StudyRow(part="pairs", kernel="chain", kind="equal", seconds=1, status="racy", comparison=None)]
     accepted, control, *_ = summarize(rows, {}, ["equal"])
     assert not accepted.passed and "chain (equal): racy" in accepted.reached and not control.passed
     assert not any(one.passed for one in summarize([], {}, study.PARTS))
 
 
 def test_one_faster_among_a_hundred_controls_is_tolerated_and_two_are_not() -> None:
-    def rows(wrong: int) -> list[Row]:
+    def rows(wrong: int) -> list[StudyRow]:
         base = {"part": "pairs", "kernel": "chain", "kind": "loss", "seconds": 1, "status": "ok", "control": 1.0}
-        return [Row(**base, control_interval=(1.02, 1.03) if number < wrong else (0.99, 1.01)) for number in range(120)]
+        return [StudyRow(**base, control_interval=(1.02, 1.03) if number < wrong else (0.99, 1.01)) for number in range(120)]
 
-    verdicts = [figures.false_faster(rows(wrong))[1].passed for wrong in (0, 1, 2)]
+    verdicts = [figures.check_false_faster(rows(wrong))[1].passed for wrong in (0, 1, 2)]
     assert verdicts == [True, True, False]
 
 
@@ -224,10 +224,10 @@ def test_one_faster_among_a_hundred_controls_is_tolerated_and_two_are_not() -> N
 def test_every_site_gets_its_share_and_its_own_text() -> None:
     asked = list(plan.schedule({"equal": 60, "gain": 32, "loss": 12}))
     counts = Counter((site.name, kind) for site, kind in asked)
-    assert sum(counts.values()) == 104 and {counts[site.name, "equal"] for site in plan.SITES} <= {8, 9}
-    assert {site.name for site, kind in asked if kind != "equal"} == {site.name for site in plan.SITES if site.scalable}
-    assert len({site.file for site in plan.SITES}) >= 3
-    for site in plan.SITES:
+    assert sum(counts.values()) == 104 and {counts[site.name, "equal"] for site in plan.TASKS} <= {8, 9}
+    assert {site.name for site, kind in asked if kind != "equal"} == {site.name for site in plan.TASKS if site.scalable}
+    assert len({site.file for site in plan.TASKS}) >= 3
+    for site in plan.TASKS:
         texts = {kind: site.candidate(kind) for kind in plan.WORK}
         for kind, text in texts.items():
             compile(text, site.name, "exec")
@@ -238,7 +238,7 @@ def test_every_site_gets_its_share_and_its_own_text() -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_work_does_not_change_the_result(name: str) -> None:
-    site = plan.Site(name, name, SMALL[name])
+    site = plan.StudyTask(name, name, SMALL[name])
     outputs = []
     for kind in plan.WORK:
         reference = load_reference(site.task(kind))
@@ -248,7 +248,7 @@ def test_work_does_not_change_the_result(name: str) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_the_references_are_not_compiled(name: str) -> None:
-    site = plan.Site(name, name, SMALL[name])
+    site = plan.StudyTask(name, name, SMALL[name])
     with pytest.raises(RuntimeError, match="plain launches"):
         torch.compile(load_reference(site.task()).build(0))
 
@@ -286,7 +286,7 @@ def evaluator() -> Iterator[LocalEvaluator]:
 @pytest.mark.parametrize("kind", plan.WORK)
 @pytest.mark.parametrize("name", SMALL)
 def test_the_kernels_are_right_and_compile_for_the_card(evaluator: LocalEvaluator, name: str, kind: str) -> None:
-    site = plan.Site(name, name, SMALL[name])
+    site = plan.StudyTask(name, name, SMALL[name])
     verdict = evaluator.evaluate_now(site.task(), site.candidate(kind))
     assert verdict.status is Status.OK and verdict.facts.triton_launches == 1, verdict.message
     assert verdict.timing is not None and verdict.timing.comparison in (None, *Comparison)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tritonsmith.cli.commands.doctor import bytecode_check
+from tritonsmith.cli.commands.doctor import check_bytecode
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.processes import bytecode
 
@@ -69,14 +69,14 @@ def children() -> set[int]:
 def test_an_evaluator_compiles_what_is_missing(installed: Path, monkeypatch: pytest.MonkeyPatch, unwilling: str) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", unwilling)
     monkeypatch.setattr(sys, "dont_write_bytecode", bool(unwilling))
-    assert bytecode_check().works and "the first evaluator compiles it" in bytecode_check().detail
+    assert check_bytecode().works and "the first evaluator compiles it" in check_bytecode().detail
     mask = os.umask(0o077)
     try:
         with open_evaluator("h200"):
             assert compiled(installed) == {*FILES, "triton/__init__.py"}
     finally:
         os.umask(mask)
-    assert bytecode_check().works and "without" not in bytecode_check().detail
+    assert check_bytecode().works and "without" not in check_bytecode().detail
     assert all(one.stat().st_mode & 0o004 for one in installed.rglob("*.pyc"))  # confined processes are another user
 
 
@@ -112,7 +112,7 @@ def test_only_one_evaluator_compiles(installed: Path) -> None:
         first = children() - before
         with bytecode.compile_missing_bytecode():
             assert children() - before <= first
-    assert first and "without" not in bytecode_check().detail
+    assert first and "without" not in check_bytecode().detail
 
 
 def test_what_lies_in_the_working_folder_is_not_run(
@@ -125,33 +125,33 @@ def test_what_lies_in_the_working_folder_is_not_run(
     monkeypatch.setenv("PYTHONOPTIMIZE", "1")  # whose bytecode has another name
     with bytecode.compile_missing_bytecode():
         pass
-    assert "without" not in bytecode_check().detail and not (here / "was_run").exists()
+    assert "without" not in check_bytecode().detail and not (here / "was_run").exists()
 
 
 def test_bytecode_of_another_text_is_none(installed: Path) -> None:
     with bytecode.compile_missing_bytecode():
         pass
-    assert "without" not in bytecode_check().detail
+    assert "without" not in check_bytecode().detail
     changed = installed / "torch" / "_inductor" / "compile_fx.py"
     changed.write_text("x = 1")
     os.utime(changed, (changed.stat().st_atime, changed.stat().st_mtime + 5))  # compileall looks at the second only
-    assert "torch without" in bytecode_check().detail
+    assert "torch without" in check_bytecode().detail
     with bytecode.compile_missing_bytecode():
         pass
-    assert "without" not in bytecode_check().detail
+    assert "without" not in check_bytecode().detail
 
 
 def test_the_command_of_doctor_is_what_was_missing(unwritable: Path) -> None:
-    before = bytecode_check()
+    before = check_bytecode()
     assert not before.works and "torch, triton" in before.detail
     subprocess.run(shlex.split(before.todo.removeprefix("once: ")), check=False)  # complains of the file for a newer Python
-    assert bytecode_check().works
+    assert check_bytecode().works
 
 
 def test_the_part_that_only_torch_compile_imports_counts(unwritable: Path) -> None:
     compileall.compile_dir(unwritable / "triton", quiet=1)
     compileall.compile_file(unwritable / "torch" / "__init__.py", quiet=1)  # as an import of torch does it
-    check = bytecode_check()
+    check = check_bytecode()
     assert not check.works and "triton" not in check.detail and str(unwritable / "torch") in check.todo
 
 
@@ -161,11 +161,11 @@ def test_bytecode_kept_elsewhere_is_not_seen_by_confined_processes(
     elsewhere = str(tmp_path_factory.mktemp("elsewhere"))
     monkeypatch.setattr(sys, "pycache_prefix", elsewhere)
     monkeypatch.setenv("PYTHONPYCACHEPREFIX", elsewhere)
-    assert not bytecode_check().works
-    subprocess.run(shlex.split(bytecode_check().todo.removeprefix("once: ")), check=False)
-    assert bytecode_check().works
+    assert not check_bytecode().works
+    subprocess.run(shlex.split(check_bytecode().todo.removeprefix("once: ")), check=False)
+    assert check_bytecode().works
 
 
 def test_packages_that_are_not_there_are_another_lines_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bytecode.importlib.util, "find_spec", lambda name: None)
-    assert bytecode_check().works
+    assert check_bytecode().works

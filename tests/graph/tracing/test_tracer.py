@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 import capture_server as capture
 import chat_server as chat
-from tritonsmith.cli.commands.doctor import trace_checks
+from tritonsmith.cli.commands.doctor import check_traces
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Label, TaskFacts
 from tritonsmith.graph.builder import build_graph
@@ -403,7 +403,7 @@ def test_doctor_tells_whether_a_server_takes_traces_and_shows_no_key(settings, m
         settings(got, LANGSMITH_OTEL_ENABLED="true", OTEL_EXPORTER_OTLP_ENDPOINT=got.url.replace("://", "://me:planted-word@"))
         if mode == "gone":
             monkeypatch.setenv("LANGSMITH_ENDPOINT", capture.closed_port())
-        smith, otlp = trace_checks()
+        smith, otlp = check_traces()
     assert (smith.name, smith.works) == ("LangSmith", works) and words in smith.detail
     assert works or "LANGSMITH_ENDPOINT" in smith.todo
     assert otlp.name == "OpenTelemetry" and otlp.works is (mode in ("ok", "gone"))
@@ -411,10 +411,10 @@ def test_doctor_tells_whether_a_server_takes_traces_and_shows_no_key(settings, m
 
 
 def test_doctor_tells_when_tracing_is_off_or_cannot_work(monkeypatch):
-    (off,) = trace_checks()
+    (off,) = check_traces()
     assert off.detail == "tracing is off" and "LANGSMITH_TRACING=true" in off.todo
     monkeypatch.setenv("LANGSMITH_TRACING", "true")
-    (fault,) = trace_checks()
+    (fault,) = check_traces()
     assert not fault.works and "LANGSMITH_API_KEY is not" in fault.todo
 
 
