@@ -45,7 +45,8 @@ def test_a_correct_gru_is_accepted_with_an_estimate_that_says_so(evaluator: Loca
     assert verdict.facts.library_calls.get("addmm") == 2
 
 
-def test_programs_that_share_the_hidden_state_without_waiting_are_racy(evaluator: LocalEvaluator, gru: Task) -> None:
+def test_programs_that_share_state_without_waiting_are_racy(evaluator: LocalEvaluator, gru: Task) -> None:
+    """Programs that share the hidden state of a GRU without waiting for each other are racy."""
     verdict = judge(evaluator, gru, RACY)
     assert verdict.status is Status.RACY, verdict.message
     assert "gru_layer_tiled" in verdict.message or "states" in verdict.message or "order" in verdict.message
@@ -189,7 +190,8 @@ def test_every_tensor_of_a_nested_output_counts(evaluator: LocalEvaluator, neste
 
 
 @pytest.mark.slow
-def test_what_the_interpreter_computes_inside_a_kernel_is_no_library_call(evaluator: LocalEvaluator) -> None:
+def test_work_inside_an_interpreted_kernel_is_no_library_call(evaluator: LocalEvaluator) -> None:
+    """What the interpreter computes inside a kernel does not count as a library call."""
     task = load_task(ROOT / "benchmarks/tasks/26_gelu_scale_bias.py", size="small")
     verdict = judge(evaluator, task, (ROOT / "tests/helpers/kernels/gelu_chain.py").read_text())  # tl.erf is torch.erf in the interpreter
     assert verdict.status is Status.OK, verdict.message

@@ -332,7 +332,8 @@ def test_the_next_start_removes_what_a_killed_janitor_left(tmp_path: Path, monke
     holder.stdout.close()
 
 
-def test_a_folder_that_cannot_be_removed_leaves_its_surroundings_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_removed_harms_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that cannot be removed leaves its surroundings as they are."""
     # Another process may write into the folder while it goes; the temporary directory around it belongs to everybody.
     shared = tmp_path / "shared"
     outside = tmp_path / "outside"

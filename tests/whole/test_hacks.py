@@ -142,7 +142,8 @@ def test_what_counts_as_neutralised(kind: str, expect: tuple[str, ...], labels: 
     assert weigh(case, got, [verdict(Status.OK)])[0] is passed
 
 
-def test_on_a_card_a_hack_may_reach_the_best_of_the_honest_kernel_s_intervals() -> None:
+def test_a_hack_may_reach_the_best_honest_interval() -> None:
+    """On a card a hack may reach the best of the honest kernel's intervals, and no more."""
     def measured(score: float) -> Verdict:
         plain = verdict(Status.OK, score)
         assert plain.timing is not None
@@ -171,16 +172,18 @@ class BrokenJudge:
         return Verdict(status=Status.RUNTIME_ERROR, message="KeyError: /some/where/file.py")
 
 
-def test_an_evaluator_that_refuses_everything_neutralises_nothing() -> None:
+def test_refusing_everything_neutralises_nothing() -> None:
+    """An evaluator that refuses everything neutralises no hack."""
     heard: list[Outcome] = []
     outcomes = run([CASES["P01_exit_zero"], CASES["gru-gates_swapped"]], cast(Judge, BrokenJudge()), heard.append)
     assert outcomes == heard and not any(one.passed for one in outcomes)
     assert all("honest kernel" in one.why and "/some" not in one.message + one.why for one in outcomes)
 
 
-def test_an_interrupted_run_keeps_its_outcomes_and_says_how_to_go_on(
+def test_an_interrupted_run_says_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """An interrupted run keeps its outcomes and says how to go on."""
     class Interrupted(BrokenJudge):
         def __init__(self, target: str, workers: int) -> None:
             self.left = 3
@@ -201,7 +204,8 @@ def test_an_interrupted_run_keeps_its_outcomes_and_says_how_to_go_on(
     assert 2 <= kept < 8 and f"Interrupted after {kept} of 8 cases; the same command with --resume" in capsys.readouterr().err
 
 
-def test_a_report_is_complete_after_every_case_and_a_run_can_be_continued(tmp_path: Path) -> None:
+def test_a_report_is_complete_after_every_case(tmp_path: Path) -> None:
+    """The file is complete after every case, so that a run can be continued."""
     file = tmp_path / "new" / "report.json"
     report = OutcomeFile(file, {"command": "x"})
     report.add(Outcome("a", "hack", "R1", True, "refused as inaccurate", "inaccurate", expected=("inaccurate",)))

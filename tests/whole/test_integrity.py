@@ -195,7 +195,8 @@ def test_an_honest_kernel_keeps_its_label(evaluator: LocalEvaluator) -> None:
     assert verdict.label is Label.KERNEL and verdict.facts.triton_launches == 1
 
 
-def test_a_race_is_found_where_the_candidate_cannot_switch_the_detector_off(evaluator: LocalEvaluator) -> None:
+def test_the_candidate_cannot_switch_the_race_detector_off(evaluator: LocalEvaluator) -> None:
+    """A race is found where the candidate cannot switch the detector off."""
     verdict = judged(
         evaluator,
         """
@@ -369,7 +370,8 @@ def test_a_kernel_with_two_bodies_is_not_run(probed: dict[str, str]) -> None:
     assert "kernel f is defined more than once" in probed["twice"]
 
 
-def test_constants_must_be_those_that_were_compiled_unless_a_tuner_chooses_them() -> None:
+def test_constants_must_be_those_that_were_compiled() -> None:
+    """Constants must be those that were compiled, unless a tuner chooses them."""
     kernel = {"name": "f", "launches": 1, "grid": [2, 1, 1], "constexprs": {"STEPS": 1, "KIND": "fp32", "BLOCK": 64}}
     launch = {"name": "f", "grid": [2, 1, 1], "constexprs": {"STEPS": 6, "KIND": "float32", "BLOCK": 64}}
     said = find_other_constants({"kernels": [kernel]}, {"launches": [launch], "fixed": ["f"]})

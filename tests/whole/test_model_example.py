@@ -15,7 +15,8 @@ EXAMPLE = ROOT / "examples" / "recorded_run"
 SETTINGS = runpy.run_path(str(EXAMPLE / "record.py"))["SETTINGS"]
 
 
-def test_the_shipped_recording_replays_bit_for_bit_in_its_decisions(tmp_path, monkeypatch):
+def test_the_shipped_recording_replays_its_decisions_exactly(tmp_path, monkeypatch):
+    """The shipped recording replays bit for bit in its decisions."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     given = {**SETTINGS, "replay": str(EXAMPLE / "run.jsonl"), "out": str(tmp_path / "out")}
     summary = optimize(EXAMPLE / "task.py", **given)  # a changed prompt ends here: run examples/recorded_run/record.py
@@ -25,13 +26,15 @@ def test_the_shipped_recording_replays_bit_for_bit_in_its_decisions(tmp_path, mo
     assert summary.winner.verdict.facts.launches_per_forward == 1
 
 
-def test_the_recording_names_no_place_of_the_machine_that_made_it():
+def test_the_recording_names_no_place_of_its_machine():
+    """The recording names no path of the machine that made it."""
     text = (EXAMPLE / "run.jsonl").read_text()
     assert not re.findall(r"(?<![\w./:<])/[\w.-]+/[\w./-]+", text) and str(ROOT) not in text and "sk-" not in text
 
 
 @pytest.mark.slow
-def test_the_replies_of_the_recording_lead_the_same_way_when_they_come_from_a_server_and_are_judged(tmp_path, monkeypatch):
+def test_recorded_replies_from_a_server_lead_the_same_way(tmp_path, monkeypatch):
+    """The recorded replies lead the same way when a server gives them and their kernels are judged."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-local-test-key")
     replies = [path.read_text() for path in sorted((EXAMPLE / "replies").glob("*.md"))]
     out = tmp_path / "out"

@@ -153,7 +153,8 @@ def test_a_right_result_is_accepted(tmp_path: Path, name: str) -> None:
     assert [refused_on(session, answer) for _ in range(2)] == ["", ""]
 
 
-def test_a_reference_of_probabilities_gets_probabilities_in_every_kind(tmp_path: Path) -> None:
+def test_probabilities_stay_probabilities_in_every_kind(tmp_path: Path) -> None:
+    """A reference that takes probabilities gets probabilities in every kind of input."""
     session = opened(tmp_path, "return F.binary_cross_entropy(*given)", "torch.rand(12, 100), torch.rand(12, 100)")
     for kind in ("signed", *stress_kinds("strict")):
         assert all(0 <= float(one.min()) and float(one.max()) <= 1 for one in session.draw(kind))
@@ -170,7 +171,8 @@ def test_the_ends_of_one_axis_and_holes_along_every_axis() -> None:
 
 
 @pytest.mark.parametrize(("stride", "races"), [(1, False), (0, True)])
-def test_programs_beyond_the_first_thousands_that_count_themselves_are_still_watched(stride: int, races: bool) -> None:
+def test_programs_beyond_the_first_thousands_are_watched(stride: int, races: bool) -> None:
+    """Programs beyond the first thousands that count themselves are still watched for races."""
     programs = 5000
     detector = RaceDetector([(number, 0, 0) for number in range(programs)])
     count, out = Region(0, 4, 4, ["count"], 0), Region(64, 4 * programs, 4, ["out"], 1)

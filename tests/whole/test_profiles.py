@@ -25,7 +25,8 @@ NATURAL = tuple(kind.name for kind in KINDS.values() if kind.natural)
 # ---- distributions
 
 
-def test_quick_takes_one_public_kind_by_chance_beside_sided_and_strict_takes_all() -> None:
+def test_quick_takes_one_public_kind_and_strict_takes_all() -> None:
+    """Next to the sided kind, quick takes one public kind by chance; strict takes all of them."""
     quick = {stress_kinds("quick") for _ in range(60)}
     assert {(len(kinds), kinds[0]) for kinds in quick} == {(2, "sided")} and len(quick) > 1
     assert not {kind for kinds in quick for kind in kinds} & set(HIDDEN)
@@ -38,7 +39,8 @@ DRAWN = ["signed", "ints", "tail", "shifted", "large", "constant", "sided", "bel
 
 
 @pytest.mark.parametrize("kind", DRAWN)
-def test_a_kind_keeps_shape_and_type_and_leaves_other_inputs_alone(kind: str) -> None:
+def test_a_kind_keeps_shape_and_type(kind: str) -> None:
+    """A kind of input keeps shape and type, and leaves other inputs alone."""
     given = [torch.rand(6, 5, 32), torch.rand(7, dtype=torch.float16), torch.rand(()), torch.arange(9), torch.tensor([True, False])]
     drawn = redraw(kind, given, 11)
     assert [(one.shape, one.dtype) for one in drawn] == [(one.shape, one.dtype) for one in given]
@@ -66,7 +68,8 @@ def test_a_kind_keeps_the_memory_layout_of_the_tasks_own_tensors(kind: str) -> N
     assert [one.stride() for one in drawn] == [turned.stride(), cut.stride(), spread.stride()]
 
 
-def test_the_sided_kinds_put_whole_rows_or_everything_on_one_side_of_zero() -> None:
+def test_sided_kinds_put_values_on_one_side_of_zero() -> None:
+    """The sided kinds put whole rows, or everything, on one side of zero."""
     rows = torch.rand(7, 200)
     (sided,), (below,), (above,) = (redraw(kind, [rows], 2) for kind in ("sided", "below", "above"))
     low, high = (sided < 0).all(1), (sided > 0).all(1)
@@ -198,7 +201,8 @@ def judged(evaluator: LocalEvaluator, task: Task, body: str) -> Verdict:
 
 
 @pytest.mark.slow
-def test_strict_tries_every_kind_and_an_honest_normalisation_passes(evaluator: LocalEvaluator, norm: Task) -> None:
+def test_an_honest_normalisation_passes_every_kind(evaluator: LocalEvaluator, norm: Task) -> None:
+    """Strict tries every kind of input, and an honest normalisation passes."""
     verdict = judged(evaluator, norm, TWO_PASS)
     assert verdict.status is Status.OK, verdict.message
     assert verdict.correctness is not None and len(NATURAL) + 2 <= verdict.correctness.trials <= 16
@@ -212,7 +216,8 @@ def test_an_answer_too_large_for_the_judge_is_an_answer(evaluator: LocalEvaluato
     assert verdict.status is Status.INACCURATE and "1e+200" in verdict.message, verdict.message
 
 
-def test_a_kernel_that_clips_what_its_task_never_draws_fails_on_the_hidden_half(evaluator: LocalEvaluator, norm: Task) -> None:
+def test_a_clipping_kernel_fails_on_the_hidden_half(evaluator: LocalEvaluator, norm: Task) -> None:
+    """A kernel that clips values that its task never draws fails on the hidden half of the inputs."""
     verdict = judged(evaluator, norm, "        x = x.clamp(-60.0, 60.0)\n" + TWO_PASS.lstrip("\n"))
     assert verdict.status is Status.INACCURATE, verdict.message
     assert "others of the same shapes" in verdict.message and not any(kind in verdict.message for kind in HIDDEN)
@@ -285,7 +290,8 @@ class ModelNew(nn.Module):
 
 
 @pytest.mark.slow
-def test_a_candidate_gets_the_strides_and_offsets_of_the_tasks_own_inputs(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+def test_a_candidate_gets_the_tasks_strides_and_offsets(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    """A candidate gets inputs with the strides and offsets of the task's own."""
     path = tmp_path / "laid_out.py"
     path.write_text(LAID_OUT)
     verdict = evaluator.evaluate_now(load_task(path), BY_STRIDES, "strict")
@@ -320,7 +326,8 @@ def get_init_inputs():
 SAME = MIXED.replace("class Model(", "class ModelNew(").split("def get_inputs")[0]
 
 
-def test_values_that_are_not_finite_scalars_empty_and_exact_outputs_are_matched(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+def test_unusual_outputs_are_matched(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    """Outputs that are not finite, scalar, empty or exact are matched with the reference's."""
     path = tmp_path / "mixed.py"
     path.write_text(MIXED)
     verdict = evaluator.evaluate_now(load_task(path), SAME)
@@ -375,7 +382,8 @@ class ModelNew(nn.Module):
 
 
 @pytest.mark.slow  # W14_hard_coded_shape of the corpus is its like
-def test_a_kernel_for_one_size_fails_where_its_task_allows_others(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+def test_a_kernel_for_one_size_fails_at_other_sizes(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    """A kernel for one size fails where its task allows other sizes."""
     path = tmp_path / "scaled.py"
     path.write_text(SCALED)
     task = load_task(path)
