@@ -318,7 +318,8 @@ def shown(summary: Summary, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def test_the_end_of_a_run_says_what_was_proven_and_what_may_not_win(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_end_of_a_run_says_what_was_proven(capsys: pytest.CaptureFixture[str]) -> None:
+    """The end of a run says what was proven and which candidates may not win."""
     row = CandidateRow(id="seed0-01", stage="seed", status="ok", score=0.98, kind="measured", comparison="same", label="kernel")
     held = row.model_copy(update={"id": "seed1-01", "score": 3.0, "label": "library", "not_allowed": "the library does it"})
     verdict = scripted_verdict(0.98, comparison=Comparison.SAME, label=Label.KERNEL).model_copy(update={"profile": "strict"})

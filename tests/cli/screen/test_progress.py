@@ -82,9 +82,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return events
 
 
-def test_the_table_has_stage_verdict_score_time_and_tokens_of_every_candidate_and_says_that_it_is_an_estimate(
+def test_the_table_has_all_figures_of_every_candidate(
     recorded: list[dict[str, Any]],
 ) -> None:
+    """The table has stage, verdict, score, time and tokens of every candidate, and says that a score is an estimate."""
     lines = drawn(picture_of(*recorded))
     table = {line.split()[0]: line.split() for line in lines if line.startswith("seed0-")}
     assert table["seed0-01"] == ["seed0-01", "seed", "compile_error", "-", "-", "2,680"]
@@ -104,7 +105,8 @@ def test_every_moment_of_a_run_fits_the_terminal(recorded: list[dict[str, Any]],
         assert len(lines) < height and all(len(line) <= width for line in lines), "\n".join(lines)
 
 
-def test_a_long_table_shows_the_latest_and_the_best_and_says_what_it_leaves_out() -> None:
+def test_a_long_table_shows_the_latest_and_the_best() -> None:
+    """A long table shows the latest candidates and the best one, and says what it leaves out."""
     names = [f"seed{n}-01" for n in range(40)]
     scores = {name: 9.0 if name == "seed3-01" else None if name in names[:3] else 1.0 for name in names}
     picture = picture_of(begun(), *(one for name in names for one in (written(name), judged(name, score=scores[name]))))
@@ -115,7 +117,8 @@ def test_a_long_table_shows_the_latest_and_the_best_and_says_what_it_leaves_out(
     assert f"... {40 - len(shown)} more candidates (3 of them failed)" in "\n".join(lines)
 
 
-def test_each_branch_has_its_node_with_what_it_waits_for_until_it_decides() -> None:
+def test_each_branch_shows_its_node_until_it_decides() -> None:
+    """Each branch has its node, with what that waits for, until it decides."""
     events = [
         begun(),
         event("stage", 1, branch="seed0") | {"node": "seed"},
@@ -145,7 +148,8 @@ def test_variants_that_are_judged_at_once_are_all_named() -> None:
     assert str(picture.doing["main"]) == "evaluate_grid grid-01, grid-02 (quick)"
 
 
-def test_used_of_limit_stands_for_candidates_seconds_tokens_and_money() -> None:
+def test_the_budget_shows_what_is_used_of_each_limit() -> None:
+    """What is used of its limit is shown for candidates, seconds, tokens and money."""
     spent = {"role": "author", "stage": "seed", "model": "openai:m", "input_tokens": 1000, "output_tokens": 234, "money": 0.05}
     picture = picture_of(
         begun(),
@@ -157,7 +161,8 @@ def test_used_of_limit_stands_for_candidates_seconds_tokens_and_money() -> None:
     assert picture.rows["seed0-01"].tokens == 1234
 
 
-def test_a_measured_score_has_its_interval_where_there_is_room_and_its_comparison_where_it_is_no_gain() -> None:
+def test_a_measured_score_has_its_interval_and_comparison() -> None:
+    """A measured score has its interval where there is room, and its comparison where it is no gain."""
     events = [written("seed0-01"), judged("seed0-01", score=2.5, interval=[2.4, 2.6], comparison="faster")]
     events += [written("seed1-01"), judged("seed1-01", score=0.98, interval=[0.9, 1.1], comparison="same")]
     events += [written("seed2-01"), judged("seed2-01", score=2.6, interval=[0.9, 3.1], comparison="ambiguous")]
@@ -168,7 +173,8 @@ def test_a_measured_score_has_its_interval_where_there_is_room_and_its_compariso
     assert "2.50x (2.40 to 2.60) measured" in wide and "0.98x (0.90 to 1.10) measured, same" in wide
 
 
-def test_a_kernel_that_works_and_may_not_win_is_no_ok_in_either_width() -> None:
+def test_a_kernel_that_may_not_win_is_never_shown_as_ok() -> None:
+    """A kernel that works and may not win is not shown as ok, in either width."""
     held = judged("seed0-01", score=3.0, label="library", not_allowed="labelled library; hybrid is allowed")
     picture = picture_of(begun(), written("seed0-01"), held, written("seed1-01"), judged("seed1-01", score=1.1))
     row = next(line for line in drawn(picture) if line.startswith("seed0-01"))
@@ -302,7 +308,8 @@ class Terminal:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("no_color", ["", "1"])
-def test_on_a_terminal_the_command_redraws_a_table_and_then_answers(tmp_path: Path, no_color: str) -> None:
+def test_a_terminal_gets_a_live_table_and_then_the_answer(tmp_path: Path, no_color: str) -> None:
+    """On a terminal the command redraws a table, and then answers."""
     env = {"TERM": "xterm-256color", "NO_COLOR": no_color}
     arguments = ["optimize", str(TASK), "--replay", str(TAPE), "--seeds", "1", "--policy", "no-tune", "--size", "small"]
     done = Terminal([str(COMMAND), *arguments, "--out", str(tmp_path / "run")], env)
@@ -321,7 +328,8 @@ def test_a_terminal_that_cannot_redraw_gets_lines(tmp_path: Path) -> None:
     assert done.code == 0 and "\x1b[2K" not in done.screens and "seed0: after_evaluate -> repair" in done.screens
 
 
-def test_the_live_view_takes_events_from_another_thread_while_it_is_drawn() -> None:
+def test_the_live_view_takes_events_while_it_is_drawn() -> None:
+    """The live view takes events from another thread while it is drawn."""
     console = Console(file=io.StringIO(), force_terminal=True, width=80, height=24)
     faults: list[BaseException] = []
 
