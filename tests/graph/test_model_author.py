@@ -63,7 +63,8 @@ def attempt(source="kernel text", score=0.2):
     return Attempt(candidate=Candidate(id="c", sha="s", stage=Stage.SEED), source=source, verdict=verdict)
 
 
-def test_a_kernel_is_the_last_complete_block_that_defines_the_module():
+def test_a_kernel_is_the_last_block_that_defines_the_module():
+    """A kernel is the last complete block of code that defines the module."""
     blocks = [f"```python\n{MODULE}# thought\n```", "```python\nx = 1\n```", f"```python\n{MODULE}# last\n```", f"```python\n{MODULE}# cut"]
     reply = f"<think>{blocks[0]}</think>First\n" + "\n".join(blocks[1:])
     assert modules_in(reply) == [MODULE + "# last\n"]
@@ -124,7 +125,8 @@ def test_a_missing_key_is_named(monkeypatch):
         make_author("openai:some-model")
 
 
-def test_a_kernel_that_may_not_win_goes_back_with_the_reason_and_the_advice():
+def test_a_kernel_that_may_not_win_goes_back_with_the_reason():
+    """A kernel that may not win goes back to the model with the reason and the advice."""
     held = attempt().model_copy(update={"refusal": "the library does the work (label library: aten::gru x1); write Triton kernels"})
     held = held.model_copy(update={"verdict": held.verdict.model_copy(update={"advice": ("line 3: torch.matmul computes in a library",)})})
     prompt = prompt_for("repair", brief(current=held)).text

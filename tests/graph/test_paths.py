@@ -15,7 +15,8 @@ from tritonsmith.prompts.author import AuthorError
 SLOW = scripted_verdict(0.1, launches=3000)
 
 
-def test_a_slow_seed_is_rescued_and_a_fast_persistent_kernel_is_not_tuned(script, analysis):
+def test_a_slow_seed_is_rescued(script, analysis):
+    """A slow seed is rescued and a fast persistent kernel is not tuned."""
     run = script(
         {"steps": SLOW, "wave": 2.7}, seeds=("steps",), analyses={"steps": analysis()}, optimized={"steps": ("wave",)},
         labels={"wave": ("persistent",)},
@@ -45,7 +46,8 @@ def test_decision_ids_and_order_are_the_same_in_every_run(script, analysis):
     assert [key for key, _ in first][:2] == ["seed0/00", "seed0/01"]
 
 
-def test_repair_stops_at_its_limit_and_sees_every_earlier_attempt(script):
+def test_repair_stops_at_its_limit_and_sees_every_attempt(script):
+    """Repair stops at its limit and sees every earlier attempt."""
     texts = [f"broken{number}" for number in range(8)]
     run = script(
         {text: scripted_verdict(None, status=Status.COMPILE_ERROR, message=text) for text in texts},
@@ -61,7 +63,8 @@ def test_repair_stops_at_its_limit_and_sees_every_earlier_attempt(script):
     assert result["stopped_because"] == "no candidate works (compile_error)"
 
 
-def test_an_author_with_nothing_further_to_try_ends_the_line_with_a_reason(script):
+def test_an_author_out_of_ideas_ends_the_line_with_a_reason(script):
+    """An author with nothing further to try ends the line of work with a reason."""
     run = script({"broken": None}, seeds=("broken",))
     run.run()
     assert run.path("seed0") == [("after_evaluate", "repair"), ("after_evaluate", "give_up")]
@@ -83,7 +86,8 @@ def test_tuning_never_continues_from_a_worse_candidate(script):
     assert stages == ["grid", "block", "memory"]
 
 
-def test_a_worse_optimized_kernel_is_not_the_base_of_the_next_round(script, analysis):
+def test_the_next_round_does_not_start_from_a_worse_kernel(script, analysis):
+    """An optimized kernel that is worse is not the base of the next round."""
     run = script(
         {"seed": SLOW, "worse": scripted_verdict(0.05, launches=1), "better": 1.1},
         seeds=("seed",), analyses={"seed": analysis()}, optimized={"seed": ("worse", "better")},
@@ -117,7 +121,8 @@ def test_a_time_loop_in_python_breaks_any_promise(script, analysis):
     assert run.result["decisions"]["seed0/03"].evidence["time_loop_in_python"] is True
 
 
-def test_an_optimized_kernel_that_cannot_be_repaired_leaves_the_best(script, analysis):
+def test_an_unrepairable_optimized_kernel_leaves_the_best(script, analysis):
+    """An optimized kernel that cannot be repaired leaves the best one in its place."""
     run = script(
         {"seed": SLOW, "fails": None}, seeds=("seed",), analyses={"seed": analysis()}, optimized={"seed": ("fails",)},
         budget=Budget(repairs=1, rounds=1), policy="no-tune",
@@ -134,7 +139,8 @@ def test_an_analysis_that_is_not_worth_it_ends_the_branch(script, analysis):
     assert "memory bound" in run.result["decisions"]["seed0/01"].reason
 
 
-def test_the_best_goes_back_to_the_analysis_only_when_all_seeds_are_bad(script, analysis):
+def test_the_best_is_analysed_again_only_if_all_seeds_are_bad(script, analysis):
+    """The best goes back to the analysis only when all seeds are bad."""
     tables = {"analyses": {"b": analysis()}, "optimized": {"b": ("wave",)}, "policy": "rescue-best"}
     bad = script({"a": 0.1, "b": 0.3, "c": 0.2, "wave": 2.0}, seeds=("a", "b", "c"), **tables)
     bad.run()
@@ -146,7 +152,8 @@ def test_the_best_goes_back_to_the_analysis_only_when_all_seeds_are_bad(script, 
     assert good.path("main")[0] == ("after_select", "detect")
 
 
-def test_identical_kernels_are_measured_once_and_ties_go_to_the_first(script):
+def test_identical_kernels_are_measured_once(script):
+    """Identical kernels are measured once, and ties go to the first."""
     run = script({"same": 1.5}, seeds=("same", "same"), policy="no-tune")
     result = run.run()
     assert run.evaluator.calls == [("same", "quick"), ("same", "strict")]
@@ -167,7 +174,8 @@ def test_an_equal_variant_replaces_nothing(script):
     assert run.asked("tune_memory") == ["base"]
 
 
-def test_a_winner_that_fails_confirmation_makes_room_for_the_next_best(script):
+def test_a_winner_that_fails_confirmation_gives_way(script):
+    """A winner that fails confirmation makes room for the next best."""
     lucky = scripted_verdict(None, status=Status.RACY)
     run = script({"lucky": 3.0, "honest": 1.5}, strict={"lucky": lucky}, seeds=("lucky", "honest", "lucky"), policy="no-tune")
     result = run.run()
@@ -176,7 +184,8 @@ def test_a_winner_that_fails_confirmation_makes_room_for_the_next_best(script):
     assert result["verdicts"]["seed0-01"].status is Status.RACY
 
 
-def test_nothing_is_reported_when_every_candidate_fails_confirmation(script):
+def test_no_winner_when_every_candidate_fails_confirmation(script):
+    """No winner is reported when every candidate fails confirmation."""
     run = script({"lucky": 3.0}, strict={"lucky": None}, seeds=("lucky",), policy="no-tune")
     assert run.run()["winner"] is None
     assert run.path("main")[-1] == ("after_confirm", "give_up")
@@ -191,7 +200,8 @@ def test_a_spent_budget_ends_the_run_with_the_best_so_far(script, analysis, budg
     assert result["stopped_because"].startswith("budget:")
 
 
-def test_an_allowance_that_is_spent_overrules_a_policy_that_never_stops(script, analysis):
+def test_a_spent_allowance_overrules_a_policy(script, analysis):
+    """An allowance that is spent overrules a policy that never stops."""
     class Endless(Default):
         def after_optimize(self, view):
             return "again", "once more"
@@ -215,7 +225,8 @@ def test_failing_machinery_ends_the_run_with_the_best_so_far(script):
     assert run.text(result["winner"]) == "good" and "fell off the bus" in result["stopped_because"]
 
 
-def test_a_winner_that_could_not_be_confirmed_is_said_to_be_unconfirmed(script):
+def test_an_unconfirmed_winner_is_said_to_be_unconfirmed(script):
+    """A winner that could not be confirmed is said to be unconfirmed."""
     run = script({"good": 1.2}, strict={"good": InfrastructureError("gone")}, seeds=("good",), policy="no-tune")
     result = run.run()
     assert result["winner"] == "seed0-01" and result["verdicts"]["seed0-01"].profile == "quick"
@@ -232,7 +243,8 @@ def test_a_missing_context_is_named(script):
         build_graph().compile().invoke({"task": script({}).task})
 
 
-def test_a_wrong_answer_of_a_policy_is_named_with_what_it_may_answer(script):
+def test_a_wrong_answer_of_a_policy_is_named_with_the_choices(script):
+    """A wrong answer of a policy is named together with what it may answer."""
     class Wrong(Default):
         name = "wrong"
 
@@ -248,7 +260,8 @@ HYBRID = scripted_verdict(1.5, label=Label.HYBRID, share=0.62, library={"aten::a
 KERNEL = scripted_verdict(1.2, label=Label.KERNEL)
 
 
-def test_a_library_kernel_is_sent_back_with_the_reason_and_the_mended_one_wins(script):
+def test_a_library_kernel_is_sent_back_and_the_repaired_one_wins(script):
+    """A library kernel is sent back with the reason, and the repaired one wins."""
     run = script({"passes on": LIBRARY, "own": KERNEL}, seeds=("passes on",), repairs={"passes on": "own"}, policy="no-tune")
     result = run.run()
     assert run.path("seed0") == [("after_evaluate", "repair"), ("after_evaluate", "accept")]
@@ -300,7 +313,8 @@ def test_a_winner_whose_label_falls_on_confirmation_makes_room(script):
     assert run.text(result["winner"]) == "own"
 
 
-def test_a_quarantine_that_the_audit_does_not_lift_keeps_a_kernel_from_winning(script):
+def test_a_quarantined_kernel_does_not_win(script):
+    """A quarantine that the audit does not lift keeps a kernel from winning."""
     held = scripted_verdict(40.0, quarantine="40x the strongest baseline")
     free = held.model_copy(update={"quarantine": ""})
     lifted = script({"fast": held, "plain": 1.2}, strict={"fast": free}, seeds=("fast", "plain"), policy="no-tune")
@@ -311,7 +325,8 @@ def test_a_quarantine_that_the_audit_does_not_lift_keeps_a_kernel_from_winning(s
     assert alone.run()["winner"] is None, "without an audit it does not win either"
 
 
-def test_a_gain_that_confirmation_shows_to_be_noise_makes_room_for_a_proven_one(script):
+def test_a_gain_that_proves_to_be_noise_gives_way(script):
+    """A gain that confirmation shows to be noise makes room for a proven one."""
     lucky, small = scripted_verdict(1.3, comparison=Comparison.FASTER), scripted_verdict(1.1, comparison=Comparison.FASTER)
     same = scripted_verdict(1.01, comparison=Comparison.SAME)
     run = script({"lucky": lucky, "small": small}, strict={"lucky": same}, seeds=("lucky", "small"), policy="no-tune")
@@ -323,14 +338,16 @@ def test_a_gain_that_confirmation_shows_to_be_noise_makes_room_for_a_proven_one(
     assert result["winner"] == "seed0-01" and both.path("main")[-1] == ("after_confirm", "accept")
 
 
-def test_what_the_search_said_is_kept_beside_the_confirmed_figure(script):
+def test_the_search_score_is_kept_with_the_confirmed_figure(script):
+    """The score of the search is kept next to the confirmed figure."""
     run = script({"good": 4.61}, strict={"good": 4.55}, seeds=("good", "good"), policy="no-tune")
     result = run.run()
     assert result["verdicts"][result["winner"]].score == 4.55
     assert result["searched"] == {"seed0-01": 4.61, "seed1-01": 4.61}
 
 
-def test_a_kernel_whose_text_cannot_be_followed_has_no_labels_and_the_run_goes_on(script):
+def test_an_unreadable_kernel_has_no_labels(script):
+    """A kernel whose text cannot be followed has no labels, and the run goes on."""
     def puzzled(*given):
         raise KernelFileError("its functions call each other in more ways than can be followed")
 

@@ -21,7 +21,8 @@ def checkpoint(count):
     return {"v": 4, "channel_values": values, "channel_versions": {"verdicts": "1.5"}}
 
 
-def test_the_bytes_are_those_of_the_plain_serializer_and_come_back_whole():
+def test_the_bytes_are_those_of_the_plain_serializer():
+    """The bytes are those of the plain serializer and come back whole."""
     plain, ours, state = JsonPlusSerializer(allowed_msgpack_modules=RECORDS), serializer(), checkpoint(3)
     assert isinstance(ours, EncodedOnce)
     for _ in range(2):  # the second time from memory

@@ -222,7 +222,8 @@ def test_what_only_whole_runs_show_is_found_too(policy, rule, says):
 
 
 @pytest.mark.parametrize("candidates", [3, 4, 5, 7])
-def test_a_tight_budget_is_shared_out_the_same_way_whichever_branch_is_fast(script, candidates):
+def test_a_tight_budget_is_shared_out_deterministically(script, candidates):
+    """A tight budget is shared out the same way, no matter which branch is fast."""
     chains = {name: [f"{name}{number}" for number in range(9)] for name in "ab"}
     repairs = {text: after for chain in chains.values() for text, after in zip(chain, chain[1:], strict=False)}
     ways = []

@@ -133,7 +133,8 @@ def test_which_labels_may_win(allow, may_win):
     assert "aten::gru x1" in refusal(verdicts["library"], Allow.HYBRID)
 
 
-def test_a_proven_gain_goes_before_a_higher_score_that_may_be_noise():
+def test_a_proven_gain_beats_a_higher_score_that_may_be_noise():
+    """A proven gain goes before a higher score that may be noise."""
     faster, same = Comparison.FASTER, Comparison.SAME
     verdicts = {"noise": scripted_verdict(1.4, comparison=Comparison.AMBIGUOUS), "same": scripted_verdict(1.5, comparison=same)}
     verdicts |= {"slower": scripted_verdict(0.2, comparison=Comparison.SLOWER), "gain": scripted_verdict(1.1, comparison=faster)}
@@ -181,7 +182,8 @@ def test_a_policy_from_a_file(tmp_path):
         ("from tritonsmith.graph.policies import Default\nclass Mine(Default):\n    seeds = 0", "{}:Mine", "seeds is 0; make it None"),
     ],
 )
-def test_a_policy_that_cannot_be_loaded_is_named_with_the_way_out(tmp_path, text, name, says):
+def test_an_unloadable_policy_is_named_with_the_way_out(tmp_path, text, name, says):
+    """A policy that cannot be loaded is named together with the way out."""
     path = tmp_path / "mine.py"
     if text is not None:
         path.write_text(text)
@@ -189,7 +191,8 @@ def test_a_policy_that_cannot_be_loaded_is_named_with_the_way_out(tmp_path, text
         load_policy(name.format(path))
 
 
-def test_a_choice_that_cannot_be_followed_ends_the_branch_with_the_best_so_far(script):
+def test_an_impossible_choice_ends_the_branch(script):
+    """A choice that cannot be followed ends the branch with the best so far."""
     class Wishful(Default):
         name = "wishful"
 

@@ -60,12 +60,14 @@ def all_the_same(cases):
         assert case["starts"][0] is False and all(case["starts"][1:]), case
 
 
-def test_a_run_that_is_killed_at_random_moments_ends_as_if_it_had_not_been(tmp_path):
+def test_a_run_killed_at_random_moments_ends_the_same(tmp_path):
+    """A run that is killed at random moments ends as if it had not been."""
     told = driven(tmp_path, "kills", str(tmp_path), "3", "7")
     all_the_same(told["cases"])
 
 
-def test_what_was_finished_before_the_kill_but_after_the_checkpoint_is_not_done_again(tmp_path):
+def test_work_since_the_last_checkpoint_is_not_done_again(tmp_path):
+    """What was finished after the checkpoint and before the kill is not done again."""
     told = driven(tmp_path, "lines", str(tmp_path), "4,11,22")  # a reply; a verdict; late
     all_the_same(told["cases"])
     assert [case["kills"] for case in told["cases"]] == [[[4, 9]], [[11, 9]], [[22, 9]]]
@@ -73,7 +75,8 @@ def test_what_was_finished_before_the_kill_but_after_the_checkpoint_is_not_done_
 
 
 @pytest.mark.slow
-def test_the_replies_to_an_author_that_was_passed_in_are_kept_too(tmp_path):
+def test_replies_to_a_passed_in_author_are_kept_too(tmp_path):
+    """The replies to an author object that was passed in are kept too."""
     all_the_same(driven(tmp_path, "lines", str(tmp_path), "4,10,16,20", AUTHOR="1")["cases"])
 
 
@@ -87,7 +90,8 @@ def test_the_benchmark_that_kills_real_runs(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_a_run_that_is_killed_at_many_moments_and_at_every_line_of_its_tape(tmp_path):
+def test_a_run_killed_at_every_line_of_its_tape_ends_the_same(tmp_path):
+    """A run that is killed at many moments, and at every line of its tape, ends the same."""
     all_the_same(driven(tmp_path, "kills", str(tmp_path), "40", "11")["cases"])
     (tmp_path / "lines").mkdir()
     all_the_same(driven(tmp_path, "lines", str(tmp_path / "lines"), ",".join(map(str, range(1, 27))))["cases"])
@@ -128,7 +132,8 @@ def told_by(out):
 
 
 @pytest.mark.parametrize("at", ["bad", "good", "better"])
-def test_a_run_that_is_asked_to_stop_finishes_what_it_does_and_goes_on_later(task, players, tmp_path, at):
+def test_a_stopped_run_finishes_its_step_and_goes_on_later(task, players, tmp_path, at):
+    """A run that is asked to stop finishes what it does, and goes on later."""
     whole = optimize(task, out=str(tmp_path / "whole"), **players)
     judge = Stopping(players["evaluator"].verdicts)
     judge.at = at
@@ -206,7 +211,8 @@ def test_a_finished_run_is_not_run_again(task, players, tmp_path, capsys):
     assert (tmp_path / "out" / "events.jsonl").read_bytes() == events and players["evaluator"].calls == calls
 
 
-def test_the_same_command_goes_on_with_an_unfinished_run_and_leaves_a_finished_one_alone(task, players, tmp_path):
+def test_the_same_command_goes_on_with_an_unfinished_run(task, players, tmp_path):
+    """The same command goes on with an unfinished run and leaves a finished one alone."""
     out = tmp_path / "out"
     begin(task, players, out)
     with pytest.raises(UsageError, match=r"a run with other settings lies there \(seeds\); name a new folder, or go on with that run: "):

@@ -63,7 +63,8 @@ def difference(one, other):
 
 
 @pytest.mark.parametrize("at", ["after_evaluate", "after_optimize", "after_detect", "after_stage", "after_memory", "after_confirm"])
-def test_the_same_policy_gives_the_same_run_and_judges_nothing_again(parent, at):
+def test_the_same_policy_gives_the_same_run(parent, at):
+    """A fork with the same policy gives the same run and judges nothing again."""
     given = players()
     summary = fork(parent.folder, at=at, policy="default", out=parent.folder / "fork", **given)
     assert summary.winner.id == parent.summary.winner.id and summary.winner.verdict == parent.summary.winner.verdict
@@ -75,7 +76,8 @@ def test_the_same_policy_gives_the_same_run_and_judges_nothing_again(parent, at)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
-def test_whatever_the_policy_and_the_site_the_same_rules_give_the_same_run(tmp_path, name):
+def test_the_same_rules_give_the_same_run_at_every_site(tmp_path, name):
+    """With every policy and at every site, the same rules give the same run."""
     trial = next(one for one in trials() if one.name == "a rescue that pays")
     (tmp_path / "1_relu.py").write_text(chat.TASK)
 
@@ -107,7 +109,8 @@ def test_another_policy_differs_only_after_the_site(parent):
     assert given["evaluator"].calls == [("wave", "strict")], "only what the parent never judged"
 
 
-def test_a_site_inside_the_branches_leaves_what_follows_them_to_the_other_policy(parent):
+def test_after_a_site_in_the_branches_the_other_policy_decides(parent):
+    """A site inside the branches leaves what follows them to the other policy."""
     summary = fork(parent.folder, at="worth_optimizing", policy="no-tune", **players())
     names = {one.id: one.policy for one in summary.decisions}
     cut = next(one for one in summary.decisions if one.site == "worth_optimizing")
@@ -147,7 +150,8 @@ def test_a_stopped_fork_goes_on_with_the_parents_decisions(parent):
 
 
 @pytest.mark.parametrize("site", ["after_evaluate", "after_select", "after_grid"])
-def test_a_fork_that_is_stopped_and_resumed_ends_like_one_that_is_not(parent, site):
+def test_a_stopped_and_resumed_fork_ends_the_same(parent, site):
+    """A fork that is stopped and resumed ends like one that is not."""
     whole = fork(parent.folder, at="after_select", policy="no-detect", out=parent.folder / "whole", **players())
     run = fork_run(parent.folder, at="after_select", policy="no-detect", out=parent.folder / "fork", **players())
 
@@ -170,7 +174,8 @@ def cut(folder, event_of):
     (folder / "events.jsonl").write_text("\n".join([*lines[: end + 1], '{"event": "verd']))
 
 
-def test_an_unfinished_run_may_be_forked_where_the_site_was_reached(parent):
+def test_an_unfinished_run_may_be_forked_at_a_reached_site(parent):
+    """An unfinished run may be forked where the site was reached."""
     cut(parent.folder, lambda event: event["event"] == "decision" and event["site"] == "after_detect")
     summary = fork(parent.folder, at="after_detect", policy="default", out=parent.folder / "fork", **players())
     assert not difference(parent.summary, summary)

@@ -75,7 +75,8 @@ def test_the_folder_of_a_run(task, players, tmp_path):
     assert {path.stem for path in (out / "kernels").iterdir()} == {row["sha"] for row in told["candidates"]}
 
 
-def test_a_winner_is_told_by_its_confirmed_figure_its_label_and_what_was_proven(task, tmp_path):
+def test_a_winner_has_its_confirmed_figure_and_label(task, tmp_path):
+    """A winner is shown with its confirmed figure, its label and what was proven."""
     quick = scripted_verdict(4.61, comparison=Comparison.FASTER, label=Label.HYBRID, share=0.62)
     strict = scripted_verdict(4.55, comparison=Comparison.FASTER, label=Label.HYBRID, share=0.62)
     players = {"author": ScriptedAuthor(seeds=("good",)), "evaluator": ScriptedEvaluator({"good": quick}, {"good": strict})}
@@ -151,7 +152,8 @@ def test_the_default_folder_names_the_task(task, players, tmp_path, monkeypatch)
     assert Path(summary.out).parent == Path("runs") and Path(summary.out).name.startswith("1_relu-")
 
 
-def test_an_evaluator_that_was_passed_in_stays_open_and_a_context_closes_its_own(task, players, tmp_path):
+def test_a_passed_in_evaluator_stays_open(task, players, tmp_path):
+    """An evaluator that was passed in stays open, and a context closes its own."""
     optimize(task, out=str(tmp_path / "out"), **players)
     assert not players["evaluator"].closed
     with make_context(**players):

@@ -179,7 +179,8 @@ def test_no_other_page_of_the_browser_may_ask(server: Server, origin: str, statu
     assert status == 200 or f"the page {origin} may not ask this server; set TRITONSMITH_ORIGINS={origin}" in text
 
 
-def test_every_preset_is_an_assistant_once_and_all_have_one_drawing(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_preset_is_one_assistant_with_the_same_drawing(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
+    """Every preset is an assistant once, and all have one drawing."""
     def told(*arguments: str) -> dict[str, str]:
         assert command(["assistants", "--url", server.url, "--json", *arguments]) == 0
         return {one["name"]: one["done"] for one in json.loads(capfd.readouterr().out)["assistants"]}
@@ -283,13 +284,14 @@ def test_what_is_wrong_ends_the_run_with_one_sentence(server: Server) -> None:
 
 
 @pytest.mark.slow
-def test_the_built_in_author_and_the_evaluator_of_this_machine_work_in_the_server(server: Server) -> None:
+def test_built_in_author_and_evaluator_work_in_the_server(server: Server) -> None:
+    """The built-in author and the evaluator of this machine work in the server."""
     answer = server.ask("tritonsmith", SMALL, {"policy": "best-of-n", "seeds": 1, "target": "h200"})
     assert answer.error is None and answer.state["winner"] == "seed0-01"
     assert answer.state["verdicts"]["seed0-01"]["profile"] == "strict"
 
 
-def test_nothing_blocked_the_server_and_nothing_asked_for_the_world(server: Server) -> None:
+def test_nothing_blocked_the_server_or_reached_the_outside(server: Server) -> None:
     """Stands last: what the runs before have left in the server's log."""
     assert "BlockingError" not in server.log and "Blocking call" not in server.log
     assert server.outside == []

@@ -66,7 +66,8 @@ def spans_in(got):
     ]
 
 
-def test_spans_have_parents_tokens_and_verdicts_and_no_key_is_needed(play, monkeypatch):
+def test_spans_have_parents_tokens_and_verdicts(play, monkeypatch):
+    """Spans have parents, tokens and verdicts, and no key is needed."""
     with capture.CaptureServer() as got:
         monkeypatch.setenv("LANGSMITH_OTEL_ENABLED", "true")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", got.url)

@@ -62,7 +62,8 @@ def test_a_kernel_is_cut_to_its_head_in_whatever_form_it_comes(form):
     assert "characters, sha " in told and len(told) < len(FORMS[form])
 
 
-def test_code_in_one_line_of_json_is_cut_among_many_lines_of_prose():
+def test_code_in_one_line_of_json_is_cut_out_of_prose():
+    """Code in one line of JSON is cut out of many lines of prose."""
     prose = "\n".join(f"Point {number} is about masks." for number in range(80))
     told = Redactor().text(f"{prose}\n{json.dumps({'source': KERNEL})}\n{prose}")
     assert "MARK_A" not in told and told.count("Point 7 is about masks.") == 2
@@ -92,7 +93,8 @@ def test_long_texts_are_cut():
     assert len(told) < TEXT_SHOWN + END_SHOWN + 60 and told.endswith("what is asked?") and "25018 characters" in told
 
 
-def test_keys_of_the_environment_are_replaced_wherever_they_occur(monkeypatch):
+def test_keys_of_the_environment_are_replaced_everywhere(monkeypatch):
+    """Keys of the environment are replaced wherever they occur."""
     monkeypatch.setenv("SOME_SERVICE_TOKEN", "tok-12345678")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Basic abcdefghij,other=1")
     monkeypatch.setenv("ORDINARY", "an ordinary word")
@@ -115,7 +117,8 @@ def test_what_looks_like_a_key_is_replaced_too(key):
     assert Redactor().text("header Bearer abcdef123456 and http://me:secret@host/x") == "header Bearer [key] and http://[key]@host/x"
 
 
-def test_keys_are_found_as_they_are_written_in_errors_and_addresses():
+def test_keys_are_found_in_errors_and_addresses():
+    """Keys are found in the form in which errors and addresses have them."""
     key = 'two\nlines/with "quotes" & more'
     written = (key, repr(ValueError(key)), json.dumps({"key": key}), f"http://host/?key={quote(key, safe='')}")
     assert [Redactor([key]).text(text) for text in written] == ["[key]", "ValueError('[key]')", '{"key": "[key]"}', "http://host/?key=[key]"]

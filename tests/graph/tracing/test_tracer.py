@@ -235,7 +235,8 @@ def test_a_run_that_goes_on_is_a_second_trace_of_the_same_thread(task, tmp_path,
     assert two["outputs"]["winner"] == second.summary.winner.id
 
 
-def test_a_forks_trace_names_its_parent_and_what_was_judged_before(task, tmp_path, settings):
+def test_a_forks_trace_names_its_parent(task, tmp_path, settings):
+    """The trace of a fork names its parent and what was judged before."""
     parent = optimize(task, out=str(tmp_path / "parent"), **players())
     with capture.CaptureServer() as got:
         settings(got)
@@ -315,7 +316,8 @@ def test_what_models_are_told_and_say_is_cut_too(task, tmp_path, settings, monke
     assert found == ([] if redacted else planted) and SMITH_KEY.encode() not in got.said()
 
 
-def test_a_key_that_only_a_model_object_holds_does_not_leave_when_its_server_repeats_it(task, tmp_path, settings):
+def test_a_key_that_a_server_repeats_does_not_leave(task, tmp_path, settings):
+    """A key that only a model object holds is not sent, even if its server repeats it."""
     own = "held by the object alone"
     model = ChatOpenAI(model="toy", api_key=SecretStr(own), base_url="http://127.0.0.1:1/v1", max_retries=0)
     with capture.CaptureServer() as got, chat.ChatServer([], key="another") as server:
@@ -337,7 +339,8 @@ class Person:
         return Reply(text=chat.answer(1).text, finish_reason="stop", usage=usage, model="me-2")
 
 
-def test_chats_that_are_no_langchain_models_are_told_of_with_their_tokens(task, tmp_path, settings):
+def test_other_chats_are_traced_with_their_tokens(task, tmp_path, settings):
+    """Chats that are no LangChain models are traced with their tokens."""
     with capture.CaptureServer() as got:
         settings(got)
         evaluator = ScriptedEvaluator({chat.kernel(1): scripted_verdict(1.5)})
@@ -363,7 +366,8 @@ def test_a_script_that_invokes_the_graph_itself(settings):
     assert root["extra"]["metadata"]["try"] == 3 and root["extra"]["metadata"]["thread_id"]
 
 
-def test_nothing_is_sent_and_nothing_is_begun_when_it_is_not_asked_for(settings, monkeypatch):
+def test_nothing_is_sent_unless_it_is_asked_for(settings, monkeypatch):
+    """Nothing is sent and nothing is begun when tracing is not asked for."""
     with capture.CaptureServer() as got:
         settings(got, LANGSMITH_TRACING="false")
         with tracing(task="t", policy="p") as trace:
@@ -398,7 +402,8 @@ def test_settings_that_cannot_work_are_one_warning(monkeypatch, caplog, variable
         ("gone", False, "cannot be reached"),
     ],
 )
-def test_doctor_tells_whether_a_server_takes_traces_and_shows_no_key(settings, monkeypatch, mode, works, words):
+def test_doctor_says_whether_a_server_takes_traces(settings, monkeypatch, mode, works, words):
+    """`doctor` says whether a server takes traces, and shows no key."""
     with capture.CaptureServer(mode) as got:
         settings(got, LANGSMITH_OTEL_ENABLED="true", OTEL_EXPORTER_OTLP_ENDPOINT=got.url.replace("://", "://me:planted-word@"))
         if mode == "gone":
@@ -433,7 +438,8 @@ def test_the_next_run_of_a_process_neither_waits_nor_warns_again(settings, caplo
     assert "again/p" in [run["name"] for run in got.runs.values()], "a server that is back is used again"
 
 
-def test_without_tracing_langchains_own_tracer_gets_small_steps_too(settings):
+def test_langchains_own_tracer_gets_small_steps_too(settings):
+    """Without our tracing, LangChain's own tracer gets small steps too."""
     given = players()
     with capture.CaptureServer() as got:
         client = Client(api_url=got.url, api_key=SMITH_KEY, info={"version": "0.12.0"})
