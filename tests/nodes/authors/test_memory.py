@@ -40,7 +40,8 @@ def everything(folder):
     return "\n".join(path.read_text() for path in Path(folder).rglob("*.json"))
 
 
-def test_a_confirmed_kernel_and_what_failed_are_told_to_the_next_run(play, tmp_path):
+def test_the_next_run_hears_of_winners_and_failures(play, tmp_path):
+    """The next run hears of a confirmed kernel and of what failed."""
     folder = str(tmp_path / "memory")
     first, _ = play("first", [chat.answer(1), chat.answer(2), chat.answer(3)], memory=folder)
     assert first.winner.id == "seed0-03"
@@ -73,7 +74,8 @@ def test_a_kernel_that_was_not_confirmed_is_not_remembered(play, tmp_path, stric
     assert not list((folder / "kernels").glob("*.json"))
 
 
-def test_the_nearest_kernel_of_the_family_for_the_card_is_shown_first(tmp_path):
+def test_the_nearest_kernel_is_shown_first(tmp_path):
+    """The nearest kernel of the family for the card is shown first."""
     memory, card = Memory(tmp_path), named_card("h200")
     base = {
         "families": ("pointwise",), "shapes": ((1024,),), "card": card.key, "precision": "ieee", "kind": "measured", "score": 1.2,

@@ -169,7 +169,8 @@ def test_a_factory_that_makes_something_else_is_named(task):
         run(task, model=lambda: 1 / 0)
 
 
-def test_a_model_with_retries_of_its_own_keeps_them_and_ours_are_off(task):
+def test_a_model_with_its_own_retries_keeps_them(task):
+    """A model with retries of its own keeps them, and ours are off."""
     with chat.ChatServer([chat.fault(503, "down")] * 9) as server:
         own = ChatOpenAI(model="toy", base_url=server.url, api_key="sk-local-test-key", max_retries=1)
         with pytest.raises(UsageError, match=r"toy fails \(503: down\)"):
@@ -188,7 +189,8 @@ def test_a_model_of_the_responses_api(task):
     assert (used.cached_tokens, used.reasoning_tokens) == (5, 100)
 
 
-def test_names_of_models_and_keys_are_checked_before_anything_is_written(task, monkeypatch):
+def test_model_and_key_names_are_checked_first(task, monkeypatch):
+    """Names of models and keys are checked before anything is written."""
     monkeypatch.delenv("OPENAI_API_KEY")
     for options, fault in (
         ({"model": "openai:toy"}, "--model openai:toy: set OPENAI_API_KEY"),

@@ -24,7 +24,8 @@ def test_a_model_that_loops_is_read_in_time(loop):
         analysis_in(text)
 
 
-def test_a_fence_in_a_docstring_stays_in_the_module_and_a_forgotten_end_does_not_hide_the_next():
+def test_fences_in_docstrings_and_forgotten_ends_are_handled():
+    """A fence in a docstring stays in the module, and a forgotten end does not hide the next block."""
     documented = f'"""Use:\n\n```python\nModelNew()\n```\n"""\n{MODULE}'
     assert modules_in(f"````python\n{documented}````") == [documented]
     assert modules_in(f"```python\nx = 1\n\nBetter:\n```python\n{MODULE}```") == [MODULE]

@@ -79,7 +79,8 @@ def test_a_good_run(play):
     assert result.summary.prompts == {key: kept["prompt"][key] for key in ("version", "digest")}
 
 
-def test_every_call_is_told_as_it_ends_with_what_the_run_has_cost_so_far(play):
+def test_every_call_is_an_event_with_the_cost_so_far(play):
+    """Every call is an event when it ends, with what the run has cost so far."""
     result = play(["no", answer(1), answer(2)], {1: BAD, 2: FAST})
     events = [json.loads(line) for line in (result.out / "events.jsonl").read_text().splitlines()]
     told = [event for event in events if event["event"] == "usage"]
@@ -109,7 +110,8 @@ def test_an_analysis_that_refuses_is_an_answer(play):
     assert decision.reason == "the analyst says no: the card is the limit" and len(result.server.requests) == 2
 
 
-def test_a_promise_that_is_not_kept_goes_back_to_the_analyst_with_the_fact(play):
+def test_a_broken_promise_goes_back_to_the_analyst(play):
+    """A promise that is not kept goes back to the analyst with the fact."""
     still_seven = scripted_verdict(0.6, launches=7)
     result = play([answer(1), analysis(), answer(2), analysis(optimisation_method="again"), answer(3)], {1: SLOW, 2: still_seven, 3: FAST})
     assert ("after_optimize", "broken") in path(result) and result.summary.winner.id == "seed0-03" and ledger_agrees(result)
@@ -124,7 +126,8 @@ def test_a_promise_that_nobody_can_check_is_asked_for_once_more(play):
     assert "bytes_per_forward is not measured here" in result.server.requests[2]["messages"][-1]["content"] and result.summary.winner
 
 
-def test_a_promise_is_held_to_the_measured_figure_and_to_move_something(play):
+def test_a_promise_is_compared_with_the_measured_figure(play):
+    """A promise is compared with the measured figure, and must change something."""
     empty = analysis(promise={"metric": "launches_per_forward", "before": 3000, "bound": 7, "at_most": True})
     wrong = analysis(promise={"metric": "launches_per_forward", "before": 3000, "bound": 1, "at_most": True})
     result = play([answer(1), empty, wrong, answer(2)], {1: SLOW, 2: FAST})
@@ -148,7 +151,8 @@ TWO = analysis(category=["launch_reduction", "fusion"])
     ],
     ids=["two categories", "no promise", "returns unsaid", "prose", "half", "cut off"],
 )
-def test_an_analysis_that_cannot_be_used_is_asked_for_once_more_with_the_fault(play, turn, again):
+def test_an_unusable_analysis_is_asked_for_once_more(play, turn, again):
+    """An analysis that cannot be used is asked for once more, with the fault."""
     result = play([answer(1), turn, analysis(), answer(2)], {1: SLOW, 2: FAST})
     assert again in result.server.requests[2]["messages"][-1]["content"]
     assert result.summary.winner.id == "seed0-02" and ledger_agrees(result)
@@ -156,7 +160,8 @@ def test_an_analysis_that_cannot_be_used_is_asked_for_once_more_with_the_fault(p
     assert raw["reply"] == (turn if isinstance(turn, str) else turn.text), "the raw reply is kept"
 
 
-def test_an_analysis_that_cannot_be_used_twice_ends_the_line_with_the_reason(play):
+def test_a_second_unusable_analysis_ends_the_line(play):
+    """A second analysis that cannot be used ends the line of work with the reason."""
     result = play([answer(1), "no", "no"], {1: SLOW})
     assert result.summary.winner.id == "seed0-01" and ledger_agrees(result)
     assert any("could not be used: there is no JSON object" in one.reason for one in result.summary.decisions)
@@ -220,14 +225,16 @@ def test_the_module_is_found_in_whatever_form_it_comes(play, text):
     assert result.summary.winner.id == "seed0-01" and len(result.server.requests) == 1
 
 
-def test_two_answers_without_a_module_end_a_lonely_seed_with_a_sentence_and_keep_what_was_paid_for(play):
+def test_two_answers_without_a_module_end_a_lonely_seed(play):
+    """Two answers without a module end a lonely seed with a sentence, and what was paid for is kept."""
     result = play(["no", "no"], {})
     assert "openai:toy wrote no complete module with a class ModelNew, twice" in str(result.error)
     assert [int(row["input_tokens"]) > 0 for row in rows(result)] == [True, True]
     assert (result.out / "llm" / "seed0-01-seed-2.json").exists()
 
 
-def test_a_busy_server_is_waited_for_and_every_try_is_on_the_record(play):
+def test_a_busy_server_is_waited_for(play):
+    """A busy server is waited for, and every try is on the record."""
     result = play([chat.busy(), chat.busy("0.02"), chat.fault(503, "overloaded"), answer(1)], {1: FAST})
     assert result.summary.winner.id == "seed0-01" and ledger_agrees(result)
     assert [row["status"] for row in rows(result)] == ["busy (429)", "busy (429)", "server error (503)", "ok"]
@@ -272,7 +279,8 @@ def test_a_slow_reply_within_the_limit_is_waited_for(play):
     assert result.summary.winner.id == "seed0-01" and result.summary.usage.seconds >= 0.5
 
 
-def test_a_wrong_key_an_unknown_model_and_a_wrong_address_are_named_and_leave_no_folder(play, monkeypatch):
+def test_wrong_settings_of_a_server_leave_no_folder(play, monkeypatch):
+    """A wrong key, an unknown model and a wrong address are named and leave no folder."""
     wrong = play([], {}, server={"key": "sk-another"})
     assert "refuses the key" in str(wrong.error) and "set OPENAI_API_KEY" in str(wrong.error)
     assert "sk-local-test-key" not in str(wrong.error) and not wrong.out.exists(), "the server's words repeat the key; ours do not"
@@ -287,7 +295,8 @@ def test_a_wrong_key_an_unknown_model_and_a_wrong_address_are_named_and_leave_no
     assert play([answer(1)], {1: FAST}, server={"key": "sk-another"}, models={"key_env": "OTHER_KEY"}).summary.winner
 
 
-def test_a_run_with_candidates_ends_with_the_best_so_far_when_the_model_is_lost(play):
+def test_a_lost_model_ends_the_run_with_the_best_so_far(play):
+    """A run that has candidates ends with the best so far when the model is lost."""
     result = play([answer(1), analysis(), *[chat.fault(401, "revoked")] * 3], {1: SLOW})
     assert result.error is None and result.summary.winner.id == "seed0-01" and result.summary.winner.confirmed
     assert "refuses the key (401: revoked)" in result.summary.stopped_because and ledger_agrees(result)
@@ -296,7 +305,8 @@ def test_a_run_with_candidates_ends_with_the_best_so_far_when_the_model_is_lost(
     assert json.loads((result.out / "llm" / "seed0-02-optimize-1.failed.json").read_text())["error"] == result.summary.stopped_because
 
 
-def test_a_seed_that_is_not_written_leaves_the_other_branch_its_run(play):
+def test_a_seed_that_is_not_written_spares_the_other_branch(play):
+    """A seed that is not written leaves the other branch its run."""
     def script(body):
         return "I cannot." if "variant 2" in body["messages"][0]["content"] else answer(1)
 
@@ -306,7 +316,8 @@ def test_a_seed_that_is_not_written_leaves_the_other_branch_its_run(play):
     assert "wrote no complete module" in given_up.reason
 
 
-def test_a_request_that_is_too_long_ends_its_line_and_not_the_run(play):
+def test_a_request_that_is_too_long_ends_only_its_line(play):
+    """A request that is too long ends its line of work and not the run."""
     long = chat.fault(400, "maximum context length", "context_length_exceeded")
     result = play([answer(1), long], {1: SLOW})
     assert result.summary.winner.id == "seed0-01" and result.summary.stopped_because == "the winner is confirmed"

@@ -49,7 +49,8 @@ def work(spool, judge):
     return [asyncio.run(do_job(spool, name, judge)) for name in spool.open_jobs()]
 
 
-def test_a_run_stops_for_the_card_and_goes_on_without_asking_or_judging_twice(task, spool):
+def test_a_run_that_waited_for_the_card_repeats_nothing(task, spool):
+    """A run stops for the card, and goes on without asking or judging twice."""
     judge = ScriptedEvaluator(VERDICTS, facts=TaskFacts(returns="a tensor"))
     with chat.ChatServer(SAID) as server:
         summary = play(task, server, spool=str(spool.root), target="h200")
@@ -100,7 +101,8 @@ def test_without_a_worker_the_card_has_to_be_named(task, spool):
         play(task, server, spool=str(spool.root))
 
 
-def test_a_failure_of_the_workers_machinery_is_tried_again_and_a_fault_of_the_task_is_not(task, spool):
+def test_a_machine_failure_is_tried_again_and_a_task_fault_not(task, spool):
+    """A failure of the worker's machinery is tried again, and a fault of the task is not."""
     class Broken(ScriptedEvaluator):
         async def evaluate(self, task, source, profile="quick"):
             raise InfrastructureError("the card is lost")

@@ -43,7 +43,8 @@ def recorded(task):
     return summary, tape
 
 
-def test_a_run_replays_without_key_network_or_evaluator_and_decides_the_same(task, recorded, monkeypatch):
+def test_a_replay_needs_no_key_network_or_evaluator(task, recorded, monkeypatch):
+    """A run replays without key, network or evaluator, and decides the same."""
     live, tape = recorded
     monkeypatch.delenv("OPENAI_API_KEY")
     again = play(task, "again", evaluator=None, replay=str(tape))
@@ -92,7 +93,8 @@ def test_a_request_that_differs_is_shown_with_the_place(task, recorded):
     assert "request seed0-01-seed-1 differs in line " in fault and word.upper() in fault and word in fault and "\n" not in fault
 
 
-def test_a_run_that_decides_otherwise_is_told_from_the_recorded_one(task, recorded):
+def test_a_run_that_decides_otherwise_is_noticed(task, recorded):
+    """A run that decides otherwise is distinguished from the recorded one."""
     _, tape = recorded
     assert "has no request seed1-01-seed-1, so an earlier decision differs" in replay_fault(task, tape, seeds=2)
 
@@ -151,7 +153,8 @@ def test_settings_that_contradict_each_other_are_refused(task, recorded):
             play(task, "out", **options)
 
 
-def test_a_person_answers_in_files_and_the_run_goes_on_where_it_stopped(task):
+def test_a_person_may_answer_in_files(task):
+    """A person answers in files, and the run goes on where it stopped."""
     folder, judged = task.parent / "run" / "ho", ScriptedEvaluator(VERDICTS)  # within the run's folder: why not
     options = {"model": f"handoff:{folder}", "evaluator": judged}
     summary = play(task, "run", **options)
@@ -208,7 +211,8 @@ def test_a_reply_to_an_earlier_question_is_laid_aside(task):
     assert [Path(path).name for path in summary.waits_for] == ["seed0-01-seed-1.reply.md"]
 
 
-def test_a_folder_with_a_run_of_other_settings_is_not_gone_on_with(task):
+def test_a_run_of_other_settings_is_not_continued(task):
+    """A folder with a run of other settings is not continued."""
     play(task, "run", model=f"handoff:{task.parent / 'ho'}")
     with pytest.raises(UsageError, match=r"a run with other settings lies there \(seeds\)"):
         play(task, "run", model=f"handoff:{task.parent / 'ho'}", seeds=2)
