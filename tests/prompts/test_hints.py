@@ -64,7 +64,8 @@ def explained(name: str, verdict: Verdict, source: str) -> str:
     return text
 
 
-def test_a_sample_of_real_messages_gets_its_hint_with_its_numbers(tmp_path: Path) -> None:
+def test_real_messages_get_their_hints_with_numbers(tmp_path: Path) -> None:
+    """A sample of real messages gets its hints, with the numbers of each message."""
     texts = {name: explained(name, verdicts[0], hint_kernels.COMPILED[name]) for name, verdicts in compiled(SAMPLE, tmp_path).items()}
     assert "There is no tl.tanh" in texts["tanh"] and "t is int32 before the loop and fp32 in it" in texts["loop_carried_dtype"]
     assert re.search(r"take \d{6} bytes of shared memory; a program has 232448", texts["shared_memory"])
@@ -110,7 +111,8 @@ def test_every_hint_has_a_kernel_and_every_kernel_a_hint() -> None:
     assert set(names) == provoked | CARD_ONLY
 
 
-def test_hints_for_what_shows_on_a_card_alone_match_what_triton_says_there() -> None:
+def test_hints_for_cards_match_what_triton_says() -> None:
+    """Hints for errors that show on a card alone match what Triton says there."""
     from triton.runtime.errors import OutOfResources
 
     shared = str(OutOfResources(300000, 232448, "shared memory"))
@@ -140,7 +142,8 @@ def test_places_in_a_text_are_filled_by_what_the_pattern_names() -> None:
         assert hint.message.pattern or hint.statuses, hint.name
 
 
-def test_a_working_kernel_gets_no_hint_and_a_failing_one_three_at_most() -> None:
+def test_a_failing_kernel_gets_three_hints_at_most() -> None:
+    """A working kernel gets no hint, and a failing one three at most."""
     everything = "SyntaxError out-of-bounds illegal memory access num_warps must be a power of 2 does not import: ImportError tl.split("
     assert len(hints_for(Verdict(status=Status.COMPILE_ERROR, message=everything), "", H200)) == MOST_HINTS
     working = Verdict(status=Status.COMPILE_ERROR, message="nothing that is known")

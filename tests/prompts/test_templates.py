@@ -102,7 +102,8 @@ def test_the_grid_rule_never_comes_without_the_barrier_rule():
 
 
 @pytest.mark.parametrize("file", SNAPSHOTS, ids=lambda file: file.stem)
-def test_rules_show_wrong_and_right_and_stages_get_no_more_than_they_need(file):
+def test_rules_show_wrong_and_right(file):
+    """Rules show wrong and right, and stages get no more rules than they need."""
     texts = {stage: prompt_for(stage, one).text for stage, one in read_briefs(file).items()}
     for stage in ("repair", "tune"):
         assert texts[stage].count("\nWrong:\n```python") == texts[stage].count("\nRight") >= 2
@@ -186,7 +187,8 @@ def test_families_follow_from_modules_calls_and_text():
 
 
 @pytest.mark.parametrize("name", sorted(recipe.name for recipe in BOOK.values() if recipe.lesson))
-def test_worked_examples_are_what_the_recipe_book_makes_of_their_module(name):
+def test_worked_examples_come_from_the_recipe_book(name):
+    """Worked examples are what the recipe book makes of their module."""
     model = next(family.example for family in FAMILIES if BOOK[name] in family.recipes)
     task = Task(name="example", path="example.py", source=model.reference)
     facts, _ = probe(task)
@@ -197,7 +199,8 @@ def test_worked_examples_are_what_the_recipe_book_makes_of_their_module(name):
     assert found.plan == model.plan and example.source == written and example.reference == model.reference.strip()
 
 
-def test_kernels_of_earlier_runs_come_before_recipes_and_two_at_most_are_shown():
+def test_kernels_of_earlier_runs_come_before_recipes():
+    """Kernels of earlier runs come before recipes, and two at most are shown."""
     remembered = tuple(Example(title=f"number {one}", source=f"remembered_{one}") for one in range(3))
     text = prompt_for("seed", brief(examples=remembered)).text
     assert text.count("# Worked example") == 2 and "remembered_0" in text and "remembered_1" in text and "remembered_2" not in text
@@ -239,7 +242,8 @@ def test_a_text_that_nobody_can_read_still_makes_a_prompt(text):
     assert text in shown and "What this error usually means" in shown
 
 
-def test_the_bound_of_tokens_is_above_the_pieces_that_tokenizers_start_from():
+def test_the_token_bound_is_above_what_tokenizers_start_from():
+    """The bound of tokens is above the pieces that tokenizers start from."""
     piece = re.compile(r"'(?:[sdmt]|ll|ve|re)|[^\r\n\w]?[^\W\d_]+|\d{1,3}| ?(?:[^\s\w]|_)+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+")
     for file in [*SNAPSHOTS, SHOWN]:
         for stage, one in read_briefs(file).items():
@@ -251,7 +255,8 @@ def test_the_bound_of_tokens_is_above_the_pieces_that_tokenizers_start_from():
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "cannot be read"), ("[]", "holds no briefs"), ('{"sing": {}}', "holds no briefs")])
-def test_the_command_refuses_what_it_cannot_write_in_one_sentence(tmp_path, content, said):
+def test_the_command_refuses_in_one_sentence(tmp_path, content, said):
+    """The command refuses what it cannot write, in one sentence."""
     file = tmp_path / "briefs.json"
     if content is not None:
         file.write_text(content)

@@ -140,7 +140,8 @@ def test_gru_kernels_are_complete_modules_without_a_library_gru(level: str, inde
     assert f"return {('sequence', 'last')[index]}" in ast.unparse(forward)
 
 
-def test_every_wavefront_exchange_has_a_barrier_before_its_release() -> None:
+def test_every_wavefront_release_follows_a_barrier() -> None:
+    """Every exchange of a wavefront has a barrier before its release."""
     found = match(task(), gru_facts(), H200)
     assert found is not None
     source = found.recipes[-1].render(found.plan, found.recipes[-1].defaults(found.plan, H200, PrecisionClass.IEEE) or {})
@@ -162,7 +163,8 @@ def test_precision_class_chooses_the_parts() -> None:
 
 
 @pytest.mark.parametrize("card", sorted(CARDS))
-def test_a_wavefront_is_offered_only_where_all_programs_are_resident(card: str) -> None:
+def test_a_wavefront_needs_all_programs_resident(card: str) -> None:
+    """A wavefront is offered only where all programs are resident."""
     hardware: Hardware = CARDS[card]
     for hidden, layers in ((64, 6), (256, 6), (256, 40), (512, 3), (2048, 2)):
         found = match(task(), gru_facts(hidden=hidden, layers=layers), hardware)
@@ -237,7 +239,8 @@ def test_known_device_times_outweigh_the_launch_constant() -> None:
     assert analysis.evidence["launch_ms"] == pytest.approx(1.0) and "launch-bound" not in analysis.bottleneck
 
 
-def test_nothing_is_proposed_at_the_floor_or_without_another_recipe() -> None:
+def test_nothing_is_proposed_without_room_or_recipe() -> None:
+    """Nothing is proposed at the floor, or without another recipe."""
     floor = attempt(Draft(source="", rationale="", recipe="gru_persistent_batch"), ms=0.82, launches=2, programs=96)
     at_floor = asyncio.run(RecipeAuthor().analyze(brief(gru_facts(), current=floor)))
     assert not at_floor.worth_optimizing and "within 10 %" in at_floor.reason
