@@ -97,7 +97,8 @@ def test_a_finished_experiment_asks_nobody(suite, tmp_path):
     assert {row.repeat for row in more.cells} == {1, 2} and log.read_text().startswith(before)
 
 
-def test_a_cell_that_fails_is_a_row_and_is_tried_by_the_next_command(suite, tmp_path):
+def test_a_failed_cell_is_a_row_and_is_tried_again(suite, tmp_path):
+    """A cell that fails is a row, and the next command tries it again."""
     out, log = tmp_path / "out", tmp_path / "log"
 
     def author(cell):
@@ -210,7 +211,8 @@ def test_a_policy_from_a_file_takes_part(suite, tmp_path):
     assert {one["policy"] for one in decisions if one["site"] == "after_stage"} == {"one-stage"}
 
 
-def test_an_experiment_that_is_asked_to_stop_begins_nothing_more_and_goes_on_later(suite, tmp_path):
+def test_a_stopped_experiment_begins_nothing_more(suite, tmp_path):
+    """An experiment that is asked to stop begins nothing more, and goes on later."""
     out = tmp_path / "out"
 
     class Impatient(Judge):
@@ -296,7 +298,8 @@ def test_a_damaged_run_costs_its_own_row_alone(suite, tmp_path):
     assert len(rows) == 5 and all(row.state is CellState.DONE and row.solved for row in rows.values())
 
 
-def test_what_is_kept_of_an_experiment_names_no_path_of_this_machine(suite, tmp_path):
+def test_kept_results_name_no_path_of_this_machine(suite, tmp_path):
+    """What is kept of an experiment names no path of this machine."""
     out = tmp_path / "out"
     ablate(plan_of(suite, repeats=1), out, evaluator=Judge(tmp_path / "log"), author=author_of)
     with pytest.raises(UsageError, match="the folder is not empty"):

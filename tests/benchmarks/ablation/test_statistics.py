@@ -36,7 +36,8 @@ def test_each_task_weighs_the_same_however_many_runs_it_has():
     assert point([np.array([[10.0, 1.0], [20.0, 0.0]]), np.array([[30.0, 1.0]])], ratio_of_totals) == pytest.approx(60 / 2)
 
 
-def test_what_does_not_count_is_left_out_and_nothing_at_all_has_no_figure():
+def test_runs_that_do_not_count_are_left_out():
+    """Runs that do not count are left out, and no runs at all give no figure."""
     unsolved = np.array([[0.0, 0.0], [0.0, 0.0]])
     assert point([unsolved, groups([2.0])[0]], mean_of_tasks) == pytest.approx(2.0)
     assert point([unsolved], mean_of_tasks) is None and point([], geometric) is None
@@ -51,7 +52,8 @@ def test_the_interval_of_a_mean_of_tasks_is_student_s():
     assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.06 * half)
 
 
-def test_the_interval_is_wider_where_tasks_differ_than_where_runs_do():
+def test_intervals_are_wider_where_tasks_differ():
+    """The interval is wider where tasks differ than where runs do."""
     runs = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
     between = interval(groups(*([value] * 8 for value in runs)), mean_of_tasks)
     within = interval(groups(*(runs for _ in range(8))), mean_of_tasks)

@@ -209,7 +209,8 @@ def test_a_refused_kernel_counts_against_the_study() -> None:
     assert not any(one.passed for one in summarize([], {}, study.PARTS))
 
 
-def test_one_faster_among_a_hundred_controls_is_tolerated_and_two_are_not() -> None:
+def test_one_false_faster_in_a_hundred_is_tolerated() -> None:
+    """One `faster` among a hundred controls is tolerated, and two are not."""
     def rows(wrong: int) -> list[StudyRow]:
         base = {"part": "pairs", "kernel": "chain", "kind": "loss", "seconds": 1, "status": "ok", "control": 1.0}
         return [StudyRow(**base, control_interval=(1.02, 1.03) if number < wrong else (0.99, 1.01)) for number in range(120)]
