@@ -102,7 +102,8 @@ def test_cell_and_hidden_state_are_told_apart() -> None:
         assert torch.equal(model(*inputs), h) and torch.equal(other(*inputs), c)
 
 
-def test_a_file_without_a_small_size_loads_full_and_by_setting_names(tmp_path: Path) -> None:
+def test_a_file_without_a_small_size_loads_at_full_size(tmp_path: Path) -> None:
+    """A file without a small size loads at full size, and by setting names."""
     path = write(tmp_path, PLAIN)
     assert load_task(path).size == "full"
     with pytest.raises(TaskError, match=r"task\.py: declares no small size; .*--set NAME=VALUE .*batch_size, twice, width"):
@@ -227,7 +228,8 @@ def test_faults_at_run_time_name_the_line(tmp_path: Path, change: tuple[str, str
     assert "\n" not in str(caught.value)
 
 
-def test_seeds_decide_weights_and_inputs_and_leave_the_caller_alone(tmp_path: Path) -> None:
+def test_seeds_decide_weights_and_inputs(tmp_path: Path) -> None:
+    """Seeds decide weights and inputs, and leave the caller's generators alone."""
     reference = load_reference(load_task(write(tmp_path, PLAIN)))
     torch.manual_seed(5)
     expected = torch.rand(3)

@@ -153,7 +153,8 @@ def test_a_compilation_that_dies_is_asked_for_once_more(failed: InfrastructureEr
         compiled(torch_ops={"aten::mm": 1}, torch_flops=[]),
     ],
 )
-def test_what_a_candidate_does_there_is_not_tried_again_and_gets_it_no_better_label(report: dict[str, Any]) -> None:
+def test_misdeeds_while_compiling_are_not_tried_again(report: dict[str, Any]) -> None:
+    """What a candidate does while it is compiled is not tried again, and gives it no better label."""
     compilers = Compilers(report)
     assert add_second_opinion(verdict(), compilers.ask, lambda: TASK).label is Label.HYBRID and compilers.again == [False]
 
@@ -171,7 +172,8 @@ def test_only_what_cannot_run_is_refused_before_the_card() -> None:
     )  # fmt: skip
 
 
-def test_an_audit_that_finds_something_refuses_and_keeps_every_outcome() -> None:
+def test_an_audit_with_findings_refuses() -> None:
+    """An audit that finds something refuses, and keeps every outcome."""
     race = weigh_interpreter(Verdict(status=Status.RACY, message="two programs touch one address"))
     after = apply_findings(verdict(quarantine="12x is hard to believe"), [race, AuditFinding("compute-sanitizer", "no memory error found")])
     assert after.status is Status.RACY and "two programs" in after.message
@@ -225,7 +227,8 @@ def test_a_launch_cannot_take_less_than_a_launch() -> None:
     assert find_unlaunched(0.0013, 0.0013, one, floor) == ""  # nor need anybody
 
 
-def test_clocks_that_disagree_and_scores_beyond_belief_are_suspicious() -> None:
+def test_disagreeing_clocks_and_huge_scores_are_suspicious() -> None:
+    """Clocks that disagree and scores beyond belief are suspicious."""
     agreeing, facts = (1.0, 0.98), LaunchFacts(device_ms=0.97)
     assert find_suspicion(timing(3.0), agreeing, facts) == ""
     assert "hard to believe" in find_suspicion(timing(12.0), agreeing, facts)
@@ -236,7 +239,8 @@ def test_clocks_that_disagree_and_scores_beyond_belief_are_suspicious() -> None:
     assert find_suspicion(timing(3.0), (0.05, 0.02), LaunchFacts()) == ""  # a disturbed host; what the oracle's clock reads beyond is added
 
 
-def test_a_profiled_forward_that_takes_longer_than_the_timed_one_is_another() -> None:
+def test_a_longer_profiled_forward_is_another() -> None:
+    """A profiled forward that takes longer than the timed one is another one."""
     agreeing = (1.0, 0.98)
     assert find_suspicion(timing(3.0), agreeing, LaunchFacts(device_ms=1.9)) == ""  # two streams, each busy all the time
     assert "another forward was profiled" in find_suspicion(timing(3.0), agreeing, LaunchFacts(device_ms=2.2))

@@ -301,7 +301,8 @@ def scale(x, BLOCK: tl.constexpr):
         assert "library_pass_through" not in detect(source, mostly_own).names
 
 
-def test_parameters_of_library_modules_and_dead_code_are_no_pass_through() -> None:
+def test_library_parameters_and_dead_code_are_no_pass_through() -> None:
+    """Parameters of library modules and dead code are no pass-through."""
     source = module(STEP, "step[(8,)](x, x, self.lstm.weight_hh_l0, out, 10, 256, 32)")
     source += "\n\nclass Model(nn.Module):\n    def forward(self, x):\n        return nn.functional.linear(x, x) @ x\n"
     assert detect(source).names == set()

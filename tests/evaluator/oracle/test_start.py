@@ -22,7 +22,8 @@ from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 HELLO = {"op": "hello", "target": "auto", "use_card": True, "sandbox": "auto"}
 
 
-def test_no_torch_is_imported_before_the_first_request_was_looked_at() -> None:
+def test_torch_is_imported_after_the_first_request() -> None:
+    """No torch is imported before the first request was looked at."""
     program = "import sys, tritonsmith.evaluator.oracle.__main__ as m; print([one for one in ('torch', 'triton') if one in sys.modules])"
     assert subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
 
@@ -138,7 +139,8 @@ def test_the_sandbox_is_established_once(ahead: bool, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_process_whose_task_has_come_compiles_that_and_nothing_else(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_compiles_only_its_own_task(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process whose task has come compiles that and nothing else."""
     done: list[str] = []
     note: Callable[[str], Callable[[], None]] = lambda word: lambda: done.append(word)  # noqa: E731 - a table of stand-ins
     for name in ("touch_card", "start_compiler"):

@@ -86,7 +86,8 @@ def test_nothing_is_compiled_where_that_is_not_allowed(unwritable: Path) -> None
     assert not compiled(unwritable)
 
 
-def test_an_evaluator_that_does_not_start_leaves_no_compiler_behind(much: Path) -> None:
+def test_a_failed_start_leaves_no_compiler_behind(much: Path) -> None:
+    """An evaluator that does not start leaves no compiler behind."""
     bytecode.life_line()  # the janitor is no compiler
     before = children()
     with pytest.raises(ZeroDivisionError), bytecode.compile_missing_bytecode():
@@ -155,9 +156,10 @@ def test_the_part_that_only_torch_compile_imports_counts(unwritable: Path) -> No
     assert not check.works and "triton" not in check.detail and str(unwritable / "torch") in check.todo
 
 
-def test_bytecode_kept_elsewhere_is_not_seen_by_confined_processes(
+def test_confined_processes_do_not_see_bytecode_elsewhere(
     installed: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Bytecode that is kept elsewhere is not seen by confined processes."""
     elsewhere = str(tmp_path_factory.mktemp("elsewhere"))
     monkeypatch.setattr(sys, "pycache_prefix", elsewhere)
     monkeypatch.setenv("PYTHONPYCACHEPREFIX", elsewhere)

@@ -106,7 +106,8 @@ def test_a_weight_that_forward_never_reads_is_a_note() -> None:
     assert any("head.weight" in note for note in found.notes)
 
 
-def test_a_rounded_answer_counts_only_where_the_task_asks_for_full_precision() -> None:
+def test_a_rounded_answer_counts_only_at_full_precision() -> None:
+    """A rounded answer is a finding only where the task asks for full precision."""
     assert "rounded" not in names(report(BAD["rounded"], PrecisionClass.HALF))
 
 

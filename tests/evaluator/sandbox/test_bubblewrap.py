@@ -56,9 +56,10 @@ def test_bubblewrap_is_told_to_show_what_may_be_read_and_no_more(tmp_path: Path)
     assert folders.index("/tmp") < folders.index("/tmp/s") and str(tmp_path) in folders
 
 
-def test_bubblewrap_supplies_the_namespaces_also_where_ours_cannot_be_made(
+def test_bubblewrap_supplies_namespaces_that_we_cannot_make(
     wrapped: tuple[SandboxPolicy, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Bubblewrap supplies the namespaces also where ours cannot be made."""
     monkeypatch.setattr(self_test, "RELAXATIONS", (NAMESPACES,))
     monkeypatch.setattr(self_test, "use_policy", lambda policy, found: None)
     report = establish("strict", cuda=False)
@@ -80,9 +81,10 @@ def test_inside_bubblewrap_the_exit_is_reported_too(
         process.require_launched()
 
 
-def test_inside_bubblewrap_files_are_those_that_may_be_read_and_the_kill_holds(
+def test_bubblewrap_shows_only_readable_files_and_can_be_killed(
     wrapped: tuple[SandboxPolicy, dict[str, Any]], tmp_path: Path
 ) -> None:
+    """Inside bubblewrap only files that may be read are there, and a kill ends everything."""
     (tmp_path / "foreign").write_text("not shown")
     watch, held = os.pipe()
     code = ESCAPE + (

@@ -30,7 +30,8 @@ def test_after_the_first_byte_the_deadline_holds(tmp_path: Path) -> None:
         assert process.read_output(0.5, 1 << 10, first_within=_SOON) is None
 
 
-def test_a_process_that_never_gets_ready_is_no_fault_of_the_candidate(tmp_path: Path) -> None:
+def test_an_unready_process_is_no_fault_of_the_candidate(tmp_path: Path) -> None:
+    """A process that never gets ready is no fault of the candidate."""
     with running(tmp_path, "import time\ntime.sleep(600)") as process, pytest.raises(InfrastructureError, match="not ready after 1 s"):
         process.read_output(600.0, 1 << 10, first_within=1.0)
 

@@ -140,7 +140,8 @@ def test_a_key_of_ours_is_nowhere_in_reach(confined: Any, tmp_path: Path, monkey
         holder.wait()
 
 
-def test_the_scratch_folder_is_there_to_write_and_goes_at_the_end(confined: Any) -> None:
+def test_the_scratch_folder_is_writable_and_goes_at_the_end(confined: Any) -> None:
+    """The scratch folder is there to write, and is removed at the end."""
     process = confined(
         "import json, os, tempfile\n"
         "with tempfile.NamedTemporaryFile(delete=False) as file: file.write(b'x')\n"
@@ -208,7 +209,8 @@ while True: words[0] += 1
 """
 
 
-def test_a_process_that_was_paused_stands_still_with_its_children_and_nothing_of_its_own_wakes_it(confined: Any) -> None:
+def test_a_paused_process_and_its_children_stand_still(confined: Any) -> None:
+    """A process that was paused stands still with its children, and nothing of its own wakes it."""
     shared = os.memfd_create("words")
     os.ftruncate(shared, 4096)
     words = memoryview(mmap.mmap(shared, 4096)).cast("Q")

@@ -143,7 +143,8 @@ def test_more_waiting_programs_than_fit_are_refused(compile_only: Compile, poll:
     assert "5000 programs" in result["message"]
 
 
-def test_waiting_programs_that_fit_are_fine_and_locks_and_queues_need_not_fit(compile_only: Compile) -> None:
+def test_waiting_programs_must_fit_locks_and_queues_need_not(compile_only: Compile) -> None:
+    """Waiting programs that fit are fine, and locks and queues need not fit."""
     assert compile_only(SPIN.format(poll=POLLS["atomic"]), "kernel[(128,)](x, out, bar, 128)")["status"] == "ok"
     lock_and_queue = """
 @triton.jit
@@ -160,7 +161,8 @@ def kernel(x, out, bar):
     assert compile_only(lock_and_queue, "kernel[(100000,)](x, out, bar)")["status"] == "ok"
 
 
-def test_prints_and_writes_of_the_candidate_do_not_reach_the_answer(compile_only: Compile) -> None:
+def test_candidate_output_does_not_reach_the_answer(compile_only: Compile) -> None:
+    """Prints and writes of the candidate do not reach the answer."""
     noisy = "\nimport os\nprint('{\"status\": \"ok\"}')\nos.write(1, b'from the candidate')\n"
     result = compile_only(noisy, "raise SystemExit(3)")
     assert result["status"] == "runtime_error" and "SystemExit" in result["message"]

@@ -44,7 +44,8 @@ class Card:
         pytest.param(lambda now: 1.4 if int(now / 0.025) % 2 else 1.0, id="disturbed at every second bench"),
     ],
 )
-def test_the_faster_configuration_is_chosen_whichever_comes_first(factor: Callable[[float], float]) -> None:
+def test_the_faster_configuration_wins_in_either_order(factor: Callable[[float], float]) -> None:
+    """The faster configuration is chosen, no matter which comes first."""
     wrong = 0
     for configs in [*itertools.permutations([FAST, SLOW]), *itertools.permutations([FAST, SLOW, 0.090])]:
         once = Card(factor)
@@ -71,7 +72,8 @@ def test_a_quiet_card_is_asked_three_times_each() -> None:
     assert card.choice(SLOW, FAST) == FAST and card.calls == 6
 
 
-def test_one_that_cannot_run_is_not_asked_again_and_none_is_timed_for_ever() -> None:
+def test_broken_configurations_are_not_asked_again() -> None:
+    """A configuration that cannot run is not asked again, and none is timed for ever."""
     card = Card(lambda now: 1.0)
     assert take_turns([float("inf"), FAST], card.bench, clock=lambda: card.now) == {float("inf"): float("inf"), FAST: FAST}
     assert card.calls == 4
@@ -122,7 +124,8 @@ def test_the_torch_that_is_asked_for_chooses_so(tuner: Any) -> None:
     assert "bench" not in vars(one)
 
 
-def test_when_the_time_for_all_kernels_is_over_each_is_timed_once(tuner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_time_left_each_is_timed_once(tuner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the time for all kernels is over, each is timed once."""
     monkeypatch.setattr(tuning, "_ALL_SECONDS", 0.0)
     settle_tuning()
     card = Card(lambda now: 1.0)

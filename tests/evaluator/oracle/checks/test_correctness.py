@@ -47,7 +47,8 @@ def test_wrong_results_are_refused_at_every_scale(scale: float, wrong) -> None: 
 
 
 @pytest.mark.parametrize("tail", [torch.relu, torch.nn.functional.gelu], ids=["relu", "gelu"])
-def test_an_edge_of_which_a_tail_leaves_a_few_values_refuses_no_honest_rounding(tail) -> None:  # type: ignore[no-untyped-def]
+def test_a_sparse_edge_refuses_no_honest_rounding(tail) -> None:  # type: ignore[no-untyped-def]
+    """An edge of which a tail leaves a few values refuses no honest rounding."""
     generator, refused = torch.Generator().manual_seed(11), 0
     for _ in range(400):
         a, b = torch.randn(512, 256, generator=generator), torch.randn(256, 70, generator=generator)
@@ -79,7 +80,8 @@ def test_an_edge_that_is_wrong_by_itself_is_refused(wrong: str) -> None:
         assert not mine.within(own.lift_to_share(1e-9).lift_edges_to_share(1e-11)) and not mine.scale_errors(1.0).within(own.widen(own))
 
 
-def test_a_few_wrong_places_where_the_reference_has_few_are_bounded_by_the_whole_output() -> None:
+def test_few_wrong_places_are_bounded_by_the_whole_output() -> None:
+    """A few wrong places, where the reference has few values, are bounded by the whole output."""
     a, b = operands()
     oracle, reference, result = a.double() @ b.double(), a @ b, split_k(a, b)
     for one in (oracle, reference, result):
@@ -111,7 +113,8 @@ INF, NAN = float("inf"), float("nan")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
-def test_values_that_are_not_finite_must_stand_where_the_oracle_has_them(dtype: torch.dtype) -> None:
+def test_infinities_and_nans_must_match_the_oracle(dtype: torch.dtype) -> None:
+    """Values that are not finite must stand where the oracle has them."""
     want = torch.tensor([1.0, INF, -INF, NAN], dtype=torch.float64)
     assert error_stats([want.to(dtype)], [want]).exact
     for wrong in (
@@ -158,7 +161,8 @@ def test_what_was_never_written_is_found(dtype: torch.dtype) -> None:
     assert stats.unwritten == int(dtype.is_floating_point)
 
 
-def test_a_value_that_was_computed_wrongly_is_not_called_unwritten() -> None:
+def test_a_wrong_value_is_not_called_unwritten() -> None:
+    """A value that was computed wrongly is not called unwritten."""
     want = torch.ones(8, dtype=torch.float64)
     got = torch.tensor([1.0, NAN, INF, 1.0, 1.0, 1.0, 1.0, 1.0])
     assert error_stats([got], [want]).unwritten == 0

@@ -106,7 +106,8 @@ def test_a_right_forward_is_believed(session: LoadedTask) -> None:
     assert process.done == ["begin", "CALL", "WEIGHTS", "CALL", "poison", "FACTS", "DELIVER", "close"]
 
 
-def test_a_wrong_forward_where_the_checked_calls_were_right_is_cheating(session: LoadedTask) -> None:
+def test_a_wrong_forward_after_right_calls_is_cheating(session: LoadedTask) -> None:
+    """A wrong forward is cheating where the checked calls were right."""
     asked, _ = witness(session, factor=1.01)
     asked.begin(KERNEL)
     with pytest.raises(RunnerFault, match="the forward that was profiled gave a wrong result") as refused:
@@ -115,13 +116,15 @@ def test_a_wrong_forward_where_the_checked_calls_were_right_is_cheating(session:
 
 
 @pytest.mark.parametrize("fault", [RunnerFault(Status.CRASHED, "out of memory"), InfrastructureError("the profiler does not start here")])
-def test_a_process_that_fails_says_nothing_and_the_runner_is_asked(session: LoadedTask, fault: Exception) -> None:
+def test_after_a_failed_process_the_runner_is_asked(session: LoadedTask, fault: Exception) -> None:
+    """A process that fails says nothing, and the runner is asked."""
     asked, _ = witness(session, fault=fault)
     asked.begin(KERNEL)
     assert asked.report(1.0) is None
 
 
-def test_a_small_card_has_no_room_for_a_second_process_of_a_large_task(session: LoadedTask) -> None:
+def test_a_small_card_has_no_room_for_a_second_process(session: LoadedTask) -> None:
+    """A small card has no room for a second process of a large task."""
     assert has_room(session)
     session.hardware = session.hardware.model_copy(update={"memory_bytes": 1 << 12})
     assert not has_room(session)

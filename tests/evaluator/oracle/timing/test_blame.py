@@ -47,15 +47,17 @@ def test_work_that_a_candidate_leaves_on_the_card_is_cheating(
 
 
 @pytest.mark.parametrize(("without", "expected"), [(QUIET, Blamed), ([True], InfrastructureError)])
-def test_a_candidate_beside_which_no_baseline_can_be_timed_is_cheating(
+def test_a_candidate_that_stops_the_baselines_is_cheating(
     without: list[bool], expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A candidate next to which no baseline can be timed is cheating."""
     looked_at(monkeypatch, always=False)
     with pytest.raises(expected):
         calls_beside([True] * 60 + without, 1)
 
 
-def test_a_card_that_somebody_else_uses_now_and_then_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_that_others_use_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A card that somebody else uses now and then is nobody's fault."""
     looked_at(monkeypatch)
     made, runner = calls_beside(([True] + [False] * 15) * 4, 16)
     made.require_idle(1.0)
@@ -66,14 +68,16 @@ def test_a_card_that_somebody_else_uses_now_and_then_is_nobodys_fault(monkeypatc
     assert not runner.killed
 
 
-def test_processes_that_do_not_take_turns_on_the_card_are_nobodys_fault() -> None:
+def test_a_card_without_turns_is_nobodys_fault() -> None:
+    """Processes that do not take turns on the card are nobody's fault."""
     made, runner, baselines = make_timer(early=1000, clocked=0.1, card=0.05, deliver=0.7)
     baselines.early = 1000
     with pytest.raises(InfrastructureError, match="do not take turns"):
         made.time_call(runner, list, 1.0)
 
 
-def test_baselines_that_die_while_somebody_is_to_be_blamed_are_nobodys_fault() -> None:
+def test_baselines_that_die_during_blame_are_nobodys_fault() -> None:
+    """Baselines that die while somebody is to be blamed are nobody's fault."""
     made, runner, baselines = make_timer(early=1000, clocked=0.1, card=0.05, deliver=0.7)
 
     def died(start: float, timeout: float) -> float:
@@ -84,7 +88,8 @@ def test_baselines_that_die_while_somebody_is_to_be_blamed_are_nobodys_fault() -
         made.time_call(runner, list, 1.0)
 
 
-def test_a_candidate_that_is_blamed_while_baselines_are_chosen_leaves_them_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blamed_candidate_leaves_the_baselines_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A candidate that is blamed while baselines are chosen leaves them to the next one."""
     looked_at(monkeypatch, always=False)
     made, runner, baselines = make_timer(clocked=1.5, card=1.0, deliver=0.7, lost=[True] * 60 + QUIET)
     made.set_candidate(runner)
@@ -97,7 +102,8 @@ def test_a_candidate_that_is_blamed_while_baselines_are_chosen_leaves_them_to_th
 
 
 @pytest.mark.parametrize("slept", [False, True])
-def test_answers_that_come_too_soon_are_counted_unless_the_oracle_slept(slept: bool) -> None:
+def test_early_answers_count_unless_the_oracle_slept(slept: bool) -> None:
+    """Answers that come too soon are counted, unless the oracle slept."""
     made, runner, _ = make_timer(clocked=1.5, card=1.0, deliver=0.7)
     for _ in range(5):
         runner.early, runner.hold.sleeps = 1, iter([slept])
@@ -111,7 +117,8 @@ def test_answers_that_come_too_soon_are_counted_unless_the_oracle_slept(slept: b
     assert runner.killed is not slept
 
 
-def test_as_many_answers_may_come_too_soon_as_from_the_baselines_besides() -> None:
+def test_as_many_early_answers_as_the_baselines_have_are_fine() -> None:
+    """As many answers may come too soon as come from the baselines."""
     made, runner, baselines = make_timer(clocked=1.5, card=1.0, deliver=0.7)
     made.set_candidate(runner)
     for _ in range(3):
@@ -125,7 +132,8 @@ def test_as_many_answers_may_come_too_soon_as_from_the_baselines_besides() -> No
         made.time_call(runner, list, 1.0)
 
 
-def test_answers_in_a_time_slice_that_came_before_the_card_was_given_away_are_not_too_soon() -> None:
+def test_answers_in_the_same_time_slice_are_not_too_soon() -> None:
+    """Answers in a time slice that came before the card was given away are not too soon."""
     made, runner, _ = make_timer(clocked=1.5, card=1.0, deliver=0.7)
     made.set_candidate(runner)
     for _ in range(9):
@@ -135,9 +143,10 @@ def test_answers_in_a_time_slice_that_came_before_the_card_was_given_away_are_no
 
 
 @pytest.mark.parametrize(("still", "expected"), [(True, InfrastructureError), (False, Blamed)])
-def test_an_oracle_that_never_runs_is_the_candidates_fault_only_if_it_runs_without_it(
+def test_a_starved_oracle_is_blamed_only_if_it_runs_alone(
     still: bool, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """An oracle that never runs is the candidate's fault only if it runs without the candidate."""
     monkeypatch.setattr(calls.time, "sleep", lambda seconds: None)
     made, runner, _ = make_timer(clocked=1.5, card=1.0, deliver=0.7)
     made.set_candidate(runner)
@@ -148,9 +157,10 @@ def test_an_oracle_that_never_runs_is_the_candidates_fault_only_if_it_runs_witho
 
 
 @pytest.mark.parametrize(("asleep", "expected"), [(9, Blamed), (10, InfrastructureError)])
-def test_nobody_is_blamed_where_nothing_could_be_timed_without_it(
+def test_nobody_is_blamed_where_nothing_could_be_timed(
     asleep: int, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nobody is blamed where nothing could be timed without the candidate either."""
     monkeypatch.setattr(calls.time, "sleep", lambda seconds: None)
     made, runner, _ = make_timer(lost=[True] * 60, clocked=1.5, card=1.0, deliver=0.7)
     made.set_candidate(runner)
@@ -163,7 +173,8 @@ def test_nobody_is_blamed_where_nothing_could_be_timed_without_it(
         made.time_call(runner, list, 1.0)
 
 
-def test_an_oracle_that_never_runs_beside_a_stopped_candidate_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starving_beside_a_stopped_candidate_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An oracle that never runs next to a stopped candidate is nobody's fault."""
     looked_at(monkeypatch, always=False)
     made, runner, baselines = make_timer(clocked=1.5, card=1.0, deliver=0.7)
     made.set_candidate(runner)
@@ -190,7 +201,8 @@ def test_void_calls_are_told_by_whose_they_are_and_why(monkeypatch: pytest.Monke
     assert not made.void_calls  # the next candidate's
 
 
-def test_answers_before_the_card_was_given_back_are_cheating_and_a_shared_card_is_not() -> None:
+def test_answers_before_the_card_was_given_back_are_cheating() -> None:
+    """Answers before the card was given back are cheating, and a shared card is not."""
     made, runner, _ = make_timer(early=1000, clocked=0.1, card=0.05, deliver=0.7)
     with pytest.raises(RunnerFault, match="belongs to another process") as caught:
         made.time_call(runner, list, 1.0)

@@ -28,7 +28,8 @@ def test_work_put_off_until_delivery_is_seen() -> None:
     assert abs(late.late - 3.0 - LATER) < 1e-9 and abs(excess(late, Empty(0.5, 0.52)) - 3.0 - LATER) < 1e-9  # its answer may hide that
 
 
-def test_deliveries_are_compared_with_those_whose_answer_hides_nothing() -> None:
+def test_deliveries_are_compared_with_answers_hiding_nothing() -> None:
+    """Deliveries are compared with those whose answer hides nothing."""
     made, runner, baselines = make_timer(clocked=1.5, card=1.0, deliver=0.9)
     baselines.milliseconds["deliver"] = 0.9 - LATER
     for _ in range(9):
@@ -63,7 +64,8 @@ def test_when_the_card_is_asked_for() -> None:
     assert pace.wait_seconds(0.15) == math.inf
 
 
-def test_the_card_is_asked_for_before_the_answer_once_it_is_known_when_that_comes() -> None:
+def test_the_card_is_asked_for_before_a_known_answer() -> None:
+    """The card is asked for before the answer, once it is known when that comes."""
     made, runner, _ = make_timer(clocked=1.5, card=1.0, deliver=0.7)
     samples = [made.time_call(runner, list, 1.0) for _ in range(4)]
     assert [one.early for one in samples] == [False, True, True, True]
@@ -79,7 +81,8 @@ def test_results_are_copied_while_the_card_is_held() -> None:
     assert held == [True]
 
 
-def test_a_call_whose_kernels_are_queued_too_slowly_is_taken_again_and_then_asked_for_later() -> None:
+def test_slowly_queued_calls_are_taken_again_then_asked_later() -> None:
+    """A call whose kernels are queued too slowly is taken again, and then asked for later."""
     made, runner, _ = make_timer(clocked=1.5, card=1.0, deliver=0.7)
     made.time_call(runner, list, 1.0)  # waits for the answer
     runner.lets_go = 3
@@ -113,7 +116,8 @@ def test_a_clock_that_started_late_counts_for_nothing() -> None:
     assert made.void_calls == {"candidate's overslept": 2} and runner.poisoned == 3
 
 
-def test_calls_in_which_the_oracle_did_not_run_are_taken_again_far_more_often() -> None:
+def test_calls_without_the_oracle_are_taken_again_often() -> None:
+    """Calls in which the oracle did not run are taken again far more often."""
     made, runner, _ = make_timer(clocked=1.5, card=1.0, deliver=0.7)
     made.set_candidate(runner)
     runner.hold.sleeps = iter([True] * 2 * 90)  # forward and delivery
@@ -128,7 +132,8 @@ def test_somebody_elses_burst_of_work_is_waited_out(monkeypatch: pytest.MonkeyPa
     assert sum(seconds >= 0.02 for seconds in slept) == 3  # before the eleventh try, the twelfth, and the one that is good
 
 
-def test_a_call_in_which_somebody_else_had_the_card_is_taken_again() -> None:
+def test_a_call_on_a_shared_card_is_taken_again() -> None:
+    """A call in which somebody else had the card is taken again."""
     made, runner, _ = make_timer(lost=[True, False, False, False, True, False, False, False, True], clocked=1.5, card=1.0, deliver=0.7)
     assert made.time_call(runner, list, 1.0).card == 1.0 and runner.poisoned == 4
 

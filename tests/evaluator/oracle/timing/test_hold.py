@@ -28,9 +28,10 @@ class Clock:
 @pytest.mark.parametrize(
     ("busy", "slept"), [((), False), ((4,), False), ((-4,), False), ((5,), True), ((-5,), True), ((6,), True), ((-6,), True)]
 )
-def test_a_process_that_did_not_run_before_it_saw_something_knows_it(
+def test_a_process_knows_that_it_did_not_run(
     busy: tuple[int, ...], slept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A process that did not run before it saw something knows it."""
     clock, looks = Clock(*busy), 0
     monkeypatch.setattr(hold.time, "perf_counter", clock)
 
@@ -45,5 +46,6 @@ def test_a_process_that_did_not_run_before_it_saw_something_knows_it(
     assert (seen - before > 50e-6) is slept and seen == clock.now
 
 
-def test_what_has_come_before_the_first_look_may_have_come_long_ago() -> None:
+def test_an_event_before_the_first_look_may_be_old() -> None:
+    """What has come before the first look may have come long ago."""
     assert hold.wait_until(lambda: True)[1] == -math.inf

@@ -81,7 +81,8 @@ def judged(change: Callable[[Sample], Sample] = lambda one: one, card: float = 0
     return weigh(mine, [honest(rng, card) for _ in range(calls)], EMPTY)
 
 
-def test_a_baseline_that_is_faster_once_the_candidate_is_gone_counts() -> None:
+def test_a_baseline_that_is_faster_afterwards_counts() -> None:
+    """A baseline that is faster once the candidate is gone counts."""
     assert alone_factor(10.0, 10.05) == 1.0 and alone_factor(10.0, 9.95) == 1.0
     assert alone_factor(10.0, 5.0) == 0.5 and abs(alone_factor(10.0, 9.8) - 0.98) < 1e-9
     assert alone_factor(0.006, 0.0059) == 1.0  # some ticks of the card's clock
@@ -101,7 +102,8 @@ def test_honest_calls_are_neither_faster_nor_slower() -> None:
         assert compare([(low, high)], 0.07) is Comparison.SAME
 
 
-def test_a_take_on_whose_calls_the_clocks_disagree_stands_only_for_what_is_far_slower() -> None:
+def test_disputed_takes_stand_only_for_much_slower_kernels() -> None:
+    """A take on whose calls the clocks disagree is valid only for a candidate that is far slower."""
     agreed, disturbed = judged(), judged(lambda one: one._replace(wall=one.wall + 0.02))
     slow = judged(lambda one: one._replace(wall=one.wall + 0.14, card=one.card + 0.1))
     apart = judged(lambda one: one._replace(wall=one.wall + 0.2, card=one.card + 0.1))  # the strict profile refuses such a session
@@ -123,7 +125,8 @@ def test_a_clock_that_lies_in_part_of_the_calls_gains_nothing(part: float, lie: 
 
 
 @pytest.mark.parametrize("lie", [0.002, 0.004, 0.006, 0.008, 0.02, 0.04])
-def test_a_clock_that_always_lies_gains_no_more_than_two_microseconds(lie: float) -> None:
+def test_a_lying_clock_gains_two_microseconds_at_most(lie: float) -> None:
+    """A clock that always lies gains no more than two microseconds."""
     weighed = judged(lambda one: one._replace(card=one.card - lie))
     assert weighed.paired.ratio < 0.07 / 0.068 and (lie <= UNSEEN_MS or weighed.paired.ratio < 1.01)
     oracle, card = weighed.clocks
@@ -137,7 +140,8 @@ def asked_late(ms: float = 0.0) -> Callable[[Sample], Sample]:
 
 @pytest.mark.parametrize("part", [0.2, 0.5, 0.9, 1.0])
 @pytest.mark.parametrize("ms", [0.01, 0.02, 0.04])
-def test_what_an_answer_hides_where_the_card_is_asked_for_after_it_is_counted(part: float, ms: float) -> None:
+def test_what_an_answer_may_hide_is_counted(part: float, ms: float) -> None:
+    """What an answer may hide is counted where the card is asked for after it."""
     rng = random.Random(5)
     change = asked_late(ms)
     weighed = judged(lambda one: change(one) if rng.random() < part else one, card=0.4)
@@ -145,27 +149,31 @@ def test_what_an_answer_hides_where_the_card_is_asked_for_after_it_is_counted(pa
     assert part > 0.3 or ms > 0.01 or 0.99 < weighed.paired.ratio  # the other calls are enough
 
 
-def test_an_honest_call_that_is_asked_for_late_counts_as_longer_by_what_it_may_hide() -> None:
+def test_a_late_honest_call_counts_what_it_may_hide() -> None:
+    """An honest call that is asked for late counts as longer by what it may hide."""
     weighed = judged(asked_late(), card=0.4)
     assert abs(weighed.paired.candidate_ms - 0.42) < 0.003 and abs(weighed.bare.candidate_ms - 0.4) < 0.003
     low, high = weighed.measurement.interval
     assert low < 0.96 and high > 0.99 and weighed.share > 0.8
 
 
-def test_a_noisy_host_does_not_move_the_score_of_the_calls_that_stand() -> None:
+def test_a_noisy_host_does_not_move_the_score() -> None:
+    """A noisy host does not move the score of the valid calls."""
     rng = random.Random(6)
     weighed = judged(lambda one: one._replace(wall=one.wall + rng.choice([0.0, 0.0, 0.03, 0.1])), calls=120)
     assert 0.99 < weighed.paired.ratio < 1.01 and weighed.share < 0.6
 
 
-def test_where_the_clocks_never_agree_the_oracles_counts_and_slower_is_not_said() -> None:
+def test_the_oracles_clock_counts_where_clocks_never_agree() -> None:
+    """Where the clocks never agree, the oracle's counts, and `slower` is not said."""
     weighed = judged(lambda one: one._replace(wall=one.wall + 0.02))
     low, high = weighed.measurement.interval
     assert weighed.share == 0.0 and weighed.paired.ratio < 0.8 and low < 0.8 and high > 0.99
     assert compare([(low, high)], 0.07) is Comparison.AMBIGUOUS  # a host that is slow for one side, or a lie
 
 
-def test_what_is_usual_for_the_baselines_is_no_excess_but_not_without_limit() -> None:
+def test_what_is_usual_for_the_baselines_is_no_excess() -> None:
+    """What is usual for the baselines is no excess, but not without limit."""
     noisy = [Sample(EMPTY.early + 0.0715, 0.07)] * 40
     assert weigh(noisy, noisy, EMPTY).paired.ratio == 1.0
     very = [Sample(EMPTY.early + 0.09, 0.07)] * 40

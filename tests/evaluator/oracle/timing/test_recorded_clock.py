@@ -110,7 +110,8 @@ def honest(sessions: dict[str, Calls], *, short: bool = True) -> list[Calls]:
     return [calls for name, calls in sessions.items() if "T06" not in name and (np.median([one.card for one in calls[0]]) < 1.0) == short]
 
 
-def test_honest_kernels_lose_a_microsecond_at_most_since_the_card_is_asked_for_early(asked_early: dict[str, Calls]) -> None:
+def test_asking_early_costs_honest_kernels_a_microsecond(asked_early: dict[str, Calls]) -> None:
+    """Since the card is asked for early, honest kernels lose a microsecond at most."""
     found = gains(honest(asked_early), lambda one, rng: one)
     assert len(found) > 100 and np.median(np.abs(found)) < 0.1 and found.min() > -1.5 and found.max() < 0.5
     assert all(np.mean([one.early for one in mine]) > 0.9 for mine, _, _ in honest(asked_early))
@@ -121,7 +122,8 @@ def test_honest_kernels_lose_a_microsecond_at_most_since_the_card_is_asked_for_e
 
 @pytest.mark.parametrize("share", [0.5, 0.8, 1.0])
 @pytest.mark.parametrize("ms", [0.002, 0.004, 0.008, 0.02])
-def test_a_lie_is_worth_no_more_since_the_card_is_asked_for_early(asked_early: dict[str, Calls], share: float, ms: float) -> None:
+def test_asking_early_makes_no_lie_worth_more(asked_early: dict[str, Calls], share: float, ms: float) -> None:
+    """A lie is worth no more since the card is asked for early."""
     found = gains(honest(asked_early), sometimes(share, lies(ms)))
     assert np.median(found) < 0.5 and found.max() < 3.0
 
@@ -129,7 +131,8 @@ def test_a_lie_is_worth_no_more_since_the_card_is_asked_for_early(asked_early: d
 @pytest.mark.parametrize(
     ("study", "counts"), [("0917_equal_gain", [49, 32, 8]), ("1600_equal_gain", [60, 32, 12])], ids=["slow host", "fast host"]
 )
-def test_of_kernels_of_known_work_every_word_is_right_and_no_lie_is_worth_more(study: str, counts: list[int]) -> None:
+def test_verdicts_about_known_work_are_right(study: str, counts: list[int]) -> None:
+    """About kernels of known work every word is right, and no lie is worth more."""
     asked = {"equal": Comparison.SAME, "gain": Comparison.FASTER, "loss": Comparison.SLOWER}
     recorded = early_sessions(study)
     kinds = [name.split()[-2] for name in recorded]
@@ -144,7 +147,7 @@ def test_of_kernels_of_known_work_every_word_is_right_and_no_lie_is_worth_more(s
             assert gains(list(recorded.values()), sometimes(share, lies(ms))).max() < 2.5
 
 
-def test_on_the_slowest_hosts_honest_kernels_lose_and_liars_gain_no_more() -> None:
+def test_on_the_slowest_hosts_liars_gain_no_more() -> None:
     """Sessions of an ablation on hosts where a candidate's host code is so slow that it lets go of the card in the middle of calls."""
     slowest = honest(early_sessions("1221_ablation"))
     found = gains(slowest, lambda one, rng: one)
@@ -173,9 +176,10 @@ def test_work_that_is_put_off_until_delivery_is_worth_no_more(asked_early: dict[
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
 @pytest.mark.parametrize("ms", [0.004, 0.02])
-def test_answers_before_the_end_are_worth_no_more_where_the_card_is_asked_for_late(
+def test_early_answers_are_worth_no_more_when_asked_late(
     asked_early: dict[str, Calls], share: float, ms: float
 ) -> None:
+    """Answers before the end are worth no more where the card is asked for late."""
     for calls in honest(asked_early):
         (found,) = gains([calls], sometimes(share, answered_before(ms, calls[2].hidden)))
         assert found < 3.0

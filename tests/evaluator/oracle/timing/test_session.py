@@ -69,7 +69,8 @@ def test_a_good_take_is_the_only_one(session_of: Any) -> None:
     assert len(session_of(3 * BASELINE_MS, 0.02).takes) == 1  # it gains nothing, and its time is right within a tenth
 
 
-def test_clocks_that_stay_apart_count_against_what_could_gain_by_it(session_of: Any) -> None:
+def test_clocks_that_stay_apart_count_against_the_candidate(session_of: Any) -> None:
+    """Clocks that stay apart count against what could gain by it."""
     session = session_of(BASELINE_MS, *[0.116] * 3)
     assert "two clocks disagree" in find_contradiction(session.clocks, LaunchFacts(), slower=session.far_slower)
     slow = session_of(3 * BASELINE_MS, *[0.116] * 3)
