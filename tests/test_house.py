@@ -45,7 +45,8 @@ def test_the_drawing_in_the_documents_is_current() -> None:
     assert drawn == house.drawings(MODULES), "run: python docs/house.py --write"
 
 
-def test_every_file_of_a_folder_with_several_floors_has_its_floor() -> None:
+def test_every_file_of_a_layered_folder_has_its_floor() -> None:
+    """Every file of a folder with several floors has its floor."""
     for folder, storeys in house.STOREYS.items():
         files = {module.path.stem for module in MODULES.values() if module.folder == folder}
         assert files == {name for storey in storeys for name in storey.split()}, folder
