@@ -184,7 +184,7 @@ def test_a_kernel_that_may_not_win_is_never_shown_as_ok() -> None:
 
 def test_events_that_come_again_double_nothing(recorded: list[dict[str, Any]]) -> None:
     once, twice = picture_of(*recorded), picture_of(*recorded, *recorded)
-    assert twice.rows == once.rows and list(twice.told) == list(once.told) and twice.tokens == once.tokens
+    assert twice.rows == once.rows and list(twice.sentences) == list(once.sentences) and twice.tokens == once.tokens
     assert twice.seconds() == pytest.approx(2 * once.seconds(), abs=0.01)  # two processes have worked
 
 
