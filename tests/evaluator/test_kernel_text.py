@@ -113,7 +113,8 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 @pytest.mark.usefixtures("oracles_here")
-def test_a_verdict_hashes_the_text_once_and_writes_it_into_inboxes_only(task: Task, hashed: list[bytes], written: list[Path]) -> None:
+def test_a_verdict_hashes_and_writes_the_text_once(task: Task, hashed: list[bytes], written: list[Path]) -> None:
+    """A verdict hashes the text once and writes it into inboxes only."""
     with open_evaluator("h200", call_seconds=60) as evaluator:
         assert evaluator.hardware == named_card("h200")
         hashed.clear()
@@ -124,7 +125,8 @@ def test_a_verdict_hashes_the_text_once_and_writes_it_into_inboxes_only(task: Ta
     assert sorted(path.parent.name[: path.parent.name.rindex("-") + 1] for path in written) == list(INBOXES)
 
 
-def test_a_text_longer_than_any_answer_may_be_is_judged_as_another(task: Task) -> None:
+def test_a_text_that_is_too_long_is_judged_like_others(task: Task) -> None:
+    """A text that is longer than any answer may be is judged as another."""
     long = TEXT + f"# {'x' * 100}\n" * (LINE_LIMIT // 100)
     assert len(long) > LINE_LIMIT
     with open_evaluator("h200", call_seconds=60) as evaluator:

@@ -90,7 +90,8 @@ def test_a_baseline_that_cannot_be_had_is_noted_and_left_out(started: tuple[Base
     assert list(baselines.modes) == ["eager"] and baselines.notes == ["baseline compile could not be had: no compiler"]
 
 
-def test_a_process_that_does_not_start_is_nobodys_fault_and_is_started_again(started: tuple[BaselineProcess, Process, Any]) -> None:
+def test_a_process_that_does_not_start_is_started_again(started: tuple[BaselineProcess, Process, Any]) -> None:
+    """A process that does not start is nobody's fault and is started again."""
     baselines, process, _ = started
     process.fault = RunnerFault(Status.CRASHED, "out of memory")
     with pytest.raises(InfrastructureError, match="did not start: out of memory"):

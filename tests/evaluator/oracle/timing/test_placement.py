@@ -30,7 +30,8 @@ def own(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
     return moves
 
 
-def test_both_sides_share_a_processor_that_this_thread_does_not_have(own: list[set[int]]) -> None:
+def test_both_sides_share_a_processor_of_their_own(own: list[set[int]]) -> None:
+    """Both sides share a processor that this thread does not have."""
     candidate, baseline = Runner(), Runner()
     placement = Placement(cast(Any, candidate), cast(Any, SimpleNamespace(is_running=True, runner=baseline)))
     assert placement.choose(ALL)
