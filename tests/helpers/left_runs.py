@@ -1,0 +1,32 @@
+"""Runs that a test leaves in the middle, and what came of them."""
+
+import asyncio
+import json
+from pathlib import Path
+
+from tritonsmith.graph.runs.config import RunConfig
+from tritonsmith.graph.runs.run import Run
+
+
+async def run_to_end(run):
+    return [event async for event in run.stream()]
+
+
+def outcome_of(out):
+    """Decisions, winner, candidates and reason of a finished run."""
+    summary = json.loads((Path(out) / "summary.json").read_text())
+    return summary["decisions"], summary["winner"], summary["candidates"], summary["stopped_because"]
+
+
+def begin(task, players, out, at="verdict", **options):
+    """A run that was left in the middle."""
+
+    async def leave():
+        run = Run(RunConfig(task=str(task), out=str(out), **options), **players)
+        events = run.stream()
+        async for event in events:
+            if event["event"] == at:
+                break
+        await events.aclose()
+
+    asyncio.run(leave())
