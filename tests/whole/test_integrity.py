@@ -245,8 +245,7 @@ def test_an_access_out_of_bounds_names_kernel_line_and_tensor(evaluator: LocalEv
 
 PROBE = '''
 import json, sys
-from tritonsmith.evaluator.confined.interpreter import patches
-from tritonsmith.evaluator.confined.interpreter import schedule
+from tritonsmith.evaluator.confined.interpreter import patches, schedule
 patches.install()
 from tritonsmith.evaluator.channel.trace import Unreplayable
 from tritonsmith.evaluator.confined.replay.kernels import Kernels
