@@ -14,6 +14,7 @@ from tritonsmith.evaluator.oracle.judge.facts_without_card import add_counts
 from tritonsmith.evaluator.schema import KernelFacts
 
 CASES = HELPERS / "interpreter_cases.py"
+KERNELS = HELPERS / "interpreter_kernels.py"
 ORDERS = ("round_robin", "shuffled")
 
 
@@ -96,7 +97,7 @@ def test_a_wait_that_cannot_end_is_a_deadlock(results: Any, case: str, order: st
 
 def test_an_error_in_a_kernel_names_its_line(results: Any) -> None:
     outcome = results["litmus"]["kernel_error"]["round_robin"]
-    line = next(number for number, text in enumerate(CASES.read_text().splitlines(), 1) if "no_such_method" in text)
+    line = next(number for number, text in enumerate(KERNELS.read_text().splitlines(), 1) if "no_such_method" in text)
     assert outcome["fault"] == "KernelError"
     assert f"kernel faulty, line {line}," in outcome["message"] and "no_such_method" in outcome["message"]
 
