@@ -89,7 +89,7 @@ def _show_waiting(summary: Summary) -> None:
     replies = [path for path in summary.waits_for if path.endswith(REPLY)]
     results = [path for path in summary.waits_for if not path.endswith(REPLY)]
     if replies:
-        out.print("[bold yellow]The run waits for replies.[/] Read each request beside it, and write:")
+        out.print("[bold yellow]The run waits for replies.[/] Read the request next to each, and write:")
     for path in replies:
         out.print(f"  {path}", markup=False)
     if results:

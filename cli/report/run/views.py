@@ -277,4 +277,4 @@ def _outcomes(summary: Summary) -> str:
 
 
 def _why_open(state: RunState) -> str:
-    return "the run is not over" if state is RunState.UNFINISHED else "not told"
+    return "the run is not over" if state is RunState.UNFINISHED else "not known"
