@@ -50,7 +50,7 @@ def make_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--out {folder}: that is a file; name a new folder")
     try:
-        there = {path.name for path in folder.iterdir()} if folder.exists() else set()
+        there = {path.name for path in folder.iterdir() if path.suffix != ".part"} if folder.exists() else set()  # .part: a kill cut it
         if not there <= _START:
             raise UsageError(f"--out {folder}: the folder is not empty; name a new one, so that no earlier result is overwritten")
         folder.mkdir(parents=True, exist_ok=True)

@@ -176,6 +176,13 @@ def test_a_folder_that_holds_something_is_refused(task, players, tmp_path):
     assert (tmp_path / "out" / "best.py").read_text() == "earlier"
 
 
+def test_a_file_that_a_kill_cut_is_not_in_the_way(task, players, tmp_path):
+    """`put_text` writes a partial file first; a kill in between leaves it."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "run.0f.part").write_text('{"format"')
+    assert optimize(task, out=str(tmp_path / "out"), **players).winner
+
+
 def test_a_run_that_could_not_start_leaves_no_folder_in_the_way(task, players, tmp_path):
     out = tmp_path / "out"
     assert "no seed for branch" in refused(tmp_path, task, {**players, "author": ScriptedAuthor()}, out=str(out))
