@@ -27,7 +27,7 @@ def gelu_chain(x, bias, out, count, columns, scale, limit, BLOCK: tl.constexpr):
 
 
 def the_runner():
-    frame = sys._getframe()
+    frame = sys._getframe(1)  # not its own: that would keep each output for good where the collector rests
     while frame is not None:
         if type(frame.f_locals.get("self")).__name__ == "RunnerServer":
             return frame.f_locals["self"]
