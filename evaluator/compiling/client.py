@@ -13,8 +13,11 @@ from tritonsmith.evaluator.errors import InfrastructureError, StatusFault
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess
+from tritonsmith.evaluator.sandbox.warm_start import ONE_THREAD, Branch
 from tritonsmith.evaluator.schema import Status
 
+COMPILER = Branch(ONE_THREAD, ("torch._dynamo", "triton.compiler", "tritonsmith.evaluator.confined.compiler.compile"))
+"""How compilations are started ahead."""
 _REPORT_BYTES = 16 << 20
 """Most bytes of a report that are read."""
 START_SECONDS = 90.0
@@ -34,7 +37,7 @@ class Compilation:
         inbox.chmod(0o755)
         self._source, self._request = inbox / "candidate.py", inbox / "request.pkl"
         self._sandbox = SandboxedProcess(
-            "tritonsmith.evaluator.confined.compiler", environment={"OMP_NUM_THREADS": "1"}, confined=True, read=[inbox]
+            "tritonsmith.evaluator.confined.compiler", environment=dict(COMPILER.environment), confined=True, read=[inbox]
         )
         self._still = False
 

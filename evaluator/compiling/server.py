@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
+from tritonsmith.evaluator.compiling.client import COMPILER, Compilation, CompileFault
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.sandbox.self_test import establish
+from tritonsmith.evaluator.sandbox.warm_start import begin_warm_start, end_warm_start, finish_warm_start
 
 
 class CompilerServer:
@@ -31,6 +32,8 @@ class CompilerServer:
         """The answer to one request. Raises UsageError or InfrastructureError."""
         if request["op"] == "hello":
             establish(request["sandbox"], cuda=False)
+            begin_warm_start(COMPILER)
+            finish_warm_start()
             self._target = request["target"]
             self._next = Compilation()
             return {"hardware": named_card(self._target).model_dump(mode="json")}
@@ -48,3 +51,4 @@ class CompilerServer:
         """End the process that waits."""
         if self._next is not None:
             self._next.close()
+        end_warm_start()

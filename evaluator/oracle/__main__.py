@@ -6,7 +6,7 @@ import itertools
 import os
 import sys
 
-from tritonsmith.evaluator.oracle.start import start_pool
+from tritonsmith.evaluator.oracle.start import start_ahead
 from tritonsmith.evaluator.sandbox.oneself import guard_self
 
 
@@ -16,7 +16,7 @@ def main() -> None:
     out = os.dup(1)
     os.dup2(2, 1)  # a task file may print
     first = sys.stdin.readline()
-    pool = start_pool(first)
+    pool = start_ahead(first)
     from tritonsmith.evaluator.oracle import server  # noqa: PLC0415 - torch, while the pool's processes import it as well
 
     server.serve(itertools.chain([first] if first else [], sys.stdin), out, pool)

@@ -34,6 +34,7 @@ from tritonsmith.evaluator.processes.serve import serve_requests
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.sandbox.policy import sandbox_report
 from tritonsmith.evaluator.sandbox.self_test import establish
+from tritonsmith.evaluator.sandbox.warm_start import end_warm_start, finish_warm_start, is_warm_start_begun
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, OperatorCost, Status, Task, Verdict
 
 DEFAULT_TARGET = "h200"
@@ -59,7 +60,7 @@ class Oracle:
             if self._pool is not None and not hardware.present:  # the driver has a card, and torch cannot use it
                 self._pool.close()
                 self._pool = None
-            if self._pool is None:
+            if self._pool is None and (hardware.present or not is_warm_start_begun()):
                 establish(request.get("sandbox", "auto"), cuda=hardware.present)
                 self._pool = RunnerPool.start() if hardware.present else None
             return {"hardware": hardware.model_dump(mode="json")}
@@ -85,6 +86,7 @@ class Oracle:
         task = Task.model_validate(request["task"])
         kernel, profile, limit = KernelText(**request["kernel"]), request["profile"], request["call_seconds"]
         assert self._hardware is not None
+        finish_warm_start()
         if profile == CORRECTNESS_ONLY:
             verdict = judge_correctness(task, self._hardware, kernel, limit, self._pool)
         else:
@@ -124,6 +126,7 @@ class Oracle:
         for judge in self._judges.values():
             judge.close()
         self._judges.clear()
+        end_warm_start()
         if self._pool is not None:
             self._pool.close()
 

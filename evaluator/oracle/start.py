@@ -1,7 +1,8 @@
-"""A head start for an oracle: what a first verdict on a card needs is started before torch is imported.
+"""A head start for an oracle: what a first verdict needs is started before torch is imported.
 
-The import of torch takes seconds, in this process and in each that the first verdict on a card needs. They are started first, so that
-all import it at the same time. The longest import is the baselines', which includes torch.compile; a first verdict waits for it.
+The import of torch takes seconds, in this process and in each that the first verdict needs. They are started first, so that
+all import it at the same time. On a card the longest import is the baselines', which includes torch.compile; a first verdict waits for it.
+Without a card the zygotes are started, which do the imports of the processes of every verdict.
 """
 
 from __future__ import annotations
@@ -10,25 +11,31 @@ import json
 import traceback
 
 from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.compiling.client import COMPILER
 from tritonsmith.evaluator.machine import card_in_nvml
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
+from tritonsmith.evaluator.oracle.handles.process import INTERPRETING
 from tritonsmith.evaluator.sandbox.self_test import establish
+from tritonsmith.evaluator.sandbox.warm_start import begin_warm_start
 
 
-def start_pool(line: str) -> RunnerPool | None:
-    """What the first verdict on a card needs, started now, if the first request asks for the card that is here.
+def start_ahead(line: str) -> RunnerPool | None:
+    """Start what the first verdict needs, in the sandbox that the first request asks for. Returns the processes for a card that is here.
 
     What speaks against it is reported when the request is answered; here it goes to the log.
     """
     try:
         request = json.loads(line)
-        if request["op"] != "hello" or not request["use_card"] or not _is_card_here(request["target"]):
+        if request["op"] != "hello":
             return None
-        establish(request["sandbox"], cuda=True)
-        return RunnerPool.start()
+        on_card = request["use_card"] and _is_card_here(request["target"])
+        establish(request["sandbox"], cuda=on_card)
+        if on_card:
+            return RunnerPool.start()
+        begin_warm_start(INTERPRETING, COMPILER)
     except Exception:  # noqa: BLE001 - only a head start: without it the request is answered as it would be, with the reason if it fails
         traceback.print_exc()
-        return None
+    return None
 
 
 def _is_card_here(target: str) -> bool:

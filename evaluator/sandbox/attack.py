@@ -8,6 +8,7 @@ environment], "card": byte read from the loan or a reason} as one JSON line, lea
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import os
 import socket
@@ -55,14 +56,22 @@ def _enter_user_namespace() -> None:
 
 
 def list_actions(request: dict[str, Any]) -> dict[str, Callable[[], object]]:
-    """Every action by name; one that raises OSError was stopped."""
-    oracle = request["oracle"]
+    """Every action by name; one that raises OSError was stopped. Those on the oracle are tried on its zygote, too."""
+    trusted = request["trusted"]
+
+    def for_any(action: Callable[[int], object]) -> Callable[[], None]:
+        def act() -> None:
+            if not any(_is_possible(functools.partial(action, pid)) for pid in trusted):
+                raise OSError
+
+        return act
+
     return {
-        "read_oracle_environment": lambda: Path(f"/proc/{oracle}/environ").read_bytes(),
-        "read_oracle_memory": lambda: os.close(os.open(f"/proc/{oracle}/mem", os.O_RDONLY)),
-        "list_oracle_files": lambda: os.listdir(f"/proc/{oracle}/fd"),
-        "trace_oracle": lambda: _trace(oracle),
-        "signal_oracle": lambda: os.kill(oracle, 0),
+        "read_oracle_environment": for_any(lambda pid: Path(f"/proc/{pid}/environ").read_bytes()),
+        "read_oracle_memory": for_any(lambda pid: os.close(os.open(f"/proc/{pid}/mem", os.O_RDONLY))),
+        "list_oracle_files": for_any(lambda pid: os.listdir(f"/proc/{pid}/fd")),
+        "trace_oracle": for_any(_trace),
+        "signal_oracle": for_any(lambda pid: os.kill(pid, 0)),
         "tcp_loopback": lambda: _connect(socket.AF_INET, ("127.0.0.1", request["tcp"])),
         "udp_loopback": lambda: _send(request["udp"]),
         "abstract_socket": lambda: _connect(socket.AF_UNIX, "\0" + request["abstract"]),

@@ -1,10 +1,12 @@
 """The launcher of confined processes, started by `process.SandboxedProcess` with a policy as argument. Standard library only.
 
+A zygote calls `keep` instead (`zygote_process`): then the confined process runs a module in place of a command.
+
 It becomes two processes. The keeper stays outside the confinement, waits for the confined one, and kills all that it left behind:
 at its end, at SIGTERM, and when the process that started the keeper dies. The confined one applies the layers and becomes the command.
 With bubblewrap, the keeper starts that instead of making namespaces. This launcher then runs a second time inside, as the confined one.
 
-The argument is what `SandboxPolicy.encode_launch` writes: marshal, because importing json would double the launcher's own time.
+The argument is what `SandboxPolicy.describe_launch` gives, in marshal's format: importing json would double the launcher's own time.
 What became of each layer goes to the descriptor `status` before the command runs, as lines `name<tab>state`. A line that begins with a
 tab says why the command is not run.
 """
@@ -147,8 +149,8 @@ class SandboxLaunch:
         return "; ".join(f"{name} {self.states.get(name)}" for name in sorted(missing))
 
 
-def _run_confined(launch: SandboxLaunch, status: int, keeper: int) -> None:
-    """Apply the layers and become the command, or exit."""
+def _run_confined(launch: SandboxLaunch, status: int, keeper: int, run: Callable[[], None]) -> None:
+    """Apply the layers and run the command, or exit."""
     launch.confine()
     layers.prctl(layers.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() not in (keeper, 0):  # 0: the keeper is outside this pid namespace
@@ -157,11 +159,11 @@ def _run_confined(launch: SandboxLaunch, status: int, keeper: int) -> None:
     if launch.refusal:
         os._exit(REFUSED)
     os.close(status)
-    _become(launch.policy["command"])
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAKING_SIGNALS)
+    run()
 
 
 def _become(command: list[str]) -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAKING_SIGNALS)
     try:
         os.execv(command[0], command)
     except OSError as error:
@@ -173,6 +175,7 @@ def _become_bubblewrap(launch: SandboxLaunch) -> None:
     """Become bubblewrap, which runs this launcher again with the rest of the policy."""
     policy = launch.policy | {"inside": True, "user": launch.user}
     again = [*sys.orig_argv[:-2], marshal.dumps(policy).hex(), sys.orig_argv[-1]]
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAKING_SIGNALS)
     _become(bubblewrap.build_command(policy["bubblewrap"], policy, again))
 
 
@@ -244,13 +247,25 @@ def _sweep(child: int | None, launch: SandboxLaunch) -> None:
 def main() -> None:
     """Entry point of the keeper, and of the confined process inside bubblewrap."""
     policy = marshal.loads(bytes.fromhex(sys.argv[1]))
-    status = policy["status"]
-    launch = SandboxLaunch(policy)
+    command = policy["command"]
     if policy["inside"]:
+        launch = SandboxLaunch(policy)
         launch.note_bubblewrap()
-        _run_confined(launch, status, os.getppid())
+        _run_confined(launch, policy["status"], os.getppid(), lambda: _become(command))
     if os.getppid() != policy["parent"]:
         os._exit(REFUSED)
+    keep(policy, lambda: _become(command))
+
+
+def keep(policy: dict[str, Any], run: Callable[[], None]) -> None:
+    """Be the keeper of one launch from here to the end of this process.
+
+    Args:
+        policy: what `SandboxPolicy.describe_launch` gave.
+        run: what the confined process does once its layers hold; it does not return.
+    """
+    status = policy["status"]
+    launch = SandboxLaunch(policy)
     layers.prctl(layers.PR_SET_CHILD_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, _WAKING_SIGNALS)
     _watch(status)
@@ -264,7 +279,7 @@ def main() -> None:
         os.setsid()
         if wrapped:
             _become_bubblewrap(launch)
-        _run_confined(launch, status, keeper)
+        _run_confined(launch, status, keeper, run)
     state = _wait(child, status)
     _sweep(child if state is None else None, launch)
     _leave_as(state, wrapped)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import marshal
 import os
 import sys
 import sysconfig
@@ -51,8 +50,15 @@ class SandboxPolicy:
     bubblewrap: str = ""
     """Path of bwrap, for policies with that layer."""
 
-    def encode_launch(self, command: list[str], scratch: Path, read: Sequence[Path], status: int, *, proc: bool = False) -> str:
-        """The launcher's argument for one process."""
+    @property
+    def can_fork(self) -> bool:
+        """Whether a zygote may start processes under it; bubblewrap starts programs only."""
+        return "bubblewrap" not in self.layers
+
+    def describe_launch(
+        self, scratch: Path, read: Sequence[Path], status: int, *, command: Sequence[str] = (), proc: bool = False
+    ) -> dict[str, Any]:
+        """What the launcher is told about one process."""
         write = [str(scratch), *_DEVICES, "/proc/self/task", "/dev/shm"]  # noqa: S108 - /dev/shm is private where mounts are
         if "mount_ns" not in self.required:
             write.remove("/dev/shm")
@@ -60,12 +66,12 @@ class SandboxPolicy:
             write += [str(node) for node in Path("/dev").glob("nvidia*")] + ["/dev/dxg"]
         if proc:
             read, write = [*read, Path("/proc")], [*write, "/proc"]
-        return marshal.dumps({
-            "command": command, "scratch": str(scratch), "scratch_bytes": SCRATCH_BYTES, "status": status, "parent": os.getpid(),
+        return {
+            "command": list(command), "scratch": str(scratch), "scratch_bytes": SCRATCH_BYTES, "status": status, "parent": os.getpid(),
             "layers": self.layers, "left_out": self.left_out, "required": self.required, "cuda": self.cuda, "limits": self._limits(),
             "bubblewrap": self.bubblewrap, "inside": False, "user": None,
             "read": [*readable_paths(), *map(str, read)], "write": write,
-        }).hex()  # fmt: skip
+        }  # fmt: skip
 
     def _limits(self) -> dict[str, int | None]:
         """Arguments of `layers.limit`; CUDA maps more address space than any bound allows."""

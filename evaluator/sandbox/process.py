@@ -1,12 +1,14 @@
 """Start and end the processes that execute candidate code, under the policy that `self_test.establish` found to work here.
 
-A confined process is started through `launcher`, which applies the layers; `off` keeps a scrubbed environment and the kill only.
+A confined process is started through `launcher`, which applies the layers, or forked from a `zygote`, which calls the launcher.
+`off` keeps a scrubbed environment and the kill only.
 What no layer covers: the kernel's own interfaces, above all the driver's, stay within reach of the candidate (SECURITY.md).
 """
 
 from __future__ import annotations
 
 import contextlib
+import marshal
 import os
 import select
 import subprocess
@@ -15,12 +17,14 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any, BinaryIO
 
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.processes.output import read_output
 from tritonsmith.evaluator.processes.scrubbed import scrubbed_environment
 from tritonsmith.evaluator.sandbox.family import ProcessFamily, reap
 from tritonsmith.evaluator.sandbox.policy import SandboxPolicy, policy_in_force
+from tritonsmith.evaluator.sandbox.zygote import ForkedProcess, Zygote, find_zygote
 
 _STDERR_TAIL_BYTES = 4000
 """How much of the end of stderr is read."""
@@ -39,6 +43,10 @@ main()
 """Text that starts the launcher without site-packages, which halves its start; its modules need the standard library only."""
 
 
+def _program(run: list[str]) -> list[str]:
+    return [sys.executable, "-P", "-W", "ignore", "-m", *run]
+
+
 class SandboxedProcess:
     """One disposable Python process running `python -P -m MODULE`, with a scratch folder that is removed at the end.
 
@@ -51,12 +59,16 @@ class SandboxedProcess:
         read: files of ours that it must read; a confined process sees no others.
         policy: another policy than the one in force.
         proc: let it see all of /proc, as a tool needs that watches a child; safe under a user id of its own only.
+        zygote: forks it; where none is given, one that is in use for this environment does, and otherwise a program is started.
     """
 
     def __init__(
         self, module: str, arguments: Sequence[str] = (), *, pass_fds: Sequence[int] = (), environment: dict[str, str] | None = None,
         confined: bool = False, read: Sequence[Path] = (), policy: SandboxPolicy | None = None, proc: bool = False,
+        zygote: Zygote | None = None,
     ) -> None:  # fmt: skip
+        if confined and policy is None and not proc:
+            zygote = find_zygote(environment or {})
         policy = policy or (policy_in_force() if confined else None)
         self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-", ignore_cleanup_errors=True)
         folder = Path(self._folder.name)
@@ -65,24 +77,45 @@ class SandboxedProcess:
         self.scratch.mkdir(mode=0o700)
         self._stderr = folder / "stderr.txt"
         self._layers: dict[str, str] = {}
-        command = [sys.executable, "-P", "-W", "ignore", "-m", module, *arguments]
         self._reader, status = os.pipe() if policy else (-1, -1)
-        if policy:
-            for file in read:
-                file.chmod(file.stat().st_mode | (0o555 if file.is_dir() else 0o444))  # our own files, under any umask
-            text = policy.encode_launch(command, self.scratch, read, status, proc=proc)
-            command = [sys.executable, "-I", "-S", "-c", _LAUNCH, text, str(Path(__file__).parent)]
         self._confined = policy is not None
         with self._stderr.open("wb") as log:
             self._stderr.chmod(0o600)
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                env=scrubbed_environment(self.scratch, environment), cwd=self.scratch,
-                pass_fds=[*pass_fds, *([status] if policy else [])], start_new_session=True,
-            )  # fmt: skip
-        if status >= 0:
-            os.close(status)
+            run = [module, *arguments]
+            extra = environment or {}
+            if policy is None:
+                self.process: subprocess.Popen[bytes] | ForkedProcess = self._start_program(_program(run), log, pass_fds, extra)
+            else:
+                for file in read:
+                    file.chmod(file.stat().st_mode | (0o555 if file.is_dir() else 0o444))  # our own files, under any umask
+                launch = policy.describe_launch(self.scratch, read, status, command=_program(run), proc=proc)
+                self.process = self._fork(zygote, launch, run, log, pass_fds, extra) or self._start_launcher(launch, log, pass_fds, extra)
+                os.close(status)
         self.family = ProcessFamily(self.process.pid, has_keeper=self._confined)
+
+    def _fork(
+        self, zygote: Zygote | None, launch: dict[str, Any], run: list[str], log: BinaryIO, pass_fds: Sequence[int], extra: dict[str, str]
+    ) -> ForkedProcess | None:
+        """The process from a zygote; None where there is none or it has ended, as the system may do where memory is short."""
+        if zygote is not None:
+            with contextlib.suppress(InfrastructureError):
+                scrubbed = scrubbed_environment(self.scratch, extra)
+                return zygote.start(run[0], run[1:], launch=launch, environment=scrubbed, stderr=log.fileno(), pass_fds=pass_fds)
+        return None
+
+    def _start_launcher(
+        self, launch: dict[str, Any], log: BinaryIO, pass_fds: Sequence[int], extra: dict[str, str]
+    ) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-I", "-S", "-c", _LAUNCH, marshal.dumps(launch).hex(), str(Path(__file__).parent)]
+        return self._start_program(command, log, [*pass_fds, launch["status"]], extra)
+
+    def _start_program(
+        self, command: list[str], log: BinaryIO, pass_fds: Sequence[int], extra: dict[str, str]
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=scrubbed_environment(self.scratch, extra),
+            cwd=self.scratch, pass_fds=pass_fds, start_new_session=True,
+        )  # fmt: skip
 
     @property
     def alive(self) -> bool:

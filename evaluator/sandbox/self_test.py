@@ -27,6 +27,7 @@ from tritonsmith.evaluator.sandbox.oneself import guard_self
 from tritonsmith.evaluator.sandbox.policy import SandboxPolicy, use_policy
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 from tritonsmith.evaluator.sandbox.table import LAYERS, NOT_WITH_CUDA, RELAXATIONS
+from tritonsmith.evaluator.sandbox.zygote import Zygote
 
 MODES = ("auto", "strict", "off")
 """Values of `--sandbox`."""
@@ -42,6 +43,7 @@ _ACTIONS_BEHIND = {
 """What `strict` asks for, each with the actions of the self-test that must have been stopped."""
 _NO_BUBBLEWRAP = "there is no bwrap on PATH"
 _NO_BUBBLEWRAP_ON_A_CARD = "not used: on a card only its mount and network namespaces could be taken, and the launcher makes those itself"
+_NO_NEED_OF_BUBBLEWRAP = "not used: the layers without it stop everything, and a zygote can start processes inside them"
 _PROBE_SECONDS = 10.0
 """Longest wait for the hostile part."""
 _PROBE_SECONDS_WITH_CUDA = 30.0
@@ -84,19 +86,20 @@ def missing_protections(report: dict[str, Any]) -> list[str]:
 def _find_strongest(cuda: bool) -> tuple[SandboxPolicy | None, dict[str, Any]]:
     if not sys.platform.startswith("linux"):
         return None, {"layers": dict.fromkeys(LAYERS, "unavailable: needs Linux"), "actions": {}}
-    wrapped: tuple[SandboxPolicy, dict[str, Any]] | None = None
-    why = _NO_BUBBLEWRAP_ON_A_CARD
-    if not cuda:
+    policy, report = try_own_layers(cuda=cuda)
+    if cuda:
+        report["layers"]["bubblewrap"] = _NO_BUBBLEWRAP_ON_A_CARD
+    elif set(report["actions"].values()) == {"blocked"}:
+        report["layers"]["bubblewrap"] = _NO_NEED_OF_BUBBLEWRAP
+    else:
         try:
             wrapped = try_bubblewrap()
         except InfrastructureError as error:
-            why = f"unavailable: {error}"
-    if wrapped and set(wrapped[1]["actions"].values()) == {"blocked"}:
-        return wrapped
-    policy, report = try_own_layers(cuda=cuda)
-    if wrapped and _rate(wrapped[1]) >= _rate(report):
-        return wrapped
-    report["layers"]["bubblewrap"] = "not used: the layers without it stop more" if wrapped else why
+            report["layers"]["bubblewrap"] = f"unavailable: {error}"
+        else:
+            if _rate(wrapped[1]) >= _rate(report):
+                return wrapped
+            report["layers"]["bubblewrap"] = "not used: the layers without it stop more"
     return policy, report
 
 
@@ -140,8 +143,11 @@ def _verify(left_out: dict[str, str], cuda: bool, bwrap: str = "") -> tuple[Sand
     return replace(policy, required=applied), report
 
 
-def attack(policy: SandboxPolicy) -> dict[str, Any]:
-    """Run the self-test's hostile part under a policy. Raises InfrastructureError when it could not even do its honest work."""
+def attack(policy: SandboxPolicy, zygote: Zygote | None = None) -> dict[str, Any]:
+    """Run the self-test's hostile part under a policy, as a program or as a child of a zygote.
+
+    Raises InfrastructureError when it could not even do its honest work.
+    """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tritonsmith-check-")))
         folder.chmod(0o755)
@@ -161,11 +167,12 @@ def attack(policy: SandboxPolicy) -> dict[str, Any]:
         fill = secrets.randbelow(255) + 1
         loan = stack.enter_context(CardLoan(fill)).handle if policy.cuda else ""
         request = {
-            "oracle": os.getpid(), "tcp": tcp.getsockname()[1], "udp": udp.getsockname()[1], "abstract": name,
+            "trusted": [os.getpid(), *([zygote.pid] if zygote else [])],
+            "tcp": tcp.getsockname()[1], "udp": udp.getsockname()[1], "abstract": name,
             "secret": str(folder / "secret"), "open_folder": str(folder / "open"), "held": held, "loan": loan,
         }  # fmt: skip
         try:
-            answer, layers = _run_attack(policy, request)
+            answer, layers = _run_attack(policy, request, zygote)
         finally:
             os.close(held)
         if policy.cuda and answer["card"] != fill:
@@ -176,9 +183,11 @@ def attack(policy: SandboxPolicy) -> dict[str, Any]:
     return {"layers": layers, "actions": {action: "allowed" if could else "blocked" for action, could in sorted(possible.items())}}
 
 
-def _run_attack(policy: SandboxPolicy, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def _run_attack(
+    policy: SandboxPolicy, request: dict[str, Any], zygote: Zygote | None
+) -> tuple[dict[str, Any], dict[str, str]]:
     with SandboxedProcess(
-        "tritonsmith.evaluator.sandbox.attack", [json.dumps(request)], pass_fds=[request["held"]], policy=policy
+        "tritonsmith.evaluator.sandbox.attack", [json.dumps(request)], pass_fds=[request["held"]], policy=policy, zygote=zygote
     ) as process:
         assert process.process.stdout is not None
         answer = read_line(process.process.stdout.fileno(), _PROBE_SECONDS_WITH_CUDA if policy.cuda else _PROBE_SECONDS)

@@ -12,17 +12,19 @@ from tritonsmith.evaluator.channel.doorbell import Doorbell, LineReader
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.sandbox.family import threads_of
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess
+from tritonsmith.evaluator.sandbox.warm_start import ONE_THREAD, Branch
 
 IMPORT_SECONDS = 90.0
 """Import of torch, Triton and the candidate, and the building of its model."""
 LAST_BREATH_SECONDS = 0.5
 """Between the end of a process's output and the end of the process."""
-INTERPRETER = {"TRITON_INTERPRET": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+INTERPRETER = {"TRITON_INTERPRET": "1"} | ONE_THREAD
 """Environment of processes that interpret kernels."""
-_ONE_THREAD = {
-    "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+INTERPRETING = Branch(INTERPRETER, tuple(f"tritonsmith.evaluator.confined.{name}" for name in ("runner.serve", "replay.forward")))
+"""How these processes are started ahead."""
+_ON_A_CARD = ONE_THREAD | {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # torch.compile in a candidate would start processes that import torch for seconds
-}  # fmt: skip
+}
 """Timed calls have one processor, which a candidate's other threads and processes would share with forward."""
 _READY_WORDS = {"candidate": ("card",), "witness": ("card", "profiler"), "reference": ("card",)}
 """What a process of each role does on the card before it knows what to run (`confined/runner/warm.py`)."""
@@ -54,7 +56,7 @@ class RunnerProcess:
         self._warm = False
         confined = role != "reference"
         if confined and cuda:  # none that wake up during a timed call
-            environment = _ONE_THREAD | (environment or {})
+            environment = _ON_A_CARD | (environment or {})
         words = (*_READY_WORDS[role], *(_READY_WORDS_WITH_TIME.get(role, ()) if waits else ())) if cuda else ()
         self.sandbox = SandboxedProcess(
             "tritonsmith.evaluator.confined.runner", words, pass_fds=[self.doorbell.fd, self.doorbell.wake, *fds],
