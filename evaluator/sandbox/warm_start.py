@@ -13,8 +13,8 @@ from tritonsmith.evaluator.sandbox.zygote import Zygote, forget_zygotes, use_zyg
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Additions to the scrubbed environment that all kinds have in common: a zygote has one thread, and libraries read these when they load."""
-_COMMON = ("torch",)
-"""What the first zygote imports; the others are forked from it."""
+_COMMON = ("torch", "torch.fx.experimental.symbolic_shapes")
+"""What the first zygote imports, and the others are forked from it: what takes long and does not load Triton, which reads its switches then."""
 
 
 @dataclass(frozen=True)

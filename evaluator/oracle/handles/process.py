@@ -20,7 +20,9 @@ LAST_BREATH_SECONDS = 0.5
 """Between the end of a process's output and the end of the process."""
 INTERPRETER = {"TRITON_INTERPRET": "1"} | ONE_THREAD
 """Environment of processes that interpret kernels."""
-INTERPRETING = Branch(INTERPRETER, tuple(f"tritonsmith.evaluator.confined.{name}" for name in ("runner.serve", "replay.forward")))
+INTERPRETING = Branch(
+    INTERPRETER, ("torch._dynamo", "tritonsmith.evaluator.confined.runner.serve", "tritonsmith.evaluator.confined.replay.forward")
+)
 """How these processes are started ahead."""
 _ON_A_CARD = ONE_THREAD | {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # torch.compile in a candidate would start processes that import torch for seconds
