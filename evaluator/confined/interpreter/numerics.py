@@ -36,7 +36,7 @@ def narrow(values: Array) -> Array:
 
 def is_bfloat16(handle: Any) -> bool:
     """Whether a handle holds bfloat16 values (not pointers to them)."""
-    return not isinstance(handle.dtype, tl.pointer_type) and handle.dtype.scalar == tl.bfloat16
+    return not isinstance(handle.dtype, tl.pointer_type) and bool(handle.dtype.scalar.name == "bf16")
 
 
 def values_of(handle: Any) -> Array:
