@@ -8,7 +8,7 @@ import itertools
 import os
 import queue
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from dataclasses import asdict
 from pathlib import Path
@@ -43,14 +43,14 @@ class OracleLease:
     """Oracle processes that are leased one by one.
 
     Args:
-        servers: the processes; the first is leased last.
+        servers: the processes; the first is leased first.
         mark: a file that an oracle makes while it times something.
     """
 
     def __init__(self, servers: list[ServerProcess], mark: Path) -> None:
         self._servers = servers
         self._mark = mark
-        self._free: queue.Queue[ServerProcess] = queue.Queue()
+        self._free: queue.LifoQueue[ServerProcess] = queue.LifoQueue()  # the one that judged last is warm
         for server in reversed(servers):
             self._free.put(server)
 
@@ -127,7 +127,9 @@ class LocalEvaluator:
         """As `evaluate`, blocking; an oracle that fails is started again and asked once more."""
         text = kernel if isinstance(kernel, KernelText) else KernelText.of(kernel)
         advice = advice_lines(text.text, task.precision)  # next to the verdict, which never depends on it
-        verdict = examine(profile, lambda name: self._judge(task, text, name), lambda: self._audit(task, text))
+        verdict = examine(
+            profile, lambda name: self._judge(task, text, name), lambda ended: self._audit(task, text, ended), at_once=self.parallel > 1
+        )
         return verdict.model_copy(update={"advice": advice})
 
     def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
@@ -162,9 +164,9 @@ class LocalEvaluator:
             answer = oracles.ask(oracle, request)
         return Verdict.model_validate(answer["verdict"])
 
-    def _audit(self, task: Task, kernel: KernelText) -> list[AuditFinding]:
-        """What is examined besides the strict profile, for kernels that are about to win."""
-        findings = audit_other_sizes(task, lambda variant: self._ask(variant, kernel, CORRECTNESS_ONLY, self._oracles))
+    def _audit(self, task: Task, kernel: KernelText, ended: Callable[[], bool]) -> list[AuditFinding]:
+        """What is examined besides the strict profile, for kernels that are about to win; nothing more once it is `ended`."""
+        findings = audit_other_sizes(task, lambda variant: self._ask(variant, kernel, CORRECTNESS_ONLY, self._oracles), ended)
         auditors = self._auditors
         if auditors is None or any(finding.status for finding in findings):
             return findings

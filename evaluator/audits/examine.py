@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,23 +12,42 @@ from tritonsmith.evaluator.schema import Status, Task, Verdict
 from tritonsmith.evaluator.tasks import load_task
 
 
-def examine(profile: str, judge: Callable[[str], Verdict], audit: Callable[[], list[AuditFinding]]) -> Verdict:
+def examine(
+    profile: str, judge: Callable[[str], Verdict], audit: Callable[[Callable[[], bool]], list[AuditFinding]], *, at_once: bool = False
+) -> Verdict:
     """The verdict of a profile, with what its result calls for.
 
     Args:
         profile: what is asked for.
         judge: gives the verdict of a profile, without audits.
-        audit: examines what passed the strict profile.
+        audit: examines what passed the strict profile; it goes no further once what it is given says that nobody asks any more.
+        at_once: whether audits begin while the strict profile is judged. They count for what passes it only.
     """
-    verdict = judge(profile)
+    verdict = judge(profile) if profile != "strict" else _judge_strictly(judge, audit, at_once)
     quarantine = verdict.quarantine if profile != "strict" else ""
     if quarantine:
-        profile = "strict"
-        verdict = judge(profile)
-    if profile == "strict" and verdict.status is Status.OK:
-        verdict = apply_findings(verdict, audit())
-    if quarantine:
+        verdict = _judge_strictly(judge, audit, at_once)
         return verdict.model_copy(update={"environment": verdict.environment | {"quarantined": quarantine}})
+    return verdict
+
+
+def _judge_strictly(
+    judge: Callable[[str], Verdict], audit: Callable[[Callable[[], bool]], list[AuditFinding]], at_once: bool
+) -> Verdict:
+    refused = threading.Event()
+    with ThreadPoolExecutor(1) as auditor:
+        early = auditor.submit(audit, refused.is_set) if at_once else None
+        try:
+            verdict = judge("strict")
+            passes = verdict.status is Status.OK
+        except BaseException:
+            passes = False
+            raise
+        finally:
+            if not passes:
+                refused.set()
+        if passes:
+            verdict = apply_findings(verdict, early.result() if early else audit(refused.is_set))
     return verdict
 
 

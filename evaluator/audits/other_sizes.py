@@ -17,14 +17,16 @@ _AUDIT = "other sizes"
 """The audit's name in reports."""
 
 
-def audit_other_sizes(task: Task, ask: Callable[[Task], Verdict]) -> list[AuditFinding]:
-    """The finding about a candidate at other sizes; none for a task that declares none.
+def audit_other_sizes(task: Task, ask: Callable[[Task], Verdict], ended: Callable[[], bool] = lambda: False) -> list[AuditFinding]:
+    """The finding about a candidate at other sizes; none for a task that declares none, and where it is ended before.
 
     The first failure refuses the candidate, in words that say neither the size nor what went wrong there. Raises TaskError for a size
     at which the reference does not run.
     """
     variants = shapes_of(task)
     for variant in variants:
+        if ended():
+            return []
         verdict = ask(variant)
         if verdict.status is not Status.OK:
             outcome = "wrong" if verdict.status is Status.INACCURATE else f"fails ({verdict.status.value})"

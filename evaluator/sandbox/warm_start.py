@@ -14,7 +14,7 @@ from tritonsmith.evaluator.sandbox.zygote import Zygote, forget_zygotes, use_zyg
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Additions to the scrubbed environment that all kinds have in common: a zygote has one thread, and libraries read these when they load."""
 _COMMON = ("torch", "torch.fx.experimental.symbolic_shapes")
-"""What the first zygote imports, and the others are forked from it: what takes long and does not load Triton, which reads its switches then."""
+"""What the first zygote imports, from which the others are forked. None of it loads Triton, which reads its switches when it loads."""
 
 
 @dataclass(frozen=True)

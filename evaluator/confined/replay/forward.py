@@ -47,8 +47,6 @@ _POISON = 0xFF
 """Byte in memory that nothing wrote: NaN in every float type."""
 _REPORTED_KINDS = 100
 """Kinds of torch operators that a report names."""
-_PATIENCE = 8000
-"""Wakings of waiting programs, over all launches, while one program is kept back: a wait that gives up sooner or later shows."""
 
 
 class Refused(Exception):
@@ -79,10 +77,10 @@ class Replay:
         self._unknown: set[int] = set()
         self.results: list[torch.Tensor] = []
 
-    def run(self, order: Any, seed: int) -> tuple[Any, TorchOpCounter]:
+    def run(self, order: Any, seed: int, patience: int) -> tuple[Any, TorchOpCounter]:
         """Every event in turn. Raises Refused, Unreplayable, KernelFault. Returns the run of the launches and the operators' count."""
         counter = TorchOpCounter(spare=False)
-        with torch.no_grad(), schedule.session(order, seed, patience=_PATIENCE) as interpreted:
+        with torch.no_grad(), schedule.session(order, seed, patience=patience) as interpreted:
             for event in self._trace.events:
                 kind = event["kind"]
                 if kind == "found":
@@ -265,7 +263,7 @@ class ReplayServer:
         earlier, trace = (read_trace(block.numpy().data) for block in self._traces)
         replay = Replay(request["source"], self._inputs, self._layout, earlier, trace)
         try:
-            interpreted, library = replay.run(request["order"], request["seed"])
+            interpreted, library = replay.run(request["order"], request["seed"], request["patience"])
             self._deliver(replay.results)
         except Refused as refusal:
             return {"status": Status.CHEATING.value, "message": str(refusal)}

@@ -29,7 +29,7 @@ def judge_correctness(task: Task, hardware: Hardware, kernel: KernelText, call_s
 
 def _check(log: TrialLog, runner: RunnerHandle, limit: float) -> None:
     """The task's own inputs and those of `quick`, the programs in another order each time. Raises RunnerFault."""
-    for order, kind in enumerate(("own", "signed", *stress_kinds("quick"))):
+    for order, kind in enumerate(("own", "signed", *stress_kinds("quick", interpreted=log.loaded.device == "cpu"))):
         checked_call(log, runner, kind, order, limit)
         log.require_accurate()
         if log.loaded.device == "cpu":

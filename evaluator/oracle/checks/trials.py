@@ -106,7 +106,7 @@ def checked_call(log: TrialLog, runner: RunnerHandle, kind: str, mode: int, time
     tensors = loaded.draw(kind)
     got = fresh_call(loaded, runner, tensors, mode, timeout)
     try:
-        expected = _compute_expected(loaded, tensors, KINDS[kind], log.trials)
+        expected = compute_expected(loaded, tensors, KINDS[kind], log.trials)
     except UNDEFINED as error:
         if kind == "own" or not _has_no_answer(loaded, error):
             raise
@@ -159,7 +159,7 @@ def _poison_whole_numbers(runner: RunnerHandle) -> None:
             slot.view(-1).view(torch.uint8).fill_(2 + secrets.randbelow(254))
 
 
-class _Expected(NamedTuple):
+class Expected(NamedTuple):
     """What is right on some inputs, and how far off the reference is."""
 
     oracle: list[torch.Tensor]
@@ -177,11 +177,13 @@ def judge_outputs(
     loaded: LoadedTask, tensors: list[torch.Tensor], got: list[torch.Tensor], kind: str = "own", before: Sequence[Trial] = ()
 ) -> Trial:
     """The trial that these outputs make; the oracle is computed here, after the candidate answered."""
-    return _compute_expected(loaded, tensors, KINDS[kind], before).trial(got)
+    return compute_expected(loaded, tensors, KINDS[kind], before).trial(got)
 
 
-def _compute_expected(loaded: LoadedTask, tensors: list[torch.Tensor], kind: InputKind, before: Sequence[Trial]) -> _Expected:
-    """The oracle on inputs of a kind, and the reference's errors. Raises what the reference raises.
+def compute_expected(
+    loaded: LoadedTask, tensors: list[torch.Tensor], kind: InputKind = KINDS["own"], before: Sequence[Trial] = ()
+) -> Expected:
+    """The oracle on inputs of a kind, and the reference's errors; asked for after the candidate answered. Raises what the reference raises.
 
     On inputs that the task did not choose, the reference may be right by luck (a row without variance, say). There its error counts as
     at least what moving each input by one unit of float32's last place does to the oracle: no algorithm promises to be better. So it does
@@ -215,7 +217,7 @@ def _compute_expected(loaded: LoadedTask, tensors: list[torch.Tensor], kind: Inp
         errors = {precision: error.lift_to_share(_COARSE) for precision, error in errors.items()}
         for trial in before[:1]:
             errors = {precision: error.widen(trial.reference[precision]) for precision, error in errors.items()}
-    return _Expected(oracle, errors, finite, kind.hidden, blurred)
+    return Expected(oracle, errors, finite, kind.hidden, blurred)
 
 
 def _order_factor(tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import time
 from typing import Any, NoReturn
 
 import torch
@@ -18,6 +19,8 @@ from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 from tritonsmith.evaluator.schema import Status
 
+_LEAST_SECONDS = 1.0
+"""Longest wait for the answer of a call whose time was over while something else was waited for."""
 Traces = tuple[bytes, bytes]
 """Of an earlier call, and of the one to be done again."""
 
@@ -44,6 +47,7 @@ class Replayer:
         self._traces = [SharedBlock(TRACE_BYTES, "cpu") for _ in range(2)]
         self._process: SandboxedProcess | None = None
         self._ready = False
+        self._begun = 0.0
 
     def start(self) -> None:
         """Start the process unless it runs; it does its imports meanwhile."""
@@ -63,10 +67,19 @@ class Replayer:
             "traces": [block.handle() for block in self._traces], "hardware": self._setup.hardware.model_dump(mode="json"),
         })  # fmt: skip
 
-    def replay(
-        self, kernel: KernelText, traces: Traces, tensors: list[torch.Tensor], order: str, seed: int, seconds: float
-    ) -> tuple[list[torch.Tensor], dict[str, Any]]:
-        """Outputs and report of the call done again on these inputs. Raises RunnerFault where that is not possible or refused."""
+    def begin(
+        self, kernel: KernelText, traces: Traces, tensors: list[torch.Tensor], order: str, seed: int, patience: int
+    ) -> None:
+        """Let a call be done again on these inputs; `finish` waits for it. Raises RunnerFault where the process does not start.
+
+        Args:
+            kernel: the candidate's text.
+            traces: what the runner wrote down.
+            tensors: the inputs.
+            order: of the programs, as `interpreter.schedule.session` takes it; so are `seed` and `patience`.
+            seed: of the order.
+            patience: of the order.
+        """
         self.start()
         for block, data in zip(self._traces, traces, strict=True):
             block.tensor[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
@@ -75,12 +88,23 @@ class Replayer:
         if not self._ready and self._lines.read(IMPORT_SECONDS) is None:
             self._raise_lost("when it was started", IMPORT_SECONDS)
         self._ready = True
-        self._send({"source": kernel.text, "order": order, "seed": seed})
-        report = self._lines.read(seconds)
+        self._send({"source": kernel.text, "order": order, "seed": seed, "patience": patience})
+        self._begun = time.monotonic()
+
+    def finish(self, seconds: float) -> tuple[list[torch.Tensor], dict[str, Any]]:
+        """Outputs and report of the call that was begun, within so many seconds of that.
+
+        Raises RunnerFault where it is not possible or refused.
+        """
+        report = self._lines.read(max(_LEAST_SECONDS, self._begun + seconds - time.monotonic()))
         if report is None:
             self._raise_lost("while it did a call again", seconds)
         self._require_ok(report)
         return [view.clone() for view in self._setup.layout.views(self._outputs.tensor, self._setup.layout.outputs)], report
+
+    def abandon(self) -> None:
+        """End the process in the middle of a call that nobody will ask for."""
+        self._stop()
 
     def _require_ok(self, report: dict[str, Any]) -> None:
         try:

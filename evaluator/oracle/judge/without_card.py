@@ -20,11 +20,12 @@ from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_cl
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask, fresh_seed
 from tritonsmith.evaluator.oracle.checks.trials import (
+    Expected,
     TrialLog,
     checked_call,
+    compute_expected,
     describe_error,
     fresh_call,
-    judge_outputs,
     require_no_race,
     require_settled,
     same_bits,
@@ -36,15 +37,42 @@ from tritonsmith.evaluator.oracle.judge.facts_without_card import find_other_con
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.schema import LaunchFacts, OperatorCost, Status, Timing, TimingKind, Verdict
 
-_SHUFFLES = {"quick": 1, "strict": 2}
-"""By profile: calls on the same inputs in other orders of the programs."""
+_SHUFFLES = {"quick": 0, "strict": 2}
+"""By profile: calls on the same inputs in other orders of the programs. The replay of `quick` is in another order as well."""
 _REPLAYS = {"quick": ("shuffled",), "strict": ("round_robin", "shuffled")}
 """By profile: orders in which the recorded forward is done again."""
+_PATIENCE = {"quick": 4000, "strict": 8000}
+"""By profile: wakings of waiting programs, over all launches of a replay, while one program is kept back. A wait that gives up sooner or
+later shows then."""
 _OTHER_ORDER = "running the programs in another order gave another result"
 _IN_TURN = 0
 """The schedule that runs the programs in turn; every other number shuffles them in its own way."""
 _LONGEST_MESSAGE = 4000
 """Characters of a compiler's message."""
+
+
+class _Outcomes:
+    """Results of calls on the same inputs in several orders of the programs.
+
+    Args:
+        expected: what is right on these inputs.
+        in_turn: the result of the programs in turn.
+    """
+
+    def __init__(self, expected: Expected, in_turn: list[torch.Tensor]) -> None:
+        self.expected = expected
+        self.all = [in_turn]
+        self.trials = [expected.trial(in_turn)]
+
+    def add(self, got: list[torch.Tensor]) -> None:
+        """Add the result of another order."""
+        self.all.append(got)
+        self.trials.append(self.expected.trial(got))
+
+    @property
+    def differs(self) -> bool:
+        """Whether the order changed any bit."""
+        return any(not same_bits(self.all[0], other) for other in self.all[1:])
 
 
 class CardFreeJudge:
@@ -84,7 +112,7 @@ class CardFreeJudge:
                 compilation.begin(kernel, self.session.compile_request.read_bytes(), self.session.hardware.key)
                 with self.session.runner(kernel, INTERPRETER) as runner:
                     runner.wait_ready()
-                    compiled = _wait_compiled(compilation, call_seconds)
+                    compiled = self._call_while_compiling(log, runner, compilation)
                     order_dependent, report = self._check(log, runner, profile, kernel)
             _require_compiled(compiled)
             if problem := find_other_constants(compiled, report):
@@ -104,74 +132,121 @@ class CardFreeJudge:
             f"the strongest baseline ({timing.baseline}); correct in the interpreter",
         )  # fmt: skip
 
+    def _call_while_compiling(self, log: TrialLog, runner: RunnerHandle, compilation: Compilation) -> dict[str, Any]:
+        """Check the first call while the compiler is at work; its report. A refusal by the compiler says more than a failed call."""
+        failed: RunnerFault | None = None
+        try:
+            checked_call(log, runner, "signed", _IN_TURN, self._limit)
+        except RunnerFault as fault:
+            failed = fault
+        compiled = _wait_compiled(compilation, self._limit)
+        if failed is not None:
+            raise failed
+        return compiled
+
     def _check(self, log: TrialLog, runner: RunnerHandle, profile: str, kernel: KernelText) -> tuple[bool, dict[str, Any]]:
-        """Check inputs of one kind, then one set in several orders and in a replay, then further inputs.
+        """Check one set of inputs in several orders and in a replay, then further inputs.
 
         Returns whether the order changed any bit, and the replay's report. Raises RunnerFault: racy, inaccurate, or what the calls raise.
         """
-        checked_call(log, runner, "signed", _IN_TURN, self._limit)
-        races = {str(race) for race in runner.facts(self._limit).get("races", ())}
+        races = _list_races(runner.facts(self._limit))
         earlier = copy_last_trace(runner, blobs=False)  # a later call may take for granted what this one left, and nothing else
         tensors = self.session.draw("own")
-        outcomes: list[list[torch.Tensor]] = []
-        for order in range(_SHUFFLES[profile] + 1):
-            outcomes.append(fresh_call(self.session, runner, tensors, order, self._limit))
-            facts = runner.facts(self._limit)
-            races |= {str(race) for race in facts.get("races", ())}
-            if order == _IN_TURN:  # a warm call: weights are packed, as they are when the compiler's process counts
-                unreplayable, trace = str(facts.get("unreplayable", "")), copy_last_trace(runner, blobs=True)
-        require_settled(runner, outcomes[-1])
-        trials = [judge_outputs(self.session, tensors, got) for got in outcomes]
-        log.trials += trials
-        differs = any(not same_bits(outcomes[0], other) for other in outcomes[1:])
-        right = {accepted(reached_class([trial]), self.session.task.precision) for trial in trials}
+        in_turn = fresh_call(self.session, runner, tensors, _IN_TURN, self._limit)
+        facts = runner.facts(self._limit)  # of a warm call: weights are packed, as they are when the compiler's process counts
+        races |= _list_races(facts)
+        trace = copy_last_trace(runner, blobs=True)
+        require_settled(runner, in_turn)
+        expected = compute_expected(self.session, tensors)
+        same = _Outcomes(expected, in_turn)
+        for order in range(1, _SHUFFLES[profile] + 1):
+            races |= self._call_shuffled(same, runner, tensors, order)
+        log.trials += same.trials
         require_no_race(races)
-        # Wrong in every order is just wrong; sums by atomic adds may differ in rounding as long as every order is right.
-        if differs and len(right) > 1:
-            raise RunnerFault(Status.RACY, _OTHER_ORDER)
+        self._require_one_answer(same)
         log.require_accurate()
-        if unreplayable:
+        if unreplayable := str(facts.get("unreplayable", "")):
             raise RunnerFault(Status.RUNTIME_ERROR, f"cannot be judged without a card: {unreplayable}")
-        report = self._replay((earlier, trace), tensors, profile, kernel)
-        if differs and not any(launch.get("atomics") for launch in report.get("launches", ())):
+        report = self._replay_beside_other_inputs((earlier, trace), same, tensors, profile, kernel, log, runner)
+        if same.differs and not any(launch.get("atomics") for launch in report.get("launches", ())):
             raise RunnerFault(Status.RACY, _OTHER_ORDER)
-        self._check_other_inputs(log, runner, profile)
-        return differs, report
+        return same.differs, report
 
-    def _replay(self, traces: Traces, tensors: list[torch.Tensor], profile: str, kernel: KernelText) -> dict[str, Any]:
-        """Do again what forward wrote down, where no other code of the candidate runs; the report of that.
+    def _call_shuffled(self, same: _Outcomes, runner: RunnerHandle, tensors: list[torch.Tensor], order: int) -> set[str]:
+        """Add the outcome of one call in another order; the races of that call."""
+        same.add(fresh_call(self.session, runner, tensors, order, self._limit))
+        return _list_races(runner.facts(self._limit))
 
-        Its races, counts and results are those that count. Raises RunnerFault: racy, or cheating where the result came about in
-        another way.
+    def _require_one_answer(self, same: _Outcomes) -> None:
+        """Raises RunnerFault(racy) where the order decides whether the result is right.
+
+        Wrong in every order is just wrong; sums by atomic adds may differ in rounding as long as every order is right.
         """
-        report: dict[str, Any] = {}
-        for order in _REPLAYS[profile]:
-            got, report = self._replayer.replay(kernel, traces, tensors, order, fresh_seed(), self._limit)
-            require_no_race(report.get("races", ()))
-            trial = judge_outputs(self.session, tensors, got)
-            asked = self.session.task.precision
-            if not accepted(reached_class([trial]), asked):
-                unwritten = not all(bool(torch.isfinite(output).all()) for output in got if output.is_floating_point())
-                message = "the launches and operators of forward, done again in another process, give another result: "
-                status = Status.INACCURATE if unwritten else Status.CHEATING
-                raise RunnerFault(status, message + describe_error([trial], asked))
+        right = {accepted(reached_class([trial]), self.session.task.precision) for trial in same.trials}
+        if same.differs and len(right) > 1:
+            raise RunnerFault(Status.RACY, _OTHER_ORDER)
+
+    def _replay_beside_other_inputs(
+        self, traces: Traces, same: _Outcomes, tensors: list[torch.Tensor], profile: str, kernel: KernelText, log: TrialLog,
+        runner: RunnerHandle,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Do again what forward wrote down, where no other code of the candidate runs, while the runner goes on with other inputs.
+
+        Returns the last report of a replay; its races, counts and results are those that count. Raises RunnerFault: racy, or cheating
+        where the result came about in another way; and what the other inputs show, once no replay says more.
+        """
+        calls = self._list_other_calls(profile, runner)
+        orders, failed, report = _REPLAYS[profile], None, dict[str, Any]()
+        for number, order in enumerate(orders):
+            self._replayer.begin(kernel, traces, tensors, order, fresh_seed(), _PATIENCE[profile])
+            try:
+                if failed is None:
+                    self._check_other_inputs(log, runner, calls[number :: len(orders)])
+            except RunnerFault as fault:
+                failed = fault
+            except BaseException:
+                self._replayer.abandon()
+                raise
+            got, report = self._replayer.finish(self._limit)
+            self._judge_replay(got, report, same, tensors, runner)
+        if failed is not None:
+            raise failed
+        log.require_accurate()
         return report
 
-    def _check_other_inputs(self, log: TrialLog, runner: RunnerHandle, profile: str) -> None:
-        """Check one call on inputs of every other kind of the profile. Raises RunnerFault.
+    def _judge_replay(
+        self, got: list[torch.Tensor], report: dict[str, Any], same: _Outcomes, tensors: list[torch.Tensor], runner: RunnerHandle
+    ) -> None:
+        """Raises RunnerFault: the replay is racy or wrong. One that gives other bits has forward called in another order as well."""
+        require_no_race(report.get("races", ()))
+        if len(same.all) == 1 and not same_bits(got, same.all[0]):
+            require_no_race(self._call_shuffled(same, runner, tensors, 1))
+            self._require_one_answer(same)
+        trial = same.expected.trial(got)
+        asked = self.session.task.precision
+        if not accepted(reached_class([trial]), asked):
+            unwritten = not all(bool(torch.isfinite(output).all()) for output in got if output.is_floating_point())
+            message = "the launches and operators of forward, done again in another process, give another result: "
+            status = Status.INACCURATE if unwritten else Status.CHEATING
+            raise RunnerFault(status, message + describe_error([trial], asked))
 
-        `strict` takes an order of the programs of its own for each, and new weights: those kept from an earlier call must not survive.
+    def _list_other_calls(self, profile: str, runner: RunnerHandle) -> list[tuple[str, int]]:
+        """Kinds of inputs that are still to be checked, with an order of the programs for each.
+
+        `strict` takes an order of its own for each, and new weights: those kept from an earlier call must not survive.
         """
-        kinds = stress_kinds(profile)
-        if profile == "strict":
-            self.session.new_weights()
-            runner.command(Command.WEIGHTS, timeout=self._limit)
-            kinds = ("signed", *kinds)
-        for number, kind in enumerate(kinds):
-            order = _SHUFFLES[profile] + 1 + number if profile == "strict" else _IN_TURN
+        kinds = stress_kinds(profile, interpreted=True)
+        if profile != "strict":
+            return [(kind, _IN_TURN) for kind in kinds]
+        self.session.new_weights()
+        runner.command(Command.WEIGHTS, timeout=self._limit)
+        return [(kind, _SHUFFLES[profile] + 1 + number) for number, kind in enumerate(("signed", *kinds))]
+
+    def _check_other_inputs(self, log: TrialLog, runner: RunnerHandle, calls: list[tuple[str, int]]) -> None:
+        """Check one call on inputs of each kind. Raises RunnerFault; accuracy is judged by the caller."""
+        for kind, order in calls:
             checked_call(log, runner, kind, order, self._limit)
-            require_no_race(runner.facts(self._limit).get("races", ()))
-        log.require_accurate()
+            require_no_race(_list_races(runner.facts(self._limit)))
 
     def _estimate(self, library: ForwardReport, facts: LaunchFacts, raw: Path) -> tuple[Timing, LaunchFacts]:
         hardware = self.session.hardware
@@ -197,6 +272,10 @@ class CardFreeJudge:
             notes=(f"an estimate for {hardware.name}, never compared with a measurement; band {band}",),
         )  # fmt: skip
         return timing, facts
+
+
+def _list_races(facts: dict[str, Any]) -> set[str]:
+    return {str(race) for race in facts.get("races") or ()}
 
 
 def _list_parts(estimate: LatencyEstimate) -> dict[str, Any]:
