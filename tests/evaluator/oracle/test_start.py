@@ -35,6 +35,7 @@ class Started:
         self.done: list[Any] = []
         monkeypatch.setattr(start, "card_in_nvml", lambda: {"name": card} if card else {})
         monkeypatch.setattr(start, "establish", self._establish)
+        monkeypatch.setattr(start, "begin_warm_start", lambda *branches: self.done.append("zygotes"))
         monkeypatch.setattr(pool_module, "RunnerProcess", self._process)
         self._fails = fails
 
@@ -52,7 +53,7 @@ class Started:
 def test_processes_for_the_card_that_is_here_are_started_ahead(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     started = Started(monkeypatch, "NVIDIA H200")
-    pool = start.start_pool(json.dumps(HELLO | {"target": target, "sandbox": "strict"}))
+    pool = start.start_ahead(json.dumps(HELLO | {"target": target, "sandbox": "strict"}))
     assert isinstance(pool, RunnerPool) and pool.sessions.is_dir()
     assert started.done == [("strict", True), "reference", "candidate", "witness"]
 
@@ -64,16 +65,17 @@ def test_processes_for_the_card_that_is_here_are_started_ahead(target: str, tmp_
         ("NVIDIA H200", json.dumps(HELLO | {"use_card": False})),
         ("NVIDIA H200", json.dumps(HELLO | {"target": "a100"})),
         ("A new card", json.dumps(HELLO | {"target": "h200"})),
-        ("NVIDIA H200", json.dumps({"op": "evaluate"})),
-        ("NVIDIA H200", json.dumps({"op": "hello"})),
-        ("NVIDIA H200", "no JSON"),
-        ("NVIDIA H200", "[]"),
-        ("NVIDIA H200", ""),
     ],
 )
-def test_nothing_is_started_ahead_otherwise(card: str, request_line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zygotes_are_started_ahead_where_no_card_is_used(card: str, request_line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     started = Started(monkeypatch, card)
-    assert start.start_pool(request_line) is None and started.done == []
+    assert start.start_ahead(request_line) is None and started.done == [("auto", False), "zygotes"]
+
+
+@pytest.mark.parametrize("request_line", [json.dumps({"op": "evaluate"}), json.dumps({"op": "hello"}), "no JSON", "[]", ""])
+def test_nothing_is_started_ahead_otherwise(request_line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = Started(monkeypatch, "NVIDIA H200")
+    assert start.start_ahead(request_line) is None and started.done == []
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_nothing_is_started_ahead_otherwise(card: str, request_line: str, monkey
 )
 def test_what_speaks_against_it_is_told_with_the_answer(fails: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     started = Started(monkeypatch, "NVIDIA H200", fails)
-    assert start.start_pool(json.dumps(HELLO)) is None and started.done == [("auto", True)]
+    assert start.start_ahead(json.dumps(HELLO)) is None and started.done == [("auto", True)]
 
 
 def test_a_pool_that_cannot_be_filled_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +102,7 @@ def test_a_pool_that_cannot_be_filled_leaves_no_process(tmp_path: Path, monkeypa
             closed.append(self.role)
 
     monkeypatch.setattr(pool_module, "RunnerProcess", Process)
-    assert start.start_pool(json.dumps(HELLO)) is None
+    assert start.start_ahead(json.dumps(HELLO)) is None
     assert closed == ["reference", "candidate"] and started.done == [("auto", True)]
 
 
