@@ -92,6 +92,7 @@ def _start(request: dict[str, Any], descriptors: list[int]) -> int:
 def _keep(request: dict[str, Any], descriptors: list[int]) -> None:
     """Become the keeper, with the descriptors of the request and no others."""
     try:
+        layers.prctl(layers.PR_SET_DUMPABLE, 1)  # as after the start of a program; a user namespace could not be set up otherwise
         os.setsid()
         _place(descriptors, request["numbers"])
         os.chdir(request["policy"]["scratch"])
