@@ -1,6 +1,7 @@
 """The `tritonsmith` command: registers the subcommands and turns every expected failure into one sentence and an exit code.
 
-Exit codes: 0 done, 1 the answer is no (or the machinery failed), 2 wrong usage or input, 130 or 143 interrupted (SIGINT, SIGTERM).
+Exit codes: 0 done, 1 the answer is no (or the machinery failed), 2 wrong usage or input, 3 the run waits for replies or verdicts, 130 or
+143 interrupted (SIGINT, SIGTERM).
 """
 
 import errno
@@ -29,6 +30,7 @@ from tritonsmith.evaluator.errors import InfrastructureError, RunError, RunStopp
 app = typer.Typer(
     name="tritonsmith",
     help="Turn a PyTorch module into a Triton kernel that is proven right and measured faster.",
+    epilog="Exit codes: 0 done, 1 the answer is no, 2 wrong usage or input, 3 the run waits for replies or verdicts, 130, 143 interrupted.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )

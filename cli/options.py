@@ -81,6 +81,10 @@ AllowOption = Annotated[
 PolicyOption = Annotated[str, typer.Option(help="A preset or path/to/file.py:ClassName.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON on stdout, everything else on stderr.")]
 
+FasterOption = Annotated[
+    bool, typer.Option("--fail-unless-faster", help="Exit code 1 unless the best kernel is confirmed and FASTER: measured, or estimated.")
+]
+
 
 def print_json(answer: Record | dict[str, Any]) -> None:
     """The answer as indented JSON on stdout; a number that JSON lacks (infinite, undefined) becomes null."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -199,13 +200,13 @@ class TimingKind(StrEnum):
 
 
 class Comparison(StrEnum):
-    """What a measurement says about candidate and strongest baseline; `timing.compare` has the rule."""
+    """What a measurement or an estimate says about candidate and strongest baseline; `timing.compare` has the rule for both."""
 
     FASTER = "faster"
     SAME = "same"
     SLOWER = "slower"
     AMBIGUOUS = "ambiguous"
-    """The intervals overlap the thresholds, or the control failed: measure again, longer or on a quieter card."""
+    """The interval or the estimate's band contains the baseline, or the control failed: only a longer measurement can tell."""
 
 
 class Measurement(Record):
@@ -231,6 +232,8 @@ class Timing(Record):
     score_eager: float
     interval: tuple[float, float] | None = None
     """95 % confidence interval of `score`; None for an estimate."""
+    band: tuple[float, float] | None = None
+    """`score` by both ends of an estimate's latency: the baseline over the pessimistic and over the optimistic one. None when measured."""
     ratios: dict[str, float] = Field(default_factory=dict)
     """Median pair ratio against every baseline."""
     pairs: int = 0
@@ -238,7 +241,7 @@ class Timing(Record):
     """Path of the JSON file with the raw samples."""
     notes: tuple[str, ...] = ()
     comparison: Comparison | None = None
-    """Against the strongest baseline; None for an estimate."""
+    """Against the strongest baseline; None only in older records."""
     control: Measurement | None = None
     """The strongest baseline against itself, measured in the same session: 1.0 but for noise."""
     sessions: tuple[Measurement, ...] = ()
@@ -250,6 +253,19 @@ class Timing(Record):
     call costs without forward)."""
     floor_ms: float | None = None
     """No kernel of this card can be faster: bytes over measured bandwidth, operations over measured rate, with a margin."""
+
+    @property
+    def said(self) -> Comparison:
+        """`comparison`; in a record without one, what its interval or band says alone."""
+        if self.comparison is not None:
+            return self.comparison
+        low, high = self.interval or self.band or (0.0, math.inf)
+        return Comparison.FASTER if low > 1 else Comparison.SLOWER if high < 1 else Comparison.AMBIGUOUS
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether the candidate may be called faster than the strongest baseline; of an estimate as of a measurement."""
+        return self.said is Comparison.FASTER
 
 
 class KernelFacts(Record):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tritonsmith.evaluator.schema import Allow, Candidate, Comparison, Label, Status, Verdict
+from tritonsmith.evaluator.schema import Allow, Candidate, Label, Status, Verdict
 
 
 def rank_working(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict], allow: Allow) -> list[Candidate]:
@@ -34,8 +34,8 @@ def best(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict], a
 
 
 def is_proven(verdict: Verdict) -> bool:
-    """Whether a working candidate is faster beyond the noise; an estimate has no noise and counts."""
-    return verdict.timing is not None and verdict.timing.comparison in (None, Comparison.FASTER)
+    """Whether a working candidate is faster beyond the noise of its measurement, or beyond the band of its estimate."""
+    return verdict.timing is not None and verdict.timing.is_faster
 
 
 def refusal(verdict: Verdict, allow: Allow) -> str:

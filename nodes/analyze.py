@@ -20,8 +20,11 @@ async def analyze(state: BranchState, runtime: NodeRuntime) -> Update:
     previous = state.get("analyses", {}).get(state.get("analysis", ""))
     brief = await brief_for(state, runtime, current=base, analysis=previous, others=tuple(candidates.values()))
     analysis, usage = await ask(request, context_of(runtime).author.analyze(brief), state, runtime)
+    session = session_of(state, runtime)
+    if analysis is None and session.waits(branch_of(state)):
+        return {"current": base.id, "usage": usage}
     if analysis is None:
-        analysis = _no_analysis(session_of(state, runtime).fault(branch_of(state)))
+        analysis = _no_analysis(session.fault(branch_of(state)))
     emit(
         runtime, "analysis", "analyze", state, base.id, id=request, bottleneck=analysis.bottleneck, method=analysis.optimisation_method,
         category=analysis.category.value, expected_speedup=analysis.expected_speedup, worth_optimizing=analysis.worth_optimizing,
@@ -34,5 +37,5 @@ def _no_analysis(reason: str) -> Analysis:
     """What stands for an analysis that could not be had."""
     return Analysis(
         bottleneck="unknown", optimisation_method="none", modification_plan="", category=Category.ALGORITHM, worth_optimizing=False,
-        reason=f"there is no analysis: {reason or 'its answer is not there yet'}",
+        reason=f"there is no analysis: {reason or 'the author gave none'}",
     )  # fmt: skip

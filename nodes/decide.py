@@ -15,9 +15,13 @@ async def decide(gate: str, state: State | BranchState, runtime: NodeRuntime) ->
     view = view_of(gate, state, context.budget)
     part = _part(state, context)
     spent = session.stop_reason(context.budget, candidates=part is None) if site.budgeted else None
+    waits = session.waits(branch_of(state)) if site.budgeted else ""
     stuck = _stuck(state, session) if site.budgeted else ""
     used_up = part is not None and len(state.get("candidates", {})) >= part
-    if stuck:
+    chosen = None
+    if waits:  # no answer of the site: the branch ends here, and a later process asks again
+        answers, chosen = [("waiting", "wait", waits)], site.exit
+    elif stuck:
         answers = [("author", "stop", stuck), (site.asks, site.exit, "not asked: the author has no answer")]
     elif spent is not None or used_up:
         why = spent or f"budget: the {part} candidates that this branch may write are written"
@@ -33,8 +37,8 @@ async def decide(gate: str, state: State | BranchState, runtime: NodeRuntime) ->
     decisions = _record(answers, view, policy_name(context.policy, view))
     for decision in decisions.values():
         emit(runtime, "decision", f"decide_{gate}", state, decision.candidate, **decision.model_dump(exclude={"candidate", "branch"}))
-    update: Update = {"decisions": decisions, "choice": answers[-1][1], "elapsed": session.elapsed}
-    if spent is not None and not stuck:
+    update: Update = {"decisions": decisions, "choice": chosen or answers[-1][1], "elapsed": session.elapsed}
+    if spent is not None and not (waits or stuck):
         update["stopped_because"] = spent
     if site.spends.get(update["choice"]) == "improvements":
         update["improvements"] = view.improvements + 1
@@ -51,9 +55,9 @@ def _part(state: State | BranchState, context: Context) -> int | None:
 
 
 def _stuck(state: State | BranchState, session: Session) -> str:
-    """Why only this branch cannot go on: it waits for a reply, or its author wrote no first kernel."""
+    """Why only this branch cannot go on: its author wrote no first kernel."""
     branch = branch_of(state)
-    return session.waits(branch) or ("" if branch == "main" or state.get("current") else session.fault(branch))
+    return "" if branch == "main" or state.get("current") else session.fault(branch)
 
 
 def ask_policy(policy: Policy, gate: str, view: View, *, way_out: str = "fix the policy, then resume the run") -> Answer:

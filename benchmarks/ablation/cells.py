@@ -14,7 +14,6 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Stage, Status
 from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object
 from tritonsmith.graph.storage.folder import TAPE
-from tritonsmith.graph.storage.outcome import is_win
 from tritonsmith.graph.storage.summary import CandidateRow, Summary, Winner
 
 _TUNING = (Stage.TUNE_GRID.value, Stage.TUNE_BLOCK.value, Stage.TUNE_MEMORY.value)
@@ -120,7 +119,7 @@ def _add_winner(row: CellRow, winner: Winner) -> CellRow:
     reached = winner.verdict.correctness.precision_class if winner.verdict.correctness else None
     low, high = timing.interval or (None, None)
     found = {
-        "solved": True, "faster": is_win(timing), "score": timing.score, "score_eager": timing.score_eager, "low": low, "high": high,
+        "solved": True, "faster": timing.is_faster, "score": timing.score, "score_eager": timing.score_eager, "low": low, "high": high,
         "comparison": timing.comparison.value if timing.comparison else "", "baseline": timing.baseline, "median_ms": timing.median_ms,
         "baseline_ms": timing.baselines_ms.get(timing.baseline), "label": winner.verdict.label.value if winner.verdict.label else "",
         "winner": winner.id, "winner_stage": winner.stage, "winner_sha": winner.sha, "recipe": winner.recipe,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tritonsmith.cli.options import JsonOption, err
+from tritonsmith.cli.options import FasterOption, JsonOption, err
 from tritonsmith.cli.screen.answer import answer
 from tritonsmith.cli.screen.progress import open_progress
 from tritonsmith.graph.runs.fork import fork as fork_a_run
@@ -17,11 +17,14 @@ OtherPolicyOption = Annotated[str, typer.Option("--policy", help="A preset or pa
 ForkOutOption = Annotated[str | None, typer.Option("--out", help="A new folder for the fork; default: RUN-SITE-POLICY.")]
 
 
-def fork(run: ParentArgument, at: SiteOption, policy: OtherPolicyOption, out: ForkOutOption = None, as_json: JsonOption = False) -> None:
+def fork(
+    run: ParentArgument, at: SiteOption, policy: OtherPolicyOption, out: ForkOutOption = None, fail_unless_faster: FasterOption = False,
+    as_json: JsonOption = False,
+) -> None:  # fmt: skip
     """Branch off from RUN: its kernels, replies and verdicts, its decisions until SITE, another policy's from there on.
 
-    Nothing that RUN has asked a model or measured is asked or measured again. Exit code 1 when no candidate was accepted.
+    Nothing that RUN has asked a model or measured is asked or measured again. Exit code 1 without a right kernel.
     """
     with open_progress(err) as progress:
         summary = fork_a_run(run, at=at, policy=policy, out=out, on_event=progress)
-    answer(summary, as_json)
+    answer(summary, as_json, must_be_faster=fail_unless_faster)

@@ -6,6 +6,7 @@ import typer
 
 from tritonsmith.cli.options import (
     AllowOption,
+    FasterOption,
     JsonOption,
     PolicyOption,
     PrecisionChoice,
@@ -105,9 +106,10 @@ def optimize(
     budget_tokens: TokensOption = None,
     budget_money: MoneyOption = None,
     out_folder: OutOption = None,
+    fail_unless_faster: FasterOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Search for a faster kernel of TASK; exit code 1 when no candidate was accepted."""
+    """Search for a faster kernel of TASK; exit code 0 with a right kernel (also a slower one), 1 without, 3 when the run waits."""
     budget = budget_of(budget_candidates, budget_repairs, budget_rounds, budget_seconds, budget_tokens, budget_money)
     overrides = parse_overrides(set_ or [])
     with open_progress(err) as progress:
@@ -119,7 +121,7 @@ def optimize(
             overrides=overrides, precision=precision.value, sandbox=sandbox.value, allow=allow, out=out_folder,
             budget=budget,
         )  # fmt: skip
-    answer(summary, as_json)
+    answer(summary, as_json, must_be_faster=fail_unless_faster)
 
 
 def _spool(evaluator: str) -> str | None:

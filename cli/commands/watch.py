@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from tritonsmith.cli.options import JsonOption, RunArgument, err, print_json
-from tritonsmith.cli.screen.answer import show
+from tritonsmith.cli.screen.answer import WAITS, exit_code, show
 from tritonsmith.cli.screen.picture import parse_event
 from tritonsmith.cli.screen.progress import open_progress
 from tritonsmith.evaluator.errors import UsageError
@@ -22,7 +22,7 @@ _LAST = ("end", "stopped")
 
 
 def watch(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Show RUN while another process works on it, and its answer when it ends; exit code 1 when no candidate was accepted."""
+    """Show RUN while another process works on it, and its answer when it ends; exit code 1 without a right kernel, 3 when it waits."""
     folder = Path(run)
     if not (folder / EVENTS).is_file() and not (folder.is_dir() and is_worked_on(folder)):
         raise UsageError(f"{run}: no run lies there; name the folder of a run")
@@ -37,11 +37,12 @@ def watch(run: RunArgument, as_json: JsonOption = False) -> None:
     summary = read_summary(folder)
     if summary is not None:
         print_json(summary) if as_json else show(summary)
-        raise typer.Exit(0 if summary.winner else 1)
-    ends = {"stopped": f"was stopped ({last.get('reason')})", "end": f"waits ({last.get('stopped_because')})"}
+        raise typer.Exit(exit_code(summary))
+    waits = last.get("event") == "end"  # a run that is over has a summary
+    ends = {"stopped": f"was stopped ({last.get('reason')})", "end": f"is {last.get('stopped_because')}"}
     how = ends.get(str(last.get("event")), "was killed, for nobody works on it and it has no end")
     err.print(f"The run {how}; go on with: tritonsmith resume {run}", markup=False)
-    raise typer.Exit(1)
+    raise typer.Exit(WAITS if waits else 1)
 
 
 def follow(folder: Path) -> Iterator[Event]:

@@ -40,7 +40,7 @@ def cell_line(row: CellRow, finished: int, total: int) -> str:
         return f"{named}FAILED: {row.reason}"
     what = "no winner" + (f" ({row.reason})" if row.reason else "")
     if row.solved and row.score is not None:
-        kind = row.comparison.upper() if row.comparison else row.kind if row.kind == "measured" else "ESTIMATE"
+        kind = ", ".join(part for part in ("" if row.kind == "measured" else "ESTIMATE", row.comparison.upper()) if part) or row.kind
         what = f"{digits(row.score)}x {kind} against {row.baseline} ({row.label or 'no label'})"
     shared = f", {row.shared_evaluations} shared" if row.shared_evaluations else ""
     return f"{named}{what}; {row.candidates} candidates, {row.evaluations} verdicts{shared}, {row.seconds:.0f} s"

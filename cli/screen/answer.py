@@ -18,8 +18,16 @@ from tritonsmith.cli.options import (
 from tritonsmith.cli.report.forms import Form
 from tritonsmith.cli.screen.tables import candidate_table, decision_grid, decision_lines, verdict_lines
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import TimingKind
+from tritonsmith.graph.storage.outcome import Outcome, describe_way_on, split_waiting
 from tritonsmith.graph.storage.summary import Summary
-from tritonsmith.nodes.chat.handoff import REPLY
+
+WAITS = 3
+"""Exit code of a run that waits for replies or verdicts."""
+_STYLES = {
+    Outcome.FASTER: "bold green", Outcome.NOT_FASTER: "bold red", Outcome.NOT_CONFIRMED: "bold yellow", Outcome.NO_KERNEL: "bold red",
+    Outcome.WAITING: "bold cyan",
+}  # fmt: skip
 
 _INDENT = (0, 0, 0, 2)
 """Padding of what stands below a heading: top, right, bottom, left."""
@@ -27,14 +35,22 @@ _FILE_WIDTH = 160
 """Columns where the answer does not go to a terminal."""
 
 
-def answer(summary: Summary, as_json: bool) -> None:
+def answer(summary: Summary, as_json: bool, *, must_be_faster: bool = False) -> None:
     """The end of a run, its page, and its exit code."""
     write_page(Path(summary.out))
     if as_json:
         print_json(summary)
     else:
         show(summary)
-    raise typer.Exit(0 if summary.winner else 1)
+    raise typer.Exit(exit_code(summary, must_be_faster=must_be_faster))
+
+
+def exit_code(summary: Summary, *, must_be_faster: bool = False) -> int:
+    """0 for a run with a right kernel, or with a FASTER one where it must be; 1 without; 3 for one that waits."""
+    if summary.outcome is Outcome.WAITING:
+        return WAITS
+    enough = summary.outcome is Outcome.FASTER if must_be_faster else summary.winner is not None
+    return 0 if enough else 1
 
 
 def write_page(folder: Path) -> None:
@@ -48,7 +64,8 @@ def write_page(folder: Path) -> None:
 
 
 def show(summary: Summary) -> None:
-    """The end of a run for a reader: the way it took, every candidate, the winner, and where the files are."""
+    """The end of a run for a reader: the answer, the way it took, every candidate, the winner, and where the files are."""
+    _show_first_words(summary)
     out.print(f"\n[bold]The way it took[/] (policy {summary.policy}, author {summary.model})")
     if out.is_terminal:
         out.print(Padding(decision_grid(summary.decisions), _INDENT), soft_wrap=False)
@@ -62,7 +79,8 @@ def show(summary: Summary) -> None:
     out.print()
     if summary.winner:
         proof = "confirmed in fresh processes with new seeds" if summary.winner.confirmed else "NOT confirmed: the run ended before"
-        out.print(f"[bold green]Winner {summary.winner.id}[/] ({summary.winner.stage}; {proof})")
+        name = f"{'Winner' if summary.outcome is Outcome.FASTER else 'Best kernel'} {summary.winner.id}"
+        out.print(Text(name, style_of(summary)), f"({summary.winner.stage}; {proof})")
         out.print(f"[bold]{escape(summary.winner.result)}[/]")
         for line in verdict_lines(summary.winner.verdict):
             if out.is_terminal:
@@ -72,7 +90,7 @@ def show(summary: Summary) -> None:
     elif summary.waits_for:
         _show_waiting(summary)
     else:
-        out.print("[bold red]No candidate was accepted.[/]")
+        out.print("No candidate was accepted.", style="bold red")
     for row in summary.candidates:
         if row.not_allowed:
             out.print(f"Not allowed to win (--allow {summary.allow}): {row.id}: {row.not_allowed}", markup=False)
@@ -85,17 +103,26 @@ def show(summary: Summary) -> None:
     _show_files(Path(summary.out), summary)
 
 
+def _show_first_words(summary: Summary) -> None:
+    way_on = f": {describe_way_on(summary.waits_for, summary.out)}" if summary.waits_for else ""
+    out.print(Text(f"{summary.answer}{way_on}", style_of(summary)))
+
+
+def style_of(summary: Summary) -> str:
+    """The colour of the answer; green is measured."""
+    if summary.outcome is Outcome.FASTER and summary.kind == TimingKind.ESTIMATED.value:
+        return "bold yellow"
+    return _STYLES[summary.outcome]
+
+
 def _show_waiting(summary: Summary) -> None:
-    replies = [path for path in summary.waits_for if path.endswith(REPLY)]
-    results = [path for path in summary.waits_for if not path.endswith(REPLY)]
+    replies, results = split_waiting(summary.waits_for)
     if replies:
-        out.print("[bold yellow]The run waits for replies.[/] Read the request next to each, and write:")
+        out.print("Read the request next to each reply, and write:")
     for path in replies:
         out.print(f"  {path}", markup=False)
     if results:
-        folder = Path(results[0]).parent.parent
-        out.print(f"[bold yellow]The run waits for {len(results)} evaluations.[/]")
-        out.print(f"  On the machine with the card: tritonsmith worker {folder} --once", markup=False)
+        out.print(f"On the machine with the card: tritonsmith worker {Path(results[0]).parent.parent} --once", markup=False)
     out.print(f"Then: tritonsmith resume {summary.out}", markup=False)
 
 

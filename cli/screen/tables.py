@@ -10,12 +10,6 @@ from tritonsmith.graph.state import Decision
 from tritonsmith.graph.storage.outcome import describe_comparison, digits
 from tritonsmith.graph.storage.summary import CandidateRow
 
-
-def kind_of(timing: Timing) -> str:
-    """`measured` or, in capitals, `ESTIMATE`."""
-    return "measured" if timing.kind is TimingKind.MEASURED else "ESTIMATE"
-
-
 _WIDE = 120
 """Columns from which on a table has room for intervals and sentences."""
 _LOOSE = 92
@@ -128,9 +122,10 @@ def _colour_status(status: str) -> str:
 
 
 def _timing_lines(timing: Timing) -> list[str]:
-    interval = f", 95 % interval {timing.interval[0]:.3f} to {timing.interval[1]:.3f}" if timing.interval else ""
+    found, name = (timing.interval, "95 % interval") if timing.interval else (timing.band, "band")
+    interval = f", {name} {found[0]:.3f} to {found[1]:.3f}" if found else ""
     baselines = ", ".join(f"{name} {_milliseconds(value)}" for name, value in timing.baselines_ms.items())
-    kind = f" ({kind_of(timing)})" if timing.comparison is not None else ""
+    kind = " (measured)" if timing.kind is TimingKind.MEASURED else ""
     lines = [
         f"score     {describe_comparison(timing)}{kind}{interval}; {digits(timing.score_eager)}x eager",
         f"time      {_milliseconds(timing.median_ms)} ms; baselines in ms: {baselines}",

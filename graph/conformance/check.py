@@ -173,7 +173,7 @@ def _check_best_is_kept(ended: TrialOutcome, where: str) -> list[Violation]:
         if event["event"] == "verdict":
             ranks.pop(candidate, None)
             if event["status"] == "ok" and not event["not_allowed"]:
-                ranks[candidate] = (event["comparison"] in (None, "faster"), float(event["score"]))
+                ranks[candidate] = (event["comparison"] == "faster", float(event["score"]))
         elif event["event"] == "candidate" and stage.startswith("tune_"):
             parent = str(event["parent"])
             messages += [f"{stage} went on from {parent}, not from {name}" for name in _rank_above(ranks, parent)]

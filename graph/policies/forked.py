@@ -20,7 +20,7 @@ from tritonsmith.graph.storage.folder import EVENTS
 
 PARENT = "parent.json"
 """Name of the file in a fork's folder that says what it was made from."""
-_REFUSED = ("budget", "author", "graph")
+_REFUSED = ("budget", "author", "waiting", "graph")
 """Sites of decisions that no policy made."""
 
 

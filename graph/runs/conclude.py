@@ -28,7 +28,9 @@ def begin_event(task: Task, context: Context, run: str, *, resumed: bool = False
 def end_event(summary: Summary) -> Event:
     """The last event of a run: its winner, and why it ended."""
     winner = summary.winner.id if summary.winner else None
-    return run_event("end", winner, winner=winner, result=summary.result, stopped_because=summary.stopped_because)
+    return run_event(
+        "end", winner, winner=winner, result=summary.result, stopped_because=summary.stopped_because, outcome=summary.outcome.value
+    )  # fmt: skip
 
 
 def conclude(state: State, context: Context, players: Players, seconds: float, more: Mapping[str, Any] | None = None) -> Summary:

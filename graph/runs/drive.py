@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -20,7 +21,10 @@ from tritonsmith.prompts.author import AuthorError
 
 
 class Drive:
-    """One process's part of a run. `state` is the latest one; `drained` tells that the graph stopped because it was asked to."""
+    """One process's part of a run. `state` is the latest one; `drained` tells that it was asked to stop.
+
+    `waits_for` is the file that the graph stopped for; None where it did not.
+    """
 
     def __init__(
         self, context: Context, thread: str, saver: BaseCheckpointSaver[str] | None, control: RunControl, given: Mapping[str, Any]
@@ -28,6 +32,7 @@ class Drive:
         """`given` goes into the invocation's config: names and tags for traces."""
         self.state: State = {}
         self.drained = False
+        self.waits_for: Path | None = None
         self._context, self._saver, self._control = context, saver, control
         self._graph = build_graph().compile(checkpointer=saver, name="tritonsmith")
         self._config = cast(
@@ -81,6 +86,6 @@ class Drive:
                     elif not namespace:
                         self.state = cast(State, data)
         except Waiting as wait:
-            self.state = {**self.state, "stopped_because": str(wait)}
+            self.waits_for = wait.file
         except GraphDrained:
             self.drained = True

@@ -25,7 +25,7 @@ from tritonsmith.graph.runs.config import RunConfig, models_of, name_models, pas
 from tritonsmith.graph.runs.drive import Drive
 from tritonsmith.graph.runs.manifest import MANIFEST, Manifest, read_manifest, read_parent, read_same_run
 from tritonsmith.graph.runs.players import Players, open_players
-from tritonsmith.graph.state import State, total
+from tritonsmith.graph.state import total
 from tritonsmith.graph.storage.files import fault_of
 from tritonsmith.graph.storage.folder import (
     CHECKPOINTS,
@@ -42,6 +42,7 @@ from tritonsmith.graph.storage.folder import (
     name_folder,
     seconds_in,
 )
+from tritonsmith.graph.storage.outcome import describe_waiting
 from tritonsmith.graph.storage.store import Store
 from tritonsmith.graph.storage.summary import Summary, read_summary
 from tritonsmith.graph.tracing.tracer import RunTrace, tracing
@@ -178,13 +179,13 @@ class Run:
             yield log(run_event("stopped", reason=self.stopped))
             return
         self.stopped = ""
-        if "winner" not in drive.state and not players.may_wait:
+        if "winner" not in drive.state and drive.waits_for is None:
             raise RunError(
                 f"{self.folder}: the graph ended without an answer, so its checkpoints do not fit it; remove {CHECKPOINTS}, and "
                 f"tritonsmith resume {self.folder} goes on from the run's tape"
             )
         seconds = earlier + time.monotonic() - started
-        more = _facts_of_the_run(drive.state, players, manifest)
+        more = _facts_of_the_run(drive, players, manifest)
         summary = await asyncio.to_thread(conclude, drive.state, context, players, seconds, more)
         yield log(end_event(summary))
         self.summary = summary
@@ -222,14 +223,15 @@ def _load_at_size(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task
     return load_task(config.task, size, dict(config.overrides), config.precision)
 
 
-def _facts_of_the_run(state: State, players: Players, manifest: Manifest) -> dict[str, Any]:
+def _facts_of_the_run(drive: Drive, players: Players, manifest: Manifest) -> dict[str, Any]:
     """Fields of a summary that no state has: parent of a fork, prompts, and files that the run waits for."""
     facts: dict[str, Any] = {"parent": manifest.parent}
-    used = total(state.get("usage"))
+    used = total(drive.state.get("usage"))
     if used.calls or used.retries:
         facts["prompts"] = {"version": VERSION, "digest": digest()}
-    if state.get("winner") is None and players.waits_for:
-        facts["waits_for"] = players.waits_for
+    if drive.waits_for is not None:  # which may have come since
+        files = players.waits_for or (str(drive.waits_for),)
+        facts |= {"waits_for": files, "stopped_because": describe_waiting(files)}
     return facts
 
 

@@ -1,4 +1,8 @@
-"""A verdict in words: what a score may be called, and who did the work. Nothing is called faster that was not measured to be."""
+"""A verdict and a run in words: what a score may be called, who did the work, what is waited for. Only what beats its band is faster."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
 
 from tritonsmith.evaluator.schema import Comparison, Label, Timing, TimingKind, Verdict
 
@@ -8,6 +12,25 @@ _COMPARED = {
     Comparison.SLOWER: "SLOWER than",
     Comparison.AMBIGUOUS: "AMBIGUOUS against",
 }
+_BASELINES = {
+    "cuda_graph": "eager in a CUDA graph", "compile": "torch.compile", "compile_reduce_overhead": "torch.compile (reduce-overhead)",
+}  # fmt: skip
+"""Baselines in a reader's words, where their names are not."""
+_FACTS = "-facts.json"
+"""End of the name of a file with a task's facts, which a worker answers before any verdict."""
+
+
+class Outcome(StrEnum):
+    """How a run has ended."""
+
+    FASTER = "faster"
+    """The best kernel is confirmed, and faster than the strongest baseline: measured, or by an estimate."""
+    NOT_FASTER = "not_faster"
+    NOT_CONFIRMED = "not_confirmed"
+    """The run ended before its best kernel was judged again."""
+    NO_KERNEL = "no_kernel"
+    WAITING = "waiting"
+    """For replies or verdicts that come in files; it goes on with `tritonsmith resume`."""
 
 
 def digits(value: float) -> str:
@@ -15,17 +38,29 @@ def digits(value: float) -> str:
     return f"{value:.3f}" if value < 0.1 else f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
-def is_win(timing: Timing) -> bool:
-    """Whether a candidate may be called faster: measured so beyond the noise, or estimated so."""
-    return timing.comparison is Comparison.FASTER if timing.comparison is not None else timing.score > 1.0
+def judge_outcome(timing: Timing, *, confirmed: bool) -> Outcome:
+    """How a run with this best kernel has ended."""
+    if not confirmed:
+        return Outcome.NOT_CONFIRMED
+    return Outcome.FASTER if timing.is_faster else Outcome.NOT_FASTER
+
+
+def describe_best(timing: Timing, *, confirmed: bool) -> str:
+    """The answer of a run in its first words: `FASTER than eager: 1.70x (1.50 to 1.90), ESTIMATE`, or that it is not, or not confirmed."""
+    kind = "measured" if timing.kind is TimingKind.MEASURED else "ESTIMATE"
+    found = timing.interval or timing.band
+    span = f" ({digits(found[0])} to {digits(found[1])})" if found else ""
+    against = f"{_COMPARED[timing.said]} {_BASELINES.get(timing.baseline, timing.baseline)}"
+    words = f"{against}: {digits(timing.score)}x{span}, {kind}"
+    if not confirmed:
+        return f"NOT CONFIRMED: only the search says that the best kernel is {words}"
+    return words if timing.is_faster else f"NOT FASTER: the best kernel is {words}"
 
 
 def describe_comparison(timing: Timing) -> str:
-    """`0.98x: SAME as cuda_graph`, or, where nothing was compared, `1.70x ESTIMATE against eager`."""
-    if timing.comparison is not None:
-        return f"{digits(timing.score)}x: {_COMPARED[timing.comparison]} {timing.baseline}"
-    kind = "measured" if timing.kind is TimingKind.MEASURED else "ESTIMATE"
-    return f"{digits(timing.score)}x {kind} against {timing.baseline}"
+    """`0.98x: SAME as cuda_graph` or `1.70x ESTIMATE: FASTER than eager`."""
+    kind = "" if timing.kind is TimingKind.MEASURED else " ESTIMATE"
+    return f"{digits(timing.score)}x{kind}: {_COMPARED[timing.said]} {timing.baseline}"
 
 
 def kind_of_win(verdict: Verdict) -> str:
@@ -37,7 +72,7 @@ def kind_of_win(verdict: Verdict) -> str:
         measured = verdict.timing.kind is TimingKind.MEASURED
         hybrid = f"hybrid: {share:.0%} of {'device' if measured else 'estimated'} time in own Triton kernels".replace("%", " %")
     named = hybrid if label is Label.HYBRID else label.value if label else "no label"
-    if verdict.timing is None or not is_win(verdict.timing):
+    if verdict.timing is None or not verdict.timing.is_faster:
         return f"no win; {named}" if label is Label.HYBRID or label is None else f"no win; label {named}"
     return named if label is Label.HYBRID else f"{named} win" if label else f"win, {named}"
 
@@ -47,3 +82,33 @@ def describe_search(search: float | None, confirmed: float | None) -> str:
     if search is None:
         return ""
     return f"search said {digits(search)}x, {f'confirmed {digits(confirmed)}x' if confirmed is not None else 'not confirmed'}"
+
+
+def split_waiting(files: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The replies and a worker's results among the files that a run waits for."""
+    results = tuple(file for file in files if file.endswith(".json"))
+    return tuple(file for file in files if file not in results), results
+
+
+def describe_waiting(files: Sequence[str]) -> str:
+    """`waiting for 2 replies and 1 verdict`."""
+    replies, results = split_waiting(files)
+    facts = sum(file.endswith(_FACTS) for file in results)
+    counted = [_count(len(replies), "reply", "replies"), "the facts of the task" if facts else ""]
+    counted += [_count(len(results) - facts, "verdict", "verdicts")]
+    return f"waiting for {' and '.join(filter(None, counted))}"
+
+
+def describe_way_on(files: Sequence[str], run: str) -> str:
+    """What lets a waiting run go on: `write them to DIR, then: tritonsmith resume RUN`."""
+    replies, results = split_waiting(files)
+    steps = []
+    if replies:
+        steps.append(f"write {'it' if len(replies) == 1 else 'them'} to {' and '.join(dict.fromkeys(str(Path(file).parent) for file in replies))}")
+    if results:
+        steps.append(f"run tritonsmith worker {Path(results[0]).parent.parent} --once on the machine with the card")
+    return ", ".join([*steps, f"then: tritonsmith resume {run}"])
+
+
+def _count(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}" if number else ""

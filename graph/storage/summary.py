@@ -4,14 +4,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, computed_field
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record, Verdict
 from tritonsmith.graph.pool import refusal
 from tritonsmith.graph.state import Decision, State, Usage, allow_of, total, usage_by
 from tritonsmith.graph.storage.files import fault_of, put_text
-from tritonsmith.graph.storage.outcome import describe_comparison, describe_search, kind_of_win
+from tritonsmith.graph.storage.outcome import (
+    Outcome,
+    describe_best,
+    describe_comparison,
+    describe_search,
+    describe_waiting,
+    judge_outcome,
+    kind_of_win,
+)
 from tritonsmith.graph.storage.store import Store
 
 SUMMARY = "summary.json"
@@ -34,10 +42,15 @@ class Winner(Record):
 
     @property
     def result(self) -> str:
-        """The result in one line: `4.55x: FASTER than cuda_graph (kernel win); search said 4.61x, confirmed 4.55x`."""
+        """The result in one line: `4.55x: FASTER than cuda_graph (kernel win); search said 4.61x, confirmed 4.55x`.
+
+        Any other than FASTER begins with `NOT FASTER`.
+        """
         if self.verdict.timing is None:
             return ""
         line = f"{describe_comparison(self.verdict.timing)} ({kind_of_win(self.verdict)})"
+        if not self.verdict.timing.is_faster:
+            line = f"NOT FASTER, {line}"
         if not self.confirmed:
             return f"{line}, as the search said; NOT confirmed"
         search = describe_search(self.search_score, self.verdict.score)
@@ -57,7 +70,7 @@ class CandidateRow(Record):
     search_score: float | None = None
     """The search's, where a confirmation replaced it."""
     comparison: str | None = None
-    """`faster`, `same`, `slower` or `ambiguous` against the strongest baseline; None for an estimate."""
+    """`faster`, `same`, `slower` or `ambiguous` against the strongest baseline."""
     label: str | None = None
     not_allowed: str = ""
     """Why it may not win although it works."""
@@ -100,7 +113,7 @@ class Summary(Record):
     """Version and digest of the prompts; empty for the built-in author, who reads none."""
     stopped_because: str = ""
     waits_for: tuple[str, ...] = ()
-    """Files with replies that the run needs to go on; only where a person is the model."""
+    """Files with replies or verdicts that the run needs to go on; only where a person is the model, or a worker the evaluator."""
     size: str = ""
     precision: str = ""
     target: str = ""
@@ -115,6 +128,25 @@ class Summary(Record):
     task_facts: dict[str, Any] = Field(default_factory=dict)
     parent: dict[str, str] | None = None
     """`run` and `at` where this run was forked from another one."""
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated property
+    @property
+    def outcome(self) -> Outcome:
+        """How the run has ended."""
+        if self.waits_for:
+            return Outcome.WAITING
+        timing = self.winner.verdict.timing if self.winner else None
+        return judge_outcome(timing, confirmed=self.winner.confirmed) if self.winner and timing else Outcome.NO_KERNEL
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def answer(self) -> str:
+        """The first words about the run: FASTER, NOT FASTER, NOT CONFIRMED, NO KERNEL or WAITING, and what that rests on."""
+        if self.waits_for:
+            return describe_waiting(self.waits_for).replace("waiting", "WAITING", 1)
+        if self.winner is None or self.winner.verdict.timing is None:
+            return "NO KERNEL: no candidate was accepted"
+        return describe_best(self.winner.verdict.timing, confirmed=self.winner.confirmed)
 
     def write(self, folder: Path) -> None:
         """Write `summary.json`; a run that has one is over, or waits. Raises OSError."""

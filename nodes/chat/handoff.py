@@ -46,7 +46,7 @@ class HandoffChat:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"--model {self.name}: {asked.name} or {answered.name} cannot be read or written ({error})") from error
         if not text.strip():
-            raise Waiting(f"waits for {answered}, the reply to {asked}")
+            raise Waiting(f"waiting for {answered}, the reply to {asked.name}", answered)
         row = UsageRow(
             request=request.name, call=request.call, stage=request.stage, role=request.role, model=self.name, reported=False, dollars=0.0
         )

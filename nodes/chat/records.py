@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from pydantic import Field
@@ -126,4 +127,9 @@ def notice(text: str) -> None:
 
 
 class Waiting(AuthorError):
-    """The reply will be there in a later run; the message says what is waited for and where."""
+    """The answer will be there in a later process; the message says what is waited for."""
+
+    def __init__(self, message: str, file: Path) -> None:
+        """`file` is where the answer will lie."""
+        super().__init__(message)
+        self.file = file

@@ -87,7 +87,8 @@ def scripted_verdict(
 ) -> Verdict:
     """A verdict with this score against a baseline of one millisecond; without a score, a failing one of the status.
 
-    A comparison makes it a measurement; `share` is the share of time in own kernels, `library` counts library calls.
+    A comparison makes it a measurement; without one the score has a band of 5 %. `share` is the share of time in own kernels, `library`
+    counts library calls.
     """
     kernel = KernelFacts(name="kernel", launches=launches, grid=(programs, 1, 1))
     facts = LaunchFacts(
@@ -101,10 +102,16 @@ def scripted_verdict(
         correctness=Correctness(max_abs_err=0.0, mean_abs_err=0.0, err_vs_oracle=0.0, reference_err_vs_oracle=0.0, trials=1),
         timing=Timing(
             kind=kind, median_ms=1.0 / score, baselines_ms={"eager": 1.0}, baseline="eager", score=score, score_eager=score,
-            comparison=comparison,
+            band=(score * 0.95, score * 1.05) if kind is TimingKind.ESTIMATED else None, comparison=comparison or _compare(score),
         ),  # fmt: skip
         facts=facts,
         label=label,
         quarantine=quarantine,
         message=message,
     )
+
+
+def _compare(score: float) -> Comparison:
+    if score * 0.95 > 1:
+        return Comparison.FASTER
+    return Comparison.SLOWER if score * 1.05 < 1 else Comparison.AMBIGUOUS

@@ -150,7 +150,7 @@ class SpoolEvaluator:
             await asyncio.to_thread(write_record, asked, job)
         while not await asyncio.to_thread(answer.is_file):
             if not await asyncio.to_thread(self._spool.is_alive):
-                raise Waiting(f"waits for {answer}: let `tritonsmith worker` on the machine with the card do {asked}")
+                raise Waiting(f"waiting for {answer}: let `tritonsmith worker` on the machine with the card do {asked.name}", answer)
             await asyncio.sleep(_LOOK_SECONDS)
         result = await asyncio.to_thread(read_record, JobResult, answer)
         if result.error and not result.about_task:

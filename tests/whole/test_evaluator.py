@@ -32,6 +32,8 @@ def test_a_correct_gru_is_accepted_with_an_estimate_that_says_so(evaluator: Loca
     verdict = judge(evaluator, gru, GOOD)
     assert verdict.status is Status.OK, verdict.message
     assert verdict.timing is not None and verdict.timing.kind is TimingKind.ESTIMATED
+    assert verdict.timing.band and verdict.timing.band[0] < verdict.timing.score < verdict.timing.band[1]
+    assert verdict.timing.comparison is not None and (verdict.timing.band[0] > 1 or not verdict.timing.is_faster)
     assert verdict.timing.interval is None
     assert "ESTIMATE" in verdict.message
     assert set(verdict.timing.baselines_ms) == {"eager", "cuda_graph"}

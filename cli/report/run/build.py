@@ -9,7 +9,7 @@ from tritonsmith.cli.report.run.reading import RunFiles, run_config
 from tritonsmith.cli.report.run.records import Change, Point, RunReport, RunState, Tone
 from tritonsmith.evaluator.schema import TimingKind, Verdict
 from tritonsmith.graph.state import Usage
-from tritonsmith.graph.storage.outcome import describe_comparison, is_win
+from tritonsmith.graph.storage.outcome import Outcome, describe_comparison
 from tritonsmith.graph.storage.summary import Summary
 from tritonsmith.nodes.chat.ledger import sum_of
 from tritonsmith.nodes.chat.records import UsageRow
@@ -52,20 +52,16 @@ def _state(files: RunFiles, summary: Summary) -> RunState:
 
 
 def _tone(summary: Summary) -> Tone:
-    winner = summary.winner
-    if winner is None or winner.verdict.timing is None:
-        return Tone.NONE
-    if not winner.confirmed or not is_win(winner.verdict.timing):
-        return Tone.OPEN
-    return Tone.PROVEN if winner.verdict.timing.kind is TimingKind.MEASURED else Tone.ESTIMATE
+    if summary.outcome is Outcome.FASTER:
+        return Tone.PROVEN if summary.kind == TimingKind.MEASURED.value else Tone.ESTIMATE
+    return {Outcome.NOT_CONFIRMED: Tone.OPEN, Outcome.WAITING: Tone.WAITING}.get(summary.outcome, Tone.NONE)
 
 
 def _headline(summary: Summary, state: RunState) -> str:
-    winner = summary.winner
-    if winner is None or winner.verdict.timing is None:
-        return "No working candidate so far" if state is RunState.UNFINISHED else "No winner"
-    result = describe_comparison(winner.verdict.timing)
-    return f"Best so far {result}" if state is RunState.UNFINISHED else result
+    if state is not RunState.UNFINISHED:
+        return summary.answer
+    timing = summary.winner.verdict.timing if summary.winner else None
+    return f"Best so far {describe_comparison(timing)}" if timing else "No working candidate so far"
 
 
 def _find_missing(files: RunFiles, summary: Summary, verdicts: dict[str, Verdict]) -> Iterable[str]:

@@ -26,7 +26,7 @@ from tritonsmith.cli.report.run.views import (
 )
 from tritonsmith.evaluator.schema import TimingKind, Verdict
 from tritonsmith.graph.state import Usage
-from tritonsmith.graph.storage.outcome import digits
+from tritonsmith.graph.storage.outcome import describe_way_on, digits
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _SECTIONS = {
@@ -99,10 +99,9 @@ def headline_lines(report: RunReport) -> list[str]:
         lines.append("The run is not over: this page shows what its folder holds so far.")
         lines.append("If no process works on it, `tritonsmith resume` goes on.")
     if report.state is RunState.WAITING:
-        lines.append(f"The run waits for {len(report.summary.waits_for)} files; `tritonsmith resume` goes on when they are there.")
+        way_on = describe_way_on(report.summary.waits_for, report.summary.out)
+        lines.append(f"To go on, {way_on}")
     if winner is None or winner.verdict.timing is None:
-        if report.state is RunState.FINISHED:
-            lines.append("No candidate was accepted.")
         return lines + _origin(report)
     if winner.confirmed:
         lines.append("Confirmed in fresh processes with new seeds and the strict profile.")

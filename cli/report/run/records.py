@@ -29,8 +29,10 @@ class Tone(StrEnum):
     """Measured faster beyond the noise, and confirmed."""
     ESTIMATE = "estimate"
     OPEN = "open"
-    """A winner that is not confirmed, or not faster."""
+    """A best kernel that is not confirmed."""
     NONE = "none"
+    """No right kernel, or none that is faster."""
+    WAITING = "waiting"
 
 
 class Point(Record):
@@ -62,7 +64,7 @@ class RunReport(Record):
     state: RunState
     tone: Tone
     headline: str
-    """The result in a few words: `4.65x: FASTER than cuda_graph`, or `No winner`."""
+    """The answer: `FASTER than eager: 4.65x (4.50 to 4.80), measured`, or `NOT FASTER: ...`, or `WAITING for 2 replies`."""
     command: str = ""
     """What runs it again."""
     command_note: str = ""

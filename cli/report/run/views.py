@@ -11,7 +11,7 @@ from tritonsmith.cli.report.run.build import diff_lines
 from tritonsmith.cli.report.run.reading import RunFiles
 from tritonsmith.cli.report.run.records import RunReport, RunState
 from tritonsmith.cli.report.run.texts import MOST_OF_ONE, Room, diff_html, python_html
-from tritonsmith.evaluator.schema import KernelFacts, TimingKind, Verdict
+from tritonsmith.evaluator.schema import Comparison, KernelFacts, TimingKind, Verdict
 from tritonsmith.graph.state import Decision
 from tritonsmith.graph.storage.outcome import digits, kind_of_win
 from tritonsmith.graph.storage.summary import CandidateRow, Summary
@@ -160,7 +160,7 @@ def _tone(row: CandidateRow) -> str:
         return "idle"
     if row.status != "ok" or row.not_allowed:
         return "bad"
-    return "good" if row.score is not None and row.score > 1 and row.comparison in (None, "faster") else "weak"
+    return "good" if row.comparison == Comparison.FASTER.value else "weak"
 
 
 def kernel_rows(report: RunReport) -> list[KernelRow]:
@@ -251,6 +251,8 @@ def _timing_facts(verdict: Verdict) -> list[tuple[str, str]]:
     if timing.interval is not None:
         pairs = f" from {timing.pairs} pairs" if timing.pairs else ""
         facts.append(("95 % interval", f"{timing.interval[0]:.3f} to {timing.interval[1]:.3f}{pairs}"))
+    if timing.band is not None:
+        facts.append(("Band of the estimate", f"{timing.band[0]:.3f} to {timing.band[1]:.3f}"))
     facts += [("Label", kind_of_win(verdict)), ("Against eager", f"{digits(timing.score_eager)}x")]
     found = verdict.correctness
     if found is not None:

@@ -35,6 +35,7 @@ from tritonsmith.evaluator.oracle.handles.replayer import Replayer, Traces, copy
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.judge.facts_without_card import find_other_constants, merge_launch_facts
 from tritonsmith.evaluator.oracle.judge.label import choose_label
+from tritonsmith.evaluator.oracle.timing.paired import compare
 from tritonsmith.evaluator.schema import LaunchFacts, OperatorCost, Status, Timing, TimingKind, Verdict
 
 _SHUFFLES = {"quick": 0, "strict": 2}
@@ -263,13 +264,16 @@ class CardFreeJudge:
         parts = {name: _list_parts(estimate) for name, estimate in self._baselines.items()}
         raw.parent.mkdir(parents=True, exist_ok=True)
         raw.write_text(json.dumps({"kind": "ESTIMATE", "candidate": _list_parts(whole)} | parts))
-        band = f"{whole.low_ms:.4g} to {whole.high_ms:.4g} ms"
+        baseline_ms = self._baselines[best].ms
+        band = (baseline_ms / whole.high_ms, baseline_ms / whole.low_ms)
+        range_ms = f"{whole.low_ms:.4g} to {whole.high_ms:.4g} ms"
         timing = Timing(
             kind=TimingKind.ESTIMATED, median_ms=whole.ms, baseline=best,
             baselines_ms={name: estimate.ms for name, estimate in self._baselines.items()},
-            score=self._baselines[best].ms / whole.ms, score_eager=self._baselines["eager"].ms / whole.ms,
+            score=baseline_ms / whole.ms, score_eager=self._baselines["eager"].ms / whole.ms, band=band,
+            comparison=compare([band], whole.ms),
             ratios={name: estimate.ms / whole.ms for name, estimate in self._baselines.items()}, raw=str(raw),
-            notes=(f"an estimate for {hardware.name}, never compared with a measurement; band {band}",),
+            notes=(f"an estimate for {hardware.name}, never compared with a measurement; band {range_ms}",),
         )  # fmt: skip
         return timing, facts
 

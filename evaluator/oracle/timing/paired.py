@@ -160,7 +160,7 @@ def control_holds(ratio: float) -> bool:
 
 
 def compare(intervals: Sequence[tuple[float, float]], candidate_ms: float, control: float | None = None) -> Comparison:
-    """The verdict in words, from the score's interval in each session and the candidate's median.
+    """The verdict in words, from the score's interval in each session and the candidate's median; of an estimate, from its one band.
 
     A margin of 1 %, and of two microseconds of a call, is nothing: two processes that run the same code may differ by as much.
     FASTER: every session's lower end lies above 1 + margin. SLOWER: every upper end below 1 / (1 + margin). SAME: every interval within

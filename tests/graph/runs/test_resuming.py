@@ -42,7 +42,7 @@ def test_a_finished_run_is_not_run_again(task, players, tmp_path, capsys):
     assert resume(tmp_path / "out") == first
     run = Run.of(tmp_path / "out")
     assert [event["event"] for event in asyncio.run(run_to_end(run))] == ["end"] and run.summary == first
-    assert command(["resume", str(tmp_path / "out")]) == 0 and "Winner block-01" in capsys.readouterr().out
+    assert command(["resume", str(tmp_path / "out"), "--fail-unless-faster"]) == 0 and "Winner block-01" in capsys.readouterr().out
     assert (tmp_path / "out" / "events.jsonl").read_bytes() == events and players["evaluator"].calls == calls
 
 

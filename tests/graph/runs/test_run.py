@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Comparison, Label, TaskFacts, TimingKind
+from tritonsmith.evaluator.schema import Comparison, Label, TaskFacts
 from tritonsmith.graph.policies.presets import Default
 from tritonsmith.graph.run import RunConfig, make_context, optimize, optimize_async
-from tritonsmith.graph.storage.summary import Winner
+from tritonsmith.graph.storage.summary import Summary, Winner
 from tritonsmith.nodes.authors.make import make_author
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
@@ -92,25 +92,45 @@ def test_a_winner_has_its_confirmed_figure_and_label(task, tmp_path):
 
 
 RESULTS = [
-    ("a kernel", {"score": 2.0, "comparison": Comparison.FASTER, "label": Label.KERNEL}, "2.00x: FASTER than eager (kernel win)"),
-    ("a library", {"score": 2.0, "comparison": Comparison.FASTER, "label": Label.LIBRARY}, "2.00x: FASTER than eager (library win)"),
-    ("the same", {"score": 0.98, "comparison": Comparison.SAME, "label": Label.KERNEL}, "0.98x: SAME as eager (no win; label kernel)"),
+    ("a kernel", {"score": 2.0, "comparison": Comparison.FASTER, "label": Label.KERNEL}, "2.00x: FASTER than eager (kernel win)",
+     "FASTER than eager: 2.00x, measured"),
+    ("a library", {"score": 2.0, "comparison": Comparison.FASTER, "label": Label.LIBRARY}, "2.00x: FASTER than eager (library win)",
+     "FASTER than eager: 2.00x, measured"),
+    ("the same", {"score": 0.98, "comparison": Comparison.SAME, "label": Label.KERNEL},
+     "NOT FASTER, 0.98x: SAME as eager (no win; label kernel)", "NOT FASTER: the best kernel is SAME as eager: 0.98x, measured"),
     ("noise", {"score": 1.4, "comparison": Comparison.AMBIGUOUS, "label": Label.KERNEL},
-     "1.40x: AMBIGUOUS against eager (no win; label kernel)"),
-    ("slower", {"score": 0.5, "comparison": Comparison.SLOWER, "label": Label.KERNEL}, "0.50x: SLOWER than eager (no win; label kernel)"),
-    ("an estimate", {"score": 1.7, "label": Label.KERNEL}, "1.70x ESTIMATE against eager (kernel win)"),
+     "NOT FASTER, 1.40x: AMBIGUOUS against eager (no win; label kernel)",
+     "NOT FASTER: the best kernel is AMBIGUOUS against eager: 1.40x, measured"),
+    ("slower", {"score": 0.5, "comparison": Comparison.SLOWER, "label": Label.KERNEL},
+     "NOT FASTER, 0.50x: SLOWER than eager (no win; label kernel)", "NOT FASTER: the best kernel is SLOWER than eager: 0.50x, measured"),
+    ("an estimate", {"score": 1.7, "label": Label.KERNEL}, "1.70x ESTIMATE: FASTER than eager (kernel win)",
+     "FASTER than eager: 1.70x (1.61 to 1.78), ESTIMATE"),
+    ("an estimate in its band", {"score": 1.02, "label": Label.KERNEL},
+     "NOT FASTER, 1.02x ESTIMATE: AMBIGUOUS against eager (no win; label kernel)",
+     "NOT FASTER: the best kernel is AMBIGUOUS against eager: 1.02x (0.97 to 1.07), ESTIMATE"),
     ("a hybrid estimate", {"score": 1.7, "label": Label.HYBRID, "share": 0.5},
-     "1.70x ESTIMATE against eager (hybrid: 50 % of estimated time in own Triton kernels)"),
-    ("an old verdict", {"score": 1.7, "kind": TimingKind.MEASURED}, "1.70x measured against eager (win, no label)"),
+     "1.70x ESTIMATE: FASTER than eager (hybrid: 50 % of estimated time in own Triton kernels)",
+     "FASTER than eager: 1.70x (1.61 to 1.78), ESTIMATE"),
+    ("an old verdict", {"score": 1.7, "old": True}, "NOT FASTER, 1.70x ESTIMATE: AMBIGUOUS against eager (no win; no label)",
+     "NOT FASTER: the best kernel is AMBIGUOUS against eager: 1.70x, ESTIMATE"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fields", "line"), [case[1:] for case in RESULTS], ids=[case[0] for case in RESULTS])
-def test_nothing_is_called_faster_that_was_not_measured_to_be(fields, line):
-    verdict = scripted_verdict(fields["score"], **{key: value for key, value in fields.items() if key != "score"})
-    assert Winner(id="a", stage="seed", verdict=verdict).result == line
-    unconfirmed = Winner(id="a", stage="seed", verdict=verdict, confirmed=False).result
-    assert unconfirmed == f"{line}, as the search said; NOT confirmed"
+@pytest.mark.parametrize(("fields", "line", "first"), [case[1:] for case in RESULTS], ids=[case[0] for case in RESULTS])
+def test_nothing_is_called_faster_that_was_not_found_to_be(fields, line, first):
+    verdict = scripted_verdict(fields["score"], **{key: value for key, value in fields.items() if key not in ("score", "old")})
+    if "old" in fields:
+        timing = verdict.timing.model_copy(update={"comparison": None, "band": None})
+        verdict = verdict.model_copy(update={"timing": timing})
+    winner = Winner(id="a", stage="seed", verdict=verdict)
+    told = json.loads(Summary(task="t", policy="p", model="m", winner=winner).model_dump_json())
+    assert winner.result == line and told["answer"] == first
+    assert told["outcome"] == ("not_faster" if line.startswith("NOT FASTER") else "faster")
+    unconfirmed = winner.model_copy(update={"confirmed": False})
+    assert unconfirmed.result == f"{line}, as the search said; NOT confirmed"
+    words = first.removeprefix("NOT FASTER: the best kernel is ")
+    told = Summary(task="t", policy="p", model="m", winner=unconfirmed)
+    assert told.answer == f"NOT CONFIRMED: only the search says that the best kernel is {words}" and told.outcome == "not_confirmed"
 
 
 def test_a_run_in_which_only_a_library_works_says_so(task, tmp_path):
@@ -121,7 +141,7 @@ def test_a_run_in_which_only_a_library_works_says_so(task, tmp_path):
     assert "the library does the work" in summary.candidates[0].not_allowed and summary.candidates[0].status == "ok"
     assert not (tmp_path / "a" / "best.py").exists()
     taken = optimize(task, out=str(tmp_path / "b"), seeds=1, allow="library", **players)
-    assert taken.result == "3.00x ESTIMATE against eager (library win); search said 3.00x, confirmed 3.00x"
+    assert taken.result == "3.00x ESTIMATE: FASTER than eager (library win); search said 3.00x, confirmed 3.00x"
     assert "kernel win" not in (tmp_path / "b" / "best.py").read_text() and not taken.candidates[0].not_allowed
 
 

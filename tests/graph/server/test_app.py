@@ -68,7 +68,7 @@ def choices(result: dict[str, Any]) -> list[str]:
 def test_a_recording(tmp_path: Path) -> None:
     result = ask(tmp_path, SMALL, replay=TAPE)
     assert choices(result) == WAY and result["winner"] == "seed0-03"
-    assert result["result"] == "1.17x ESTIMATE against cuda_graph (kernel win); search said 1.17x, confirmed 1.17x"
+    assert result["result"] == "NOT FASTER, 1.17x ESTIMATE: AMBIGUOUS against cuda_graph (no win; label kernel); search said 1.17x, confirmed 1.17x"
 
 
 def test_a_served_run_leaves_a_folder_like_every_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -105,7 +105,7 @@ def test_a_model_at_an_address_with_a_memory(tmp_path: Path) -> None:
 def test_a_person_answers_in_files_and_the_thread_goes_on(tmp_path: Path) -> None:
     desk = tmp_path / "desk"
     for reply in REPLIES:
-        with pytest.raises(ServedError, match="waits for") as raised:
+        with pytest.raises(ServedError, match="waiting for") as raised:
             ask(tmp_path, SMALL, model=f"handoff:{desk}")
         assert "\n" not in str(raised.value)
         (request,) = [path for path in desk.glob("*.request.md") if not path.with_name(path.name.replace("request", "reply")).exists()]

@@ -211,7 +211,7 @@ def test_a_run_streams_every_step_to_its_end(server: Server) -> None:
     recorded = json.loads((EXAMPLE / "decisions.json").read_text(encoding="utf-8"))
     assert [one["reason"] for one in answer.events if one["event"] == "decision"] == [one["reason"] for one in recorded]
     assert answer.state["winner"] == "seed0-03" and answer.state["stopped_because"] == "the winner is confirmed"
-    assert answer.state["result"].startswith("1.17x ESTIMATE against cuda_graph (kernel win)")
+    assert answer.state["result"].startswith("NOT FASTER, 1.17x ESTIMATE: AMBIGUOUS against cuda_graph (no win; label kernel)")
     folder = server.folder / "out" / answer.thread / answer.state["run"][:8]
     sha = answer.state["candidates"]["seed0-03"]["sha"]
     assert (folder / "kernels" / f"{sha}.py").is_file() and (folder / "verdicts" / "seed0-03.strict.json").is_file()

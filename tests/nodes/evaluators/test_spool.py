@@ -1,6 +1,7 @@
 """Runs whose kernels are judged elsewhere: jobs and results are files, and nothing is asked or judged twice."""
 
 import asyncio
+import json
 import os
 import threading
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_a_run_that_waited_for_the_card_repeats_nothing(task, spool):
         summary = play(task, server, spool=str(spool.root), target="h200")
         rounds = 0
         while summary.winner is None:
-            assert summary.stopped_because.startswith("waits for ") and len(summary.waits_for) == 1 and rounds < 9
+            assert summary.stopped_because.startswith("waiting for ") and len(summary.waits_for) == 1 and rounds < 9
             assert len(work(spool, judge)) == 1
             summary, rounds = resume(summary.out), rounds + 1
         assert summary.winner.id == "seed0-03" and rounds == 5, "facts, three kernels, one of them confirmed"
@@ -74,6 +75,32 @@ def test_every_branch_hands_in_its_kernel_before_the_run_stops(task, spool):
         work(spool, judge)
         summary = resume(summary.out)
     assert len(summary.waits_for) == len(spool.open_jobs()) == 2
+
+
+def test_waiting_has_its_own_words_and_exit_code(task, spool, capsys):
+    """A run that waits is no failure: screen, page, files and `watch` say what for, and no decision gives up."""
+    folder, out = task.parent / "ho", task.parent / "run"
+    options = ["--target", "h200", "--seeds", "2", "--policy", "no-tune", "--out", str(out)]
+    way_on = f"run tritonsmith worker {spool.root} --once on the machine with the card, then: tritonsmith resume {out}"
+    assert command(["optimize", str(task), "--model", f"handoff:{folder}", "--evaluator", f"spool:{spool.root}", *options]) == 3
+    assert capsys.readouterr().out.splitlines()[0] == f"WAITING for the facts of the task: {way_on}"
+    work(spool, ScriptedEvaluator(VERDICTS))
+    assert command(["resume", str(out), "--fail-unless-faster"]) == 3
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[0] == f"WAITING for 2 replies: write them to {folder}, then: tritonsmith resume {out}"
+    assert "give_up" not in shown.out + shown.err and "no answer" not in shown.out + shown.err
+    assert "ends here, waiting for 2 replies" in shown.err
+    told = json.loads((out / "summary.json").read_text())
+    assert {one["choice"] for one in told["decisions"]} == {"wait"} and told["stopped_because"] == "waiting for 2 replies"
+    assert (told["outcome"], told["answer"]) == ("waiting", "WAITING for 2 replies")
+    page = (out / "report.html").read_text()
+    assert '<div class="answer waiting">\n<h1>WAITING for 2 replies</h1>' in page and "no answer" not in page
+    assert f"To go on, write them to {folder}, then: tritonsmith resume {out}" in page
+    (folder / "seed0-01-seed-1.reply.md").write_text(chat.kernel(1))
+    assert command(["resume", str(out)]) == 3
+    assert capsys.readouterr().out.splitlines()[0] == f"WAITING for 1 reply and 1 verdict: write it to {folder}, {way_on}"
+    assert command(["watch", str(out)]) == 3
+    assert f"The run is waiting for 1 reply and 1 verdict; go on with: tritonsmith resume {out}" in capsys.readouterr().err
 
 
 def test_a_worker_that_is_seen_at_work_is_waited_for(task, spool):
@@ -155,13 +182,13 @@ def test_the_worker_command_judges_a_real_kernel(tmp_path):
     example = ROOT / "examples" / "recorded_run"
     spool, out, folder = tmp_path / "spool", tmp_path / "run", tmp_path / "ho"
     arguments = ["--model", f"handoff:{folder}", "--evaluator", f"spool:{spool}", "--target", "h200", "--size", "small", "--seeds", "1"]
-    assert command(["optimize", str(example / "task.py"), *arguments, "--out", str(out)]) == 1
+    assert command(["optimize", str(example / "task.py"), *arguments, "--out", str(out)]) == 3
     assert command(["worker", str(spool), "--once"]) == 0
-    assert command(["resume", str(out)]) == 1
+    assert command(["resume", str(out)]) == 3
     (folder / "seed0-01-seed-1.reply.md").write_text((example / "replies" / "2_repair.md").read_text())
-    assert command(["resume", str(out)]) == 1
+    assert command(["resume", str(out)]) == 3
     assert command(["worker", str(spool), "--once"]) == 0
-    assert command(["resume", str(out)]) == 1
+    assert command(["resume", str(out)]) == 3
     (verdict,) = (out / "verdicts").glob("seed0-01.json")
     assert '"status": "ok"' in verdict.read_text() and "24" in verdict.read_text()
     assert (folder / "seed0-analysis-1-1.request.md").is_file()

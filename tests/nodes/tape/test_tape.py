@@ -159,7 +159,7 @@ def test_a_person_may_answer_in_files(task):
     options = {"model": f"handoff:{folder}", "evaluator": judged}
     summary = play(task, "run", **options)
     for number, said in enumerate(SAID):
-        assert summary.winner is None and summary.stopped_because.startswith("waits for ") and len(summary.waits_for) == 1
+        assert summary.winner is None and summary.stopped_because.startswith("waiting for ") and len(summary.waits_for) == 1
         (reply,) = map(Path, summary.waits_for)
         request = reply.with_name(reply.name.replace(".reply.", ".request."))
         assert f"Write your whole answer to `{reply.name}`" in request.read_text() and "class Model(nn.Module)" in request.read_text()
@@ -179,6 +179,17 @@ def test_every_branch_goes_as_far_as_it_can_before_the_run_waits(task):
     (folder / "seed0-01-seed-1.reply.md").write_text(SAID[0])
     summary = resume(summary.out, evaluator=ScriptedEvaluator(VERDICTS))
     assert [Path(path).name for path in summary.waits_for] == ["seed0-02-repair-1.reply.md", "seed1-01-seed-1.reply.md"]
+
+
+def test_a_run_that_is_over_does_not_wait_for_what_others_asked(task):
+    folder = task.parent / "ho"
+    folder.mkdir()
+    (folder / "of-another-run.request.md").write_text("a question")
+    options = {"model": f"handoff:{folder}", "policy": "best-of-n", "evaluator": ScriptedEvaluator(VERDICTS)}
+    play(task, "run", **options)
+    (folder / "seed0-01-seed-1.reply.md").write_text(SAID[0])  # it does not work
+    summary = play(task, "run", **options)
+    assert (summary.outcome, summary.waits_for) == ("no_kernel", ()) and summary.stopped_because.startswith("no candidate works")
 
 
 def test_tuning_and_the_rescue_of_the_best_wait_too(task):
