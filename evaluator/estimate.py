@@ -11,7 +11,7 @@ p = min(programs, processors) is how much of the card the launch can use; an ope
 B(p) = min(memory bandwidth, p * bytes a processor can take from the L2 cache) and F(p) = p / processors * peak * efficiency, the peak by
 the arithmetic used (fp32, or TF32 on tensor cores). `rounds` counts the waits of one program for others. Every constant has an optimistic
 and a pessimistic value; `low_ms` takes all of the first, `high_ms` all of the second, `ms` is their geometric mean. Bands of neighbouring
-candidates overlap; the order of `ms` is what counts.
+candidates overlap; the order of `ms` is what counts among them. What is called faster than the baseline has a band that leaves it out.
 
 Constants measured on one H200 (torch 2.11, Triton 3.6) are marked so; the others are assumptions. They are used for every card, so a
 latency for another card is a guess by the same formula. Not modelled: bank conflicts, asynchronous copies, tails of waves, L2 misses,

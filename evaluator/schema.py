@@ -256,16 +256,9 @@ class Timing(Record):
 
     @property
     def said(self) -> Comparison:
-        """`comparison`; in a record without one, what its interval or band says alone."""
-        if self.comparison is not None:
-            return self.comparison
+        """`comparison`, the only word that a score may get; in a record without one, what its interval or band says alone."""
         low, high = self.interval or self.band or (0.0, math.inf)
-        return Comparison.FASTER if low > 1 else Comparison.SLOWER if high < 1 else Comparison.AMBIGUOUS
-
-    @property
-    def is_faster(self) -> bool:
-        """Whether the candidate may be called faster than the strongest baseline; of an estimate as of a measurement."""
-        return self.said is Comparison.FASTER
+        return self.comparison or (Comparison.FASTER if low > 1 else Comparison.SLOWER if high < 1 else Comparison.AMBIGUOUS)
 
 
 class KernelFacts(Record):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tritonsmith.evaluator.schema import Allow, Candidate, Label, Status, Verdict
+from tritonsmith.evaluator.schema import Allow, Candidate, Comparison, Label, Status, Verdict
 
 
 def rank_working(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict], allow: Allow) -> list[Candidate]:
@@ -35,7 +35,7 @@ def best(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict], a
 
 def is_proven(verdict: Verdict) -> bool:
     """Whether a working candidate is faster beyond the noise of its measurement, or beyond the band of its estimate."""
-    return verdict.timing is not None and verdict.timing.is_faster
+    return verdict.timing is not None and verdict.timing.said is Comparison.FASTER
 
 
 def refusal(verdict: Verdict, allow: Allow) -> str:

@@ -12,6 +12,7 @@ from tritonsmith.benchmarks.ablation.schema import AblationPlan, CellRow, CellSt
 from tritonsmith.benchmarks.ablation.sharing import Memo, SharedVerdict
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Stage, Status
+from tritonsmith.graph.pool import is_proven
 from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object
 from tritonsmith.graph.storage.folder import TAPE
 from tritonsmith.graph.storage.summary import CandidateRow, Summary, Winner
@@ -119,7 +120,8 @@ def _add_winner(row: CellRow, winner: Winner) -> CellRow:
     reached = winner.verdict.correctness.precision_class if winner.verdict.correctness else None
     low, high = timing.interval or (None, None)
     found = {
-        "solved": True, "faster": timing.is_faster, "score": timing.score, "score_eager": timing.score_eager, "low": low, "high": high,
+        "solved": True, "faster": is_proven(winner.verdict), "low": low, "high": high,
+        "score": timing.score, "score_eager": timing.score_eager,
         "comparison": timing.comparison.value if timing.comparison else "", "baseline": timing.baseline, "median_ms": timing.median_ms,
         "baseline_ms": timing.baselines_ms.get(timing.baseline), "label": winner.verdict.label.value if winner.verdict.label else "",
         "winner": winner.id, "winner_stage": winner.stage, "winner_sha": winner.sha, "recipe": winner.recipe,

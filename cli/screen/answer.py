@@ -19,14 +19,14 @@ from tritonsmith.cli.report.forms import Form
 from tritonsmith.cli.screen.tables import candidate_table, decision_grid, decision_lines, verdict_lines
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import TimingKind
-from tritonsmith.graph.storage.outcome import Outcome, describe_way_on, split_waiting
+from tritonsmith.graph.storage.outcome import RunOutcome, describe_way_on, split_waiting
 from tritonsmith.graph.storage.summary import Summary
 
 WAITS = 3
 """Exit code of a run that waits for replies or verdicts."""
 _STYLES = {
-    Outcome.FASTER: "bold green", Outcome.NOT_FASTER: "bold red", Outcome.NOT_CONFIRMED: "bold yellow", Outcome.NO_KERNEL: "bold red",
-    Outcome.WAITING: "bold cyan",
+    RunOutcome.FASTER: "bold green", RunOutcome.NOT_FASTER: "bold red", RunOutcome.NOT_CONFIRMED: "bold yellow",
+    RunOutcome.NO_KERNEL: "bold red", RunOutcome.WAITING: "bold cyan",
 }  # fmt: skip
 
 _INDENT = (0, 0, 0, 2)
@@ -47,9 +47,9 @@ def answer(summary: Summary, as_json: bool, *, must_be_faster: bool = False) -> 
 
 def exit_code(summary: Summary, *, must_be_faster: bool = False) -> int:
     """0 for a run with a right kernel, or with a FASTER one where it must be; 1 without; 3 for one that waits."""
-    if summary.outcome is Outcome.WAITING:
+    if summary.outcome is RunOutcome.WAITING:
         return WAITS
-    enough = summary.outcome is Outcome.FASTER if must_be_faster else summary.winner is not None
+    enough = summary.outcome is RunOutcome.FASTER if must_be_faster else summary.winner is not None
     return 0 if enough else 1
 
 
@@ -79,7 +79,7 @@ def show(summary: Summary) -> None:
     out.print()
     if summary.winner:
         proof = "confirmed in fresh processes with new seeds" if summary.winner.confirmed else "NOT confirmed: the run ended before"
-        name = f"{'Winner' if summary.outcome is Outcome.FASTER else 'Best kernel'} {summary.winner.id}"
+        name = f"{'Winner' if summary.outcome is RunOutcome.FASTER else 'Best kernel'} {summary.winner.id}"
         out.print(Text(name, style_of(summary)), f"({summary.winner.stage}; {proof})")
         out.print(f"[bold]{escape(summary.winner.result)}[/]")
         for line in verdict_lines(summary.winner.verdict):
@@ -110,7 +110,7 @@ def _show_first_words(summary: Summary) -> None:
 
 def style_of(summary: Summary) -> str:
     """The colour of the answer; green is measured."""
-    if summary.outcome is Outcome.FASTER and summary.kind == TimingKind.ESTIMATED.value:
+    if summary.outcome is RunOutcome.FASTER and summary.kind == TimingKind.ESTIMATED.value:
         return "bold yellow"
     return _STYLES[summary.outcome]
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from tritonsmith.cli.screen.picture import NOT_JUDGED, RunPicture, read_events
 from tritonsmith.cli.screen.tables import candidate_table, row_score
 from tritonsmith.graph.storage.folder import Event
-from tritonsmith.graph.storage.outcome import Outcome
+from tritonsmith.graph.storage.outcome import RunOutcome
 from tritonsmith.graph.storage.summary import CandidateRow
 
 _SENTENCES = 6
@@ -202,7 +202,7 @@ def _usage_words(event: Event, picture: RunPicture) -> str:
 
 
 def _end_words(event: Event, picture: RunPicture) -> str:
-    if event.get("outcome") == Outcome.WAITING.value:
+    if event.get("outcome") == RunOutcome.WAITING.value:
         return f"ends here, {event.get('stopped_because')}"
     winner = f"winner {event['winner']}: {event.get('result')}" if event.get("winner") else "no winner"
     return f"ended: {winner}; {event.get('stopped_because', '')}".rstrip("; ")

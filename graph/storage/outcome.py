@@ -20,7 +20,7 @@ _FACTS = "-facts.json"
 """End of the name of a file with a task's facts, which a worker answers before any verdict."""
 
 
-class Outcome(StrEnum):
+class RunOutcome(StrEnum):
     """How a run has ended."""
 
     FASTER = "faster"
@@ -38,11 +38,11 @@ def digits(value: float) -> str:
     return f"{value:.3f}" if value < 0.1 else f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
-def judge_outcome(timing: Timing, *, confirmed: bool) -> Outcome:
+def judge_outcome(timing: Timing, *, confirmed: bool) -> RunOutcome:
     """How a run with this best kernel has ended."""
     if not confirmed:
-        return Outcome.NOT_CONFIRMED
-    return Outcome.FASTER if timing.is_faster else Outcome.NOT_FASTER
+        return RunOutcome.NOT_CONFIRMED
+    return RunOutcome.FASTER if timing.said is Comparison.FASTER else RunOutcome.NOT_FASTER
 
 
 def describe_best(timing: Timing, *, confirmed: bool) -> str:
@@ -54,7 +54,7 @@ def describe_best(timing: Timing, *, confirmed: bool) -> str:
     words = f"{against}: {digits(timing.score)}x{span}, {kind}"
     if not confirmed:
         return f"NOT CONFIRMED: only the search says that the best kernel is {words}"
-    return words if timing.is_faster else f"NOT FASTER: the best kernel is {words}"
+    return words if timing.said is Comparison.FASTER else f"NOT FASTER: the best kernel is {words}"
 
 
 def describe_comparison(timing: Timing) -> str:
@@ -72,7 +72,7 @@ def kind_of_win(verdict: Verdict) -> str:
         measured = verdict.timing.kind is TimingKind.MEASURED
         hybrid = f"hybrid: {share:.0%} of {'device' if measured else 'estimated'} time in own Triton kernels".replace("%", " %")
     named = hybrid if label is Label.HYBRID else label.value if label else "no label"
-    if verdict.timing is None or not verdict.timing.is_faster:
+    if verdict.timing is None or verdict.timing.said is not Comparison.FASTER:
         return f"no win; {named}" if label is Label.HYBRID or label is None else f"no win; label {named}"
     return named if label is Label.HYBRID else f"{named} win" if label else f"win, {named}"
 
@@ -104,7 +104,8 @@ def describe_way_on(files: Sequence[str], run: str) -> str:
     replies, results = split_waiting(files)
     steps = []
     if replies:
-        steps.append(f"write {'it' if len(replies) == 1 else 'them'} to {' and '.join(dict.fromkeys(str(Path(file).parent) for file in replies))}")
+        folders = dict.fromkeys(str(Path(file).parent) for file in replies)
+        steps.append(f"write {'it' if len(replies) == 1 else 'them'} to {' and '.join(folders)}")
     if results:
         steps.append(f"run tritonsmith worker {Path(results[0]).parent.parent} --once on the machine with the card")
     return ", ".join([*steps, f"then: tritonsmith resume {run}"])

@@ -7,12 +7,12 @@ from typing import Any
 from pydantic import Field, ValidationError, computed_field
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Record, Verdict
+from tritonsmith.evaluator.schema import Comparison, Record, Verdict
 from tritonsmith.graph.pool import refusal
 from tritonsmith.graph.state import Decision, State, Usage, allow_of, total, usage_by
 from tritonsmith.graph.storage.files import fault_of, put_text
 from tritonsmith.graph.storage.outcome import (
-    Outcome,
+    RunOutcome,
     describe_best,
     describe_comparison,
     describe_search,
@@ -49,7 +49,7 @@ class Winner(Record):
         if self.verdict.timing is None:
             return ""
         line = f"{describe_comparison(self.verdict.timing)} ({kind_of_win(self.verdict)})"
-        if not self.verdict.timing.is_faster:
+        if self.verdict.timing.said is not Comparison.FASTER:
             line = f"NOT FASTER, {line}"
         if not self.confirmed:
             return f"{line}, as the search said; NOT confirmed"
@@ -131,12 +131,12 @@ class Summary(Record):
 
     @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated property
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> RunOutcome:
         """How the run has ended."""
         if self.waits_for:
-            return Outcome.WAITING
+            return RunOutcome.WAITING
         timing = self.winner.verdict.timing if self.winner else None
-        return judge_outcome(timing, confirmed=self.winner.confirmed) if self.winner and timing else Outcome.NO_KERNEL
+        return judge_outcome(timing, confirmed=self.winner.confirmed) if self.winner and timing else RunOutcome.NO_KERNEL
 
     @computed_field  # type: ignore[prop-decorator]
     @property

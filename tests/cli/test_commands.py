@@ -7,22 +7,18 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from project import ROOT
 from tritonsmith.cli.main import run
 from tritonsmith.cli.screen.answer import show
 from tritonsmith.cli.screen.tables import verdict_lines
-from tritonsmith.evaluator.schema import Comparison, Label, Measurement
+from tritonsmith.evaluator.schema import Comparison, Measurement
 from tritonsmith.graph.policies.presets import PRESETS
-from tritonsmith.graph.run import optimize
-from tritonsmith.graph.storage.summary import CandidateRow, Summary, Winner
-from tritonsmith.nodes.authors.scripted import ScriptedAuthor
-from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
+from tritonsmith.graph.storage.summary import Summary
+from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 
 GRU = str(ROOT / "benchmarks" / "tasks" / "39_gru.py")
 TINY = ["--size", "small", "--set", "seq_len=4", "--set", "num_layers=2", "--target", "h200"]
@@ -315,53 +311,6 @@ def test_optimize_shows_the_table(finished_run: FinishedRun, capsys: pytest.Capt
     assert all(row.id in printed and row.status in printed for row in summary.candidates)
     assert all(decision.reason in printed for decision in summary.decisions)
     assert "ESTIMATE" in printed and str(folder / "best.py") in printed
-
-
-def shown(summary: Summary, capsys: pytest.CaptureFixture[str]) -> str:
-    show(summary)
-    return capsys.readouterr().out
-
-
-def test_the_end_of_a_run_says_what_was_proven(capsys: pytest.CaptureFixture[str]) -> None:
-    """The end of a run says what was proven and which candidates may not win."""
-    row = CandidateRow(id="seed0-01", stage="seed", status="ok", score=0.98, kind="measured", comparison="same", label="kernel")
-    held = row.model_copy(update={"id": "seed1-01", "score": 3.0, "label": "library", "not_allowed": "the library does it"})
-    verdict = scripted_verdict(0.98, comparison=Comparison.SAME, label=Label.KERNEL).model_copy(update={"profile": "strict"})
-    winner = Winner(id="seed0-01", stage="seed", verdict=verdict, search_score=1.02)
-    summary = Summary(task="t", policy="p", model="m", winner=winner, candidates=(row, held), allow="hybrid", kind="measured")
-    printed = shown(summary, capsys)
-    assert "0.98x: SAME as eager (no win; label kernel); search said 1.02x, confirmed 0.98x" in printed
-    assert "0.98x measured, same" in printed and "library: may not win" in printed and "kernel win" not in printed
-    assert "Not allowed to win (--allow hybrid): seed1-01: the library does it" in printed
-    fruitless = summary.model_copy(update={"winner": None, "candidates": (held,), "stopped_because": "nothing that may win works"})
-    printed = shown(fruitless, capsys)
-    assert all(part in printed for part in ("No candidate was accepted", "seed1-01: the library does it", "nothing that may win works"))
-
-
-def test_a_kernel_that_is_not_faster_is_told_first(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A right kernel that is slower is kept and called slower: on the screen, in the page and the report, and by the exit code if asked."""
-    out = tmp_path / "out"
-    judge = ScriptedEvaluator({"slow": scripted_verdict(0.8, comparison=Comparison.SLOWER)})
-    summary = optimize(GRU, out=str(out), seeds=1, policy="best-of-n", author=ScriptedAuthor(seeds=("slow",)), evaluator=judge)
-    first = "NOT FASTER: the best kernel is SLOWER than eager: 0.80x, measured"
-    assert run(["resume", str(out)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == first and any(line.startswith("Best kernel seed0-01 (") for line in lines) and "Winner" not in "".join(lines)
-    assert run(["resume", str(out), "--fail-unless-faster", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert (told["outcome"], told["answer"]) == ("not_faster", first) and (out / "best.py").is_file()
-    assert f'<div class="answer none">\n<h1>{first}</h1>' in (out / "report.html").read_text()
-    assert run(["report", str(out), "--format", "md"]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == first
-    assert (out / "report.md").read_text().startswith(f"# {first}\n")
-    for variable, colour in (("TERM", "\x1b[1;31m"), ("NO_COLOR", "\x1b[1m")):
-        monkeypatch.setenv(variable, "xterm")
-        screen = Console(force_terminal=True, color_system="standard", file=StringIO(), width=200)
-        monkeypatch.setattr("tritonsmith.cli.screen.answer.out", screen)
-        show(summary)
-        assert isinstance(screen.file, StringIO) and screen.file.getvalue().startswith(f"{colour}{first}")
 
 
 def test_a_verdict_shows_what_a_measurement_carries() -> None:

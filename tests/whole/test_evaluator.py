@@ -6,7 +6,7 @@ import pytest
 
 from project import ROOT
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
-from tritonsmith.evaluator.schema import Label, Status, Task, TimingKind, Verdict
+from tritonsmith.evaluator.schema import Comparison, Label, Status, Task, TimingKind, Verdict
 from tritonsmith.evaluator.tasks import load_task
 
 GOOD = (ROOT / "tests/helpers/kernels/gru_batch.py").read_text()
@@ -33,7 +33,7 @@ def test_a_correct_gru_is_accepted_with_an_estimate_that_says_so(evaluator: Loca
     assert verdict.status is Status.OK, verdict.message
     assert verdict.timing is not None and verdict.timing.kind is TimingKind.ESTIMATED
     assert verdict.timing.band and verdict.timing.band[0] < verdict.timing.score < verdict.timing.band[1]
-    assert verdict.timing.comparison is not None and (verdict.timing.band[0] > 1 or not verdict.timing.is_faster)
+    assert verdict.timing.comparison is not None and (verdict.timing.band[0] > 1 or verdict.timing.said is not Comparison.FASTER)
     assert verdict.timing.interval is None
     assert "ESTIMATE" in verdict.message
     assert set(verdict.timing.baselines_ms) == {"eager", "cuda_graph"}

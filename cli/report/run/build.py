@@ -9,7 +9,7 @@ from tritonsmith.cli.report.run.reading import RunFiles, run_config
 from tritonsmith.cli.report.run.records import Change, Point, RunReport, RunState, Tone
 from tritonsmith.evaluator.schema import TimingKind, Verdict
 from tritonsmith.graph.state import Usage
-from tritonsmith.graph.storage.outcome import Outcome, describe_comparison
+from tritonsmith.graph.storage.outcome import RunOutcome, describe_comparison
 from tritonsmith.graph.storage.summary import Summary
 from tritonsmith.nodes.chat.ledger import sum_of
 from tritonsmith.nodes.chat.records import UsageRow
@@ -52,9 +52,9 @@ def _state(files: RunFiles, summary: Summary) -> RunState:
 
 
 def _tone(summary: Summary) -> Tone:
-    if summary.outcome is Outcome.FASTER:
+    if summary.outcome is RunOutcome.FASTER:
         return Tone.PROVEN if summary.kind == TimingKind.MEASURED.value else Tone.ESTIMATE
-    return {Outcome.NOT_CONFIRMED: Tone.OPEN, Outcome.WAITING: Tone.WAITING}.get(summary.outcome, Tone.NONE)
+    return {RunOutcome.NOT_CONFIRMED: Tone.OPEN, RunOutcome.WAITING: Tone.WAITING}.get(summary.outcome, Tone.NONE)
 
 
 def _headline(summary: Summary, state: RunState) -> str:

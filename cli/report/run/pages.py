@@ -24,7 +24,7 @@ from tritonsmith.cli.report.run.views import (
     seconds_text,
     turnings,
 )
-from tritonsmith.evaluator.schema import TimingKind, Verdict
+from tritonsmith.evaluator.schema import Comparison, TimingKind, Verdict
 from tritonsmith.graph.state import Usage
 from tritonsmith.graph.storage.outcome import describe_way_on, digits
 
@@ -109,6 +109,8 @@ def headline_lines(report: RunReport) -> list[str]:
         lines.append("NOT confirmed: the figure is the search's, and the run ended before it was measured again.")
     if winner.verdict.timing.kind is TimingKind.ESTIMATED:
         lines.append("An ESTIMATE: no time was measured on a card; two estimates by one formula are compared.")
+        if winner.verdict.timing.said in (Comparison.SAME, Comparison.AMBIGUOUS):
+            lines.append("Its band contains the baseline, so only a measurement can tell which is faster.")
     return lines + _origin(report)
 
 
