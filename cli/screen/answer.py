@@ -148,7 +148,7 @@ def _show_files(folder: Path, summary: Summary) -> None:
     out.print(f"{summary.seconds:.0f} s for {len(summary.candidates)} candidates of {summary.task} ({summary.size} size). Files:")
     for name, what in (
         ("report.html", "all of this as a page that needs no network"),
-        ("best.py", "the winner, complete in itself"),
+        ("best.py", "the best kernel, complete in itself"),
         ("summary.json", "all of this for a program"),
         ("events.jsonl", "every step as it happened"),
         ("kernels", "every kernel text, by content"),

@@ -204,7 +204,8 @@ def _usage_words(event: Event, picture: RunPicture) -> str:
 def _end_words(event: Event, picture: RunPicture) -> str:
     if event.get("outcome") == RunOutcome.WAITING.value:
         return f"ends here, {event.get('stopped_because')}"
-    winner = f"winner {event['winner']}: {event.get('result')}" if event.get("winner") else "no winner"
+    name = "winner" if event.get("outcome") in (None, RunOutcome.FASTER.value) else "best kernel"
+    winner = f"{name} {event['winner']}: {event.get('result')}" if event.get("winner") else "no winner"
     return f"ended: {winner}; {event.get('stopped_because', '')}".rstrip("; ")
 
 
