@@ -107,7 +107,7 @@ class CellRow(Record):
     solved: bool = False
     """Whether it has a confirmed winner."""
     faster: bool = False
-    """Whether that winner is faster: measured so beyond the noise, or estimated so. SAME and AMBIGUOUS are not."""
+    """Whether that winner is faster: beyond the noise of its measurement, or the band of its estimate. SAME and AMBIGUOUS are not."""
     score: float | None = None
     """The confirmed score against the strongest baseline; None without a winner."""
     score_eager: float | None = None
