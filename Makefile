@@ -17,7 +17,7 @@ demo: $(READY) ## optimize a 6-layer GRU and show the path and the table (GPU if
 	@$(BIN)/tritonsmith optimize benchmarks/tasks/39_gru.py --model offline --out "runs/demo-$$(date +%Y%m%d-%H%M%S)"
 
 studio: $(READY) ## serve the graph for LangGraph Studio and langgraph-sdk, on this machine alone
-	@$(BIN)/langgraph dev --no-browser
+	@$(BIN)/langgraph dev --no-browser --no-reload
 
 test: $(READY) ## the tests that need neither a GPU nor patience
 	@$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) -m "not gpu and not slow"

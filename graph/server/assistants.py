@@ -62,7 +62,8 @@ def make_assistants(
         why = _first_line(error)
         raise UsageError(f"--url {url}: the server has no graph {GRAPH} ({why}); start it with this project's langgraph.json") from error
     except (httpx.HTTPError, APIError) as error:
-        raise UsageError(f"--url {url}: no LangGraph server answers there ({_first_line(error)}); start one with: langgraph dev") from error
+        why = _first_line(error)
+        raise UsageError(f"--url {url}: no LangGraph server answers there ({why}); start one with: langgraph dev --no-reload") from error
 
 
 def _update_assistant(client: SyncLangGraphClient, name: str, context: dict[str, Any]) -> Assistant:

@@ -61,7 +61,7 @@ def _no_store() -> Store:
 def _open_run(settings: RunForm, thread: str, run: str) -> OpenedRun:
     policy = load_policy(settings.policy_file or settings.policy)
     players = open_players(settings.models, replay=settings.replay, spool=settings.spool, memory=settings.memory, budget=settings.budget)
-    folder = Path(settings.out) / thread
+    folder = settings.results / thread
     store = Store(folder / run[:_SHORT]) if run else _no_store()
     # a run that waits is begun again in its thread, and asks nothing twice; other runs go on from the server's own checkpoints
     tape = folder / TAPE if players.may_wait else None

@@ -1,5 +1,7 @@
 """The settings of a run on a LangGraph server: plain values with descriptions, of which Studio makes a form."""
 
+import os
+from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -64,7 +66,9 @@ class RunForm(BaseModel):
     spool: str | None = _setting("spool")
     memory: str | None = _setting("memory")
     replay: str | None = _setting("replay")
-    out: str = Field(default="runs/server", description="Folder on the server; each run of a thread gets one inside it.")
+    out: str | None = Field(
+        default=None, description="Folder on the server; each run of a thread gets one inside it. Empty: ~/.local/state/tritonsmith/server."
+    )
 
     def __init__(self, **given: Any) -> None:
         """Check the settings; an empty field of a form is one that was not filled. Raises ServedError with one sentence."""
@@ -77,6 +81,11 @@ class RunForm(BaseModel):
                 known = ", ".join(type(self).model_fields)
                 raise ServedError(f"setting {name}: there is no such setting; the settings are {known}") from None
             raise ServedError(f"setting {name}: {first['msg']} (got {first['input']!r})") from None
+
+    @property
+    def results(self) -> Path:
+        """The folder of all runs. By default no server watches it: one that watches its own folder restarts at every kernel there."""
+        return Path(self.out) if self.out else Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state", "tritonsmith/server")
 
     @property
     def budget(self) -> Budget:

@@ -22,6 +22,7 @@ from langgraph_sdk import get_client
 from project import ROOT
 from tritonsmith.cli.main import run as command
 from tritonsmith.graph.policies.presets import PRESETS
+from tritonsmith.graph.server.settings import RunForm
 
 EXAMPLE = ROOT / "examples" / "recorded_run"
 TASK, TAPE = str(EXAMPLE / "task.py"), str(EXAMPLE / "run.jsonl")
@@ -49,7 +50,6 @@ class Server:
         client = get_client(url=self.url, api_key=None)
         thread = thread or (await client.threads.create())["thread_id"]
         answer = Answer(thread)
-        context = {"out": str(self.folder / "out"), **context}
         async for part in client.runs.stream(
             thread, assistant, input=given, context=context, stream_mode=["custom", "updates"], stream_subgraphs=True
         ):
@@ -99,6 +99,12 @@ def _free_port() -> int:
         return int(door.getsockname()[1])
 
 
+def documented_arguments() -> list[str]:
+    """What docs/studio.md gives to `langgraph`."""
+    line = next(line for line in (ROOT / "docs/studio.md").read_text(encoding="utf-8").splitlines() if "bin/langgraph dev" in line)
+    return line.partition("#")[0].split()[1:]
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder, port = tmp_path_factory.mktemp("server"), _free_port()
@@ -109,8 +115,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     env |= {name: proxy for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")}
     env |= {name: "127.0.0.1,localhost" for name in ("NO_PROXY", "no_proxy")}
     env |= {"LANGGRAPH_CLI_NO_ANALYTICS": "1", "LANGGRAPH_NO_VERSION_CHECK": "1"}
-    arguments = ["dev", "--config", str(ROOT / "langgraph.json"), "--no-browser", "--no-reload", "--port", str(port)]
-    arguments += ["--n-jobs-per-worker", "4"]
+    env |= {"XDG_STATE_HOME": str(folder / "state")}  # inside the folder that a server watches if it is not told otherwise
+    arguments = [*documented_arguments(), "--config", str(ROOT / "langgraph.json"), "--port", str(port), "--n-jobs-per-worker", "4"]
     with (folder / "server.log").open("w") as log:
         process = subprocess.Popen(
             [str(Path(sys.executable).with_name("langgraph")), *arguments],
@@ -212,7 +218,8 @@ def test_a_run_streams_every_step_to_its_end(server: Server) -> None:
     assert [one["reason"] for one in answer.events if one["event"] == "decision"] == [one["reason"] for one in recorded]
     assert answer.state["winner"] == "seed0-03" and answer.state["stopped_because"] == "the winner is confirmed"
     assert answer.state["result"].startswith("NOT FASTER, 1.17x ESTIMATE: AMBIGUOUS against cuda_graph (no win; label kernel)")
-    folder = server.folder / "out" / answer.thread / answer.state["run"][:8]
+    folder = server.folder / "state/tritonsmith/server" / answer.thread / answer.state["run"][:8]
+    assert next(one["folder"] for one in answer.events if one["event"] == "run") == str(folder)
     sha = answer.state["candidates"]["seed0-03"]["sha"]
     assert (folder / "kernels" / f"{sha}.py").is_file() and (folder / "verdicts" / "seed0-03.strict.json").is_file()
 
@@ -291,10 +298,22 @@ def test_built_in_author_and_evaluator_work_in_the_server(server: Server) -> Non
     assert answer.state["verdicts"]["seed0-01"]["profile"] == "strict"
 
 
-def test_nothing_blocked_the_server_or_reached_the_outside(server: Server) -> None:
+def test_nothing_blocked_the_server_restarted_it_or_reached_the_outside(server: Server) -> None:
     """Stands last: what the runs before have left in the server's log."""
     assert "BlockingError" not in server.log and "Blocking call" not in server.log
+    assert any((server.folder / "state").rglob("kernels/*.py"))
+    assert not any(sign in server.log for sign in ("WatchFiles", "Reloading", "will retry"))
     assert server.outside == []
+
+
+def test_make_studio_starts_the_server_as_documented() -> None:
+    assert f"$(BIN)/langgraph {' '.join(documented_arguments())}\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_results_lie_outside_the_folder_that_a_server_watches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert RunForm().results == tmp_path / ".local/state/tritonsmith/server" and RunForm(out="there").results == Path("there")
 
 
 def test_assistants_say_in_one_sentence_what_is_wrong(capfd: pytest.CaptureFixture[str]) -> None:
