@@ -24,7 +24,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tritonsmith.evaluator.schema import Hardware, KernelFacts, OperatorCost
+from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts, OperatorCost
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,16 @@ def estimate_trace(hardware: Hardware, ops: Sequence[OperatorCost], in_graph: bo
     return _estimate(hardware, launches, in_graph)
 
 
+def estimate_calls(facts: LaunchFacts) -> float:
+    """Milliseconds of host time for a forward's launches and operators, one by one from Python; no estimate of them is lower."""
+    library = facts.launches_per_forward - facts.triton_launches
+    calls = sum(facts.library_calls.values())
+    launches = [_Launch(facts.triton_launches, TRITON_CALL)]
+    if calls:
+        launches.append(_Launch(calls, TORCH_CALL, max(1.0, library / calls)))
+    return math.sqrt(_host(launches, pessimistic=False) * _host(launches, pessimistic=True)) * 1e3
+
+
 def _describe_launch(kernel: KernelFacts) -> _Launch:
     rounds = kernel.sync_rounds or 0
     threads = max(1, kernel.num_warps) * _WARP
@@ -152,8 +162,7 @@ def _estimate(hardware: Hardware, launches: Sequence[_Launch], in_graph: bool) -
 
 
 def _total(hardware: Hardware, launches: Sequence[_Launch], in_graph: bool, pessimistic: bool) -> dict[str, float]:
-    inner = INNER_CALL.at(pessimistic)
-    host = sum(launch.count * (launch.call.at(pessimistic) + (launch.launches - 1) * inner) for launch in launches)
+    host = _host(launches, pessimistic)
     floor = sum(launch.count * launch.chain for launch in launches) * FLOOR.at(pessimistic)
     rounds = sum(launch.count * launch.rounds for launch in launches) * ROUND.at(pessimistic)
     work = sum(launch.count * _work(hardware, launch, pessimistic) for launch in launches)
@@ -162,6 +171,12 @@ def _total(hardware: Hardware, launches: Sequence[_Launch], in_graph: bool, pess
         host = GRAPH_REPLAY.at(pessimistic)
     total = host + device if in_graph else max(host, device)
     return {"total": total, "host": host, "device": device, "floor": floor, "rounds": rounds, "work": work}
+
+
+def _host(launches: Sequence[_Launch], pessimistic: bool) -> float:
+    """Seconds of host time, launched one by one."""
+    inner = INNER_CALL.at(pessimistic)
+    return sum(launch.count * (launch.call.at(pessimistic) + (launch.launches - 1) * inner) for launch in launches)
 
 
 def _work(hardware: Hardware, launch: _Launch, pessimistic: bool) -> float:

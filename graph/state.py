@@ -185,6 +185,8 @@ class State(Shared, total=False):
     """The candidate that the next decision is about."""
     queue: list[str]
     """Candidates of the present tuning stage that have no verdict yet."""
+    unjudged: str
+    """Why variants of the present tuning stage are not judged, or not even asked for; empty where all are."""
     improvements: int
     """How often the selected candidate was sent back to be analysed."""
     choice: str

@@ -145,7 +145,8 @@ def _after_stage() -> Iterator[tuple[str, View]]:
         for name, verdict in {"better": scripted_verdict(1.4), "worse": scripted_verdict(0.4), "failing": scripted_verdict(None)}.items():
             pool = {seed.id: (seed, scripted_verdict(0.9)), tuned.id: (tuned, verdict)}
             yield f"{gate}: a {name} variant", _view(gate, pool, tuned.id if name == "better" else seed.id)
-        yield f"{gate}: no variant", _view(gate, {seed.id: (seed, scripted_verdict(0.9))}, seed.id)
+        for name, unjudged in {"no variant": "", "variants that are not judged": "3 of 3 variants are not judged: why"}.items():
+            yield f"{gate}: {name}", _view(gate, {seed.id: (seed, scripted_verdict(0.9))}, seed.id, unjudged=unjudged)
 
 
 def _after_confirm() -> Iterator[tuple[str, View]]:

@@ -111,7 +111,8 @@ class Default:
 
     def after_stage(self, view: View) -> Answer:
         """All three stages, each from the best working candidate."""
-        return "next", f"best so far: {view.best.id if view.best else 'none'} ({_score_words(view.best_score)})"
+        unjudged = f"; {view.unjudged}" if view.unjudged else ""
+        return "next", f"best so far: {view.best.id if view.best else 'none'} ({_score_words(view.best_score)}){unjudged}"
 
     def after_confirm(self, view: View) -> Answer:
         """Accept only a strict verdict. A winner that fails, or whose gain was noise, makes room for the next best."""

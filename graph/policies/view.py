@@ -45,6 +45,8 @@ class View:
     """Whether the current line stems from an analysis of this branch."""
     exhausted: bool = False
     """Whether the author has nothing further to offer for this line."""
+    unjudged: str = ""
+    """At `after_stage`, why variants were not judged, or not even asked for; empty where all were."""
     repairs: int = 0
     rounds: int = 0
     improvements: int = 0
@@ -135,7 +137,7 @@ class View:
         if self.site in ("after_select", "after_confirm"):
             found |= {"working": len(self.scores), "failed": self.failed, "not_allowed": self.not_allowed or None}
         if self.site == "after_stage":
-            found["stage"] = self.gate.removeprefix("after_")
+            found |= {"stage": self.gate.removeprefix("after_"), "unjudged": self.unjudged or None}
         return {key: value for key, value in found.items() if value is not None}
 
 
@@ -203,6 +205,7 @@ def view_of(gate: str, state: State | BranchState, budget: Budget) -> View:
         promise=state.get("checks", {}).get(current.id) if current else None,
         optimized=bool(state.get("optimized", False)),
         exhausted=bool(state.get("exhausted", False)),
+        unjudged=str(state.get("unjudged", "")) if SITES[gate].asks == "after_stage" else "",
         repairs=int(str(state.get("repairs", 0))),
         rounds=int(str(state.get("rounds", 0))),
         improvements=int(str(state.get("improvements", 0))),

@@ -91,10 +91,11 @@ def _wavefront_defaults(plan: KernelPlan, hardware: Hardware, precision: Precisi
 
 
 def _complete_wavefront(plan: KernelPlan, settings: Settings, hardware: Hardware) -> Settings:
-    """As many layers in one launch as have all their programs resident, one per processor."""
+    """As many layers in one launch as have all their programs resident, one per processor; no room for more rows than there are."""
     assert isinstance(plan, GruPlan)
     layers = hardware.processors // (2 * _count_slices(plan, settings))
-    return settings | {"layers_per_launch": max(1, layers)}
+    rows = min(int(settings["batch_block"]), max(16, _power_of_two(plan.batch)))
+    return settings | {"layers_per_launch": max(1, layers), "batch_block": rows}
 
 
 def _wavefront_fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
