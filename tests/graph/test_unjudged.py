@@ -65,7 +65,7 @@ def test_nothing_is_asked_for_where_no_estimate_can_be_lower(script) -> None:  #
 
 
 @pytest.mark.parametrize("library", [0, 2])
-def test_variants_with_as_many_launches_are_not_judged_where_launches_are_all_it_costs(script, library: int) -> None:  # type: ignore[no-untyped-def]
+def test_as_many_launches_are_not_judged_where_they_are_all_it_costs(script, library: int) -> None:  # type: ignore[no-untyped-def]
     run, decision = run_stages(script, estimated(12, library=library), [BLOCK, STEPS])
     assert judged(run) == {STEPS}
     count = 12 + library

@@ -318,7 +318,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     for arguments, says in (
         (["--at", "after_lunch", "--policy", "default"], "error: --at after_lunch: there is no such site; choose one of after_evaluate, "),
-        (["--at", "after_detect", "--policy", "default"], "played from a recording, and --policy default goes a way that the recording"),
+        (["--at", "after_evaluate", "--policy", "no-analysis"], "and --policy no-analysis goes a way that the recording"),
         (["--at", "after_stage", "--policy", "default"], "never asked its policy there; it asked at after_evaluate, "),
         (["--policy", "default"], "Missing option '--at'"),
     ):
