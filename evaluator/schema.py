@@ -88,6 +88,8 @@ class TaskFacts(Record):
     """What forward returns, in words: `a tensor float32[512, 10, 256]`."""
     parameters: dict[str, TensorSpec] = Field(default_factory=dict)
     """Parameters and persistent buffers by their `state_dict` name."""
+    init_inputs: tuple[str, ...] | None = None
+    """Arguments of Model's constructor as Python writes them, empty for one that is no literal; None where nobody looked."""
     ops: tuple[OpNode, ...] = ()
     """Traced forward; empty when torch.fx cannot trace it (`trace_error` says why)."""
     trace_error: str = ""

@@ -5,6 +5,8 @@ Shapes and counts come from fake tensors, which compute nothing. Where a model n
 
 from __future__ import annotations
 
+import ast
+import contextlib
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -19,11 +21,22 @@ from tritonsmith.evaluator.reference.trace import OperatorTrace, tensor_bytes, t
 from tritonsmith.evaluator.schema import OperatorCost, OpNode, Task, TaskFacts, TensorSpec
 
 _SEED = 0
+_LITERAL_CHARACTERS = 200
+"""Longer arguments of a constructor are not written out."""
 
 
 def spec_of(tensor: torch.Tensor) -> TensorSpec:
     """Shape and dtype of a tensor."""
     return TensorSpec(shape=tuple(int(size) for size in tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
+
+
+def write_literal(value: Any) -> str:
+    """A value as Python writes it; empty for one that Python cannot read back, such as a tensor, or that is too long to write."""
+    text = repr(value)
+    with contextlib.suppress(ValueError, SyntaxError):
+        if len(text) <= _LITERAL_CHARACTERS and ast.literal_eval(text) == value:
+            return text
+    return ""
 
 
 def probe(task: Task) -> tuple[TaskFacts, list[OperatorCost]]:
@@ -57,6 +70,7 @@ def _describe(reference: Reference) -> tuple[TaskFacts, list[OperatorCost]]:
         outputs=tuple(spec_of(output) for output in outputs),
         returns=describe_return(output, ops),
         parameters={name: spec_of(value) for name, value in state.items()},
+        init_inputs=tuple(map(write_literal, reference.init_inputs())),
         ops=ops,
         trace_error=trace_error,
         modules=dict(Counter(type(module).__name__ for _, module in leaf_modules(model))),

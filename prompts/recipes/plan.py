@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import keyword
 
+from pydantic import Field
+
 from tritonsmith.evaluator.schema import Record, TaskFacts
 
 GETITEM = ("_operator.getitem", "operator.getitem", "getitem")
@@ -14,6 +16,8 @@ class KernelPlan(Record):
     """What every template needs: the signature of `__init__`, the lines that make members, the arguments of forward."""
 
     signature: str
+    fixed: dict[str, str] = Field(default_factory=dict)
+    """Arguments of the constructor that the kernel is made for, as Python writes them; others are refused."""
     members: tuple[str, ...]
     arguments: str
 

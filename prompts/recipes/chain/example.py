@@ -1,6 +1,7 @@
 """The small modules for which the recipes of this folder are shown to a model."""
 
 from tritonsmith.prompts.recipes.chain.plan import ChainPlan, Operand
+from tritonsmith.prompts.recipes.chain.sizes import Source, find_sizes
 from tritonsmith.prompts.recipes.recipe import WorkedExample
 
 _LINEAR_REFERENCE = '''
@@ -22,14 +23,15 @@ def get_init_inputs():
     return [160, 72]
 '''
 _LINEAR_PLAN = ChainPlan(
-    signature="*init_inputs",
+    signature="inputs, outputs", fixed={"inputs": "160", "outputs": "72"},
     members=(
         'self.dense = getattr(self, "dense", None) or nn.Module()',
         "self.dense.weight = nn.Parameter(torch.empty((72, 160), dtype=torch.float32))",
         "self.dense.bias = nn.Parameter(torch.empty((72,), dtype=torch.float32))",
     ),
-    arguments="x", operands=(), lines=("t0 = tl.maximum(total, 0.0)", "t1 = t0 * 0.5"), result="t1", shape=(96, 72), dtype="float32",
-    x="x", weight="self.dense.weight", bias="self.dense.bias", rows=96, columns=72, inner=160, flops=13824.0,
+    arguments="x", operands=(), lines=("t0 = tl.maximum(total, 0.0)", "t1 = t0 * 0.5"), result="t1", dtype="float32",
+    sizes=find_sizes((96, 72), [Source("x", (96, 72), "float32", given=True, inner=160)]), given=("x",),
+    x="x", weight="self.dense.weight", bias="self.dense.bias", columns=72, inner=160, flops=13824.0,
 )  # fmt: skip
 LINEAR_EXAMPLE = WorkedExample(_LINEAR_REFERENCE, _LINEAR_PLAN)
 
@@ -52,11 +54,14 @@ def get_init_inputs():
     return [96]
 '''
 _POINTWISE_PLAN = ChainPlan(
-    signature="*init_inputs", members=("self.bias = nn.Parameter(torch.empty((96,), dtype=torch.float32))",), arguments="x",
+    signature="features", fixed={"features": "96"},
+    members=("self.bias = nn.Parameter(torch.empty((96,), dtype=torch.float32))",), arguments="x",
     operands=(
-        Operand(value="v0", source="x", index="offset", numel=3840),
-        Operand(value="v1", source="self.bias", index="(offset) % 96", numel=96),
+        Operand(value="v0", source="x", index="offset"),
+        Operand(value="v1", source="self.bias", index="(offset) % 96"),
     ),
-    lines=("t0 = v0 + 1.0 * v1", "t1 = tanh(t0)", "t2 = t1 * 2.0"), result="t2", shape=(40, 96), dtype="float32", flops=38400.0,
+    lines=("t0 = v0 + 1.0 * v1", "t1 = tanh(t0)", "t2 = t1 * 2.0"), result="t2", dtype="float32", flops=38400.0,
+    sizes=find_sizes((40, 96), [Source("x", (40, 96), "float32", given=True), Source("self.bias", (96,), "float32", given=False)]),
+    given=("x",),
 )  # fmt: skip
 POINTWISE_EXAMPLE = WorkedExample(_POINTWISE_REFERENCE, _POINTWISE_PLAN)

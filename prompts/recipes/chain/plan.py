@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
-from tritonsmith.evaluator.schema import OpNode, Record, Task, TaskFacts, TensorSpec
+from tritonsmith.evaluator.schema import OpNode, Record, Task, TaskFacts
+from tritonsmith.prompts.recipes.chain.sizes import Sizes, Source, find_sizes, write_index
+from tritonsmith.prompts.recipes.constructor import made_for
 from tritonsmith.prompts.recipes.members import attribute, complete_members, parameter_lines, parent_lines
 from tritonsmith.prompts.recipes.operations import OPERATIONS, expression, operation_name
 from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, forward_arguments
@@ -23,7 +26,6 @@ class Operand(Record):
     """Its expression in forward."""
     index: str
     """Which of its elements belongs to the flat output position `offset`."""
-    numel: int
 
 
 class ChainPlan(KernelPlan):
@@ -32,39 +34,35 @@ class ChainPlan(KernelPlan):
     operands: tuple[Operand, ...]
     lines: tuple[str, ...]
     result: str
-    shape: tuple[int, ...]
+    sizes: Sizes
+    given: tuple[str, ...]
+    """The tensors among forward's arguments that it checks."""
     dtype: str
     x: str = ""
     weight: str = ""
     bias: str = ""
-    rows: int = 0
     columns: int = 0
     inner: int = 0
     flops: float = 0.0
 
-    @property
-    def size(self) -> int:
-        """Elements of the result."""
-        return math.prod(self.shape)
-
 
 def read_plain_chain(task: Task, facts: TaskFacts) -> ChainPlan | None:
     """The plan of elementwise operations on tensors that broadcast to one output."""
-    plan = _read_chain(facts)
+    plan = _read_chain(task, facts)
     return None if plan is None or plan.weight else plan
 
 
 def read_linear_chain(task: Task, facts: TaskFacts) -> ChainPlan | None:
     """The plan of a linear layer with elementwise operations behind it."""
-    plan = _read_chain(facts)
+    plan = _read_chain(task, facts)
     return plan if plan and plan.weight else None
 
 
-def _read_chain(facts: TaskFacts) -> ChainPlan | None:
+def _read_chain(task: Task, facts: TaskFacts) -> ChainPlan | None:
     if len(facts.outputs) != 1 or not facts.ops:
         return None
     try:
-        return _ChainReader(facts).plan()
+        return _ChainReader(task, facts).plan()
     except (NoPlan, ValueError):
         return None
 
@@ -72,35 +70,46 @@ def _read_chain(facts: TaskFacts) -> ChainPlan | None:
 class _ChainReader:
     """Walks the trace once and writes the kernel's lines."""
 
-    def __init__(self, facts: TaskFacts) -> None:
-        self.facts = facts
+    def __init__(self, task: Task, facts: TaskFacts) -> None:
+        self.task, self.facts = task, facts
         self.shape = facts.outputs[0].shape
         self.inputs = [spec for spec in facts.inputs if spec is not None]
-        self.sources: dict[str, tuple[str, TensorSpec]] = {}
-        """By node: what forward calls a tensor, and its kind."""
+        self.sources: dict[str, Source] = {}
+        """By node: the tensors of the trace."""
         self.variables: dict[str, str] = {}
         """By node: what the kernel calls its value."""
-        self.operands: list[Operand] = []
+        self.operands: dict[str, Source] = {}
+        """By the name of its value: every tensor that elementwise nodes read."""
         self.members: list[str] = []
         self.lines: list[str] = []
         self.linear: dict[str, Any] = {}
         """Fields of the plan that the linear layer fills; empty without one."""
+        self.product: tuple[Source, ...] = ()
+        """The linear layer's input; empty without one."""
         self.result = ""
         self.flops = 0.0
 
     def plan(self) -> ChainPlan:
         for node in self.facts.ops:
             self._visit(node)
-        if self.linear and math.prod(self.shape) != self.linear["rows"] * self.linear["columns"]:
+        if self.product and math.prod(self.product[0].shape) != math.prod(self.shape):
             raise NoPlan
+        sources = (*self.product, *self.operands.values())
+        sizes = find_sizes(self.shape, sources)
+        signature, fixed = made_for(self.task.source, self.facts.init_inputs)
         return ChainPlan(
-            signature="*init_inputs",
+            signature=signature,
+            fixed=fixed,
             members=complete_members(self.members, list(self.facts.parameters), self.facts),
             arguments=forward_arguments(self.facts),
-            operands=tuple(self.operands),
+            operands=tuple(
+                Operand(value=value, source=source.name, index=write_index(source, self.shape, sizes.free))
+                for value, source in self.operands.items()
+            ),
             lines=tuple(self.lines),
             result=self.result,
-            shape=self.shape,
+            sizes=sizes,
+            given=tuple(dict.fromkeys(source.name for source in sources if source.given)),
             dtype=self.facts.outputs[0].dtype,
             flops=self.flops,
             **self.linear,
@@ -111,12 +120,14 @@ class _ChainReader:
             position = len(self.sources)
             if position >= len(self.inputs) or self.inputs[position].dtype not in DTYPES:
                 raise NoPlan
-            self.sources[node.name] = (node.target, self.inputs[position])
+            spec = self.inputs[position]
+            self.sources[node.name] = Source(node.target, spec.shape, spec.dtype, given=True)
         elif node.op == "get_attr":
             if node.target not in self.facts.parameters:
                 raise NoPlan
             self.members.extend(parameter_lines(node.target, self.facts))
-            self.sources[node.name] = (attribute(node.target), self.facts.parameters[node.target])
+            spec = self.facts.parameters[node.target]
+            self.sources[node.name] = Source(attribute(node.target), spec.shape, spec.dtype, given=False)
         elif node.op == "call_module" and node.module_type == "Linear":
             self._start_with_linear(node)
         elif node.op == "output":
@@ -141,46 +152,24 @@ class _ChainReader:
     def _load(self, name: str) -> None:
         """Make a tensor an operand of the kernel the first time an elementwise node reads it."""
         if name in self.sources and name not in self.variables:
-            source, spec = self.sources[name]
             self.variables[name] = f"v{len(self.operands)}"
-            index = _flat_index(spec.shape, self.shape)
-            self.operands.append(Operand(value=self.variables[name], source=source, index=index, numel=math.prod(spec.shape)))
+            self.operands[self.variables[name]] = self.sources[name]
 
     def _start_with_linear(self, node: OpNode) -> None:
         if self.linear or self.lines:
             raise NoPlan
-        source = node.args[0]["ref"]
-        if source not in self.sources:
+        if node.args[0]["ref"] not in self.sources:
             raise NoPlan
-        value, spec = self.sources[source]
+        source = self.sources[node.args[0]["ref"]]
         inner, columns = int(node.attributes["in_features"]), int(node.attributes["out_features"])
-        if spec.dtype != "float32" or spec.shape[-1] != inner:
+        if source.dtype != "float32" or source.shape[-1] != inner:
             raise NoPlan
         names = [name for name in (f"{node.target}.weight", f"{node.target}.bias") if name in self.facts.parameters]
         self.members.extend(parent_lines(f"{node.target}.weight"))
         self.members.extend(parameter_lines(name, self.facts)[-1] for name in names)
         self.linear = {
-            "x": value, "weight": attribute(names[0]), "bias": attribute(names[1]) if len(names) > 1 else "",
-            "rows": math.prod(spec.shape[:-1]), "columns": columns, "inner": inner,
+            "x": source.name, "weight": attribute(names[0]), "bias": attribute(names[1]) if len(names) > 1 else "",
+            "columns": columns, "inner": inner,
         }  # fmt: skip
+        self.product = (dataclasses.replace(source, shape=(*source.shape[:-1], columns), inner=inner),)
         self.variables[node.name] = "total"
-
-
-def _flat_index(shape: tuple[int, ...], target: tuple[int, ...]) -> str:
-    """Index into a contiguous tensor of `shape` that broadcasts to `target`, from the flat position `offset` in `target`."""
-    if shape == target:
-        return "offset"
-    if len(shape) > len(target):
-        raise NoPlan
-    padded = (1,) * (len(target) - len(shape)) + shape
-    terms: list[str] = []
-    outer, stride = 1, 1
-    for size, wanted in zip(reversed(padded), reversed(target), strict=True):
-        if size not in (1, wanted):
-            raise NoPlan
-        if size > 1:
-            term = "offset" if outer == 1 else f"offset // {outer}"
-            terms.append(f"({term}) % {wanted}" + (f" * {stride}" if stride > 1 else ""))
-            stride *= size
-        outer *= wanted
-    return " + ".join(reversed(terms)) or "offset * 0"

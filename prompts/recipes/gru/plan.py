@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from typing import Any
 
 from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts, TensorSpec
-from tritonsmith.evaluator.source.parse import parse
+from tritonsmith.prompts.recipes.constructor import bind, made_for, names_of, read_constructor, write_signature
 from tritonsmith.prompts.recipes.members import assign, attribute, complete_members, parameter_lines, parent_lines
 from tritonsmith.prompts.recipes.plan import GETITEM, KernelPlan, NoPlan, forward_arguments
 
@@ -20,6 +21,7 @@ class GruPlan(KernelPlan):
     gru: str
     x: str
     h0: str
+    h0_dtype: str = "float32"
     tail: tuple[str, ...]
     needs_sequence: bool
     needs_last: bool
@@ -58,6 +60,12 @@ class _GruReader:
         self.values: dict[str, str] = {}
         self.linears: list[str] = []
         self.members: list[str] = []
+        self.dtypes: dict[str, str] = {}
+        """Types of inputs and parameters, by their expression in forward."""
+        self.picks_step = False
+        """Whether forward picks the last step out of the sequence, which depends on its layout."""
+        self.indexes = False
+        """Whether forward indexes with a number of its own, which may come from an argument."""
 
     def plan(self) -> GruPlan:
         node, attributes = self.node, self.node.attributes
@@ -71,14 +79,17 @@ class _GruReader:
         lines = (f"return {value}",)
         first = bool(attributes.get("batch_first", False))
         steps, batch = (spec.shape[1], spec.shape[0]) if first else (spec.shape[0], spec.shape[1])
-        make, signature = _holder_call(self.task.source, node)
+        make, signature, fixed = _holder_call(self.task.source, self.facts, node, layout=self.picks_step, kept=self.indexes)
+        h0 = self._h0()
         return GruPlan(
             signature=signature,
+            fixed=fixed,
             members=tuple(dict.fromkeys((*parent_lines(node.target), assign(node.target, make), *self._members()))),
             arguments=forward_arguments(self.facts),
             gru=attribute(node.target),
             x=self._text(node.args[0]),
-            h0=self._h0(),
+            h0=h0,
+            h0_dtype=self.dtypes.get(h0, "float32"),
             tail=lines,
             needs_sequence="sequence" in value,
             needs_last="last" in value,
@@ -103,12 +114,15 @@ class _GruReader:
 
     def _visit(self, node: OpNode) -> None:
         if node.op == "placeholder":
+            spec = self.facts.inputs[len(self.dtypes)] if len(self.dtypes) < len(self.facts.inputs) else None
+            self.dtypes[node.target] = spec.dtype if spec else "float32"
             self.values[node.name] = node.target
         elif node.op == "get_attr":
             if node.target not in self.facts.parameters:
                 raise NoPlan
             self.members.extend(parameter_lines(node.target, self.facts))
             self.values[node.name] = attribute(node.target)
+            self.dtypes[self.values[node.name]] = self.facts.parameters[node.target].dtype
         elif node is self.node:
             self.values[node.name] = "(sequence, last)"
         elif node.op == "call_module" and node.module_type == "Linear":
@@ -137,10 +151,13 @@ class _GruReader:
             self.values[node.name] = ("sequence", "last")[index]
         elif value == "sequence" and _is_last_step(index, bool(self.node.attributes.get("batch_first"))):
             self.values[node.name] = "last[-1]"
+            self.picks_step = True
         elif value == "last" and index in (-1, int(self.node.attributes.get("num_layers", 1)) - 1):
-            self.values[node.name] = "last[-1]"
+            self.values[node.name] = f"last[{index}]"
+            self.indexes = index >= 0
         elif value != "(sequence, last)" and isinstance(index, int) and "." not in value:
             self.values[node.name] = f"{value}[{index}]"
+            self.indexes = True
         else:
             raise NoPlan
 
@@ -152,40 +169,61 @@ class _GruReader:
         raise NoPlan
 
 
-def _holder_call(source: str, node: OpNode) -> tuple[str, str]:
-    """The call that makes the holder of the weights, and the parameters of `__init__`.
+def _holder_call(source: str, facts: TaskFacts, node: OpNode, *, layout: bool, kept: bool) -> tuple[str, str, dict[str, str]]:
+    """The call that makes the holder of the weights, the parameters of `__init__`, and the arguments that it is made for.
 
-    Both as the task writes them where that is self-contained, else with sizes as constants.
+    Call and parameters as the task writes them where that is self-contained, else with sizes as constants.
+
+    Args:
+        source: the task's text.
+        facts: what running it showed.
+        node: the GRU.
+        layout: whether forward's code depends on `batch_first`.
+        kept: whether it depends on arguments that `__init__` keeps as attributes.
     """
-    fields = ("input_size", "hidden_size", "num_layers", "bias", "batch_first")
-    fixed = ", ".join(f"{key}={node.attributes[key]!r}" for key in fields if key in node.attributes)
-    try:
-        found = _find_call(parse(source), node.target)
-    except SyntaxError:
-        found = None
-    return (f"GRUWeights({found[0]})", found[1]) if found else (f"GRUWeights({fixed})", "*init_inputs")
+    init = read_constructor(source)
+    call = _find_call(init, node.target) if init else None
+    if init is None or call is None:
+        fields = ("input_size", "hidden_size", "num_layers", "bias", "batch_first")
+        sizes = ", ".join(f"{key}={node.attributes[key]!r}" for key in fields if key in node.attributes)
+        signature, fixed = made_for(source, facts.init_inputs)
+        return f"GRUWeights({sizes})", signature, fixed
+    inner = ", ".join([ast.unparse(a) for a in call.args] + [f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords])
+    elsewhere = _names_beside(init, () if kept else _list_kept(init), call)
+    if layout:
+        places = (*call.args[4:5], *(keyword_.value for keyword_ in call.keywords if keyword_.arg == "batch_first"))
+        elsewhere |= {name for place in places for name in _names(place)}
+    bound = bind(init, facts.init_inputs) if facts.init_inputs is not None else {}
+    fixed = {name: value for name, value in bound.items() if name in elsewhere}
+    return f"GRUWeights({inner})", write_signature(init), fixed
 
 
-def _find_call(tree: ast.Module, target: str) -> tuple[str, str] | None:
-    """Arguments of the call that makes `self.target`, and the parameters of `__init__`; None where it needs more than these."""
-    classes = [item for item in tree.body if isinstance(item, ast.ClassDef) and item.name == "Model"]
-    inits = [item for cls in classes for item in cls.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"]
-    if not inits:
-        return None
-    (arguments,) = [inits[0].args]
-    known = {argument.arg for argument in (*arguments.args[1:], *arguments.kwonlyargs)}
-    defaults = [default for default in (*arguments.defaults, *arguments.kw_defaults) if default is not None]
-    if arguments.vararg or arguments.kwarg or any(not isinstance(default, ast.Constant) for default in defaults):
-        return None
-    for item in ast.walk(inits[0]):
+def _find_call(init: ast.FunctionDef, target: str) -> ast.Call | None:
+    """The call that makes `self.target` of nothing but the parameters of `__init__`; None where it needs more."""
+    known = {*names_of(init)} - {part.id for part in ast.walk(init) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    for item in ast.walk(init):
         if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == f"self.{target}" and isinstance(item.value, ast.Call):
             call = item.value
-            used = {part.id for argument in (*call.args, *(k.value for k in call.keywords)) for part in ast.walk(argument)
-                    if isinstance(part, ast.Name)}  # fmt: skip
+            used = {name for argument in (*call.args, *(k.value for k in call.keywords)) for name in _names(argument)}
             if used <= known and all(keyword_.arg for keyword_ in call.keywords):
-                inner = ", ".join([ast.unparse(a) for a in call.args] + [f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords])
-                return inner, ast.unparse(arguments).removeprefix("self").removeprefix(", ")
+                return call
     return None
+
+
+def _list_kept(init: ast.FunctionDef) -> list[ast.expr]:
+    """Names that `__init__` keeps as attributes and does nothing else with."""
+    assigned = [part for part in ast.walk(init) if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Attribute)]
+    return [part.value for part in assigned if isinstance(part.value, ast.Name)]
+
+
+def _names_beside(init: ast.FunctionDef, kept: Iterable[ast.expr], call: ast.Call) -> set[str]:
+    """Names that `__init__` uses outside of these expressions."""
+    skipped = {id(part) for root in (call, *kept) for part in ast.walk(root)}
+    return {part.id for line in init.body for part in ast.walk(line) if isinstance(part, ast.Name) and id(part) not in skipped}
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _input_spec(facts: TaskFacts, rank: int) -> TensorSpec:
