@@ -21,6 +21,12 @@ class KernelPlan(Record):
     members: tuple[str, ...]
     arguments: str
 
+    def name_local(self, name: str) -> str:
+        """A name for a variable of forward that none of its arguments has."""
+        while name in [argument.partition("=")[0] for argument in self.arguments.split(", ")]:
+            name += "_"
+        return name
+
     def shortest_chain(self, facts: TaskFacts) -> int:
         """Dependent steps of the best schedule that the family knows."""
         return facts.serial_steps

@@ -82,7 +82,8 @@ def find_sizes(target: Shape, sources: Sequence[Source]) -> Sizes:
         tests.append(f"COMPILED and not {f'({cards})' if len(given) > 1 else cards}")
     words = ", ".join(_describe(source, target, free, any_rank) for source in given)
     if first is not None:
-        words += f", {'... of one shape' if any_rank else ' and '.join(_name_free(free)) + ' of any size'},"
+        alike = "all of one shape" if len(given) > 1 else "of any shape"
+        words += f", {alike if any_rank else ' and '.join(_name_free(free)) + ' of any size'},"
     return Sizes(free, result, " or ".join(tests), f"{words} on a CUDA device", (given or sources)[0].name)
 
 
