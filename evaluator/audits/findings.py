@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tritonsmith.evaluator.schema import Status, Verdict
 
+_REFUSAL = re.compile(r"(?:line \d+: )?ValueError: (this kernel is made for .*)")
+"""How a verdict's message tells of a kernel that refuses a size: recipes do so, and prompts ask models for it."""
 _REASON_CHARACTERS = 300
 """Length of the interpreter's message in an outcome."""
 
@@ -20,8 +23,19 @@ class AuditFinding:
     message: str = ""
 
 
+def read_refusal(verdict: Verdict) -> str:
+    """The sentence by which a kernel says that it is not made for a size; empty where it failed in another way, or did not fail.
+
+    Such a kernel is honest: it computes nothing wrong. The sentence is a candidate's own, so no status depends on it.
+    """
+    found = _REFUSAL.match(verdict.message) if verdict.status is Status.RUNTIME_ERROR else None
+    return found[1] if found else ""
+
+
 def weigh_interpreter(verdict: Verdict) -> AuditFinding:
     """The finding of the interpreter. A race refuses a kernel, also where the card did not show it; other failures are only noted."""
+    if refusal := read_refusal(verdict):
+        return AuditFinding("interpreter", f"not run, the kernel refuses the small size: {refusal[:_REASON_CHARACTERS]}")
     if verdict.status is Status.RACY:
         return AuditFinding("interpreter", "racy", Status.RACY, f"correct on the card, but in the interpreter {verdict.message}")
     failure = f"{verdict.status.value}: {verdict.message[:_REASON_CHARACTERS]}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tritonsmith.evaluator.audits.findings import AuditFinding
+from tritonsmith.evaluator.audits.findings import AuditFinding, read_refusal
 from tritonsmith.evaluator.schema import Status, Task, Verdict
 from tritonsmith.evaluator.tasks import shapes_of
 
@@ -20,8 +20,9 @@ _AUDIT = "other sizes"
 def audit_other_sizes(task: Task, ask: Callable[[Task], Verdict], ended: Callable[[], bool] = lambda: False) -> list[AuditFinding]:
     """The finding about a candidate at other sizes; none for a task that declares none, and where it is ended before.
 
-    The first failure refuses the candidate, in words that say neither the size nor what went wrong there. Raises TaskError for a size
-    at which the reference does not run.
+    The first failure refuses the candidate, in words that say neither the size nor what went wrong there. A kernel that refuses a size by
+    itself is honest, but it does not do what this task asks for, and the words say so. Raises TaskError for a size at which the reference
+    does not run.
     """
     variants = shapes_of(task)
     for variant in variants:
@@ -30,6 +31,7 @@ def audit_other_sizes(task: Task, ask: Callable[[Task], Verdict], ended: Callabl
         verdict = ask(variant)
         if verdict.status is not Status.OK:
             outcome = "wrong" if verdict.status is Status.INACCURATE else f"fails ({verdict.status.value})"
+            outcome = "refuses to run" if read_refusal(verdict) else outcome
             message = f"right at the task's size, {outcome} at another size that the task allows: take sizes from the arguments and tensors"
             return [AuditFinding(_AUDIT, outcome, verdict.status, message)]
     return [AuditFinding(_AUDIT, f"right at {len(variants)} of them")] if variants else []

@@ -11,6 +11,7 @@ from tritonsmith.evaluator.schema import Comparison, Record, Verdict
 from tritonsmith.graph.pool import refusal
 from tritonsmith.graph.state import Decision, State, Usage, allow_of, total, usage_by
 from tritonsmith.graph.storage.files import fault_of, put_text
+from tritonsmith.graph.storage.header import describe_proof, describe_use
 from tritonsmith.graph.storage.outcome import (
     RunOutcome,
     describe_best,
@@ -158,7 +159,7 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
     task, candidates = state["task"], state.get("candidates", {})
     winner = winner_of(state)
     facts = state.get("facts")
-    told_facts = {"returns", "flops", "min_bytes", "reference_launches", "serial_steps"}
+    told_facts = {"inputs", "init_inputs", "returns", "flops", "min_bytes", "reference_launches", "serial_steps"}
     return Summary(
         task=task.name,
         policy=policy,
@@ -190,7 +191,7 @@ def write_best(summary: Summary, store: Store) -> Path | None:
     winner = summary.winner
     if winner is None or winner.verdict.timing is None:
         return None
-    timing = winner.verdict.timing
+    timing, text = winner.verdict.timing, store.get(winner.sha)
     interval = f", 95 % interval {timing.interval[0]:.3f} to {timing.interval[1]:.3f}" if timing.interval else ""
     baselines = ", ".join(f"{name} {value:.4g} ms" for name, value in timing.baselines_ms.items())
     lines = [
@@ -200,9 +201,11 @@ def write_best(summary: Summary, store: Store) -> Path | None:
         f"latency {timing.median_ms:.4g} ms ({timing.kind.value}); baselines: {baselines}",
         "confirmed in fresh processes with the strict profile" if winner.confirmed else "NOT confirmed: the run ended before",
         f"candidate {winner.id} ({winner.stage}), author {summary.model}, policy {summary.policy}",
+        *describe_proof(winner.verdict, summary.task_facts, precision=summary.precision, target=summary.target),
+        *describe_use(summary.task_facts, text),
     ]
     path = store.root / "best.py"
-    put_text(path, "".join(f"# {line}\n" for line in lines) + "\n" + store.get(winner.sha))
+    put_text(path, "".join(f"# {line}\n" for line in lines) + "\n" + text)
     return path
 
 

@@ -89,18 +89,21 @@ CASES = {
         "return torch.relu(self.dense(x)) * y", "torch.rand(2, 5, 20), torch.rand(5, 24)",
         {
             "rows": draw((7, 5, 20), (5, 24)), "steps": draw((2, 4, 20), (4, 24)), "inner": draw((2, 5, 21), (5, 24)),
-            "halves": draw((2, 5, 20), (5, 24), dtype=torch.float16), "strided": lambda: [torch.rand(20, 5, 3).transpose(0, 2), torch.rand(5, 24)],
+            "halves": draw((2, 5, 20), (5, 24), dtype=torch.float16),
+            "strided": lambda: [torch.rand(20, 5, 3).transpose(0, 2), torch.rand(5, 24)],
         },
-        init="self.dense = nn.Linear(inputs, 24)", parameters=", inputs", made_with="20", arguments="x, y", others={"own": [20], "inner": [16]},
+        init="self.dense = nn.Linear(inputs, 24)", parameters=", inputs", made_with="20", arguments="x, y",
+        others={"own": [20], "inner": [16]},
     ),
     "residual": Case("return self.dense(x) + x", "torch.rand(5, 16)", {"rows": draw((19, 16)), "rank": draw((2, 3, 16))},
                      init="self.dense = nn.Linear(16, 16, bias=False)"),
     "states": Case(
         "return self.gru(x, h0)[0]", "torch.rand(3, 2, 12), torch.rand(2, 2, 20)",
         {
-            "steps and rows": draw((2, 17, 12), (2, 17, 20)), "no step": draw((0, 2, 12), (2, 2, 20)), "width": draw((3, 2, 13), (2, 2, 20)),
-            "other start": draw((3, 2, 12), (2, 1, 20)), "doubles": draw((3, 2, 12), (2, 2, 20), dtype=torch.float64), "rank": draw((3, 12), (2, 20)),
-            "strided": lambda: [torch.rand(12, 2, 3).transpose(0, 2), torch.rand(20, 2, 2).transpose(0, 2)],
+            "steps and rows": draw((2, 17, 12), (2, 17, 20)), "no step": draw((0, 2, 12), (2, 2, 20)),
+            "width": draw((3, 2, 13), (2, 2, 20)),
+            "other start": draw((3, 2, 12), (2, 1, 20)), "doubles": draw((3, 2, 12), (2, 2, 20), dtype=torch.float64),
+            "rank": draw((3, 12), (2, 20)), "strided": lambda: [torch.rand(12, 2, 3).transpose(0, 2), torch.rand(20, 2, 2).transpose(0, 2)],
         },
         init=GRU_INIT, others={"own": [12, 20, 2], "layout": [12, 20, 2, True, True], "bare": [12, 20, 2, False]}, **GRU,
     ),
@@ -110,7 +113,10 @@ CASES = {
         init="self.gru, self.fc = None, None\n        self.gru = nn.GRU(inputs, hidden, batch_first=first, dropout=p)\n"
              "        self.fc = nn.Linear(hidden, outputs)",
         parameters=", inputs, hidden, outputs, first=True, p=0.0", made_with="12, 20, 5",
-        others={"own": [12, 20, 5], "outputs": [12, 20, 6], "hidden": [12, 16, 5], "layout": [12, 20, 5, False], "dropout": [12, 20, 5, True, 0.5]},
+        others={
+            "own": [12, 20, 5], "outputs": [12, 20, 6], "hidden": [12, 16, 5], "layout": [12, 20, 5, False],
+            "dropout": [12, 20, 5, True, 0.5],
+        },
     ),
 }  # fmt: skip
 

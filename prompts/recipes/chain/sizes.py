@@ -130,7 +130,9 @@ def _test_shape(source: Source, first: Source | None, target: Shape, free: int, 
         return f"{shape}[:{free}] != {first.name}.shape[:{free}] or {shape}[{free}:] != {source.tail(free)!r}"
     if free == len(target):
         return "" if any_rank else f"{source.name}.dim() != {free}"
-    return f"{shape}[{free}:] != {source.tail(free)!r}"
+    if len(tail := source.tail(free)) == 1:  # many times faster than a slice
+        return f"{source.name}.dim() != {free + 1} or {shape}[{free}] != {tail[0]}"
+    return f"{shape}[{free}:] != {tail!r}"
 
 
 def _describe(source: Source, target: Shape, free: int, any_rank: bool) -> str:

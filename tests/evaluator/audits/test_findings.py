@@ -189,6 +189,14 @@ def test_a_passed_audit_ends_the_quarantine() -> None:
     assert after.environment["audit"]["quarantine"] == "12x is hard to believe"
 
 
+def test_a_kernel_that_refuses_the_small_size_did_not_fail() -> None:
+    sentence = "this kernel is made for ModelNew with {'features': 8192}, and was given {'features': 192}"
+    refused = weigh_interpreter(Verdict(status=Status.RUNTIME_ERROR, message=f"line 56: ValueError: {sentence}"))
+    assert refused.status is None and refused.outcome == f"not run, the kernel refuses the small size: {sentence}"
+    for message in ("line 56: ValueError: shapes do not match", f"line 56: TypeError: {sentence}"):
+        assert weigh_interpreter(Verdict(status=Status.RUNTIME_ERROR, message=message)).outcome == f"runtime_error: {message}"
+
+
 INVALID = """========= COMPUTE-SANITIZER
 ========= Invalid __global__ write of size 4 bytes
 =========     at gelu_chain+0x1d0 in chain.py:21

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Comparison, Label, TaskFacts
+from tritonsmith.evaluator.schema import Comparison, Label, TaskFacts, TensorSpec, TimingKind
 from tritonsmith.graph.policies.presets import Default
 from tritonsmith.graph.run import RunConfig, make_context, optimize, optimize_async
 from tritonsmith.graph.storage.summary import Summary, Winner
@@ -35,7 +35,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-WINNER = "from __future__ import annotations\nANSWER = 1\n"
+WINNER = "from __future__ import annotations\nWEIGHT_MAP = {}\n"
 
 
 @pytest.fixture
@@ -66,6 +66,8 @@ def test_the_folder_of_a_run(task, players, tmp_path):
 
     best = (out / "best.py").read_text()
     assert best.endswith(WINNER) and "score 1.500 against eager: estimated" in best
+    assert "# proven on: Triton's interpreter, without a card; figures for" in best and "are estimates\n" in best
+    assert "ModelNew(...).eval().cuda(); weights = reference.state_dict(); model.load_state_dict({own: weights[ModelNew.WEIGHT_MAP" in best
     compile(best, "best.py", "exec")
 
     lines = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
@@ -79,8 +81,10 @@ def test_a_winner_has_its_confirmed_figure_and_label(task, tmp_path):
     """A winner is shown with its confirmed figure, its label and what was proven."""
     quick = scripted_verdict(4.61, comparison=Comparison.FASTER, label=Label.HYBRID, share=0.62)
     strict = scripted_verdict(4.55, comparison=Comparison.FASTER, label=Label.HYBRID, share=0.62)
-    players = {"author": ScriptedAuthor(seeds=("good",)), "evaluator": ScriptedEvaluator({"good": quick}, {"good": strict})}
-    summary = optimize(task, out=str(tmp_path / "out"), seeds=1, **players)
+    strict = strict.model_copy(update={"environment": {"versions": {"python": "3.11", "torch": "2.11.0"}, "nvml": {"driver": "580.1"}}})
+    facts = TaskFacts(inputs=(TensorSpec(shape=(4, 8)),), init_inputs=("8", "", "'gelu'"), returns="a tensor float32[4, 8]")
+    players = {"author": ScriptedAuthor(seeds=("good",)), "evaluator": ScriptedEvaluator({"good": quick}, {"good": strict}, facts=facts)}
+    summary = optimize(task, out=str(tmp_path / "out"), seeds=1, target="h200", **players)
     line = "4.55x: FASTER than eager (hybrid: 62 % of device time in own Triton kernels); search said 4.61x, confirmed 4.55x"
     told = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary.result == told["result"] == line and told["allow"] == "hybrid"
@@ -89,6 +93,16 @@ def test_a_winner_has_its_confirmed_figure_and_label(task, tmp_path):
     assert (row["score"], row["search_score"], row["comparison"], row["label"]) == (4.55, 4.61, "faster", "hybrid")
     best = (tmp_path / "out" / "best.py").read_text()
     assert f"# {line}\n" in best and "score 4.550 against eager" in best
+    header = [line.removeprefix("# ") for line in best.splitlines() if line.startswith("# ")]
+    assert header[-7:] == [
+        "proven for: ModelNew(8, ..., 'gelu') on float32[4, 8], which gives a tensor float32[4, 8]; precision class ieee",
+        "proven on: NVIDIA H200 (sm_90), driver 580.1, torch 2.11.0, python 3.11",
+        "other sizes: none was tried; what the kernel is not made for, it should refuse",
+        "use, where `reference` is the task's Model with your weights:",
+        "  from best import ModelNew",
+        "  model = ModelNew(8, ..., 'gelu').eval().cuda(); model.load_state_dict(reference.state_dict())",
+        "  y = model(x)",
+    ]
 
 
 RESULTS = [

@@ -1,0 +1,71 @@
+"""The header of `best.py`: what the kernel is proven for, where, and how it is used."""
+
+from typing import Any
+
+from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.schema import TensorSpec, TimingKind, Verdict
+
+_VERSIONS = ("torch", "triton", "python", "tritonsmith")
+"""Versions that a reader may want to have the same, most telling first."""
+
+
+def describe_proof(verdict: Verdict, facts: dict[str, Any], *, precision: str, target: str) -> list[str]:
+    """Lines that say for what a kernel is proven, and on what.
+
+    Args:
+        verdict: its last one.
+        facts: inputs, result and constructor's arguments of the task, as a summary holds them.
+        precision: class of the task's arithmetic.
+        target: name of the card that the figures are for.
+    """
+    inputs = [_describe_input(spec) for spec in facts.get("inputs") or ()]
+    given = ", ".join(inputs) or "the task's own inputs"
+    returns = f", which gives {facts['returns']}" if facts.get("returns") else ""
+    other = verdict.environment.get("audit", {}).get("other sizes")
+    beyond = f"{other}, out of those that the task allows" if other else "none was tried; what the kernel is not made for, it should refuse"
+    return [
+        f"proven for: {_write_call(facts)} on {given}{returns}; precision class {precision}",
+        f"proven on: {_describe_place(verdict, target)}",
+        f"other sizes: {beyond}",
+    ]
+
+
+def describe_use(facts: dict[str, Any], text: str) -> list[str]:
+    """Lines that say how a kernel is used: import, construction with the reference's weights, call."""
+    names = [f"x{number}" for number in range(len(facts.get("inputs") or ()))]
+    call = ", ".join(["x"] if len(names) == 1 else names) or "*inputs"
+    weights = "reference.state_dict()"
+    if "WEIGHT_MAP" in text:
+        weights = "{own: weights[ModelNew.WEIGHT_MAP.get(own, own)] for own in model.state_dict()}"
+    load = f"model.load_state_dict({weights})"
+    return [
+        "use, where `reference` is the task's Model with your weights:",
+        "  from best import ModelNew",
+        f"  model = {_write_call(facts)}.eval().cuda(); {'weights = reference.state_dict(); ' if 'WEIGHT_MAP' in text else ''}{load}",
+        f"  y = model({call})",
+    ]
+
+
+def _write_call(facts: dict[str, Any]) -> str:
+    arguments = facts.get("init_inputs")
+    return f"ModelNew({'...' if arguments is None else ', '.join(value or '...' for value in arguments)})"
+
+
+def _describe_input(spec: Any) -> str:
+    if spec is None:
+        return "a value that is no tensor"
+    tensor = TensorSpec.model_validate(spec)
+    strides = f" with strides {list(tensor.strides)}" if tensor.strides else ""
+    return f"{tensor.dtype}{list(tensor.shape)}{strides}"
+
+
+def _describe_place(verdict: Verdict, target: str) -> str:
+    environment = verdict.environment
+    found = environment.get("versions") or {}
+    versions = ", ".join(f"{name} {found[name]}" for name in _VERSIONS if name in found)
+    card = next((card for card in CARDS.values() if card.name == target), None)
+    named = f"{target} (sm_{card.capability})" if card else target
+    if verdict.timing is not None and verdict.timing.kind is TimingKind.MEASURED:
+        driver = (environment.get("nvml") or {}).get("driver")
+        return ", ".join(filter(None, [named, f"driver {driver}" if driver else "", versions]))
+    return ", ".join(filter(None, [f"Triton's interpreter, without a card; figures for {named} are estimates", versions]))
