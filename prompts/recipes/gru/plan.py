@@ -154,7 +154,7 @@ class _GruReader:
             self.picks_step = True
         elif value == "last" and index in (-1, int(self.node.attributes.get("num_layers", 1)) - 1):
             self.values[node.name] = f"last[{index}]"
-            self.indexes = index >= 0
+            self.indexes = self.indexes or index >= 0
         elif value != "(sequence, last)" and isinstance(index, int) and "." not in value:
             self.values[node.name] = f"{value}[{index}]"
             self.indexes = True
