@@ -21,13 +21,15 @@ from tritonsmith.evaluator.reference.trace import OperatorTrace, tensor_bytes, t
 from tritonsmith.evaluator.schema import OperatorCost, OpNode, Task, TaskFacts, TensorSpec
 
 _SEED = 0
-_LITERAL_CHARACTERS = 200
-"""Longer arguments of a constructor are not written out."""
 
 
 def spec_of(tensor: torch.Tensor) -> TensorSpec:
     """Shape and dtype of a tensor."""
     return TensorSpec(shape=tuple(int(size) for size in tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
+
+
+_LITERAL_CHARACTERS = 200
+"""Longer arguments of a constructor are not written out."""
 
 
 def write_literal(value: Any) -> str:
