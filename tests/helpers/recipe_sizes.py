@@ -19,7 +19,8 @@ from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Task
 from tritonsmith.prompts.recipes.book import match
 
-H200 = CARDS["h200"]
+CARD = CARDS["h200"].model_copy(update={"processors": 4})
+"""So small that a wider GRU does not fit."""
 Inputs = Callable[[], list[torch.Tensor]]
 TASK = """
 import torch
@@ -107,6 +108,10 @@ CASES = {
         },
         init=GRU_INIT, others={"own": [12, 20, 2], "layout": [12, 20, 2, True, True], "bare": [12, 20, 2, False]}, **GRU,
     ),
+    "last states": Case(
+        "return self.gru(x)[1]", "torch.rand(2, 2, 12)", {"one step": draw((1, 3, 12))}, init=GRU_INIT,
+        others={"own": [12, 20, 2], "deep": [12, 20, 3], "wide": [12, 40, 2]}, **GRU | {"arguments": "x"},
+    ),
     "last step": Case(
         "return self.fc(self.gru(x)[0][:, -1])", "torch.rand(2, 3, 12)",
         {"steps and rows": draw((3, 2, 12)), "width": draw((2, 3, 20))},
@@ -136,10 +141,10 @@ def write_kernels(case: Case, folder: Path) -> Iterator[tuple[str, Any]]:
     """The case's kernels, imported."""
     task = Task(name="case", path="case.py", source=case.source())
     facts = probe(task)[0]
-    matched = match(task, facts, H200)
+    matched = match(task, facts, CARD)
     assert matched is not None, task.source
     for recipe in matched.recipes:
-        settings = recipe.defaults(matched.plan, H200, task.precision)
+        settings = recipe.defaults(matched.plan, CARD, task.precision)
         assert settings is not None
         path = folder / f"{recipe.name}_{len(list(folder.iterdir()))}.py"
         path.write_text(recipe.render(matched.plan, settings))

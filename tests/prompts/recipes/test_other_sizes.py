@@ -20,9 +20,12 @@ RIGHT = {
     "product": {"rows"},
     "residual": {"rows"},
     "states": {"steps and rows", "arguments: bare"},
+    "last states": {"one step", "arguments: deep", "arguments: wide"},
     "last step": {"steps and rows", "arguments: dropout"},
 }
 """Trials at which the kernels of a case compute what the reference does; they refuse every other one."""
+TOO_WIDE = ("last states: gru_wavefront", "arguments: wide")
+"""More programs than fit on the card at once: refused by the one kernel that needs them all there."""
 RECIPES = {"pointwise", "linear", "gru_per_step", "gru_persistent_batch", "gru_wavefront"}
 
 
@@ -43,7 +46,7 @@ def test_a_kernel_is_right_at_other_sizes_or_refuses_them_in_one_sentence(outcom
     for key, trials in outcomes.items():
         right = RIGHT[key.partition(": ")[0]] | EVERYWHERE | ({"training"} if "arguments: dropout" not in trials else set())
         for trial, outcome in trials.items():
-            if trial in right:
+            if trial in right and (key, trial) != TOO_WIDE:
                 assert outcome == "right", (key, trial, outcome)
             else:
                 assert outcome.startswith("this kernel is made for ") and "\n" not in outcome and ". " not in outcome, (key, trial, outcome)
@@ -59,6 +62,7 @@ def test_a_refusal_names_what_the_kernel_is_made_for_and_what_it_was_given(outco
         "this kernel is made for ModelNew with {'rows': 6, 'limit': 0.2}, and was given {'rows': 6, 'limit': 0.4}"
     )
     assert "made for x float32[4, 6] on a CUDA device" in outcomes["all fixed: pointwise"]["rows"]
+    assert outcomes[TOO_WIDE[0]][TOO_WIDE[1]].endswith("made for 4 programs at once, and was given a GRU that needs 8")
     for recipe in ("gru_per_step", "gru_persistent_batch", "gru_wavefront"):
         said = outcomes[f"states: {recipe}"]["width"]
         assert "x float32[steps, batch, 12] and h0 float32[2, batch, 20]" in said and "was given x float32[3, 2, 13] on cpu" in said
