@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Comparison, Label, TaskFacts, TensorSpec, TimingKind
+from tritonsmith.evaluator.schema import Comparison, Label, TaskFacts, TensorSpec
 from tritonsmith.graph.policies.presets import Default
 from tritonsmith.graph.run import RunConfig, make_context, optimize, optimize_async
 from tritonsmith.graph.storage.summary import Summary, Winner
