@@ -1,8 +1,8 @@
 """How long the command line takes to begin: wall and processor time of calls that need neither a run nor a card. Prints a table.
 
-`python -m tritonsmith.benchmarks.startup [--repeats 5] [--command 'python -m tritonsmith.cli.main'] [--out FILE]`. Every call is a process
-of its own. A first one, which is not counted, fills the page cache and writes bytecode. Processor time hardly depends on what else the
-machine does; wall time does. `--command` measures another checkout: `--command 'env PYTHONPATH=DIR/.typecheck python -m tritonsmith.cli.main'`.
+`python -m tritonsmith.benchmarks.startup [--repeats 5] [--command tritonsmith] [--out FILE]`. Every call is a process of its own. A first
+one, which is not counted, fills the page cache and writes bytecode. Processor time hardly depends on what else the machine does; wall time
+does. `--command` measures another checkout: its own `tritonsmith`, or this one's with another PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description="How long the command line takes to begin.")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--command", type=shlex.split, default=[sys.executable, "-m", "tritonsmith.cli.main"])
+    parser.add_argument("--command", type=shlex.split, default=[sys.executable, "-c", "from tritonsmith.cli.main import main; main()"])
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(arguments)
     record: dict[str, Any] = {
@@ -57,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "machine": {"cpu": cpu_name(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
         "load_average": os.getloadavg()[0], "repeats": options.repeats, "calls": {},
     }  # fmt: skip
-    print_line(f"{'call':<28} {'wall s':>8} {'cpu s':>8} {'at most':>8}   (medians of {options.repeats}; load {record['load_average']:.1f})")
+    note = f"(medians of {options.repeats}; load {record['load_average']:.1f})"
+    print_line(f"{'call':<28} {'wall s':>8} {'cpu s':>8} {'at most':>8}   {note}")
     for call, promised in PROMISED.items():
         words = [str(_KERNEL) if word == _KERNEL.name else word for word in call.split()]
         told = measure([*options.command, *words], options.repeats)

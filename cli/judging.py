@@ -38,14 +38,17 @@ class JudgingSettings:
 
 
 def judge(source: str, settings: JudgingSettings, profile: str, raw: Path | None = None) -> Judgement:
-    """Judge a kernel's text; raw samples go to `raw`. Raises UsageError and InfrastructureError."""
+    """Judge a kernel's text; raw samples go to `raw`, and are kept nowhere without it. Raises UsageError and InfrastructureError."""
     settings.load(present=True)  # what is wrong with the file is said before anything is started
 
     async def work() -> Judgement:
         async with open_evaluator(settings.target, raw, sandbox=settings.sandbox.value) as evaluator:
             task = settings.load(evaluator.hardware.present)
             facts = await evaluator.describe(task)
-            return Judgement(await evaluator.evaluate(task, KernelText.of(source), profile), facts, evaluator.hardware)
+            verdict = await evaluator.evaluate(task, KernelText.of(source), profile)
+            if raw is None and verdict.timing is not None:  # the evaluator's own folder goes with it
+                verdict = verdict.model_copy(update={"timing": verdict.timing.model_copy(update={"raw": None})})
+            return Judgement(verdict, facts, evaluator.hardware)
 
     with err.status("Evaluating ..."):
         return asyncio.run(work())

@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 the answer is no (or the machinery failed), 2 wrong usage 
 import errno
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -25,6 +26,7 @@ from tritonsmith.cli.commands.resume import resume
 from tritonsmith.cli.commands.watch import watch
 from tritonsmith.cli.commands.worker import worker
 from tritonsmith.cli.stopping import Stopper, handle_signals
+from tritonsmith.cli.versions import find_versions
 from tritonsmith.evaluator.errors import InfrastructureError, RunError, RunStopped, UsageError
 
 app = typer.Typer(
@@ -33,7 +35,25 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 the answer is no, 2 wrong usage or input, 3 the run waits for replies or verdicts, 130, 143 interrupted.",
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(", ".join(f"{name} {version}" for name, version in find_versions().items()))
+        raise typer.Exit
+
+
+@app.callback()
+def _take_options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the versions of tritonsmith, torch and triton.")
+    ] = False,
+) -> None:
+    del version  # its callback has printed
+
+
 for command in (optimize, resume, fork, watch, ablate, worker, evaluate, detect, lint, graph, report, assistants, policies, doctor):
     app.command()(command)
 

@@ -1,4 +1,4 @@
-"""What the commands share: option types, the two output channels, and files that are checked before use."""
+"""What the commands share: option types, the output channels, and files that are checked before use."""
 
 import json
 from enum import StrEnum
@@ -8,15 +8,21 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards import CARDS, named_card
 from tritonsmith.evaluator.errors import KernelFileError, UsageError
 from tritonsmith.evaluator.schema import Allow, Record
-from tritonsmith.graph.state import Budget
 
-out = Console(highlight=False, soft_wrap=True)
+_AS_IT_IS: Any = {"markup": False, "emoji": False, "highlight": False}
+"""Texts of models, servers and files are printed as they are; our own colours are `Text` objects and styles."""
+out = Console(soft_wrap=True, **_AS_IT_IS)
 """Answers for a reader; unused when `--json` is given."""
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+err = Console(stderr=True, soft_wrap=True, **_AS_IT_IS)
 """Progress and notes; never part of an answer."""
+
+
+def choose_page(width: int) -> Console:
+    """Where tables go: the terminal, or a page of so many columns where the answer goes to a file or a pipe."""
+    return out if out.is_terminal else Console(width=width, **_AS_IT_IS)
 
 
 class SizeChoice(StrEnum):
@@ -63,7 +69,9 @@ KernelArgument = Annotated[str, typer.Argument(metavar="KERNEL", help="A file wi
 TargetOption = Annotated[
     str,
     typer.Option(
-        callback=_check_card, help="auto: the card of this machine, else h200; a named card that is not here gives estimates for it."
+        callback=_check_card,
+        metavar="CARD",
+        help=f"auto: the card of this machine, else h200. A named one that is not here gives estimates: {', '.join(CARDS)}.",
     ),
 ]
 SizeOption = Annotated[SizeChoice, typer.Option(help="auto is full on a card and small without one.")]
@@ -116,7 +124,7 @@ def write_text(path: str, text: str, option: str = "--out") -> None:
 
 def budget_of(
     candidates: int | None, repairs: int | None, rounds: int | None, seconds: float | None, tokens: int | None, money: float | None
-) -> Budget:
-    """The limits that were given; the others as they are by default, which is not always none."""
+) -> dict[str, float]:
+    """The limits that were given; the others stay as they are by default, which is not always none."""
     given = {"candidates": candidates, "repairs": repairs, "rounds": rounds, "seconds": seconds, "tokens": tokens, "money": money}
-    return Budget.model_validate({name: value for name, value in given.items() if value is not None})
+    return {name: value for name, value in given.items() if value is not None}

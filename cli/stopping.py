@@ -10,8 +10,8 @@ from types import FrameType
 from typing import Any
 
 from tritonsmith.cli.options import err
-from tritonsmith.graph.runs.manifest import MANIFEST
-from tritonsmith.graph.runs.run import active_runs
+from tritonsmith.graph.runs.active import active_runs
+from tritonsmith.graph.storage.folder import MANIFEST
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -29,7 +29,7 @@ PAGES = ("README.md", "ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md", "docs
 BEGIN, END = "<!-- house: begin -->", "<!-- house: end -->"
 STOREYS = {
     "graph": ("app run", "builder drawing", "context session steps", "state sites pool background"),
-    "cli": ("main", "options judging stopping"),
+    "cli": ("main", "options judging stopping examining working versions"),
     "cli/report": ("write", "forms charts"),
     "prompts": ("__main__", "author promises analysis"),
     "prompts/recipes": ("author analyst book", "recipe measured plan constructor members operations kinds"),

@@ -14,6 +14,8 @@ from tritonsmith.graph.state import Decision
 _TAKEN = "fill:#ffd8a8,stroke:#d9480f,stroke-width:2px"
 _OVERRULE = ("budget", "graph")
 """Sites whose answer at a gate replaces the policy's."""
+_ENTRIES = {f"branch:{START}": "branch:seed", f"improve:{START}": "improve:analyze"}
+"""Where a branch begins: a seed's with the seed, the improvement of a candidate with the analysis."""
 _LABELLED = re.compile(r"(decide_(\w+) -\. )&nbsp;(\w+)&nbsp;( \.-> )")
 
 
@@ -105,6 +107,35 @@ def visited_nodes(graph: Graph, decisions: Iterable[Decision]) -> list[str]:
                 if edge.source == gate and reached == where + target:
                     walk(edge.target)
     return [node for node in graph.nodes if node in seen]
+
+
+def possible_decisions(answers: Iterable[tuple[str, str]]) -> tuple[Decision, ...]:
+    """What a run can decide where each gate gives these answers, as (gate, choice); gates that no way leads to are left out."""
+    choices: dict[str, list[str]] = defaultdict(list)
+    for gate, choice in dict.fromkeys(answers):
+        choices[gate].append(choice)
+
+    def choices_at(inside: str, gate: str) -> list[str]:
+        analysed = f"{inside}analyze" in seen
+        return [choice for choice in choices[gate] if analysed or SITES[gate].needs.get(choice) != "analysis"]
+
+    def leads_on(source: str, target: str) -> bool:
+        inside, _, gate = source.rpartition("decide_")
+        if gate in SITES:
+            nodes = {f"{inside}{SITES[gate].choices[choice]}" for choice in choices_at(inside, gate)}
+            return bool({target, target.removesuffix(f":{START}")} & nodes)
+        return _ENTRIES.get(source, target) == target
+
+    edges, seen = drawn_graph(True).edges, {START}
+    while found := {edge.target for edge in edges if edge.source in seen and leads_on(edge.source, edge.target)} - seen:
+        seen |= found
+    return tuple(
+        Decision(id=f"{branch}/{gate}/{choice}", site=SITES[gate].asks, gate=gate, choice=choice, reason="", branch=branch)
+        for inside, branch in (("branch:", "seed0"), ("improve:", "improve1"), ("", "main"))
+        for gate in SITES
+        if f"{inside}decide_{gate}" in seen
+        for choice in choices_at(inside, gate)
+    )
 
 
 def _prefix(graph: Graph, branch: str) -> str | None:

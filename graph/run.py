@@ -8,10 +8,11 @@ from pydantic import ValidationError
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.graph.background import run_to_completion
+from tritonsmith.graph.runs.active import active_runs
 from tritonsmith.graph.runs.config import ROLES, RunConfig, models_of
 from tritonsmith.graph.runs.make_context import make_context
 from tritonsmith.graph.runs.manifest import read_manifest
-from tritonsmith.graph.runs.run import Run, active_runs, run_to_end
+from tritonsmith.graph.runs.run import Run, run_to_end
 from tritonsmith.graph.storage.folder import (
     OnEvent,
 )

@@ -15,10 +15,9 @@ from tritonsmith.evaluator.errors import InfrastructureError, RunStopped
 from tritonsmith.graph.policies.forked import decisions_before
 from tritonsmith.graph.run import RunConfig
 from tritonsmith.graph.runs.fork import fork_run
-from tritonsmith.graph.runs.manifest import MANIFEST
 from tritonsmith.graph.runs.run import Run
 from tritonsmith.graph.storage.files import lines_of, parse_object, put_text
-from tritonsmith.graph.storage.folder import TAPE
+from tritonsmith.graph.storage.folder import MANIFEST, TAPE
 from tritonsmith.graph.storage.summary import read_summary
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.prompts.author import Author, AuthorError

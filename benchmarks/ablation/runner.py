@@ -19,7 +19,7 @@ from tritonsmith.evaluator.errors import RunStopped, TritonsmithError, UsageErro
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Evaluator
 from tritonsmith.graph.background import run_to_completion
-from tritonsmith.graph.runs.run import active_runs
+from tritonsmith.graph.runs.active import active_runs
 from tritonsmith.graph.storage.folder import RunBusy
 from tritonsmith.nodes.authors.make import make_author
 from tritonsmith.nodes.chat.connect import Models

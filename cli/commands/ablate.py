@@ -5,14 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
-from tritonsmith.benchmarks.ablation.cells import cells_of
-from tritonsmith.benchmarks.ablation.plan import find_plan, make_plan
-from tritonsmith.benchmarks.ablation.policies import EXPERIMENTS
-from tritonsmith.benchmarks.ablation.runner import ablate as run_ablation
-from tritonsmith.benchmarks.ablation.schema import Ablation, AblationPlan, CellRow, CellState
 from tritonsmith.cli.commands.optimize import (
     AnalystOption,
     BaseUrlOption,
@@ -44,36 +37,22 @@ from tritonsmith.cli.options import (
     out,
     print_json,
 )
-from tritonsmith.cli.screen.ablation_tables import cell_line, heading, plan_lines, tables_of
-from tritonsmith.cli.screen.answer import write_page
 from tritonsmith.evaluator.schema import Allow, PrecisionClass
 from tritonsmith.evaluator.tasks import parse_overrides
-from tritonsmith.nodes.authors.make import make_author
-from tritonsmith.nodes.chat.connect import KEY, Models
-from tritonsmith.nodes.chat.model import REQUEST_SECONDS
+from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
 
 SuiteArgument = Annotated[
     str, typer.Argument(metavar="SUITE", help="A folder of tasks, task files or numbers (39,40,26), or a TOML or JSON file.")
 ]
 PoliciesOption = Annotated[str | None, typer.Option("--policies", metavar="A,B,...", help="Presets or path/to/file.py:ClassName.")]
 ExperimentOption = Annotated[
-    str | None, typer.Option("--experiment", help=f"A comparison of the notes: {', '.join(EXPERIMENTS)}; brings its policies along.")
+    str | None, typer.Option("--experiment", help="A comparison of the notes: abc, leave-one-out or seeds; brings its policies along.")
 ]
 RepeatsOption = Annotated[int | None, typer.Option("--repeats", min=1, max=10_000, help="Runs of each policy on each task; default 3.")]
 SeedsOption = Annotated[int | None, typer.Option("--seeds", min=1, max=1000, help="Seeds of policies that insist on no number; default 2.")]
 OutOption = Annotated[str | None, typer.Option("--out", help="The experiment's folder, new or to go on with; default: runs/ablate-<time>.")]
 ParallelOption = Annotated[int | None, typer.Option("--parallel", min=1, max=1000, help="Runs that go on at a time; default 4, offline 2.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be run, and run nothing.")]
-_FILE_WIDTH = 180
-"""Columns of tables that go to a file or a pipe."""
-
-_FILES = {
-    "report.html": "tables and plots in one page",
-    "ablation.json": "every table",
-    "runs.csv": "a row per run",
-    "plan.json": "the plan",
-    "cells": "every run's folder",
-}
 
 
 def ablate(
@@ -107,6 +86,14 @@ def ablate(
     as_json: JsonOption = False,
 ) -> None:
     """Compare policies on SUITE; any number of processes may work on one folder. Exit code 1 when a run could not be made."""
+    from tritonsmith.benchmarks.ablation.plan import find_plan, make_plan
+    from tritonsmith.benchmarks.ablation.runner import ablate as run_ablation
+    from tritonsmith.benchmarks.ablation.schema import CellState
+    from tritonsmith.cli.screen.ablation_answer import print_row, show_plan, show_tables
+    from tritonsmith.cli.screen.answer import write_page
+    from tritonsmith.nodes.authors.make import make_author
+    from tritonsmith.nodes.chat.connect import Models
+
     budget = budget_of(budget_candidates, budget_repairs, budget_rounds, budget_seconds, budget_tokens, budget_money)
     settings = {
         "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
@@ -121,43 +108,17 @@ def ablate(
     root = Path(out_folder or Path("runs") / f"ablate-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}")
     find_plan(plan, root)
     make_author(Models(model, analyst_model, repair_model, base_url, key_env, model_timeout, prices))  # a missing key is said before
-    _show_plan(plan, root, err if as_json else out)
+    show_plan(plan, root, err if as_json else out)
     if dry_run:
         if as_json:
             print_json(plan)
         raise typer.Exit(0)
-    err.print(f"Killed or stopped, it goes on with the same command and --out {root}", markup=False)
-    tables = run_ablation(plan, root, parallel=parallel or (2 if model == "offline" else 4), on_row=_print_row)
+    err.print(f"Killed or stopped, it goes on with the same command and --out {root}")
+    tables = run_ablation(plan, root, parallel=parallel or (2 if model == "offline" else 4), on_row=print_row)
     write_page(root)
     if as_json:
         print_json(tables)
     else:
-        _show(tables, root)
+        show_tables(tables, root)
     raise typer.Exit(1 if any(row.state is CellState.FAILED for row in tables.cells) else 0)
 
-
-def _show_plan(plan: AblationPlan, root: Path, page: Console) -> None:
-    cells = cells_of(plan)
-    for line in plan_lines(plan, sum(cell.state(root) is CellState.DONE for cell in cells), len(cells)):
-        page.print(line)
-
-
-def _print_row(row: CellRow, finished: int, total: int) -> None:
-    err.print(cell_line(row, finished, total), markup=False)
-
-
-def _show(tables: Ablation, root: Path) -> None:
-    out.print(f"\n[bold]{escape(heading(tables))}[/]")
-    page = out if out.is_terminal else Console(width=_FILE_WIDTH)
-    for table in tables_of(tables):
-        page.print()
-        page.print(table, soft_wrap=False)
-    out.print()
-    for note in tables.notes:
-        out.print(note, markup=False)
-    for row in tables.cells:
-        if row.state is CellState.FAILED:
-            out.print(f"Failed: {row.task} {row.policy} repeat {row.repeat}: {row.reason}", markup=False)
-    out.print("Files:")
-    for name, what in _FILES.items():
-        out.print(f"  {root / name}  {what}", markup=False)

@@ -7,10 +7,8 @@ import typer
 from tritonsmith.cli.options import JsonOption, out, print_json
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.tasks import parse_overrides
-from tritonsmith.graph.policies.presets import PRESETS
-from tritonsmith.graph.server.assistants import DEV_SERVER, make_assistants
 
-UrlOption = Annotated[str, typer.Option(help="Address of the server.")]
+UrlOption = Annotated[str | None, typer.Option(help="Address of the server; default: where `langgraph dev` listens on this machine.")]
 SettingOption = Annotated[
     list[str] | None,
     typer.Option("--setting", metavar="NAME=VALUE", help="A setting of every assistant, such as model=openai:NAME or seeds=3; repeatable."),
@@ -19,9 +17,13 @@ PoliciesOption = Annotated[str | None, typer.Option("--policies", metavar="A,B,.
 
 
 def assistants(
-    url: UrlOption = DEV_SERVER, setting: SettingOption = None, policies: PoliciesOption = None, as_json: JsonOption = False
+    url: UrlOption = None, setting: SettingOption = None, policies: PoliciesOption = None, as_json: JsonOption = False
 ) -> None:
     """Make one assistant per policy preset on a LangGraph server; what is there already is kept, or brought up to date."""
+    from tritonsmith.graph.policies.presets import PRESETS
+    from tritonsmith.graph.server.assistants import DEV_SERVER, make_assistants
+
+    url = url or DEV_SERVER
     try:
         settings = parse_overrides(setting or [])
     except UsageError as error:
@@ -32,4 +34,4 @@ def assistants(
         print_json({"url": url, "assistants": [assistant.model_dump(mode="json") for assistant in made]})
         return
     for assistant in made:
-        out.print(f"{assistant.name:<14} {assistant.done:<8} {assistant.id}", markup=False)
+        out.print(f"{assistant.name:<14} {assistant.done:<8} {assistant.id}")

@@ -1,12 +1,10 @@
 """`tritonsmith evaluate`: one verdict about one kernel file."""
 
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tritonsmith.cli.judging import JudgingSettings, judge
 from tritonsmith.cli.options import (
     JsonOption,
     KernelArgument,
@@ -24,10 +22,10 @@ from tritonsmith.cli.options import (
     print_json,
     read_kernel,
 )
-from tritonsmith.cli.screen.tables import verdict_lines
 from tritonsmith.evaluator.schema import Status
 
 ProfileOption = Annotated[ProfileChoice, typer.Option(help="strict uses more trials, fresh processes and more samples.")]
+SamplesOption = Annotated[str | None, typer.Option("--samples", metavar="DIR", help="Keep the samples behind the timing there.")]
 
 
 def evaluate(
@@ -39,21 +37,21 @@ def evaluate(
     set_: SetOption = None,
     precision: PrecisionOption = PrecisionChoice.IEEE,
     sandbox: SandboxOption = SandboxChoice.AUTO,
+    samples: SamplesOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Judge KERNEL against TASK; exit code 1 when it is rejected."""
     source = read_kernel(kernel)
-    raw = Path(tempfile.mkdtemp(prefix="tritonsmith-raw-"))
-    try:
-        verdict = judge(source, JudgingSettings(task, target, size, tuple(set_ or ()), precision, sandbox), profile.value, raw).verdict
-    finally:
-        if not any(raw.iterdir()):
-            raw.rmdir()
+    from tritonsmith.cli.judging import JudgingSettings, judge
+    from tritonsmith.cli.screen.tables import verdict_lines
+
+    settings = JudgingSettings(task, target, size, tuple(set_ or ()), precision, sandbox)
+    verdict = judge(source, settings, profile.value, Path(samples) if samples else None).verdict
     if as_json:
         print_json(verdict)
     else:
         for line in verdict_lines(verdict):
             out.print(line)
         if verdict.timing and verdict.timing.raw:
-            out.print(f"samples   {verdict.timing.raw}", markup=False)
+            out.print(f"samples   {verdict.timing.raw}")
     raise typer.Exit(0 if verdict.status is Status.OK else 1)

@@ -5,9 +5,6 @@ from typing import Annotated
 import typer
 
 from tritonsmith.cli.options import FasterOption, JsonOption, err
-from tritonsmith.cli.screen.answer import answer
-from tritonsmith.cli.screen.progress import open_progress
-from tritonsmith.graph.runs.fork import fork as fork_a_run
 
 ParentArgument = Annotated[str, typer.Argument(metavar="RUN", help="The folder of the run to branch off from; it stays as it is.")]
 SiteOption = Annotated[
@@ -25,6 +22,10 @@ def fork(
 
     Nothing that RUN has asked a model or measured is asked or measured again. Exit code 1 without a right kernel.
     """
+    from tritonsmith.cli.screen.answer import answer
+    from tritonsmith.cli.screen.progress import open_progress
+    from tritonsmith.graph.runs.fork import fork as fork_a_run
+
     with open_progress(err) as progress:
         summary = fork_a_run(run, at=at, policy=policy, out=out, on_event=progress)
     answer(summary, as_json, must_be_faster=fail_unless_faster)

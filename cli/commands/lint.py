@@ -4,9 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tritonsmith.cli.judging import JudgingSettings
 from tritonsmith.cli.options import JsonOption, PrecisionChoice, PrecisionOption, SetOption, SizeChoice, TaskArgument, err, out, print_json
-from tritonsmith.evaluator.questions.lint import lint_task
 
 LintSizeOption = Annotated[SizeChoice, typer.Option("--size", help="auto is small: the reference runs on the CPU a few dozen times.")]
 
@@ -19,6 +17,9 @@ def lint(
     as_json: JsonOption = False,
 ) -> None:
     """Say whether zeros, a constant, an old result or a rounded one would pass as TASK's answer; exit code 1 when one would."""
+    from tritonsmith.cli.judging import JudgingSettings
+    from tritonsmith.evaluator.questions.lint import lint_task
+
     loaded = JudgingSettings(task, size=size, overrides=tuple(set_ or ()), precision=precision).load(present=False)
     with err.status("Linting ..."):
         report = lint_task(loaded)
@@ -26,10 +27,10 @@ def lint(
         print_json(report)
     else:
         for finding in report.findings:
-            out.print(f"finding   {finding.name}: {finding.reason}", markup=False)
+            out.print(f"finding   {finding.name}: {finding.reason}")
         for note in report.notes:
-            out.print(f"note      {note}", markup=False)
+            out.print(f"note      {note}")
         count = len(report.findings)
         answer = "fit to judge kernels by" if not count else f"{count} finding{'s' if count > 1 else ''}"
-        out.print(f"{loaded.path} ({report.size} size): {answer}", markup=False)
+        out.print(f"{loaded.path} ({report.size} size): {answer}")
     raise typer.Exit(1 if report.findings else 0)

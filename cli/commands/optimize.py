@@ -21,14 +21,10 @@ from tritonsmith.cli.options import (
     budget_of,
     err,
 )
-from tritonsmith.cli.screen.answer import answer
-from tritonsmith.cli.screen.progress import open_progress
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow
-from tritonsmith.evaluator.tasks import parse_overrides
-from tritonsmith.graph.run import optimize as run_optimize
-from tritonsmith.nodes.chat.connect import KEY
-from tritonsmith.nodes.chat.model import REQUEST_SECONDS
+from tritonsmith.evaluator.tasks import load_task, parse_overrides
+from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
 
 _DAY = 86_400
 _MOST = 100_000
@@ -110,8 +106,13 @@ def optimize(
     as_json: JsonOption = False,
 ) -> None:
     """Search for a faster kernel of TASK; exit code 0 with a right kernel (also a slower one), 1 without, 3 when the run waits."""
-    budget = budget_of(budget_candidates, budget_repairs, budget_rounds, budget_seconds, budget_tokens, budget_money)
     overrides = parse_overrides(set_ or [])
+    load_task(task, "full", overrides, precision.value)  # what is wrong with the file is said before LangGraph is loaded
+    from tritonsmith.cli.screen.answer import answer
+    from tritonsmith.cli.screen.progress import open_progress
+    from tritonsmith.graph.run import optimize as run_optimize
+
+    budget = budget_of(budget_candidates, budget_repairs, budget_rounds, budget_seconds, budget_tokens, budget_money)
     with open_progress(err) as progress:
         summary = run_optimize(
             task, on_event=progress, model=model, base_url=base_url, analyst_model=analyst_model, repair_model=repair_model,

@@ -7,7 +7,6 @@ import typer
 
 from tritonsmith.cli.options import JsonOption, out, print_json
 from tritonsmith.cli.report.forms import Form
-from tritonsmith.cli.screen.answer import style_of
 
 FolderArgument = Annotated[str, typer.Argument(metavar="DIR", help="Folder of a run (also of one that is not over) or of an ablation.")]
 FormOption = Annotated[Form, typer.Option("--format", help="html, md, csv, json, or all of them.")]
@@ -18,14 +17,15 @@ PlaceOption = Annotated[
 
 def report(folder: FolderArgument, format_: FormOption = Form.ALL, place: PlaceOption = None, as_json: JsonOption = False) -> None:
     """Write report.html (one file, no network), report.md, CSV tables and report.json for a run or an ablation."""
-    from tritonsmith.cli.report.run.records import RunReport  # noqa: PLC0415
-    from tritonsmith.cli.report.write import load_report, write_texts  # noqa: PLC0415  (matplotlib would slow every other command)
+    from tritonsmith.cli.report.run.records import RunReport
+    from tritonsmith.cli.report.write import load_report, write_texts
+    from tritonsmith.cli.screen.answer import style_of
 
     files = load_report(Path(folder))
     paths = write_texts(files.texts, Path(folder), format_, Path(place) if place else None)
     if as_json:
         print_json(files.record)
         return
-    out.print(files.headline, style=style_of(files.record.summary) if isinstance(files.record, RunReport) else "bold", markup=False)
+    out.print(files.headline, style=style_of(files.record.summary) if isinstance(files.record, RunReport) else "bold")
     for path in paths:
-        out.print(f"  {path}", markup=False)
+        out.print(f"  {path}")

@@ -1,13 +1,14 @@
 """`tritonsmith resume`: go on with a run that was stopped or killed, or that waited for replies or verdicts in files."""
 
 from tritonsmith.cli.options import FasterOption, JsonOption, RunArgument, err
-from tritonsmith.cli.screen.answer import answer
-from tritonsmith.cli.screen.progress import open_progress
-from tritonsmith.graph.run import resume as resume_run
 
 
 def resume(run: RunArgument, fail_unless_faster: FasterOption = False, as_json: JsonOption = False) -> None:
     """Go on with RUN where it stopped; a finished one only tells its result. Exit code 1 without a right kernel, 3 when it waits."""
+    from tritonsmith.cli.screen.answer import answer
+    from tritonsmith.cli.screen.progress import open_progress
+    from tritonsmith.graph.run import resume as resume_run
+
     with open_progress(err) as progress:
         summary = resume_run(run, on_event=progress)
     answer(summary, as_json, must_be_faster=fail_unless_faster)

@@ -8,12 +8,8 @@ from pathlib import Path
 import typer
 
 from tritonsmith.cli.options import JsonOption, RunArgument, err, print_json
-from tritonsmith.cli.screen.answer import WAITS, exit_code, show
-from tritonsmith.cli.screen.picture import parse_event
-from tritonsmith.cli.screen.progress import open_progress
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.storage.folder import EVENTS, LOCK, Event
-from tritonsmith.graph.storage.summary import read_summary
 
 _LOOK_SECONDS = 0.2
 _WRITTEN_SECONDS = 2.0
@@ -23,6 +19,10 @@ _LAST = ("end", "stopped")
 
 def watch(run: RunArgument, as_json: JsonOption = False) -> None:
     """Show RUN while another process works on it, and its answer when it ends; exit code 1 without a right kernel, 3 when it waits."""
+    from tritonsmith.cli.screen.answer import WAITS, exit_code, show
+    from tritonsmith.cli.screen.progress import open_progress
+    from tritonsmith.graph.storage.summary import read_summary
+
     folder = Path(run)
     if not (folder / EVENTS).is_file() and not (folder.is_dir() and is_worked_on(folder)):
         raise UsageError(f"{run}: no run lies there; name the folder of a run")
@@ -41,12 +41,14 @@ def watch(run: RunArgument, as_json: JsonOption = False) -> None:
     waits = last.get("event") == "end"  # a run that is over has a summary
     ends = {"stopped": f"was stopped ({last.get('reason')})", "end": f"is {last.get('stopped_because')}"}
     how = ends.get(str(last.get("event")), "was killed, for nobody works on it and it has no end")
-    err.print(f"The run {how}; go on with: tritonsmith resume {run}", markup=False)
+    err.print(f"The run {how}; go on with: tritonsmith resume {run}")
     raise typer.Exit(WAITS if waits else 1)
 
 
 def follow(folder: Path) -> Iterator[Event]:
     """Every event of the run so far and to come, until the run is over or nobody works on it any longer."""
+    from tritonsmith.cli.screen.picture import parse_event
+
     pending, at, over = b"", 0, False
     while True:
         gone = not is_worked_on(folder)  # asked before reading: what was written last is read nevertheless

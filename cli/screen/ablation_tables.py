@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from tritonsmith.benchmarks.ablation.schema import SEED_BINS, Ablation, AblationPlan, CellRow, CellState, CostRow, Rule
 from tritonsmith.benchmarks.ablation.wording import ON_SCREEN
@@ -12,15 +12,15 @@ from tritonsmith.graph.storage.outcome import digits
 _REFERENCE = "default"
 
 
-def plan_lines(plan: AblationPlan, finished: int, total: int) -> list[str]:
+def plan_lines(plan: AblationPlan, finished: int, total: int) -> list[Text]:
     """What will be run, and what its runs share."""
     forked = sum(policy.base is not None and not policy.shares for policy in plan.policies) * len(plan.tasks) * plan.repeats
     size_of = f"{len(plan.tasks)} tasks x {len(plan.policies)} policies x {plan.repeats} repeats: {total} runs"
-    lines = [f"[bold]{size_of}[/], {finished} of them finished ({plan.name}; author {escape(str(plan.settings.get('model')))})"]
+    lines = [f"{size_of}, {finished} of them finished ({plan.name}; author {plan.settings.get('model')})"]
     for task in plan.tasks:
         values = ", ".join(f"{name}={value}" for name, value in task.overrides.items())
         size = task.size or "full on a card, else small"
-        lines.append(f"  task {escape(task.key)}  {size}{f' with {escape(values)}' if values else ''}  {escape(task.path)}")
+        lines.append(f"  task {task.key}  {size}{f' with {values}' if values else ''}  {task.path}")
     for policy in plan.policies:
         seeds = f"{policy.seeds} seed{'s' if policy.seeds > 1 else ''}"
         how = "runs of its own"
@@ -28,9 +28,11 @@ def plan_lines(plan: AblationPlan, finished: int, total: int) -> list[str]:
             how = f"runs of its own, with what {policy.base} has asked and judged"
         elif policy.base:
             how = f"forks from {policy.base} at {policy.at}: what comes before is shared"
-        lines.append(f"  policy {escape(policy.key)}  {seeds}; {how}")
+        lines.append(f"  policy {policy.key}  {seeds}; {how}")
     lines.append(f"  {forked} of the {total} runs fork; within a task and repeat no kernel is judged twice with one profile")
-    return lines
+    head, *rest = map(Text, lines)
+    head.stylize("bold", 0, len(size_of))
+    return [head, *rest]
 
 
 def cell_line(row: CellRow, finished: int, total: int) -> str:
@@ -77,7 +79,7 @@ def _policies(tables: Ablation) -> Table:
     table = _table("Policies", "policy", "runs", "failed", "correct", "faster", "mean of winners", "mean, else 1.00x")
     for row in tables.policies:
         table.add_row(
-            escape(row.policy), f"{row.done} of {row.planned}", str(row.failed),
+            row.policy, f"{row.done} of {row.planned}", str(row.failed),
             ON_SCREEN.share(row.share_correct), ON_SCREEN.share(row.share_faster),
             ON_SCREEN.factor(row.geomean[Rule.SOLVED]), ON_SCREEN.factor(row.geomean[Rule.FLOOR]),
         )  # fmt: skip
@@ -89,7 +91,7 @@ def _tasks(tables: Ablation) -> Table:
     table = _table("Geometric mean of the winners' scores, by task", "task", *names)
     for task in tables.plan.tasks:
         cells = {row.policy: ON_SCREEN.factor(row.geomean[Rule.SOLVED]) for row in tables.tasks if row.task == task.key}
-        table.add_row(escape(task.key), *(cells.get(name, "-") for name in names))
+        table.add_row(task.key, *(cells.get(name, "-") for name in names))
     return table
 
 
@@ -97,7 +99,7 @@ def _fast(tables: Ablation) -> Table:
     points = [point.p for point in tables.fast[0].points] if tables.fast else []
     table = _table("fast_p: share of runs correct and faster than p", "policy", *(f"p = {p:g}" for p in points))
     for curve in tables.fast:
-        table.add_row(escape(curve.policy), *(ON_SCREEN.share(point.share) for point in curve.points))
+        table.add_row(curve.policy, *(ON_SCREEN.share(point.share) for point in curve.points))
     return table
 
 
@@ -111,7 +113,7 @@ def _pairs(tables: Ablation) -> Table:
     for row in sorted(floored, key=lambda pair: pair.against != reference):
         won = solved[row.policy, row.against]
         table.add_row(
-            escape(f"{row.policy} / {row.against}"), ON_SCREEN.factor(won.ratio), ON_SCREEN.factor(row.ratio),
+            f"{row.policy} / {row.against}", ON_SCREEN.factor(won.ratio), ON_SCREEN.factor(row.ratio),
             str(won.better), str(won.equal), str(won.worse), str(row.same_kernel),
         )  # fmt: skip
     return table
@@ -135,7 +137,7 @@ def _tuning(tables: Ablation) -> Table:
     for row in tables.tuning:
         ratios = [f"{digits(value)}x" if value is not None else "-" for value in (row.lowest, row.median, row.highest)]
         counts = (row.variants, row.not_working, row.better, row.worse)
-        table.add_row(escape(row.task), "persistent" if row.persistent else "other", *map(str, counts), *ratios)
+        table.add_row(row.task, "persistent" if row.persistent else "other", *map(str, counts), *ratios)
     return table
 
 
@@ -143,7 +145,7 @@ def _costs(tables: Ablation) -> Table:
     title = "Cost per solved run, as if each run had been alone"
     table = _table(title, "policy", "tokens", "US dollars", "evaluation seconds", "candidates")
     for row in tables.costs:
-        table.add_row(escape(row.policy), *_per_solved(row))
+        table.add_row(row.policy, *_per_solved(row))
     return table
 
 
@@ -158,5 +160,5 @@ def _seeds(tables: Ablation) -> Table:
     table = _table("Scores of seeds as written", "task", *SEED_BINS, "not working", "lowest", "median", "highest")
     for row in tables.seeds:
         scores = [digits(value) if value is not None else "-" for value in (row.lowest, row.median, row.highest)]
-        table.add_row(escape(row.task), *map(str, row.counts), str(row.not_working), *scores)
+        table.add_row(row.task, *map(str, row.counts), str(row.not_working), *scores)
     return table

@@ -5,16 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from tritonsmith.cli.options import (
-    err,
-    out,
-    print_json,
-)
+from tritonsmith.cli.options import choose_page, err, out, print_json
 from tritonsmith.cli.report.forms import Form
 from tritonsmith.cli.screen.tables import candidate_table, decision_grid, decision_lines, verdict_lines
 from tritonsmith.evaluator.errors import UsageError
@@ -60,20 +54,20 @@ def write_page(folder: Path) -> None:
     try:
         write_report(folder, Form.HTML)
     except UsageError as error:
-        err.print(f"No report was written: {error}", markup=False)
+        err.print(f"No report was written: {error}")
 
 
 def show(summary: Summary) -> None:
     """The end of a run for a reader: the answer, the way it took, every candidate, the winner, and where the files are."""
     _show_first_words(summary)
-    out.print(f"\n[bold]The way it took[/] (policy {summary.policy}, author {summary.model})")
+    out.print(Text.assemble("\n", ("The way it took", "bold"), f" (policy {summary.policy}, author {summary.model})"))
     if out.is_terminal:
-        out.print(Padding(decision_grid(summary.decisions), _INDENT), soft_wrap=False)
+        out.print(Padding(decision_grid(summary.decisions, out.width), _INDENT), soft_wrap=False)
     else:
-        for line in decision_lines(summary.decisions):
-            out.print(f"  {line}")
+        for decided in decision_lines(summary.decisions):
+            out.print(f"  {decided}")
     out.print()
-    page = out if out.is_terminal else Console(width=_FILE_WIDTH)
+    page = choose_page(_FILE_WIDTH)
     table = candidate_table(summary.candidates, page.width, summary.winner.id if summary.winner else None, title="Candidates")
     page.print(table, soft_wrap=False)
     out.print()
@@ -81,21 +75,21 @@ def show(summary: Summary) -> None:
         proof = "confirmed in fresh processes with new seeds" if summary.winner.confirmed else "NOT confirmed: the run ended before"
         name = f"{'Winner' if summary.outcome is RunOutcome.FASTER else 'Best kernel'} {summary.winner.id}"
         out.print(Text(name, style_of(summary)), f"({summary.winner.stage}; {proof})")
-        out.print(f"[bold]{escape(summary.winner.result)}[/]")
+        out.print(summary.winner.result, style="bold")
         for line in verdict_lines(summary.winner.verdict):
             if out.is_terminal:
-                out.print(Padding(Text.from_markup(line), _INDENT), soft_wrap=False)
+                out.print(Padding(line, _INDENT), soft_wrap=False)
             else:
-                out.print(f"  {line}")
+                out.print(Text.assemble("  ", line))
     elif summary.waits_for:
         _show_waiting(summary)
     else:
         out.print("No candidate was accepted.", style="bold red")
     for row in summary.candidates:
         if row.not_allowed:
-            out.print(f"Not allowed to win (--allow {summary.allow}): {row.id}: {row.not_allowed}", markup=False)
+            out.print(f"Not allowed to win (--allow {summary.allow}): {row.id}: {row.not_allowed}")
     if summary.stopped_because and not summary.waits_for:
-        out.print(f"Stopped because: {summary.stopped_because}", markup=False)
+        out.print(f"Stopped because: {summary.stopped_because}")
     if summary.kind == "estimated":
         out.print(f"Scores are ESTIMATES for {summary.target} (two estimates by one formula); no time was measured on a card.")
     elif summary.kind == "measured":
@@ -120,10 +114,10 @@ def _show_waiting(summary: Summary) -> None:
     if replies:
         out.print("Read the request next to each reply, and write:")
     for path in replies:
-        out.print(f"  {path}", markup=False)
+        out.print(f"  {path}")
     if results:
-        out.print(f"On the machine with the card: tritonsmith worker {Path(results[0]).parent.parent} --once", markup=False)
-    out.print(f"Then: tritonsmith resume {summary.out}", markup=False)
+        out.print(f"On the machine with the card: tritonsmith worker {Path(results[0]).parent.parent} --once")
+    out.print(f"Then: tritonsmith resume {summary.out}")
 
 
 def _show_usage(summary: Summary) -> None:
@@ -138,7 +132,6 @@ def _show_usage(summary: Summary) -> None:
         out.print(
             f"{name}: {used.calls} calls, {used.input_tokens} tokens read{inner}, {used.output_tokens} written{thought}, "
             f"{used.seconds:.0f} s{money}{unknown}{guessed}{failed}.",
-            markup=False,
         )
 
 
@@ -159,4 +152,4 @@ def _show_files(folder: Path, summary: Summary) -> None:
     ):
         path = folder / name
         if path.is_file() or (path.is_dir() and any(path.iterdir())):
-            out.print(f"  {path}  {what}", markup=False)
+            out.print(f"  {path}  {what}")

@@ -58,7 +58,7 @@ class PlainProgress:
         """Print the event."""
         note(event, self._picture)
         line = f"{self._picture.seconds():7.1f} s  {event_line(event, self._picture)}"
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
         return self

@@ -1,19 +1,28 @@
 """Verdicts, candidates and decisions for a reader. Every score carries its kind: `measured` or `ESTIMATE`."""
 
-from collections.abc import Iterable
+from __future__ import annotations
 
-from rich.markup import escape
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from tritonsmith.evaluator.schema import KernelFacts, Measurement, Status, Timing, TimingKind, Verdict
-from tritonsmith.graph.state import Decision
 from tritonsmith.graph.storage.outcome import describe_comparison, digits
-from tritonsmith.graph.storage.summary import CandidateRow
+
+if TYPE_CHECKING:  # a verdict is shown without loading LangGraph
+    from tritonsmith.graph.state import Decision
+    from tritonsmith.graph.storage.summary import CandidateRow
 
 _WIDE = 120
 """Columns from which on a table has room for intervals and sentences."""
 _LOOSE = 92
 """Columns from which on the widest cells leave room for gaps of two."""
+_BELOW = (0, 0, 0, 4)
+"""Padding of a reason that stands below its decision."""
 
 
 def row_score(row: CandidateRow, *, wide: bool = False) -> str:
@@ -31,7 +40,7 @@ def candidate_table(
     """One row per candidate: who wrote what from which, verdict, score and time in ms (of the same kind as the score), and tokens if any.
 
     From 120 columns on also the launches, the parent, the interval of the score, and what the author meant by it; without `fold` each
-    row is one line.
+    row is one line. Where there is too little room, stage and verdict are cut and every figure stays whole.
     """
     rows = list(rows)
     wide, tokens = width >= _WIDE, any(row.tokens for row in rows)
@@ -40,8 +49,8 @@ def candidate_table(
     table.add_column("candidate", no_wrap=True)
     if wide:
         table.add_column("from", no_wrap=True)
-    table.add_column("stage", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    table.add_column("stage", overflow="ellipsis")
+    table.add_column("verdict", overflow="ellipsis")
     table.add_column("score", justify="right", no_wrap=True)
     table.add_column("ms", justify="right", no_wrap=True)
     if tokens:
@@ -52,47 +61,55 @@ def candidate_table(
     for row in rows:
         launches = str(row.launches_per_forward) if row.launches_per_forward else "-"
         time = _milliseconds(row.median_ms) if row.median_ms is not None else "-"
-        cells = [escape(row.id), escape(row.parent or "-")] if wide else [escape(row.id)]
-        cells += [row.stage, _verdict_cell(row, wide), row_score(row, wide=wide), time]
+        cells: list[str | Text] = [row.id, row.parent or "-"] if wide else [row.id]
+        cells += [Text(row.stage, no_wrap=True), _verdict_cell(row, wide), row_score(row, wide=wide), time]
         cells += [f"{row.tokens:,}" if row.tokens else "-"] if tokens else []
-        cells += [launches, escape(row.rationale or row.recipe)] if wide else []
+        cells += [launches, row.rationale or row.recipe] if wide else []
         table.add_row(*cells, style="bold" if row.id == winner else None)
     return table
 
 
-def _verdict_cell(row: CandidateRow, wide: bool) -> str:
+def _verdict_cell(row: CandidateRow, wide: bool) -> Text:
     if row.not_allowed and not wide:
-        return "[yellow]may not win[/]"
-    return _colour_status(row.status) + (f" [yellow]({row.label or 'held'}: may not win)[/]" if row.not_allowed else "")
+        return Text("may not win", "yellow", no_wrap=True)
+    held = Text(f" ({row.label or 'held'}: may not win)", "yellow") if row.not_allowed else ""
+    return Text.assemble(_colour_status(row.status), held, no_wrap=True)
 
 
 def decision_lines(decisions: Iterable[Decision]) -> list[str]:
     """Per decision one line with branch, gate, candidate, choice and reason."""
     rows = [(d.branch, d.gate or d.site, d.candidate or "", d.choice, d.reason) for d in decisions]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
-    return [
-        "  ".join([escape(f"{text:<{width}}") for text, width in zip(row[:4], widths, strict=True)] + [escape(row[4])]) for row in rows
-    ]
+    return ["  ".join([f"{text:<{width}}" for text, width in zip(row[:4], widths, strict=True)] + [row[4]]) for row in rows]
 
 
-def decision_grid(decisions: Iterable[Decision]) -> Table:
-    """The same for a terminal: reasons are folded into a column of their own."""
+def decision_grid(decisions: Iterable[Decision], width: int) -> RenderableType:
+    """The same for a terminal: reasons are folded into a column of their own, or stand below where that column would be narrow."""
+    decisions = list(decisions)
+    if width < _LOOSE:
+        without = (d.model_copy(update={"reason": ""}) for d in decisions)
+        pairs = zip(decision_lines(without), decisions, strict=True)
+        return Group(*(part for line, d in pairs for part in (line.rstrip(), Padding(d.reason, _BELOW))))
     grid = Table.grid(padding=(0, 2, 0, 0))
     for _ in range(4):
         grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     for d in decisions:
-        grid.add_row(*map(escape, (d.branch, d.gate or d.site, d.candidate or "", d.choice, d.reason)))
+        grid.add_row(d.branch, d.gate or d.site, d.candidate or "", d.choice, d.reason)
     return grid
 
 
-def verdict_lines(verdict: Verdict) -> list[str]:
+def verdict_lines(verdict: Verdict) -> list[Text]:
     """A verdict as labelled lines."""
-    lines = [f"status    {_colour_status(verdict.status.value)}" + (f" ({verdict.label.value})" if verdict.label else "")]
-    if verdict.message:
-        lines.append(f"message   {escape(verdict.message)}")
-    if verdict.quarantine:
-        lines.append(f"[yellow]quarantine[/] {escape(verdict.quarantine)}")
+    status = Text.assemble("status    ", _colour_status(verdict.status.value), f" ({verdict.label.value})" if verdict.label else "")
+    held = [Text.assemble(("quarantine", "yellow"), f" {verdict.quarantine}")] if verdict.quarantine else []
+    message = [f"message   {verdict.message}"] if verdict.message else []
+    return [status, *held, *map(Text, (*_figure_lines(verdict), *message, *_fact_lines(verdict)))]
+
+
+def _figure_lines(verdict: Verdict) -> list[str]:
+    """Times and errors; they stand before the words about them."""
+    lines: list[str] = []
     if verdict.timing and verdict.status is Status.OK:
         lines += _timing_lines(verdict.timing)
     if verdict.correctness:
@@ -102,23 +119,29 @@ def verdict_lines(verdict: Verdict) -> list[str]:
             f"max {found.max_abs_err:.2e}, mean {found.mean_abs_err:.2e}, {found.trials} trials"
         )
         lines.append(f"precision {found.precision_class.value if found.precision_class else 'none is met'}")
-    if verdict.facts.kernels or verdict.facts.launches_per_forward:
-        lines.append(f"launches  {verdict.facts.launches_per_forward} per forward")
-        lines += [f"          {escape(_kernel_text(kernel))}" for kernel in verdict.facts.kernels]
-    if verdict.facts.library_calls:
-        calls = ", ".join(f"{name} x{count}" for name, count in verdict.facts.library_calls.items())
-        lines.append(f"library   {escape(calls)}")
-    lines += [f"advice    {escape(line)}" for line in verdict.advice]
-    card = verdict.environment.get("card")
-    target = verdict.environment.get("target")
-    if card or target:
-        lines.append(f"card      {escape(str(card or f'none here; figures are for {target}'))}")
     return lines
 
 
-def _colour_status(status: str) -> str:
+def _fact_lines(verdict: Verdict) -> list[str]:
+    """What was launched, called and noticed, and on which card."""
+    lines: list[str] = []
+    if verdict.facts.kernels or verdict.facts.launches_per_forward:
+        lines.append(f"launches  {verdict.facts.launches_per_forward} per forward")
+        lines += [f"          {_kernel_text(kernel)}" for kernel in verdict.facts.kernels]
+    if verdict.facts.library_calls:
+        calls = ", ".join(f"{name} x{count}" for name, count in verdict.facts.library_calls.items())
+        lines.append(f"library   {calls}")
+    lines += [f"advice    {line}" for line in verdict.advice]
+    card = verdict.environment.get("card")
+    target = verdict.environment.get("target")
+    if card or target:
+        lines.append(f"card      {card or f'none here; figures are for {target}'}")
+    return lines
+
+
+def _colour_status(status: str) -> Text:
     colour = {Status.OK.value: "green", "...": "dim", "not evaluated": "dim"}.get(status, "red")
-    return f"[{colour}]{status}[/]"
+    return Text(status, colour)
 
 
 def _timing_lines(timing: Timing) -> list[str]:
@@ -139,7 +162,7 @@ def _timing_lines(timing: Timing) -> list[str]:
         lines.append(f"clocks    {_milliseconds(timing.device_ms)} ms by the card's own{seen}")
     if timing.floor_ms is not None:
         lines.append(f"floor     {_milliseconds(timing.floor_ms)} ms: no kernel of this card can be faster")
-    return lines + [f"note      {escape(note)}" for note in timing.notes]
+    return lines + [f"note      {note}" for note in timing.notes]
 
 
 def _ratio(found: Measurement) -> str:

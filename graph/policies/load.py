@@ -8,6 +8,7 @@ import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 from tritonsmith.evaluator.errors import UsageError
@@ -42,8 +43,8 @@ def load_policy(name: str, option: str = "--policy") -> Policy:
     """A preset by name, or `path/to/file.py:ClassName`. Raises UsageError that names the option and lists what exists."""
     if name in PRESETS:
         return PRESETS[name]()
-    path, _, attribute = name.rpartition(":")
-    if not attribute or not path.endswith(".py"):
+    path, _, attribute = name.rpartition(":") if ":" in name else (name, "", "")
+    if not path.endswith(".py"):
         raise UsageError(f"{option} {name}: no such policy; choose one of {', '.join(PRESETS)}, or path/to/file.py:ClassName")
     return _from_file(f"{option} {name}", Path(path), attribute)
 
@@ -60,10 +61,10 @@ def _from_file(asked: str, path: Path, attribute: str) -> Policy:
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise UsageError(f"{asked}: {path} does not import ({type(error).__name__}: {error}); fix the file") from error
-    made = getattr(module, attribute, None)
+    made = getattr(module, attribute, None) if attribute else None
     if made is None:
-        classes = [key for key, value in vars(module).items() if isinstance(value, type) and value.__module__ == module.__name__]
-        raise UsageError(f"{asked}: {path} has no {attribute}; it defines {', '.join(classes) or 'no class'}")
+        why = f"{path} has no {attribute}" if attribute else "name a class of the file"
+        raise UsageError(f"{asked}: {why}; {_name_classes(module, path)}")
     try:
         policy = made() if isinstance(made, type) else made
         missing = [question for question in QUESTIONS if not callable(getattr(policy, question, None))]
@@ -73,6 +74,16 @@ def _from_file(asked: str, path: Path, attribute: str) -> Policy:
     except (Exception, SystemExit) as error:  # a user's class may raise anything
         why = f"{type(error).__name__}: {error}"
         raise UsageError(f"{asked}: {attribute}() raises {why}; fix the class, which is made without arguments") from error
+
+
+def _name_classes(module: ModuleType, path: Path) -> str:
+    """Which classes of a file can be policies, as they are written after an option."""
+    own = [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__]
+    able = [made.__name__ for made in own if all(callable(getattr(made, question, None)) for question in QUESTIONS)]
+    if able:
+        return f"write {' or '.join(f'{path}:{name}' for name in able)}"
+    others = f"it defines {', '.join(made.__name__ for made in own)}, no policy among them" if own else "it defines no class"
+    return f"{others}; derive one from tritonsmith.graph.policies.Default"
 
 
 def _complete(asked: str, attribute: str, policy: Any, missing: list[str]) -> Policy:

@@ -10,8 +10,8 @@ from pydantic import ConfigDict, Field
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, Evaluator, PrecisionClass, Record
 from tritonsmith.graph.state import Budget
-from tritonsmith.nodes.chat.connect import KEY, Models
-from tritonsmith.nodes.chat.model import REQUEST_SECONDS
+from tritonsmith.nodes.chat.connect import Models
+from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
 from tritonsmith.prompts.author import Author
 
 ROLES = ("model", "analyst_model", "repair_model")

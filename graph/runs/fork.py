@@ -16,10 +16,10 @@ from tritonsmith.graph.background import run_to_completion
 from tritonsmith.graph.policies.forked import PARENT, Parent, check_site, decisions_before, decisions_in, events_in
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.runs.config import models_of, settings_to_keep
-from tritonsmith.graph.runs.manifest import MANIFEST, Manifest, read_manifest
+from tritonsmith.graph.runs.manifest import Manifest, read_manifest
 from tritonsmith.graph.runs.run import Run, run_to_end
 from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object, put_text
-from tritonsmith.graph.storage.folder import EVENTS, TAPE, OnEvent, lock_run, make_folder
+from tritonsmith.graph.storage.folder import EVENTS, MANIFEST, TAPE, OnEvent, lock_run, make_folder
 from tritonsmith.graph.storage.summary import Summary, read_summary
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.prompts.author import Author

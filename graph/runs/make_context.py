@@ -12,8 +12,9 @@ from tritonsmith.graph.runs.players import open_players
 from tritonsmith.graph.state import Budget
 from tritonsmith.graph.storage.folder import TAPE
 from tritonsmith.graph.storage.store import Store
-from tritonsmith.nodes.chat.connect import KEY, Models
-from tritonsmith.nodes.chat.model import REQUEST_SECONDS, Source
+from tritonsmith.nodes.chat.connect import Models
+from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
+from tritonsmith.nodes.chat.model import Source
 from tritonsmith.prompts.author import Author
 
 

@@ -16,10 +16,9 @@ from tritonsmith.graph.policies.forked import PARENT
 from tritonsmith.graph.runs.config import RunConfig, restore_address, settings_to_keep
 from tritonsmith.graph.runs.version import graph_version
 from tritonsmith.graph.storage.files import fault_of, parse_object, put_text
+from tritonsmith.graph.storage.folder import MANIFEST
 from tritonsmith.prompts.templates.render import VERSION, digest
 
-MANIFEST = "run.json"
-"""Name of the manifest in a run's folder."""
 FORMAT = 1
 """Version of the manifest's fields; a run of another one is not resumed."""
 

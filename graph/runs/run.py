@@ -20,16 +20,18 @@ from tritonsmith.graph.context import Context, Sessions
 from tritonsmith.graph.policies.forked import policy_in
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.policies.view import Policy
+from tritonsmith.graph.runs.active import under_way
 from tritonsmith.graph.runs.conclude import begin_event, conclude, end_event, run_event
 from tritonsmith.graph.runs.config import RunConfig, models_of, name_models, passed_objects
 from tritonsmith.graph.runs.drive import Drive
-from tritonsmith.graph.runs.manifest import MANIFEST, Manifest, read_manifest, read_parent, read_same_run
+from tritonsmith.graph.runs.manifest import Manifest, read_manifest, read_parent, read_same_run
 from tritonsmith.graph.runs.players import Players, open_players
 from tritonsmith.graph.state import total
 from tritonsmith.graph.storage.files import fault_of
 from tritonsmith.graph.storage.folder import (
     CHECKPOINTS,
     EVENTS,
+    MANIFEST,
     TAPE,
     Event,
     EventLog,
@@ -50,9 +52,6 @@ from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.evaluators.tape import TapeEvaluator
 from tritonsmith.prompts.author import Author
 from tritonsmith.prompts.templates.render import VERSION, digest
-
-_ACTIVE: list[Run] = []
-"""The runs of this process that are under way."""
 
 
 class Run:
@@ -122,9 +121,8 @@ class Run:
         manifest = read_same_run(self.folder, config, sketch.source, self._passed) if resumed else None
         if manifest is None:
             make_folder(self.folder)
-        _ACTIVE.append(self)
         try:
-            with explain_disk_errors(self.folder), lock_run(self.folder):
+            with under_way(self), explain_disk_errors(self.folder), lock_run(self.folder):
                 async with aclosing(self._work(manifest, players, policy, sketch)) as events:
                     async for event in events:
                         yield event
@@ -134,8 +132,6 @@ class Run:
             if manifest is None and not players.may_wait:
                 drop_if_fruitless(self.folder)  # the same command, corrected, may then name the same folder
             raise
-        finally:
-            _ACTIVE.remove(self)
 
     async def _work(self, earlier_manifest: Manifest | None, players: Players, policy: Policy, sketch: Task) -> AsyncGenerator[Event, None]:
         if earlier_manifest is None and (self.folder / MANIFEST).is_file():
@@ -209,11 +205,6 @@ class Run:
             models=(self._models.author, self._models.analyst, self._models.repair),
             metadata={f"parent_{name}": value for name, value in (manifest.parent or {}).items()},
         )  # fmt: skip
-
-
-def active_runs() -> tuple[Run, ...]:
-    """The runs of this process that are under way."""
-    return tuple(_ACTIVE)
 
 
 def _load_at_size(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task:

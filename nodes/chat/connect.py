@@ -11,14 +11,13 @@ from openai import DefaultHttpxClient
 from pydantic import SecretStr
 
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
 from tritonsmith.nodes.chat.handoff import HandoffChat
 from tritonsmith.nodes.chat.ledger import Prices, load_prices
-from tritonsmith.nodes.chat.model import REQUEST_SECONDS, ModelChat, Patience, Source
+from tritonsmith.nodes.chat.model import ModelChat, Patience, Source
 from tritonsmith.nodes.chat.records import Chat
 from tritonsmith.nodes.chat.wire import note_response
 
-KEY = "OPENAI_API_KEY"
-"""The variable that has the key unless a setting names another one."""
 OPENAI = "https://api.openai.com/v1"
 """The address that is asked unless a setting names another one; the only one that needs a key."""
 

@@ -20,6 +20,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.state import Usage
+from tritonsmith.nodes.chat.defaults import REQUEST_SECONDS
 from tritonsmith.nodes.chat.faults import Failure, Fault, ModelFault, censor, clean, failure_of, sentence
 from tritonsmith.nodes.chat.forms import FORMS, Form, response_format
 from tritonsmith.nodes.chat.ledger import Price, dollars, sum_of
@@ -27,8 +28,6 @@ from tritonsmith.nodes.chat.records import Reply, Request, UsageRow, notice
 from tritonsmith.nodes.chat.spans import about, note_library_call
 from tritonsmith.nodes.chat.wire import Wire, body_on, listen, reply_of, usage_on
 
-REQUEST_SECONDS = 600.0
-"""The longest that one try may take; models that think need minutes."""
 CHARACTERS_PER_TOKEN = 4
 """For servers that do not tell how many tokens they took."""
 _LONGEST_BROKEN = 20_000

@@ -1,4 +1,4 @@
-"""The graph as SVG, without a network and without a browser: the same nodes and edges as the Mermaid text, with the way that a run took."""
+"""The graph as SVG, without a network and without a browser: the same nodes and edges as the Mermaid text, with ways marked."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,6 +21,8 @@ _LETTER = 6.6
 _BULGE = 30.0
 """How far an edge bends away from the edge that leads the other way."""
 _TIMES = "\N{MULTIPLICATION SIGN}"
+TAKEN_WAY = "the way that a run took"
+POSSIBLE_WAYS = "the ways that a policy can take"
 _HEAD = 20.0
 """Room above a panel for its name in a file with several."""
 
@@ -59,8 +61,10 @@ class Panel:
         return Markup(f'<svg class="graph" role="group" aria-label="{escape(self.title)}" {size}>{self.body}</svg>')
 
 
-def draw_panels(decisions: Sequence[Decision], *, link: bool) -> tuple[Panel, ...]:
+def draw_panels(decisions: Sequence[Decision], *, link: bool, counted: bool = True) -> tuple[Panel, ...]:
     """The parts of the graph with the way that these decisions took; with `link`, gates lead to `#gate-<name>`.
+
+    What was `counted` says how often; what only can happen does not.
 
     The branch of an improvement is drawn only where a run went into it; without a way it is the same as a seed's.
     """
@@ -73,12 +77,12 @@ def draw_panels(decisions: Sequence[Decision], *, link: bool) -> tuple[Panel, ..
     parts = [("branch", "One seed's branch", seeds), ("", "The run, after the branches have joined", main)]
     if improved:
         parts.append(("improve", "The selected candidate, analysed again", improved))
-    return tuple(_draw_panel(name, title, whole if name else closed, seen, taken, link) for name, title, taken in parts)
+    return tuple(_draw_panel(name, title, whole if name else closed, seen, taken, link, counted) for name, title, taken in parts)
 
 
-def draw_file(decisions: Sequence[Decision]) -> str:
-    """The whole graph as one SVG file that needs no other file."""
-    panels = draw_panels(decisions, link=False)
+def draw_file(decisions: Sequence[Decision], marked: str = TAKEN_WAY) -> str:
+    """The whole graph as one SVG file that needs no other file; `marked` says what the marks are."""
+    panels = draw_panels(decisions, link=False, counted=marked == TAKEN_WAY)
     width = sum(panel.placed.width for panel in panels)
     height = max(panel.placed.height for panel in panels) + _HEAD
     parts, left = [], 0.0
@@ -86,21 +90,22 @@ def draw_file(decisions: Sequence[Decision]) -> str:
         name = f'<text class="name" x="{left + 14:.0f}" y="{_HEAD - 4:.0f}">{escape(panel.title)}</text>'
         parts.append(f'{name}<g transform="translate({left:.0f} {_HEAD:.0f})">{panel.body}</g>')
         left += panel.placed.width
-    description = "The state machine of tritonsmith" + (", with the way that a run took" if decisions else "")
+    description = "The state machine of tritonsmith" + (f", with {marked}" if decisions else "")
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="graph" {size} role="img" aria-label="{description}">'
     style = f"<style>{_STYLE}{DRAWING_RULES}</style>"
     return f'{head}{style}<rect class="sheet" width="100%" height="100%"/>{"".join(parts)}</svg>\n'
 
 
-def _draw_panel(name: str, title: str, graph: Graph, seen: set[str], decisions: Sequence[Decision], link: bool) -> Panel:
+def _draw_panel(name: str, title: str, graph: Graph, seen: set[str], decisions: Sequence[Decision], link: bool, counted: bool) -> Panel:
     prefix = f"{name}:" if name else ""
     nodes = [node for node in graph.nodes if node.startswith(prefix)]
     edges = {pair: label for pair, label in drawn_edges(graph).items() if pair[0] in nodes and pair[1] in nodes}
     sizes = {node: (_node_width(node.removeprefix(prefix)), _HEIGHT) for node in nodes}
     placed = place(sizes, list(edges))
     counts = Counter((f"{prefix}{_GATE}{decision.gate}", _target_of(prefix, decision)) for decision in decisions)
-    asked = Counter(f"{prefix}{_GATE}{decision.gate}" for decision in decisions)
+    asked = Counter(f"{prefix}{_GATE}{decision.gate}" for decision in decisions) if counted else Counter()
+    counts = counts if counted else Counter(counts.keys())
     body: list[str] = []
     for pair, label in edges.items():
         body.append(_draw_edge(placed, sizes, pair, label, _count_way(pair, graph, seen, counts, prefix), (pair[1], pair[0]) in edges))

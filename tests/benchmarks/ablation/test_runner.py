@@ -23,7 +23,7 @@ from tritonsmith.benchmarks.ablation.sharing import Memo, SharedEvaluator
 from tritonsmith.evaluator.errors import RunStopped, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.schema import Status, Task, Verdict
-from tritonsmith.graph.runs.run import active_runs
+from tritonsmith.graph.runs.active import active_runs
 from tritonsmith.nodes.chat.connect import Models
 
 DRIVER = HELPERS / "ablation_driver.py"

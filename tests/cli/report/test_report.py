@@ -317,7 +317,3 @@ def test_a_home_that_cannot_be_written_is_no_matter(recorded: Path, tmp_path: Pa
     done = subprocess.run(line, env={**quiet, "HOME": "/proc/nothing"}, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
 
-
-def test_other_commands_do_not_load_what_reports_need() -> None:
-    code = "import sys, tritonsmith.cli.main; print([name for name in ('matplotlib', 'grandalf') if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120).stdout == "[]\n"

@@ -26,8 +26,10 @@ from tritonsmith.cli.commands.watch import follow
 from tritonsmith.cli.main import run as command
 from tritonsmith.cli.screen.picture import RunPicture, read_events
 from tritonsmith.cli.screen.progress import LiveProgress, LiveView, PlainProgress, open_progress
+from tritonsmith.cli.screen.tables import decision_grid
 from tritonsmith.evaluator.schema import Comparison
 from tritonsmith.graph.run import optimize
+from tritonsmith.graph.state import Decision
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
@@ -171,6 +173,24 @@ def test_a_measured_score_has_its_interval_and_comparison() -> None:
     narrow, wide = "\n".join(drawn(picture, 80)), "\n".join(drawn(picture, 200))
     assert "2.50x measured" in narrow and "0.98x measured, same" in narrow
     assert "2.50x (2.40 to 2.60) measured" in wide and "0.98x (0.90 to 1.10) measured, same" in wide
+
+
+def test_a_narrow_terminal_keeps_every_figure_whole() -> None:
+    """In 60 columns stages and verdicts are cut, scores, times and tokens are not, and reasons fold below their decisions."""
+    names = ("memory-01", "memory-02")
+    spent = {"total_tokens": 12345, "stage": "tune_memory", "input_tokens": 12345, "output_tokens": 0}
+    events = [event("usage", 1, request=f"{name}-tune_memory", call=1, **spent) for name in names]
+    events += [written(name, stage="tune_memory") for name in names]
+    events += [judged(names[0], score=0.98, comparison="same", median_ms=0.01234), judged(names[1], score=None)]
+    row, failed = (line for line in drawn(picture_of(begun(), *events), 60) if line.startswith("memory-"))
+    assert row.startswith("memory-01") and row.endswith("0.98x measured, same 0.01234 12,345") and "…" in row
+    assert failed.split()[-1] == "12,345" and len(failed) <= 60
+    reason = "a long reason with the score 1.166 in its middle and words to the end"
+    decided = Decision(id="seed0/00", site="after_evaluate", gate="after_evaluate", choice="accept", branch="seed0", reason=reason)
+    console = Console(width=60, record=True, file=io.StringIO())
+    console.print(decision_grid([decided], 60))
+    first, *below = console.export_text().splitlines()
+    assert first.split() == ["seed0", "after_evaluate", "accept"] and " ".join(" ".join(below).split()) == reason and len(below) == 2
 
 
 def test_a_kernel_that_may_not_win_is_never_shown_as_ok() -> None:

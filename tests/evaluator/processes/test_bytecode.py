@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tritonsmith.cli.commands.doctor import check_bytecode
+from tritonsmith.cli.examining import check_bytecode
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.processes import bytecode
 

@@ -169,12 +169,21 @@ def test_a_policy_from_a_file(tmp_path):
     assert policy.name == "Mine" and policy.after_detect(view(0.5)) == ("skip", "mine")
 
 
+TWO_POLICIES = (
+    "from tritonsmith.graph.policies import Default\nclass One(Default): pass\nclass Two(Default): pass\nclass Helper: pass\n"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "name", "says"),
     [
         (None, "greedy", "choose one of default, notes"),
         (None, "nowhere.py:Mine", "there is no file"),
         ("class Other: pass", "{}:Mine", "it defines Other"),
+        ("class Other: pass", "{}:", "no policy among them"),
+        ("", "{}", "name a class of the file; it defines no class; derive one from"),
+        (TWO_POLICIES, "{}", "name a class of the file; write .*mine.py:One or .*mine.py:Two$"),
+        (TWO_POLICIES, "{}:Three", "has no Three; write .*mine.py:One or .*mine.py:Two$"),
         ("x = 1 +", "{}:Mine", "does not import"),
         ("class Mine: pass", "{}:Mine", "lacks after_evaluate"),
         ("class Mine:\n    def __init__(self, x): pass", "{}:Mine", "without arguments"),

@@ -143,7 +143,7 @@ def test_optimize_says_how_to_go_on_when_somebody_stops_it(task, players, tmp_pa
             for run in active_runs():
                 run.stop("lunch")
 
-    from tritonsmith.graph.runs.run import active_runs
+    from tritonsmith.graph.runs.active import active_runs
 
     with pytest.raises(RunStopped, match=r"Stopped at a safe point \(lunch\). Go on with: tritonsmith resume .*out"):
         optimize(task, out=str(tmp_path / "out"), on_event=stop, **players)

@@ -12,7 +12,7 @@ from langsmith import Client, tracing_context
 
 import capture_server as capture
 from traced_runs import MODEL_KEY, OWN_KEY, SMITH_KEY, own_settings, players, task_in, traced_run
-from tritonsmith.cli.commands.doctor import check_traces
+from tritonsmith.cli.examining import check_traces
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.run import RunConfig, make_context, optimize
 from tritonsmith.graph.runs.fork import fork
