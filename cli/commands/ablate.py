@@ -1,8 +1,10 @@
 """`tritonsmith ablate`: tasks x policies x repeats, with statistics; the same command goes on with what is missing."""
 
+from __future__ import annotations
+
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -40,6 +42,9 @@ from tritonsmith.cli.options import (
 from tritonsmith.evaluator.schema import Allow, PrecisionClass
 from tritonsmith.evaluator.tasks import parse_overrides
 from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
+
+if TYPE_CHECKING:
+    from tritonsmith.benchmarks.ablation.schema import AblationPlan
 
 SuiteArgument = Annotated[
     str, typer.Argument(metavar="SUITE", help="A folder of tasks, task files or numbers (39,40,26), or a TOML or JSON file.")
@@ -87,10 +92,6 @@ def ablate(
 ) -> None:
     """Compare policies on SUITE; any number of processes may work on one folder. Exit code 1 when a run could not be made."""
     from tritonsmith.benchmarks.ablation.plan import find_plan, make_plan
-    from tritonsmith.benchmarks.ablation.runner import ablate as run_ablation
-    from tritonsmith.benchmarks.ablation.schema import CellState
-    from tritonsmith.cli.screen.ablation_answer import print_row, show_plan, show_tables
-    from tritonsmith.cli.screen.answer import write_page
     from tritonsmith.nodes.authors.make import make_author
     from tritonsmith.nodes.chat.connect import Models
 
@@ -108,13 +109,22 @@ def ablate(
     root = Path(out_folder or Path("runs") / f"ablate-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}")
     find_plan(plan, root)
     make_author(Models(model, analyst_model, repair_model, base_url, key_env, model_timeout, prices))  # a missing key is said before
+    _carry_out(plan, root, parallel or (2 if model == "offline" else 4), dry_run=dry_run, as_json=as_json)
+
+
+def _carry_out(plan: AblationPlan, root: Path, parallel: int, *, dry_run: bool, as_json: bool) -> None:
+    from tritonsmith.benchmarks.ablation.runner import ablate as run_ablation
+    from tritonsmith.benchmarks.ablation.schema import CellState
+    from tritonsmith.cli.screen.ablation_answer import print_row, show_plan, show_tables
+    from tritonsmith.cli.screen.answer import write_page
+
     show_plan(plan, root, err if as_json else out)
     if dry_run:
         if as_json:
             print_json(plan)
         raise typer.Exit(0)
     err.print(f"Killed or stopped, it goes on with the same command and --out {root}")
-    tables = run_ablation(plan, root, parallel=parallel or (2 if model == "offline" else 4), on_row=print_row)
+    tables = run_ablation(plan, root, parallel=parallel, on_row=print_row)
     write_page(root)
     if as_json:
         print_json(tables)
