@@ -233,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print_line(line: str) -> None:
-    Console().print(line, markup=False, highlight=False, soft_wrap=True)
+    Console().print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
     sys.stdout.flush()
 
 

@@ -96,7 +96,7 @@ class Study:
         score = f"{row.score:.4f}" if row.score is not None else row.message[:80]
         elapsed = time.monotonic() - self._started
         line = f"{elapsed:5.0f} s {part:6} {row.kernel:24} {row.kind:6} {row.status:10} {word:10} {score} {control} {row.seconds:.1f} s"
-        _console.print(line, markup=False, highlight=False, soft_wrap=True)
+        _console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
         sys.stdout.flush()
         self._out.mkdir(parents=True, exist_ok=True)
         about = {"command": self.command, "date": datetime.now(UTC).isoformat(timespec="seconds"), "environment": self._environment}

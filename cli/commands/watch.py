@@ -19,13 +19,13 @@ _LAST = ("end", "stopped")
 
 def watch(run: RunArgument, as_json: JsonOption = False) -> None:
     """Show RUN while another process works on it, and its answer when it ends; exit code 1 without a right kernel, 3 when it waits."""
+    folder = Path(run)
+    if not (folder / EVENTS).is_file() and not (folder.is_dir() and is_worked_on(folder)):
+        raise UsageError(f"{run}: no run lies there; name the folder of a run")
     from tritonsmith.cli.screen.answer import WAITS, exit_code, show
     from tritonsmith.cli.screen.progress import open_progress
     from tritonsmith.graph.storage.summary import read_summary
 
-    folder = Path(run)
-    if not (folder / EVENTS).is_file() and not (folder.is_dir() and is_worked_on(folder)):
-        raise UsageError(f"{run}: no run lies there; name the folder of a run")
     last: Event = {}
     try:
         with open_progress(err) as progress:

@@ -6,8 +6,6 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from langchain_core.language_models import BaseChatModel
-from langchain_openai import ChatOpenAI
-from openai import DefaultHttpxClient
 from pydantic import SecretStr
 
 from tritonsmith.evaluator.errors import UsageError
@@ -73,6 +71,9 @@ def web_address(address: str, option: str, example: str) -> SplitResult:
 
 
 def _connect(name: str, models: Models, option: str, prices: Prices) -> ModelChat:
+    from langchain_openai import ChatOpenAI  # noqa: PLC0415 - a second, which a run without such a model does not spend
+    from openai import DefaultHttpxClient  # noqa: PLC0415 - likewise
+
     place = models.base_url or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or OPENAI
     address = web_address(place, "--base-url", "http://localhost:8000/v1")
     key = os.environ.get(models.key_env, "").strip()

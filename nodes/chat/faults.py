@@ -19,7 +19,6 @@ from langchain_core.exceptions import (
     ModelRateLimitError,
     ModelTimeoutError,
 )
-from openai import APIError
 
 from tritonsmith.nodes.chat.records import UsageRow
 from tritonsmith.prompts.author import AuthorError
@@ -163,7 +162,7 @@ def _kind(error: Exception, status: int | None, body: str) -> Fault:
             return fault
     if status is not None:  # what LangChain does not sort, and libraries that it does not know
         return _STATUS.get(status, Fault.SERVER if status >= 500 else Fault.REFUSED)
-    if isinstance(error, APIError):
+    if _openai_body(error) is not None:
         return Fault.SERVER
     words = type(error).__name__
     if isinstance(error, OSError) or "Connect" in words or "Timeout" in words:  # of other libraries
@@ -171,12 +170,22 @@ def _kind(error: Exception, status: int | None, body: str) -> Fault:
     return Fault.PROTOCOL  # HTML, half a JSON object, no choices: the library fails on these with the first error it meets
 
 
+def _openai_body(error: Exception) -> dict[str, Any] | None:
+    """What a server told the OpenAI library, empty where that is no object; None for errors of others."""
+    from openai import APIError  # noqa: PLC0415 - a second, and only after a failure
+
+    if not isinstance(error, APIError):
+        return None
+    return error.body if isinstance(error.body, dict) else {}
+
+
 def _words(error: Exception, body: str) -> str:
-    if isinstance(error, APIError) and isinstance(error.body, dict):
-        found: Any = error.body.get("message") or error.body.get("detail") or error.body.get("error")
+    told = _openai_body(error)
+    if told:
+        found: Any = told.get("message") or told.get("detail") or told.get("error")
         if found:
             return str(found)
-    if body and not isinstance(error, APIError):
+    if body and told is None:
         return f"it sent {body[:120]!r}"
     root: BaseException = error
     while root.__cause__ is not None:

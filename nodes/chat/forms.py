@@ -5,7 +5,6 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
-from langchain_openai.chat_models.base import BaseChatOpenAI
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from tritonsmith.nodes.chat.replies import strip_thoughts
@@ -88,6 +87,8 @@ def response_format(model: BaseChatModel, form: Form) -> dict[str, Any]:
 
     It travels as a part of the body: through LangChain's own argument a reply that is cut off would be lost with its tokens.
     """
+    from langchain_openai.chat_models.base import BaseChatOpenAI  # noqa: PLC0415 - a second, and here there is a model anyway
+
     if form == "text" or not isinstance(model, BaseChatOpenAI):
         return {}
     if form == "json":

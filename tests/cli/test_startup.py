@@ -27,17 +27,22 @@ codes = {}
 for line in json.loads(sys.argv[1]):
     code = run(line)
     codes[" ".join(line)] = [code, sorted(set(json.loads(sys.argv[2])) & set(sys.modules))]
+import tritonsmith.graph.run
+codes["a run"] = [0, sorted({"grandalf", "langchain_openai", "matplotlib", "openai", "torch", "triton"} & set(sys.modules))]
 print(json.dumps(codes), file=sys.stderr)
 """
 
 
 def test_a_call_loads_what_it_needs(tmp_path: Path) -> None:
-    """Neither help nor a wrong path nor `detect` loads LangGraph, torch or anything else that is slow; one process, call after call."""
+    """Neither help nor a wrong path nor `detect` loads LangGraph, torch or anything else that is slow; one process, call after call.
+
+    A run loads LangGraph, and no library of a model's server before it has such a model.
+    """
     kernel = str(ROOT / "benchmarks" / "hacks" / "kernels" / "warmed_softmax.py")
     task = str(ROOT / "benchmarks" / "tasks" / "26_gelu_scale_bias.py")
     lines = [[], ["--help"], ["--version"], *([name, "-h"] for name in COMMANDS)]
     lines += [["optimize", "nowhere.py"], ["optimize", task, "--set", "NOTHING=3"], ["evaluate", task, "nowhere.py"]]
-    lines += [["evaluate", "nowhere.py", kernel], ["lint", "nowhere.py"], ["detect", kernel], ["detect", kernel, "--json"]]
+    lines += [["evaluate", "nowhere.py", kernel], ["lint", "nowhere.py"], ["watch", "nowhere"], ["detect", kernel], ["detect", kernel, "--json"]]
     command = [sys.executable, "-c", LOADED_AFTER, json.dumps(lines), json.dumps(HEAVY)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
