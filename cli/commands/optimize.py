@@ -1,5 +1,6 @@
 """`tritonsmith optimize`: the main job, with live progress and the table at the end."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -30,46 +31,53 @@ _DAY = 86_400
 _MOST = 100_000
 """Of anything that is counted: far more than a run can do, and no infinity, which files cannot keep."""
 
+# below which heading of the help an option stands
+_about_models = partial(typer.Option, rich_help_panel="Models")
+_about_files = partial(typer.Option, rich_help_panel="Files")
+_about_limits = partial(typer.Option, rich_help_panel="Limits")
+
 ModelOption = Annotated[
     str,
-    typer.Option(
+    _about_models(
         help="offline (the built-in recipes), openai:NAME for an OpenAI-compatible server, or handoff:DIR (you answer requests in files)."
     ),
 ]
-AnalystOption = Annotated[str | None, typer.Option("--analyst-model", help="Who says why a kernel is slow; default: --model.")]
-RepairOption = Annotated[str | None, typer.Option("--repair-model", help="Who fixes failing kernels; default: --model.")]
-KeyOption = Annotated[str, typer.Option("--key-env", metavar="NAME", help="The environment variable with the server's key.")]
-TimeoutOption = Annotated[float, typer.Option("--model-timeout", min=1, max=_DAY, help="Seconds that one request to a model may take.")]
+AnalystOption = Annotated[str | None, _about_models("--analyst-model", help="Who says why a kernel is slow; default: --model.")]
+RepairOption = Annotated[str | None, _about_models("--repair-model", help="Who fixes failing kernels; default: --model.")]
+KeyOption = Annotated[str, _about_models("--key-env", metavar="NAME", help="The environment variable with the server's key.")]
+TimeoutOption = Annotated[float, _about_models("--model-timeout", min=1, max=_DAY, help="Seconds that one request to a model may take.")]
 PricesOption = Annotated[
-    str | None, typer.Option("--prices", metavar="FILE", help="Prices of models (TOML or JSON); they go before the built-in ones.")
+    str | None, _about_models("--prices", metavar="FILE", help="Prices of models (TOML or JSON); they go before the built-in ones.")
 ]
-RecordOption = Annotated[str | None, typer.Option("--record", metavar="FILE", help="Write every request, reply and verdict to a new file.")]
+RecordOption = Annotated[str | None, _about_files("--record", metavar="FILE", help="Write every request, reply and verdict to a new file.")]
 ReplayOption = Annotated[
-    str | None, typer.Option("--replay", metavar="FILE", help="Play the run from a recording: no key, no network, no evaluator.")
+    str | None, _about_files("--replay", metavar="FILE", help="Play the run from a recording: no key, no network, no evaluator.")
 ]
-BaseUrlOption = Annotated[str | None, typer.Option("--base-url", help="Address of that server; default: OpenAI's own, or OPENAI_BASE_URL.")]
+BaseUrlOption = Annotated[
+    str | None, _about_models("--base-url", help="Address of that server; default: OpenAI's own, or OPENAI_BASE_URL.")
+]
 SeedsOption = Annotated[int, typer.Option(min=1, max=1000, help="First kernels, each followed in a branch of its own.")]
-OutOption = Annotated[str | None, typer.Option("--out", help="A new or empty folder for the results; default: runs/<task>-<time>.")]
+OutOption = Annotated[str | None, _about_files("--out", help="A new or empty folder for the results; default: runs/<task>-<time>.")]
 CandidatesOption = Annotated[
-    int | None, typer.Option("--budget-candidates", min=1, max=_MOST, help="Kernels written in the whole run; default 60.")
+    int | None, _about_limits("--budget-candidates", min=1, max=_MOST, help="Kernels written in the whole run; default 60.")
 ]
 RepairsOption = Annotated[
-    int | None, typer.Option("--budget-repairs", min=0, max=_MOST, help="Repairs in a row of one failing kernel; default 5.")
+    int | None, _about_limits("--budget-repairs", min=0, max=_MOST, help="Repairs in a row of one failing kernel; default 5.")
 ]
-RoundsOption = Annotated[int | None, typer.Option("--budget-rounds", min=0, max=_MOST, help="Analyses per branch; default 2.")]
-SecondsOption = Annotated[float | None, typer.Option("--budget-seconds", min=1, max=1000 * _DAY, help="Wall time of the run.")]
-TokensOption = Annotated[int | None, typer.Option("--budget-tokens", min=1, max=10**12, help="Tokens read and written by the model.")]
+RoundsOption = Annotated[int | None, _about_limits("--budget-rounds", min=0, max=_MOST, help="Analyses per branch; default 2.")]
+SecondsOption = Annotated[float | None, _about_limits("--budget-seconds", min=1, max=1000 * _DAY, help="Wall time of the run.")]
+TokensOption = Annotated[int | None, _about_limits("--budget-tokens", min=1, max=10**12, help="Tokens read and written by the model.")]
 MoneyOption = Annotated[
-    float | None, typer.Option("--budget-money", min=0.0001, max=10**9, help="US dollars, where the model's prices are known.")
+    float | None, _about_limits("--budget-money", min=0.0001, max=10**9, help="US dollars, where the model's prices are known.")
 ]
 EvaluatorOption = Annotated[
     str, typer.Option("--evaluator", help="local, or spool:DIR: jobs are files there, which `tritonsmith worker DIR` judges elsewhere.")
 ]
 MemoryOption = Annotated[
-    str | None, typer.Option("--memory", metavar="DIR", help="Show kernels of earlier runs as examples, and add this one's.")
+    str | None, _about_files("--memory", metavar="DIR", help="Show kernels of earlier runs as examples, and add this one's.")
 ]
 CheckpointsOption = Annotated[
-    str, typer.Option("--checkpoints", help="sqlite (in the run's folder), postgres:NAME (a variable with the connection string), or none.")
+    str, _about_files("--checkpoints", help="sqlite (in the run's folder), postgres:NAME (a variable with the connection string), or none.")
 ]
 
 

@@ -42,7 +42,8 @@ def test_a_call_loads_what_it_needs(tmp_path: Path) -> None:
     task = str(ROOT / "benchmarks" / "tasks" / "26_gelu_scale_bias.py")
     lines = [[], ["--help"], ["--version"], *([name, "-h"] for name in COMMANDS)]
     lines += [["optimize", "nowhere.py"], ["optimize", task, "--set", "NOTHING=3"], ["evaluate", task, "nowhere.py"]]
-    lines += [["evaluate", "nowhere.py", kernel], ["lint", "nowhere.py"], ["watch", "nowhere"], ["detect", kernel], ["detect", kernel, "--json"]]
+    lines += [["evaluate", "nowhere.py", kernel], ["lint", "nowhere.py"], ["watch", "nowhere"]]
+    lines += [["detect", kernel], ["detect", kernel, "--json"]]
     command = [sys.executable, "-c", LOADED_AFTER, json.dumps(lines), json.dumps(HEAVY)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -78,6 +79,9 @@ def test_help_names_what_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> No
     assert {"optimize", "ablate", "evaluate", "detect", "worker"} <= set(targeted)
     for name, words in targeted.items():
         assert all(card in words for card in CARDS), name
+    assert run(["optimize", "-h"]) == 0
+    long = capsys.readouterr().out
+    assert all(f"─ {heading} ─" in long for heading in ("Options", "Models", "Files", "Limits")), "what belongs together stands together"
     assert run(["ablate", "-h"]) == 0
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert all(experiment in text for experiment in EXPERIMENTS)
