@@ -91,10 +91,10 @@ def test_the_table_has_all_figures_of_every_candidate(
     lines = drawn(picture_of(*recorded))
     table = {line.split()[0]: line.split() for line in lines if line.startswith("seed0-")}
     assert table["seed0-01"] == ["seed0-01", "seed", "compile_error", "-", "-", "2,959"]
-    assert table["seed0-03"][:5] == ["seed0-03", "optimize", "ok", "1.17x", "ESTIMATE,"] and table["seed0-03"][-1] == "3,309"
+    assert table["seed0-03"][:5] == ["seed0-03", "optimize", "ok", "1.17x", "ESTIMATE,"] and table["seed0-03"][-1] == "3,588"
     assert table["seed0-03"][5] == "ambiguous" and float(table["seed0-03"][6]) == pytest.approx(0.00947, rel=1e-3)
     assert lines[0].startswith("task (small), policy no-tune, script, for NVIDIA H200")
-    assert "3 of 60 candidates" in lines[-1] and "10,315 tokens" in lines[-1]  # the analysis counts in the sum
+    assert "3 of 60 candidates" in lines[-1] and "10,944 tokens" in lines[-1]  # the analysis counts in the sum
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
@@ -336,7 +336,7 @@ def test_a_terminal_gets_a_live_table_and_then_the_answer(tmp_path: Path, no_col
     assert done.code == 0, done.screens
     assert "\x1b[2K" in done.screens  # lines are erased and drawn again
     assert bool(re.search(r"\x1b\[[\d;]*3[1-7]m", done.screens)) is (not no_color)
-    assert "Winner seed0-03" in done.screens
+    assert "Best kernel seed0-03" in done.screens
     after = done.screens[done.screens.rindex("The way it took") :]
     assert "⠋" not in after  # the live view is gone when the answer stands there
 
