@@ -8,6 +8,7 @@ from tritonsmith.cli.options import PrecisionChoice, SandboxChoice, SizeChoice, 
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.source.refuse import refuse_text
 from tritonsmith.evaluator.tasks import load_task, parse_overrides
 
 
@@ -35,6 +36,12 @@ class JudgingSettings:
         """The task; `auto` is the full size on a card and the small one without. Raises TaskError."""
         size = self.size.value if self.size is not SizeChoice.AUTO else "full" if present else "small"
         return load_task(self.task, size, parse_overrides(self.overrides), PrecisionClass(self.precision.value))
+
+
+def refuse(source: str, settings: JudgingSettings, profile: str) -> Verdict | None:
+    """The verdict about a text that no process need see; None for every other. Raises TaskError for a file that is no task."""
+    settings.load(present=True)
+    return refuse_text(KernelText.of(source), profile)
 
 
 def judge(source: str, settings: JudgingSettings, profile: str, raw: Path | None = None) -> Judgement:

@@ -30,6 +30,7 @@ from tritonsmith.evaluator.processes.run_folder import run_folder
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.questions.describe import TaskDescriptions
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Status, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.source.refuse import refuse_text
 
 CALL_SECONDS = 120.0
 """The longest that one call of a candidate may take, where nothing else is asked for."""
@@ -126,6 +127,8 @@ class LocalEvaluator:
     def evaluate_now(self, task: Task, kernel: KernelText | str, profile: str = "quick") -> Verdict:
         """As `evaluate`, blocking; an oracle that fails is started again and asked once more."""
         text = kernel if isinstance(kernel, KernelText) else KernelText.of(kernel)
+        if refused := refuse_text(text, profile):
+            return refused
         advice = advice_lines(text.text, task.precision)  # next to the verdict, which never depends on it
         verdict = examine(
             profile, lambda name: self._judge(task, text, name), lambda ended: self._audit(task, text, ended), at_once=self.parallel > 1

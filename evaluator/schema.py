@@ -135,6 +135,8 @@ class Status(StrEnum):
     """The outcome of an evaluation; drives the edges of the graph."""
 
     OK = "ok"
+    INVALID_FILE = "invalid_file"
+    """The text is no Python, or defines no class ModelNew; nothing was run."""
     COMPILE_ERROR = "compile_error"
     """The module does not import, or Triton rejects a kernel."""
     LAUNCH_ERROR = "launch_error"

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from tritonsmith.evaluator.errors import TaskError, UsageError
 from tritonsmith.evaluator.schema import PrecisionClass, Task
-from tritonsmith.evaluator.source.parse import parse, parse_expression
+from tritonsmith.evaluator.source.parse import find_bound_names, parse, parse_expression
 
 Value: TypeAlias = int | float | bool | str
 Span: TypeAlias = tuple[int, int]
@@ -142,7 +142,7 @@ def _parse(path: Path, source: str) -> ast.Module:
 
 
 def _require_parts(path: Path, tree: ast.Module) -> None:
-    bound = _top_level(tree)
+    bound = find_bound_names(tree)
     for name, description in _PARTS.items():
         node = bound.get(name)
         if node is None:
@@ -150,23 +150,6 @@ def _require_parts(path: Path, tree: ast.Module) -> None:
         is_class = isinstance(node, ast.ClassDef)
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and is_class != (name == "Model"):
             raise TaskError(f"{path}, line {node.lineno}: {name} is a {'class' if is_class else 'function'}; make it {description}")
-
-
-def _top_level(tree: ast.Module) -> dict[str, ast.AST]:
-    """What the module binds at its top level: definitions, assignments, imports (also inside `if` and `try`)."""
-    bound: dict[str, ast.AST] = {}
-    pending: list[ast.AST] = list(reversed(tree.body))
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            bound[node.name] = node
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            bound |= {alias.asname or alias.name.split(".")[0]: node for alias in node.names}
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            bound[node.id] = node
-        else:
-            pending.extend(reversed(list(ast.iter_child_nodes(node))))
-    return bound
 
 
 def _literals(tree: ast.Module) -> dict[str, object]:

@@ -42,11 +42,12 @@ def evaluate(
 ) -> None:
     """Judge KERNEL against TASK; exit code 1 when it is rejected."""
     source = read_kernel(kernel)
-    from tritonsmith.cli.judging import JudgingSettings, judge
+    from tritonsmith.cli.judging import JudgingSettings, judge, refuse
     from tritonsmith.cli.screen.tables import verdict_lines
 
     settings = JudgingSettings(task, target, size, tuple(set_ or ()), precision, sandbox)
-    verdict = judge(source, settings, profile.value, Path(samples) if samples else None).verdict
+    refused = refuse(source, settings, profile.value)
+    verdict = refused or judge(source, settings, profile.value, Path(samples) if samples else None).verdict
     if as_json:
         print_json(verdict)
     else:

@@ -19,6 +19,7 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
 from tritonsmith.evaluator.schema import Evaluator, Hardware, Record, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.source.refuse import refuse_text
 from tritonsmith.graph.storage.records import read_record, write_record
 from tritonsmith.nodes.chat.records import Waiting
 
@@ -135,7 +136,12 @@ class SpoolEvaluator:
         return result.facts
 
     async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
-        """The worker's verdict. Raises Waiting while there is none, InfrastructureError where its machinery failed."""
+        """The worker's verdict. Raises Waiting while there is none, InfrastructureError where its machinery failed.
+
+        A text that no process need see is refused here.
+        """
+        if refused := refuse_text(kernel, profile):
+            return refused
         result = await self._result(Job(task=task, source=kernel.text, profile=profile), name_job(task, kernel, profile))
         if result.verdict is None:
             raise InfrastructureError(f"the worker's answer to {task.name} holds no verdict")

@@ -89,8 +89,8 @@ WRONG = {
     "asks to exit": (changed((ENTRY, ENTRY + "        raise SystemExit(0)\n")), Status.CRASHED),
     "loops forever": (changed((ENTRY, ENTRY + "        while True:\n            pass\n")), Status.TIMEOUT),
     "raises": (changed((ENTRY, "        steps, batch, _ = x.nonsense\n")), Status.RUNTIME_ERROR),
-    "does not parse": ("def broken(:\n", Status.COMPILE_ERROR),
-    "no ModelNew": ("import torch\n", Status.COMPILE_ERROR),
+    "does not parse": ("def broken(:\n", Status.INVALID_FILE),
+    "no ModelNew": ("import torch\n", Status.INVALID_FILE),
     "unknown Triton function": (changed(("n = tanh(", "n = tl.tanh(")), Status.COMPILE_ERROR),
 }
 

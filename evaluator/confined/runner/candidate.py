@@ -63,10 +63,10 @@ class _Candidate:
     def __init__(self, source: Path, init: list[Any], weights: Path) -> None:
         self.module = import_candidate(source)
         if not isinstance(getattr(self.module, "ModelNew", None), type):
-            raise CandidateFault(Status.COMPILE_ERROR, "the module defines no class ModelNew")
+            raise CandidateFault(Status.INVALID_FILE, "the module defines no class ModelNew")
         model = self.module.ModelNew(*init)
         if not isinstance(model, nn.Module):
-            raise CandidateFault(Status.COMPILE_ERROR, "ModelNew is not a torch.nn.Module")
+            raise CandidateFault(Status.INVALID_FILE, "ModelNew is not a torch.nn.Module")
         self.model = self._to_device(model.eval())
         self.load_weights(weights)
 
