@@ -9,7 +9,7 @@ from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.source.refuse import refuse_text
-from tritonsmith.evaluator.tasks import load_task, parse_overrides
+from tritonsmith.evaluator.tasks import at_chosen_size, choose_load_size, load_task, parse_overrides
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class JudgingSettings:
     sandbox: SandboxChoice = SandboxChoice.AUTO
 
     def load(self, present: bool) -> Task:
-        """The task; `auto` is the full size on a card and the small one without. Raises TaskError."""
-        size = self.size.value if self.size is not SizeChoice.AUTO else "full" if present else "small"
+        """The task; `auto` is the full size on a card and a small one without. Raises TaskError."""
+        size = choose_load_size(self.size.value, present)
         return load_task(self.task, size, parse_overrides(self.overrides), PrecisionClass(self.precision.value))
 
 
@@ -52,6 +52,7 @@ def judge(source: str, settings: JudgingSettings, profile: str, raw: Path | None
         async with open_evaluator(settings.target, raw, sandbox=settings.sandbox.value) as evaluator:
             task = settings.load(evaluator.hardware.present)
             facts = await evaluator.describe(task)
+            task = at_chosen_size(task, facts.chosen)
             verdict = await evaluator.evaluate(task, KernelText.of(source), profile)
             if raw is None and verdict.timing is not None:  # the evaluator's own folder goes with it
                 verdict = verdict.model_copy(update={"timing": verdict.timing.model_copy(update={"raw": None})})

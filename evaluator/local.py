@@ -133,7 +133,8 @@ class LocalEvaluator:
         verdict = examine(
             profile, lambda name: self._judge(task, text, name), lambda ended: self._audit(task, text, ended), at_once=self.parallel > 1
         )
-        return verdict.model_copy(update={"advice": advice})
+        environment = verdict.environment | ({"size": task.sized} if task.sized else {})
+        return verdict.model_copy(update={"advice": advice, "environment": environment})
 
     def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
         """The verdict of one profile. On a card the candidate is compiled at the same time, for a second opinion about its label."""
@@ -190,8 +191,18 @@ class LocalEvaluator:
         return Path(self._oracles.ask(oracle, {"op": "prepare", "task": task.model_dump(mode="json")})["request"])
 
     async def describe(self, task: Task) -> TaskFacts:
-        """Run and trace the reference once (cached). Raises TaskError."""
-        return (await asyncio.to_thread(self._descriptions.describe, task))[0]
+        """Run and trace the reference once (cached); on a card it runs there too, as the first verdict needs. Raises TaskError."""
+        if not self.hardware.present:
+            return (await asyncio.to_thread(self._descriptions.describe, task))[0]
+        described, _ = await asyncio.gather(
+            asyncio.to_thread(self._descriptions.describe, task), asyncio.to_thread(self._run_reference, task)
+        )
+        return described[0]
+
+    def _run_reference(self, task: Task) -> None:
+        """Have the oracle run the reference, before anybody is asked for a kernel of it. Raises TaskError."""
+        with self._oracles.lease() as oracle:
+            self._prepare(oracle, task)
 
     async def evaluate(self, task: Task, kernel: KernelText | str, profile: str = "quick") -> Verdict:
         """One verdict about a candidate's text. Raises TaskError or InfrastructureError."""

@@ -41,6 +41,9 @@ class TensorSpec(Record):
     """Bytes between an aligned address and the first element."""
 
 
+FIT = "fit"  # the size of a task for which an evaluator has still to choose one
+
+
 class Task(Record):
     """One KernelBench-style file (`Model`, `get_inputs`, `get_init_inputs`) at one size."""
 
@@ -48,15 +51,24 @@ class Task(Record):
     path: str
     source: str
     size: str = "full"
-    """`full` (the file as it stands), `small` (its `SMALL` dict applied) or `custom`."""
+    """`full` (the file as it stands), `small` (its `SMALL` dict applied, or shrunk), `custom`, or `fit` (an evaluator is to choose)."""
     overrides: dict[str, int | float | bool | str] = Field(default_factory=dict)
     """Module-level names that are set after the file ran and before `get_inputs` is called."""
     precision: PrecisionClass = PrecisionClass.IEEE
+    sized: str = ""
+    """What an evaluator did about the size, in one line; empty where nobody had to choose."""
 
     @property
     def sha(self) -> str:
         """Content address of source, size overrides and precision."""
-        return text_sha(repr((self.source, sorted(self.overrides.items()), self.precision.value)))
+        return text_sha(repr((self.source, sorted(self.overrides.items()), self.precision.value, *([FIT] * (self.size == FIT)))))
+
+
+class ChosenSize(Record):
+    """The size that an evaluator chose: smaller values of module-level names (none for its own size), and what was done in one line."""
+
+    overrides: dict[str, int] = Field(default_factory=dict)
+    note: str = ""
 
 
 class OpNode(Record):
@@ -103,6 +115,8 @@ class TaskFacts(Record):
     """Device kernels the reference launches per forward (counted from its operator trace, recurrent cells per step)."""
     serial_steps: int = 1
     """Length of the longest chain of recurrent steps (layers x time in a stack; directions run side by side); 1 without recurrence."""
+    chosen: ChosenSize | None = None
+    """The size that all this is about, where the evaluator was asked to choose it."""
 
 
 class Stage(StrEnum):
@@ -227,8 +241,7 @@ class Timing(Record):
     kind: TimingKind
     median_ms: float
     baselines_ms: dict[str, float]
-    """By name: `eager`, `cuda_graph`, `compile`, `compile_reduce_overhead` (those that could be had). Where they are faster without the
-    candidate's processes than next to them, the times without: a note says so, and every ratio is against these."""
+    """By name (`eager`, `cuda_graph`, `compile`, `compile_reduce_overhead`); without the candidate's processes where that is faster."""
     baseline: str
     """Name of the baseline that `score` is against."""
     score: float
@@ -253,8 +266,7 @@ class Timing(Record):
     device_ms: float | None = None
     """Median by the card's clock (events around a call, in the runner), of the calls for which it stands."""
     wall_ms: float | None = None
-    """The card's median, and what the oracle's clock reads beyond it on a quiet host (tenth percentile over all calls, less what a
-    call costs without forward)."""
+    """The card's median, and what the oracle's clock reads beyond it on a quiet host (tenth percentile, less a call without forward)."""
     floor_ms: float | None = None
     """No kernel of this card can be faster: bytes over measured bandwidth, operations over measured rate, with a margin."""
 
@@ -377,15 +389,12 @@ class Evaluator(Protocol):
 
     async def describe(self, task: Task) -> TaskFacts:
         """Run and trace the reference once. Raises TaskError with a sentence for the user."""
-        ...
 
     async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """One verdict about a candidate's text; `profile` is `quick` or `strict`. Raises InfrastructureError only."""
-        ...
 
     async def aclose(self) -> None:
         """End every process; safe to call twice."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tritonsmith.evaluator.errors import TaskError, UsageError
-from tritonsmith.evaluator.schema import PrecisionClass, Task
+from tritonsmith.evaluator.schema import FIT, ChosenSize, PrecisionClass, Task
 from tritonsmith.evaluator.source.parse import find_bound_names, parse, parse_expression
 
 Value: TypeAlias = int | float | bool | str
@@ -42,7 +42,8 @@ def load_task(
 
     Args:
         path: a file that defines Model, get_inputs and get_init_inputs.
-        size: `full` (the file as it stands) or `small` (its `SMALL` dict applied; a file without one needs `overrides`).
+        size: `full` (the file as it stands), `small` (its `SMALL` dict applied; a file without one needs `overrides`), or `fit` (as
+            `small`, but where there is neither an evaluator chooses; `at_chosen_size` then gives the task).
         overrides: values for module-level names, applied after those of the size.
         precision: the arithmetic that the reference stands for.
     Raises:
@@ -55,9 +56,11 @@ def load_task(
     names = _literals(tree)
     _shapes(path, tree, names)  # a malformed declaration is said at once, not when a candidate is to be promoted
     chosen: dict[str, Value] = {}
+    if size == FIT and (overrides or _find_value(tree, "SMALL")):
+        size = "small"
     if size == "small":
         chosen |= _small(path, tree, names, needed=not overrides)
-    elif size != "full":
+    elif size not in ("full", FIT):
         raise TaskError(f"{path}: size {size!r} does not exist; choose full or small")
     for name, value in (overrides or {}).items():
         _check_override(path, names, name, value)
@@ -70,6 +73,28 @@ def load_task(
         overrides=chosen,
         precision=_precision(precision),
     )
+
+
+def choose_load_size(asked: str | None, present: bool) -> str:
+    """The size for `load_task`: what was asked for; `auto` or None is full with a card. Without one small sizes are had for every task."""
+    size = ("full" if present else "small") if asked in (None, "auto") else str(asked)
+    return FIT if size == "small" and not present else size
+
+
+def at_chosen_size(task: Task, chosen: ChosenSize | None) -> Task:
+    """The task at the size that an evaluator chose; any other task as it is. Raises TaskError where it was to choose and did not."""
+    if task.size != FIT:
+        return task
+    if chosen is None:
+        path = Path(task.path)
+        raise _lack_of_small(path, _literals(_parse(path, task.source)))
+    size = "small" if chosen.overrides else "full"
+    return task.model_copy(update={"size": size, "overrides": {**task.overrides, **chosen.overrides}, "sized": chosen.note})
+
+
+def settled_size(task: Task) -> str:
+    """The task's size in words; empty while the evaluator has still to choose it."""
+    return "" if task.size == FIT else task.size
 
 
 def declared_shapes(task: Task) -> tuple[Shape, ...]:
@@ -181,8 +206,12 @@ def _small(path: Path, tree: ast.Module, names: Mapping[str, object], *, needed:
         return _read_small(path, node, names)
     if not needed:
         return {}
+    raise _lack_of_small(path, names)
+
+
+def _lack_of_small(path: Path, names: Mapping[str, object]) -> TaskError:
     known = ", ".join(sorted(set(names) - _DECLARATIONS)) or "none"
-    raise TaskError(
+    return TaskError(
         f"{path}: declares no small size; give one with --set NAME=VALUE (module-level names: {known}), "
         "use --size full, or add SMALL = {'NAME': VALUE} to the file"
     )

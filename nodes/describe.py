@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.schema import Task
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks import at_chosen_size, choose_load_size, load_task, settled_size
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.state import Shared, State, Update
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit
@@ -18,11 +18,14 @@ async def describe(state: State, runtime: NodeRuntime) -> Update:
     """Check the input and ask the evaluator for the task's facts. Raises TaskError, or InfrastructureError after a second try."""
     context = context_of(runtime)
     task = await _task_of(state, context)
-    emit(runtime, "stage", "describe", state, task=task.name, size=task.size)
+    emit(runtime, "stage", "describe", state, task=task.name, size=settled_size(task))
     try:
         facts = await context.evaluator.describe(task)
     except InfrastructureError:
         facts = await context.evaluator.describe(task)
+    task = at_chosen_size(task, facts.chosen)
+    if task.sized:
+        emit(runtime, "size", "describe", state, size=task.size, reason=task.sized)
     seeds = context.branches
     again = "candidates" in state and bool(state["candidates"] or state.get("stopped_because"))
     run = uuid4().hex if again else state.get("run") or uuid4().hex
@@ -42,8 +45,7 @@ async def _task_of(state: State, context: Context) -> Task:
     """The given task, or the one in the given file. Size `auto` is full with a card and small without."""
     given: object = state.get("task")
     if isinstance(given, str):
-        size = state.get("size") or "auto"
-        size = ("full" if context.evaluator.hardware.present else "small") if size == "auto" else size
+        size = choose_load_size(state.get("size"), context.evaluator.hardware.present)
         overrides: object = state.get("overrides") or {}
         if not isinstance(overrides, dict) or not all(isinstance(value, int | float | str) for value in overrides.values()):
             raise UsageError(f'overrides {overrides!r}: give names of the task file with their values, such as {{"seq_len": 16}}')

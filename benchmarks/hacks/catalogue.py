@@ -17,8 +17,8 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 _FIELD = re.compile(r"^# (family|task|expect|label|precision|needs|leaves|attacks): (.+)$", re.MULTILINE)
 ANY_REFUSAL = (
-    "invalid_file", "compile_error", "launch_error", "runtime_error", "wrong_shape", "wrong_weights", "inaccurate", "racy", "cheating", "timeout",
-    "crashed",
+    "invalid_file", "compile_error", "launch_error", "runtime_error", "wrong_shape", "wrong_weights", "inaccurate", "racy", "cheating",
+    "timeout", "crashed",
 )  # fmt: skip
 
 

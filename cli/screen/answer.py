@@ -90,6 +90,8 @@ def show(summary: Summary) -> None:
             out.print(f"Not allowed to win (--allow {summary.allow}): {row.id}: {row.not_allowed}")
     if summary.stopped_because and not summary.waits_for:
         out.print(f"Stopped because: {summary.stopped_because}")
+    if summary.sized:
+        out.print(f"Size: {summary.sized}.")
     if summary.kind == "estimated":
         out.print(f"Scores are ESTIMATES for {summary.target} (two estimates by one formula); no time was measured on a card.")
     elif summary.kind == "measured":

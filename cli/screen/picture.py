@@ -15,7 +15,7 @@ from tritonsmith.graph.storage.summary import CandidateRow
 NOT_JUDGED = "..."
 """Status of a candidate without a verdict."""
 _VERDICT = ("status", "score", "interval", "kind", "comparison", "label", "launches_per_forward", "median_ms", "profile")
-_SENTENCES = ("decision", "analysis", "pause", "fault", "waiting", "stop")
+_SENTENCES = ("size", "decision", "analysis", "pause", "fault", "waiting", "stop")
 """Events that are shown as sentences under the table."""
 
 
@@ -102,6 +102,8 @@ class RunPicture:
             doing.note = ""
         elif kind == "verdict" and name:
             self._verdict(name, branch, event)
+        elif kind == "size":
+            self.about = {**self.about, "size": event.get("size")}
         elif kind == "usage":
             self._usage(event)
         elif kind == "decision":

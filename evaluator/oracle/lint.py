@@ -24,10 +24,11 @@ from tritonsmith.evaluator.oracle.checks.correctness import Trial, error_stats
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import reference_errors
 from tritonsmith.evaluator.questions.lint import LintFinding, LintReport
+from tritonsmith.evaluator.reference.choose_size import choose_size
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.precision import set_tf32
-from tritonsmith.evaluator.schema import PrecisionClass, Task
-from tritonsmith.evaluator.tasks import Value, at_shape, declared_shapes, ends_of
+from tritonsmith.evaluator.schema import FIT, PrecisionClass, Task
+from tritonsmith.evaluator.tasks import Value, at_chosen_size, at_shape, declared_shapes, ends_of
 
 _FLAT = 0.01
 """Ratio of standard deviation to mean below which a report mentions that an output hardly varies."""
@@ -252,6 +253,13 @@ def _measure_distance(first: torch.Tensor, second: torch.Tensor) -> float:
     return float((first.double() - second.double()).abs().max()) if first.numel() else 0.0
 
 
+def lint(task: Task) -> LintReport:
+    """The report about a task, at a size of our choice where the task leaves that to us. Raises TaskError."""
+    task = at_chosen_size(task, choose_size(task) if task.size == FIT else None)
+    report = TaskLinter(task).report()
+    return report.model_copy(update={"notes": (*((task.sized,) if task.sized else ()), *report.notes)})
+
+
 def main() -> None:
     """Entry point of the process."""
     answer_to = os.dup(1)
@@ -261,7 +269,7 @@ def main() -> None:
     if task.size != "full":
         torch.set_num_threads(1)  # at small sizes threads cost more than they give
     try:
-        answer = TaskLinter(task).report().model_dump(mode="json")
+        answer = lint(task).model_dump(mode="json")
     except TaskError as error:
         answer = {"error": str(error)}
     with os.fdopen(answer_to, "w") as stream:

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from tritonsmith.evaluator.errors import TritonsmithError
 from tritonsmith.evaluator.questions.process import TaskProcess
 from tritonsmith.evaluator.schema import OperatorCost, Task, TaskFacts
+from tritonsmith.evaluator.tasks import at_chosen_size
 
 PROBE_SECONDS = 120.0
 """Longest time for one forward of a reference, with the imports."""
@@ -54,7 +55,8 @@ class TaskDescriptions:
         with self._lock:
             if task.sha not in self._known:
                 started, self._first = self._first, None
-                self._known[task.sha] = run_probe(task, started=started)
+                found = self._known[task.sha] = run_probe(task, started=started)
+                self._known[at_chosen_size(task, found[0].chosen).sha] = found
             return self._known[task.sha]
 
     def start(self, task: Task) -> None:

@@ -15,12 +15,18 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from tritonsmith.evaluator.reference.choose_size import choose_size
 from tritonsmith.evaluator.reference.forward import leaf_modules, trace_forward
 from tritonsmith.evaluator.reference.module import Reference, flatten, load_reference
 from tritonsmith.evaluator.reference.trace import OperatorTrace, tensor_bytes, trace_operators
-from tritonsmith.evaluator.schema import OperatorCost, OpNode, Task, TaskFacts, TensorSpec
+from tritonsmith.evaluator.schema import FIT, OperatorCost, OpNode, Task, TaskFacts, TensorSpec
+from tritonsmith.evaluator.tasks import at_chosen_size
 
 _SEED = 0
+_MOST_FLOPS = 2e9
+"""Operations of a forward that is run for real, which then takes about a second; an oracle runs larger ones on its card."""
+_MOST_BYTES = 1e9
+"""What such a forward moves at most."""
 
 
 def spec_of(tensor: torch.Tensor) -> TensorSpec:
@@ -42,13 +48,18 @@ def write_literal(value: Any) -> str:
 
 
 def probe(task: Task) -> tuple[TaskFacts, list[OperatorCost]]:
-    """Facts and operator trace of a task's reference. Raises TaskError."""
-    reference = load_reference(task)
+    """Facts and operator trace of a task's reference, at a size of its choice where it is asked to choose. Raises TaskError."""
+    chosen = choose_size(task) if task.size == FIT else None
+    reference = load_reference(at_chosen_size(task, chosen))
     try:
         with FakeTensorMode(allow_non_fake_inputs=True):
-            return _describe(reference)
+            facts, costs = _describe(reference)
     except Exception:  # noqa: BLE001 - fake tensors refuse what needs values; the real run below shows a fault of the task
-        return _describe(reference)
+        facts, costs = _describe(reference)
+    else:
+        if chosen is None and facts.flops <= _MOST_FLOPS and sum(cost.bytes for cost in costs) <= _MOST_BYTES:
+            reference.forward(reference.build(_SEED), reference.draw_inputs(_SEED))  # fake tensors accept some calls that fail
+    return facts.model_copy(update={"chosen": chosen}), costs
 
 
 def _describe(reference: Reference) -> tuple[TaskFacts, list[OperatorCost]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tritonsmith.evaluator.schema import Task
+from tritonsmith.evaluator.tasks import settled_size
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.runs.players import Players
 from tritonsmith.graph.state import State
@@ -19,7 +20,7 @@ def run_event(event: str, candidate: str | None = None, **data: Any) -> Event:
 def begin_event(task: Task, context: Context, run: str, *, resumed: bool = False) -> Event:
     """The first event of a run: what it works on, and with what."""
     return run_event(
-        "run", run=run, folder=str(context.store.root), task=task.name, size=task.size, policy=context.policy.name,
+        "run", run=run, folder=str(context.store.root), task=task.name, size=settled_size(task), policy=context.policy.name,
         model=context.author.name, target=context.evaluator.hardware.name, budget=context.budget.model_dump(mode="json"),
         resumed=resumed,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from langgraph.runtime import RunControl
 from tritonsmith.evaluator.errors import RunError, RunStopped, UsageError
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Evaluator, Task
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks import choose_load_size, load_task
 from tritonsmith.graph.checkpoints.saver import check_checkpoints, open_checkpoints
 from tritonsmith.graph.context import Context, Sessions
 from tritonsmith.graph.policies.forked import policy_in
@@ -208,7 +208,7 @@ class Run:
 
 
 def _load_at_size(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task:
-    size = config.size or ("full" if evaluator.hardware.present else "small")
+    size = choose_load_size(config.size, evaluator.hardware.present)
     if size == "full":
         return sketch
     return load_task(config.task, size, dict(config.overrides), config.precision)

@@ -116,6 +116,8 @@ class Summary(Record):
     waits_for: tuple[str, ...] = ()
     """Files with replies or verdicts that the run needs to go on; only where a person is the model, or a worker the evaluator."""
     size: str = ""
+    sized: str = ""
+    """What was done about the size of a task that declares no small one; empty where nothing had to be."""
     precision: str = ""
     target: str = ""
     """Name of the card that the figures are for."""
@@ -174,6 +176,7 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
         usage_by_role=usage_by(state.get("usage"), "role"),
         stopped_because=state.get("stopped_because", ""),
         size=task.size,
+        sized=task.sized,
         precision=task.precision.value,
         target=target,
         kind=winner.verdict.timing.kind.value if winner and winner.verdict.timing else None,
