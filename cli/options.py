@@ -74,7 +74,7 @@ TargetOption = Annotated[
         help=f"auto: the card of this machine, else h200. A named one that is not here gives estimates: {', '.join(CARDS)}.",
     ),
 ]
-SizeOption = Annotated[SizeChoice, typer.Option(help="auto is full on a card and small without one.")]
+SizeOption = Annotated[SizeChoice, typer.Option(help="auto is full on a card; without one small, or chosen if TASK has no SMALL.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a module-level name of the task file; repeatable.")
 ]

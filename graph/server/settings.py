@@ -102,7 +102,11 @@ class TaskInput(TypedDict):
     """What a run on a server is started with; `{"task": Task}`, as scripts give it, works too."""
 
     task: Annotated[str, Field(description="Path of a task file on the server, such as benchmarks/tasks/39_gru.py.")]
-    size: NotRequired[Annotated[Literal["auto", "full", "small"], Field(description="auto is full on a card and small without one.")]]
+    size: NotRequired[
+        Annotated[
+            Literal["auto", "full", "small"], Field(description="auto is full on a card; without one small, or what the evaluator chooses.")
+        ]
+    ]
     overrides: NotRequired[
         Annotated[dict[str, int | float | bool | str], Field(description="Values for module-level names of the task file.")]
     ]

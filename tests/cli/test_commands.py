@@ -232,11 +232,12 @@ def test_doctor_tells_what_works_and_keeps_secrets(capsys: pytest.CaptureFixture
 def test_evaluate_accepts_and_rejects_and_leaves_nothing(files: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     common = ["--target", "h200", "--size", "full", "--set", "ROWS=16", "--json"]
     (temporary := tmp_path / "temporary").mkdir()
-    line = [COMMAND, "evaluate", files["task"], files["noticed"], *common]
+    line = [COMMAND, "evaluate", files["task"], files["noticed"], "--target", "h200", "--json"]
     done = subprocess.run(line, capture_output=True, text=True, timeout=280, env={**os.environ, "TMPDIR": str(temporary)})
     assert done.returncode == 0 and not list(temporary.iterdir()), done.stderr
     verdict = json.loads(done.stdout)
     assert verdict["timing"]["raw"] is None
+    assert verdict["environment"]["size"].startswith("the task has no SMALL: judged at its own size")
     (advice,) = verdict["advice"]  # said, and no part of the verdict
     assert advice.startswith("line 1: import gc")
     assert verdict["status"] == "ok" and verdict["label"] == "kernel"

@@ -109,6 +109,9 @@ def test_a_file_without_a_small_size_loads_at_full_size(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match=r"task\.py: declares no small size; .*--set NAME=VALUE .*batch_size, twice, width"):
         load_task(path, "small")
     assert load_task(path, "small", {"width": 4}).overrides == {"width": 4}
+    assert (load_task(path, "fit").size, load_task(path, "fit", {"width": 4}).size) == ("fit", "custom")
+    assert load_task(path, "fit").sha != load_task(path).sha
+    assert load_task(ROOT / "benchmarks/tasks/39_gru.py", "fit") == load_task(ROOT / "benchmarks/tasks/39_gru.py", "small")
     task = load_task(path, overrides={"width": 16}, precision="tf32")
     assert (task.size, task.precision) == ("custom", PrecisionClass.TF32)
     reference = load_reference(task)

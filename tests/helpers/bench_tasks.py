@@ -37,7 +37,9 @@ def write_task(
 
 
 FILES = {
-    "matmul": write_task("M = 1024 * 2; K = 4096 * 2; N = 2048 * 2", "torch.rand(M, K), torch.rand(K, N)", "torch.matmul(A, B)", inputs="A, B"),
+    "matmul": write_task(
+        "M = 1024 * 2; K = 4096 * 2; N = 2048 * 2", "torch.rand(M, K), torch.rand(K, N)", "torch.matmul(A, B)", inputs="A, B"
+    ),
     "softmax": write_task("batch_size = 4096; dim = 393216", "torch.rand(batch_size, dim)", "torch.softmax(x, dim=1)"),
     "conv2d": write_task(
         "batch_size = 16; in_channels = 16; out_channels = 128; kernel_size = 3; width = 1024; height = 1024",
@@ -73,8 +75,8 @@ FILES = {
     ),
     "attention": write_task(
         "batch_size = 32; num_heads = 32; sequence_length = 512; embedding_dimension = 1024",
-        "torch.rand(batch_size, num_heads, sequence_length, embedding_dimension, dtype=torch.float16)" ", torch.rand(batch_size, num_heads, "
-        "sequence_length, embedding_dimension, dtype=torch.float16)", "torch.nn.functional.scaled_dot_product_attention(Q, V, V)", inputs="Q, V",
+        "*(torch.rand(batch_size, num_heads, sequence_length, embedding_dimension) for _ in range(3))",
+        "torch.nn.functional.scaled_dot_product_attention(Q, K, V)", inputs="Q, K, V",
     ),
     "heads": write_task(
         "batch_size = 128; max_seqlen = 1024; n_embd = 768; n_head = 12", "torch.rand(batch_size, max_seqlen, n_embd)",

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Comparison, Label, TaskFacts, TensorSpec
+from tritonsmith.evaluator.errors import TaskError, UsageError
+from tritonsmith.evaluator.schema import FIT, ChosenSize, Comparison, Label, TaskFacts, TensorSpec
+from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.policies.presets import Default
-from tritonsmith.graph.run import RunConfig, make_context, optimize, optimize_async
+from tritonsmith.graph.run import RunConfig, make_context, optimize, optimize_async, resume
 from tritonsmith.graph.storage.summary import Summary, Winner
 from tritonsmith.nodes.authors.make import make_author
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
@@ -50,6 +51,49 @@ def players():
     author = ScriptedAuthor(seeds=("bad", "good"), variants={("tune_block", "good"): (WINNER,)})
     verdicts = {"bad": scripted_verdict(None, message="it fails"), "good": scripted_verdict(0.6), WINNER: scripted_verdict(1.5)}
     return {"author": author, "evaluator": ScriptedEvaluator(verdicts, facts=TaskFacts(returns="a tensor"))}
+
+
+class Judge(ScriptedEvaluator):
+    """Takes note of the tasks that it is asked about."""
+
+    tasks = ()
+
+    async def describe(self, task):
+        self.tasks = (*self.tasks, task)
+        return await super().describe(task)
+
+    async def evaluate(self, task, kernel, profile="quick"):
+        self.tasks = (*self.tasks, task)
+        return await super().evaluate(task, kernel, profile)
+
+
+def test_a_size_that_the_evaluator_chose_is_told_and_kept(task, players, tmp_path):
+    """Without SMALL and without a card the evaluator chooses; every verdict, the events and the summary are about its choice."""
+    task.write_text(TASK.replace('SMALL = {"N": 16}', ""))
+    chosen = ChosenSize(overrides={"N": 64}, note="shrunk: N 1024 -> 64")
+    judge = Judge(players["evaluator"].verdicts, facts=TaskFacts(chosen=chosen))
+    events, out = [], tmp_path / "out"
+    summary = optimize(task, out=str(out), on_event=events.append, author=players["author"], evaluator=judge)
+    first, *rest = judge.tasks
+    assert (first.size, first.overrides) == (FIT, {})
+    assert {(one.size, one.overrides["N"], one.sha) for one in rest} == {("small", 64, load_task(task, overrides={"N": 64}).sha)}
+    assert (summary.size, summary.sized) == ("small", chosen.note)
+    (told,) = [event for event in events if event["event"] == "size"]
+    assert told["reason"] == chosen.note
+    assert [event["size"] for event in events if event["event"] == "run"] == [""]
+
+    (out / "summary.json").unlink()
+    (out / "checkpoints.sqlite").unlink()  # the tape alone
+    again = Judge(players["evaluator"].verdicts)
+    assert resume(out, author=players["author"], evaluator=again).sized == chosen.note and again.tasks == ()
+
+
+@pytest.mark.parametrize("size", [None, "small"])
+def test_a_fault_of_the_task_ends_the_run_before_anybody_is_asked(task, players, tmp_path, size):
+    task.write_text(TASK.replace('SMALL = {"N": 16}', ""))
+    with pytest.raises(TaskError, match=r"1_relu\.py: declares no small size; .* or add SMALL"):
+        optimize(task, size=size, out=str(tmp_path / "out"), **players)  # this evaluator chooses none
+    assert players["author"].briefs == [] and not (tmp_path / "out").exists()
 
 
 def test_the_folder_of_a_run(task, players, tmp_path):
