@@ -1,10 +1,13 @@
 """The evaluator without a card, on a real GRU at its small size: what is right passes, what is wrong gets the status it deserves."""
 
+import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from project import ROOT
+from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.schema import Comparison, Label, Status, Task, TimingKind, Verdict
 from tritonsmith.evaluator.tasks import load_task
@@ -52,6 +55,38 @@ def test_programs_that_share_state_without_waiting_are_racy(evaluator: LocalEval
     verdict = judge(evaluator, gru, RACY)
     assert verdict.status is Status.RACY, verdict.message
     assert "gru_layer_tiled" in verdict.message or "states" in verdict.message or "order" in verdict.message
+
+
+ONLY_IN_THE_ORACLE = """
+import sys
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        if "tritonsmith.evaluator.oracle.server" in sys.modules:
+            raise ValueError("not on this device")
+        return torch.relu(x)
+
+
+def get_inputs():
+    return [torch.rand(8)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_on_a_card_the_oracle_runs_the_reference_before_anybody_is_asked(
+    evaluator: LocalEvaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "task.py"
+    path.write_text(ONLY_IN_THE_ORACLE)
+    assert asyncio.run(evaluator.describe(load_task(path))).outputs[0].shape == (8,)  # without a card the probe is enough
+    monkeypatch.setattr(evaluator, "hardware", evaluator.hardware.model_copy(update={"present": True}))
+    with pytest.raises(TaskError, match=r"task\.py, line 9: forward raised ValueError \(not on this device\)"):
+        asyncio.run(evaluator.describe(load_task(path)))
 
 
 ENTRY = "        steps, batch, _ = x.shape\n"
