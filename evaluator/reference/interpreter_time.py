@@ -3,9 +3,10 @@
 A kernel is not known yet, so a plain one is assumed: one launch per operator, blocks of 1024 values, products in tiles of 32 x 64 x 32.
 The interpreter pays for each operation of each program, and a little for each value that is loaded or stored.
 
-The constants were measured on two cores of an x86 server (Python 3.11, Triton's interpreter with our race detector, kernels for a copy,
-GELU, softmax over rows and a tiled product, 32 to 1024 programs): 35 to 50 us per operation of a program, 60 to 140 ns per value, and
-a quick verdict of 20 to 30 s for a GELU of 1.6 million values. The fixed cost of starting processes is not counted.
+The constants were measured on two cores of an x86 server that had other work as well (Python 3.11, Triton's interpreter with our race
+detector; a copy, GELU, softmax over rows and a tiled product, 16 to 1024 programs): 35 to 80 us per operation of a program, 60 to 140 ns
+per value. Quick verdicts took, beyond what a tiny size takes: 14 to 20 s for a GELU of 1.6 million values (predicted: 13 s), 9 s for a
+softmax of 2048 rows of 512 (9 s), 58 s for a product of 512 x 512 x 512 in tiles of 32 x 32 x 32 (19 s). An idle machine is faster.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from collections.abc import Iterable
 
 from tritonsmith.evaluator.schema import OperatorCost
 
-_CALLS = 8
-"""Forwards of a quick verdict in the interpreter, with what is counted and done again next to them."""
+_CALLS = 6
+"""Forwards of a quick verdict in the interpreter: three calls, a replay, and what the compiler and the counts take next to them."""
 _OPERATION_SECONDS = 50e-6
 """One operation of `triton.language` in one program."""
 _VALUE_SECONDS = 100e-9

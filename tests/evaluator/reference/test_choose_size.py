@@ -13,7 +13,7 @@ from tritonsmith.evaluator.schema import FIT, OperatorCost, Task
 from tritonsmith.evaluator.tasks import at_chosen_size
 
 REFUSED = {
-    "literal": "declares no small size, and at its own a verdict takes about 49 min without a card; no module-level whole number makes it",
+    "literal": "declares no small size, and at its own a verdict takes about 37 min without a card; no module-level whole number makes it",
     "constant": "smaller results are not finite, or do not depend on the inputs; .* add SMALL = {'NAME': VALUE} to the file",
     "broken": r"broken\.py, line 11: forward raised IndexError \(Dimension out of range .* but got 7\)",
     "broken and large": r"broken and large\.py, line 11: forward raised AttributeError .*no attribute 'nothing'",
