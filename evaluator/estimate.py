@@ -24,7 +24,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts, OperatorCost
+from tritonsmith.evaluator.operator_cost import OperatorCost
+from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts
 
 
 @dataclass(frozen=True)

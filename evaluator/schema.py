@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -395,17 +394,3 @@ class Evaluator(Protocol):
 
     async def aclose(self) -> None:
         """End every process; safe to call twice."""
-
-
-@dataclass(frozen=True)
-class OperatorCost:
-    """One operator of the reference's eager forward."""
-
-    name: str
-    launches: int = 1
-    """Device kernels that one call starts."""
-    flops: float = 0.0
-    bytes: float = 0.0
-    """Operands and results, each moved once per launch that reads it."""
-    chain: int | None = None
-    """Longest chain of launches that wait for each other; all of them when None."""

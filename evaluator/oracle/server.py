@@ -24,6 +24,7 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.machine import describe_environment, present_card
+from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.other_size import judge_correctness
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
@@ -35,7 +36,7 @@ from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.sandbox.policy import sandbox_report
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.sandbox.warm_start import end_warm_start, finish_warm_start, is_warm_start_begun
-from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, OperatorCost, Status, Task, Verdict
+from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Task, Verdict
 
 DEFAULT_TARGET = "h200"
 """The card that estimates are made for when none is named and none is present."""

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 from pydantic import TypeAdapter
 
 from tritonsmith.evaluator.errors import TritonsmithError
+from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.questions.process import TaskProcess
-from tritonsmith.evaluator.schema import OperatorCost, Task, TaskFacts
+from tritonsmith.evaluator.schema import Task, TaskFacts
 from tritonsmith.evaluator.tasks import at_chosen_size
 
 PROBE_SECONDS = 120.0

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tritonsmith.evaluator.schema import OperatorCost
+from tritonsmith.evaluator.operator_cost import OperatorCost
 
 _CALLS = 6
 """Forwards of a quick verdict in the interpreter: three calls, a replay, and what the compiler and the counts take next to them."""

@@ -15,11 +15,12 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.reference.choose_size import choose_size
 from tritonsmith.evaluator.reference.forward import leaf_modules, trace_forward
 from tritonsmith.evaluator.reference.module import Reference, flatten, load_reference
 from tritonsmith.evaluator.reference.trace import OperatorTrace, tensor_bytes, trace_operators
-from tritonsmith.evaluator.schema import FIT, OperatorCost, OpNode, Task, TaskFacts, TensorSpec
+from tritonsmith.evaluator.schema import FIT, OpNode, Task, TaskFacts, TensorSpec
 from tritonsmith.evaluator.tasks import at_chosen_size
 
 _SEED = 0

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from tritonsmith.evaluator.schema import OperatorCost
+from tritonsmith.evaluator.operator_cost import OperatorCost
 
 Record: TypeAlias = Callable[[OperatorCost, int, Callable[[], Any]], Any]
 """Called with a recurrent module's cost, its serial steps, and the call that does the work."""

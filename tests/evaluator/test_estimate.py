@@ -4,7 +4,8 @@ import pytest
 
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.estimate import LatencyEstimate, estimate_candidate, estimate_trace
-from tritonsmith.evaluator.schema import Hardware, KernelFacts, OperatorCost
+from tritonsmith.evaluator.operator_cost import OperatorCost
+from tritonsmith.evaluator.schema import Hardware, KernelFacts
 
 STEPS, LAYERS, HIDDEN = 512, 6, 256
 WEIGHTS = 3 * HIDDEN * HIDDEN * 4

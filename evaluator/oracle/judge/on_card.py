@@ -13,6 +13,7 @@ import torch
 
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call, repeat_bitwise, require_settled
@@ -25,7 +26,7 @@ from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
 from tritonsmith.evaluator.oracle.timing.calls import CallTimer
 from tritonsmith.evaluator.oracle.timing.paired import compare, spread
 from tritonsmith.evaluator.oracle.timing.session import TimingSession, write_raw
-from tritonsmith.evaluator.schema import LaunchFacts, OperatorCost, PrecisionClass, Status, Timing, TimingKind, Verdict
+from tritonsmith.evaluator.schema import LaunchFacts, PrecisionClass, Status, Timing, TimingKind, Verdict
 
 _FIRST_TRIALS = {"quick": ("own", "own"), "strict": ("own", "own", "own")}
 """By profile: kinds of inputs of the first checked calls."""

@@ -16,6 +16,7 @@ from tritonsmith.evaluator.channel.report import ForwardReport
 from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
 from tritonsmith.evaluator.estimate import LatencyEstimate, estimate_candidate, estimate_trace
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask, fresh_seed
@@ -36,7 +37,7 @@ from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandl
 from tritonsmith.evaluator.oracle.judge.facts_without_card import find_other_constants, merge_launch_facts
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.oracle.timing.paired import compare
-from tritonsmith.evaluator.schema import LaunchFacts, OperatorCost, Status, Timing, TimingKind, Verdict
+from tritonsmith.evaluator.schema import LaunchFacts, Status, Timing, TimingKind, Verdict
 
 _SHUFFLES = {"quick": 0, "strict": 2}
 """By profile: calls on the same inputs in other orders of the programs. The replay of `quick` is in another order as well."""

@@ -6,10 +6,11 @@ import pytest
 
 from bench_tasks import FILES
 from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.reference.choose_size import MOST_SECONDS, choose_size
 from tritonsmith.evaluator.reference.interpreter_time import predict_seconds
 from tritonsmith.evaluator.reference.probe import probe
-from tritonsmith.evaluator.schema import FIT, OperatorCost, Task
+from tritonsmith.evaluator.schema import FIT, Task
 from tritonsmith.evaluator.tasks import at_chosen_size
 
 REFUSED = {

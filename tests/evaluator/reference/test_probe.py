@@ -8,10 +8,11 @@ from torch import nn
 
 from project import ROOT
 from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.questions.describe import run_probe
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.reference.trace import recurrent_cost, trace_operators
-from tritonsmith.evaluator.schema import OperatorCost, TaskFacts, TensorSpec
+from tritonsmith.evaluator.schema import TaskFacts, TensorSpec
 from tritonsmith.evaluator.tasks import load_task
 
 TASKS = ROOT / "benchmarks" / "tasks"
