@@ -86,6 +86,8 @@ class OpNode(Record):
     """Positional arguments; a reference to another node is `{"ref": name}`."""
     kwargs: dict[str, Any] = Field(default_factory=dict)
     outputs: tuple[TensorSpec, ...] = ()
+    line: int = 0
+    """Line of the task file that asks for it; 0 where none does."""
 
 
 class TaskFacts(Record):

@@ -12,10 +12,14 @@ from tritonsmith.evaluator.tasks import at_chosen_size, choose_load_size, load_t
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.state import Shared, State, Update
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit
+from tritonsmith.prompts.author import Choosy
 
 
 async def describe(state: State, runtime: NodeRuntime) -> Update:
-    """Check the input and ask the evaluator for the task's facts. Raises TaskError, or InfrastructureError after a second try."""
+    """Check the input and ask the evaluator for the task's facts.
+
+    Raises TaskError, AuthorError where the author says at once that it cannot write this, or InfrastructureError after a second try.
+    """
     context = context_of(runtime)
     task = await _task_of(state, context)
     emit(runtime, "stage", "describe", state, task=task.name, size=settled_size(task))
@@ -26,6 +30,8 @@ async def describe(state: State, runtime: NodeRuntime) -> Update:
     task = at_chosen_size(task, facts.chosen)
     if task.sized:
         emit(runtime, "size", "describe", state, size=task.size, reason=task.sized)
+    if isinstance(context.author, Choosy):
+        context.author.require(task, facts, context.evaluator.hardware)
     seeds = context.branches
     again = "candidates" in state and bool(state["candidates"] or state.get("stopped_because"))
     run = uuid4().hex if again else state.get("run") or uuid4().hex

@@ -1,6 +1,6 @@
 """The author: it writes, repairs, analyses and tunes kernels. Nodes never know whether it is a model or our recipes."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pydantic import Field
 
@@ -91,4 +91,13 @@ class Author(Protocol):
 
     async def tune(self, brief: Brief) -> tuple[Draft, ...]:
         """Variants of `brief.current` for `brief.stage`; empty when there is nothing to vary."""
+        ...
+
+
+@runtime_checkable
+class Choosy(Protocol):
+    """An author that knows from a task's facts whether it can write it, so that nobody asks it in vain."""
+
+    def require(self, task: Task, facts: TaskFacts, hardware: Hardware) -> None:
+        """Raises AuthorError, which says what it cannot write and names the way out."""
         ...

@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import torch
@@ -19,6 +21,8 @@ _NAMESPACES = (("torch.nn.functional", torch.nn.functional), ("torch", torch), (
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _PLAIN = (bool, int, float, str)
 _MESSAGE_CHARACTERS = 300
+_LINE = "line of the task"
+"""Where a node's `meta` keeps it."""
 
 
 def leaf_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -31,19 +35,20 @@ def leaf_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             yield from ((f"{name}.{inner}", leaf) for inner, leaf in leaf_modules(module))
 
 
-def trace_forward(model: nn.Module, inputs: list[Any], outputs: list[TensorSpec]) -> tuple[tuple[OpNode, ...], str]:
+def trace_forward(model: nn.Module, inputs: list[Any], outputs: list[TensorSpec], file: str) -> tuple[tuple[OpNode, ...], str]:
     """Nodes of the traced forward with the shapes they produce; none, and the reason, where torch.fx cannot follow the code.
 
     Args:
         model: the reference.
         inputs: arguments of forward, real or fake.
         outputs: what forward really returned; a trace that says otherwise is not used.
+        file: name that the task was compiled under; nodes get lines in it.
     """
     try:
         # Arguments that get_inputs does not give keep their defaults, so that `if h0 is None` is decided at trace time.
         rest = list(inspect.signature(model.forward).parameters.values())[len(inputs) :]
         defaults = {parameter.name: parameter.default for parameter in rest if parameter.default is not inspect.Parameter.empty}
-        tracer = fx.Tracer()
+        tracer = _LineTracer(file)
         graph = tracer.trace(model, concrete_args=defaults or None)
         _drop_defaults(graph, len(inputs))
         shapes = _Shapes(fx.GraphModule(tracer.root, graph))
@@ -66,6 +71,23 @@ def _drop_defaults(graph: fx.Graph, given: int) -> None:
                 graph.erase_node(assertion)
             graph.erase_node(user)
         graph.erase_node(placeholder)
+
+
+class _LineTracer(fx.Tracer):
+    """Notes for every node which line of the task file asks for it."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self._file = file
+
+    def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
+        """As the base class, with the line in `meta`."""
+        node = super().create_node(*args, **kwargs)
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and frame.f_code.co_filename != self._file:
+            frame = frame.f_back
+        node.meta[_LINE] = frame.f_lineno if frame is not None else 0
+        return node
 
 
 class _Shapes(fx.Interpreter):
@@ -100,6 +122,7 @@ def _make_node(model: nn.Module, node: fx.Node, outputs: tuple[TensorSpec, ...])
         args=tuple(_encode_argument(value) for value in node.args),
         kwargs={name: _encode_argument(value) for name, value in node.kwargs.items()},
         outputs=outputs,
+        line=node.meta.get(_LINE, 0),
     )
 
 

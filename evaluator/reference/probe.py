@@ -75,7 +75,7 @@ def _describe(reference: Reference) -> tuple[TaskFacts, list[OperatorCost]]:
     output = reference.check_output(forward)
     outputs = flatten(output)
     reference.require_elements(outputs)
-    ops, trace_error = trace_forward(model, inputs, [spec_of(output) for output in outputs])
+    ops, trace_error = trace_forward(model, inputs, [spec_of(output) for output in outputs], reference.task.path)
     (trace,) = traces
     state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 
-from tritonsmith.evaluator.schema import Stage, Status
+from tritonsmith.evaluator.schema import Hardware, Stage, Status, Task, TaskFacts
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Attempt, AuthorError, Brief, Draft
 from tritonsmith.prompts.recipes.analyst import analyze
-from tritonsmith.prompts.recipes.book import FAMILIES, Match, match, name_unsupported
+from tritonsmith.prompts.recipes.book import Match, explain_refusal, match
 from tritonsmith.prompts.recipes.recipe import Recipe, Settings
 
 _MAX_VARIANTS = 8
@@ -22,6 +22,10 @@ class RecipeAuthor:
     """Author over the built-in recipes; the same brief always gets the same answer."""
 
     name = "offline"
+
+    def require(self, task: Task, facts: TaskFacts, hardware: Hardware) -> None:
+        """Raises AuthorError for a task that no recipe can write."""
+        _match_or_refuse(task, facts, hardware)
 
     async def seed(self, brief: Brief) -> Draft:
         """A recipe by branch: branch 0 gets the plainest, branch 1 the next level, and so on in a circle.
@@ -84,13 +88,15 @@ class RecipeAuthor:
 
 
 def _require_match(brief: Brief) -> Match:
-    found = match(brief.task, brief.facts, brief.hardware)
+    return _match_or_refuse(brief.task, brief.facts, brief.hardware)
+
+
+def _match_or_refuse(task: Task, facts: TaskFacts, hardware: Hardware) -> Match:
+    found = match(task, facts, hardware)
     if found is None:
-        what = name_unsupported(brief.facts) or "the way its parts are put together"
-        families = ", ".join(sorted(family.name for family in FAMILIES))
         raise AuthorError(
-            f"{brief.task.name}: the built-in recipes ({families}) cannot write {what} on {brief.hardware.name}; "
-            "use a model: --model openai:NAME [--base-url URL]"
+            f"{task.path}: the built-in author has no recipe for {explain_refusal(task, facts, hardware)}; README, 'What the built-in "
+            "author can write', lists what it can; ask a model instead: --model openai:NAME [--base-url URL]"
         )
     return found
 

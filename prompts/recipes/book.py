@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from tritonsmith.evaluator.schema import Hardware, OpNode, Task, TaskFacts
 from tritonsmith.prompts.recipes.chain.recipes import LINEAR, POINTWISE
 from tritonsmith.prompts.recipes.gru.recipes import GRU
-from tritonsmith.prompts.recipes.operations import operation_name
-from tritonsmith.prompts.recipes.plan import GETITEM, KernelPlan
+from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily
 
 FAMILIES: tuple[RecipeFamily, ...] = (GRU, LINEAR, POINTWISE)
 """In the order in which they try to read a task."""
+_MOST_NAMED = 3
+"""Operations that a refusal names; what one model would not do, it need not read to its end."""
+_QUOTED_CHARACTERS = 80
 BOOK: dict[str, Recipe] = {recipe.name: recipe for family in FAMILIES for recipe in family.recipes}
 
 
@@ -31,24 +33,35 @@ class Match:
 def match(task: Task, facts: TaskFacts, hardware: Hardware) -> Match | None:
     """The recipes that can write this task; None when none can. The first family that can read the task decides."""
     for family in FAMILIES:
-        plan = family.read(task, facts)
-        if plan is not None:
-            fitting = tuple(recipe for recipe in family.recipes if recipe.defaults(plan, hardware, task.precision) is not None)
-            return Match(plan, fitting) if fitting else None
+        try:
+            plan = family.read(task, facts)
+        except NoPlan:
+            continue
+        fitting = tuple(recipe for recipe in family.recipes if recipe.defaults(plan, hardware, task.precision) is not None)
+        return Match(plan, fitting) if fitting else None
     return None
 
 
-def name_unsupported(facts: TaskFacts) -> str:
-    """Names what no recipe can write, in forward's order; empty when every node is of a known kind."""
+def explain_refusal(task: Task, facts: TaskFacts, hardware: Hardware) -> str:
+    """What of a task no recipe can write, in forward's order, with the lines of the task that ask for it."""
     if not facts.ops:
-        return f"its forward cannot be traced ({facts.trace_error or 'no trace'})"
-    names = (_name_unless_known(node) for node in facts.ops)
-    return ", ".join(dict.fromkeys(name for name in names if name))
+        return f"this forward ({facts.trace_error or 'it was not traced'})"
+    for family in FAMILIES:
+        try:
+            family.read(task, facts)
+        except NoPlan as reason:
+            if reason.missing:
+                first = {what: node for what, node in reversed(reason.missing)}
+                named = [_quote(task, what, first[what]) for what in dict.fromkeys(what for what, _ in reason.missing)]
+                return ", ".join(named[:_MOST_NAMED]) + (f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else "")
+    return f"this task that fits {hardware.name}"
 
 
-def _name_unless_known(node: OpNode) -> str:
-    if node.op in ("placeholder", "output", "get_attr") or node.target in GETITEM or operation_name(node):
-        return ""
-    if any(node.module_type in family.modules for family in FAMILIES):
-        return next((refusal for family in FAMILIES if (refusal := family.refuse(node))), "")
-    return f"nn.{node.module_type}" if node.op == "call_module" else node.target.rpartition(".")[2]
+def _quote(task: Task, what: str, node: OpNode | None) -> str:
+    """With the line of the task that asks for it, where that is known."""
+    lines = task.source.splitlines()
+    if node is None or not 0 < node.line <= len(lines):
+        return what
+    text = " ".join(lines[node.line - 1].split())
+    shown = text if len(text) <= _QUOTED_CHARACTERS else f"{text[: _QUOTED_CHARACTERS - 3]}..."
+    return f"{what} (line {node.line}: {shown})"

@@ -43,7 +43,10 @@ def _gelu(values: Mapping[str, str | None]) -> str:
 
 
 def _power(values: Mapping[str, str | None]) -> str:
-    exponent = float(str(values["b"]))
+    try:
+        exponent = float(str(values["b"]).strip("()"))
+    except ValueError:
+        raise ValueError("pow with a tensor as exponent") from None
     if exponent == 0.5:
         return f"tl.sqrt({values['a']})"
     if exponent not in (1.0, 2.0, 3.0, 4.0):
@@ -104,11 +107,12 @@ _ALIASES = {
     "relu_": "relu", "clamp_": "clamp", "contiguous": "identity", "dropout": "identity", "absolute": "abs",
 }  # fmt: skip
 
-_MODULES = {
+MODULES = {
     "ReLU": "relu", "ReLU6": "relu6", "Sigmoid": "sigmoid", "Tanh": "tanh", "SiLU": "silu", "GELU": "gelu", "LeakyReLU": "leaky_relu",
     "ELU": "elu", "Softplus": "softplus", "Hardsigmoid": "hardsigmoid", "Hardswish": "hardswish", "Softsign": "softsign",
     "Hardtanh": "hardtanh", "Identity": "identity", "Dropout": "identity",
 }  # fmt: skip
+"""Modules of torch.nn by the operation that they apply."""
 
 _RENAMED = {"input": "a", "other": "b", "exponent": "b", "min_val": "min", "max_val": "max", "self": "a"}
 
@@ -116,7 +120,7 @@ _RENAMED = {"input": "a", "other": "b", "exponent": "b", "min_val": "min", "max_
 def operation_name(node: OpNode) -> str | None:
     """Canonical name of an elementwise node, or None when it is none that can be written here."""
     if node.op == "call_module":
-        return _MODULES.get(node.module_type)
+        return MODULES.get(node.module_type)
     if node.op not in ("call_function", "call_method"):
         return None
     name = node.target.rpartition(".")[2]

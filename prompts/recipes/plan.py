@@ -6,7 +6,7 @@ import keyword
 
 from pydantic import Field
 
-from tritonsmith.evaluator.schema import Record, TaskFacts
+from tritonsmith.evaluator.schema import OpNode, Record, TaskFacts
 
 GETITEM = ("_operator.getitem", "operator.getitem", "getitem")
 """Targets of nodes that index."""
@@ -33,7 +33,36 @@ class KernelPlan(Record):
 
 
 class NoPlan(Exception):
-    """This graph is not of the family that reads it."""
+    """This graph is not of the family that reads it.
+
+    Args:
+        missing: what the family cannot write, each to follow "no recipe for", with its part of forward where one is to blame; none where
+            the task is of another family altogether.
+    """
+
+    def __init__(self, *missing: tuple[str, OpNode | None]) -> None:
+        super().__init__(", ".join(what for what, _ in missing))
+        self.missing = missing
+
+
+_SYMBOLS = {
+    "matmul": "@", "mod": "%", "floordiv": "//", "getitem": "[]", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
+    "and_": "&", "or_": "|", "xor": "^", "invert": "~", "lshift": "<<", "rshift": ">>",
+}  # fmt: skip
+
+
+def name_node(node: OpNode) -> str:
+    """What a node calls, as people write it: `nn.Conv2d`, `F.softmax`, `torch.cumsum`, `Tensor.mean`, `the operator @`."""
+    if node.op == "call_module":
+        return f"nn.{node.module_type}"
+    if node.op == "call_method":
+        return f"Tensor.{node.target}"
+    module, _, name = node.target.rpartition(".")
+    if name == "getattr" and len(node.args) == 2:
+        return f"the attribute {node.args[1]}"
+    if module in ("_operator", "operator"):
+        return f"the operator {_SYMBOLS.get(name) or _SYMBOLS.get(name.removeprefix('i'), name)}"
+    return f"F.{name}" if module == "torch.nn.functional" else node.target
 
 
 def forward_arguments(facts: TaskFacts) -> str:
@@ -41,6 +70,6 @@ def forward_arguments(facts: TaskFacts) -> str:
     names: list[str] = []
     for position, node in enumerate(node for node in facts.ops if node.op == "placeholder"):
         if not node.target.isidentifier() or keyword.iskeyword(node.target):
-            raise NoPlan
+            raise NoPlan((f"the argument {node.target} of forward", node))
         names.append(node.target if position < len(facts.inputs) else f"{node.target}=None")
     return ", ".join(names)

@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tritonsmith.evaluator.estimate import TRITON_CALL
-from tritonsmith.evaluator.schema import Hardware, OpNode, PrecisionClass, Stage, Task, TaskFacts
+from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage, Task, TaskFacts
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.recipes.kinds import Family
@@ -90,9 +90,10 @@ class RecipeFamily:
     """Recipes that share a plan, and what messages and prompts need to know about them."""
 
     name: str
-    """As messages list it."""
-    read: Callable[[Task, TaskFacts], KernelPlan | None]
-    """The plan of a task, or None where the task is not of this family."""
+    writes: str
+    """What forward may be, as README tells it."""
+    read: Callable[[Task, TaskFacts], KernelPlan]
+    """The plan of a task; raises NoPlan where the task is not of this family."""
     recipes: tuple[Recipe, ...]
     """Lowest level first."""
     example: WorkedExample
@@ -100,10 +101,6 @@ class RecipeFamily:
     """The kind of operation that its recipes write."""
     nearest_to: tuple[Family, ...] = ()
     """Kinds of operation without recipes of their own for which its example is the nearest."""
-    modules: frozenset[str] = frozenset()
-    """Types of the modules that it can write, without the elementwise ones."""
-    refuse: Callable[[OpNode], str] = lambda node: ""
-    """What it cannot write of a module that it knows, as a message names it; empty where it can."""
 
 
 @cache

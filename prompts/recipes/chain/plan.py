@@ -11,7 +11,7 @@ from tritonsmith.prompts.recipes.chain.sizes import Sizes, Source, find_sizes, w
 from tritonsmith.prompts.recipes.constructor import made_for
 from tritonsmith.prompts.recipes.members import attribute, complete_members, parameter_lines, parent_lines
 from tritonsmith.prompts.recipes.operations import OPERATIONS, expression, operation_name
-from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, forward_arguments
+from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, forward_arguments, name_node
 
 DTYPES = ("float32", "float16", "bfloat16")
 """Types of inputs that the kernels load and widen to fp32."""
@@ -46,31 +46,30 @@ class ChainPlan(KernelPlan):
     flops: float = 0.0
 
 
-def read_plain_chain(task: Task, facts: TaskFacts) -> ChainPlan | None:
-    """The plan of elementwise operations on tensors that broadcast to one output."""
-    plan = _read_chain(task, facts)
-    return None if plan is None or plan.weight else plan
+def read_plain_chain(task: Task, facts: TaskFacts) -> ChainPlan:
+    """The plan of elementwise operations on tensors that broadcast to one output. Raises NoPlan."""
+    plan = _ChainReader(task, facts).plan()
+    if plan.weight:
+        raise NoPlan
+    return plan
 
 
-def read_linear_chain(task: Task, facts: TaskFacts) -> ChainPlan | None:
-    """The plan of a linear layer with elementwise operations behind it."""
-    plan = _read_chain(task, facts)
-    return plan if plan and plan.weight else None
-
-
-def _read_chain(task: Task, facts: TaskFacts) -> ChainPlan | None:
-    if len(facts.outputs) != 1 or not facts.ops:
-        return None
-    try:
-        return _ChainReader(task, facts).plan()
-    except (NoPlan, ValueError):
-        return None
+def read_linear_chain(task: Task, facts: TaskFacts) -> ChainPlan:
+    """The plan of a linear layer with elementwise operations behind it. Raises NoPlan."""
+    plan = _ChainReader(task, facts).plan()
+    if not plan.weight:
+        raise NoPlan
+    return plan
 
 
 class _ChainReader:
     """Walks the trace once and writes the kernel's lines."""
 
     def __init__(self, task: Task, facts: TaskFacts) -> None:
+        if not facts.ops:
+            raise NoPlan
+        if len(facts.outputs) != 1:
+            raise NoPlan((f"a forward that returns {len(facts.outputs)} tensors", None))
         self.task, self.facts = task, facts
         self.shape = facts.outputs[0].shape
         self.inputs = [spec for spec in facts.inputs if spec is not None]
@@ -90,10 +89,14 @@ class _ChainReader:
         self.flops = 0.0
 
     def plan(self) -> ChainPlan:
+        self._refuse_other_forms()
         for node in self.facts.ops:
-            self._visit(node)
+            try:
+                self._visit(node)
+            except ValueError as error:
+                raise NoPlan((str(error), node)) from None
         if self.product and math.prod(self.product[0].shape) != math.prod(self.shape):
-            raise NoPlan
+            raise NoPlan(("nn.Linear whose result is broadcast", None))
         sources = (*self.product, *self.operands.values())
         sizes = find_sizes(self.shape, sources)
         signature, fixed = made_for(self.task.source, self.facts.init_inputs)
@@ -115,16 +118,29 @@ class _ChainReader:
             **self.linear,
         )
 
+    def _refuse_other_forms(self) -> None:
+        """Name everything at once that is no elementwise operation, then a linear layer that stands elsewhere than in front."""
+        unknown = [node for node in self.facts.ops if not _is_known(node)]
+        if unknown:
+            raise NoPlan(*((name_node(node), node) for node in unknown))
+        linears = [node for node in self.facts.ops if node.module_type == "Linear"]
+        if len(linears) > 1:
+            raise NoPlan(("a second nn.Linear", linears[1]))
+        if linears and linears[0] is not next(node for node in self.facts.ops if _computes(node)):
+            raise NoPlan(("nn.Linear behind another operation", linears[0]))
+
     def _visit(self, node: OpNode) -> None:
         if node.op == "placeholder":
             position = len(self.sources)
-            if position >= len(self.inputs) or self.inputs[position].dtype not in DTYPES:
-                raise NoPlan
+            if position >= len(self.inputs):
+                raise ValueError(f"the argument {node.target} of forward, which is no tensor")
             spec = self.inputs[position]
+            if spec.dtype not in DTYPES:
+                raise ValueError(f"the {spec.dtype} input {node.target}")
             self.sources[node.name] = Source(node.target, spec.shape, spec.dtype, given=True)
         elif node.op == "get_attr":
             if node.target not in self.facts.parameters:
-                raise NoPlan
+                raise ValueError(f"self.{node.target}, which is neither a parameter nor a persistent buffer")
             self.members.extend(parameter_lines(node.target, self.facts))
             spec = self.facts.parameters[node.target]
             self.sources[node.name] = Source(attribute(node.target), spec.shape, spec.dtype, given=False)
@@ -133,15 +149,14 @@ class _ChainReader:
         elif node.op == "output":
             result = node.args[0]
             if not isinstance(result, dict) or result.get("ref") not in self.variables or not (self.lines or self.linear):
-                raise NoPlan
+                raise ValueError("a forward that returns something else than the tensor it computes")
             self.result = self.variables[result["ref"]]
         else:
             self._apply(node)
 
     def _apply(self, node: OpNode) -> None:
         name = operation_name(node)
-        if name is None:
-            raise NoPlan
+        assert name is not None, "others are refused before"
         for argument in (*node.args, *node.kwargs.values()):
             if isinstance(argument, dict) and "ref" in argument:
                 self._load(argument["ref"])
@@ -156,14 +171,12 @@ class _ChainReader:
             self.operands[self.variables[name]] = self.sources[name]
 
     def _start_with_linear(self, node: OpNode) -> None:
-        if self.linear or self.lines:
-            raise NoPlan
-        if node.args[0]["ref"] not in self.sources:
-            raise NoPlan
+        if not node.args:
+            raise ValueError("nn.Linear with its input by name")
         source = self.sources[node.args[0]["ref"]]
         inner, columns = int(node.attributes["in_features"]), int(node.attributes["out_features"])
         if source.dtype != "float32" or source.shape[-1] != inner:
-            raise NoPlan
+            raise ValueError(f"nn.Linear on {source.dtype}")
         names = [name for name in (f"{node.target}.weight", f"{node.target}.bias") if name in self.facts.parameters]
         self.members.extend(parent_lines(f"{node.target}.weight"))
         self.members.extend(parameter_lines(name, self.facts)[-1] for name in names)
@@ -173,3 +186,12 @@ class _ChainReader:
         }  # fmt: skip
         self.product = (dataclasses.replace(source, shape=(*source.shape[:-1], columns), inner=inner),)
         self.variables[node.name] = "total"
+
+
+def _is_known(node: OpNode) -> bool:
+    """Whether a node is a linear layer, an elementwise operation, or none that computes."""
+    return not _computes(node) or node.module_type == "Linear" or operation_name(node) is not None
+
+
+def _computes(node: OpNode) -> bool:
+    return node.op in ("call_module", "call_function", "call_method")

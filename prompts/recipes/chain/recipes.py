@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
 from tritonsmith.prompts.recipes.chain.example import LINEAR_EXAMPLE, POINTWISE_EXAMPLE
-from tritonsmith.prompts.recipes.chain.plan import read_linear_chain, read_plain_chain
+from tritonsmith.prompts.recipes.chain.plan import DTYPES, read_linear_chain, read_plain_chain
 from tritonsmith.prompts.recipes.kinds import Family
 from tritonsmith.prompts.recipes.plan import KernelPlan
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily, Settings
@@ -35,6 +35,7 @@ def _sharpen(settings: Settings) -> Settings | None:
 
 LINEAR = RecipeFamily(
     name="linear",
+    writes="one `nn.Linear` on a float32 input, then elementwise operations on its result",
     read=read_linear_chain,
     recipes=(
         Recipe(
@@ -57,10 +58,10 @@ LINEAR = RecipeFamily(
     example=LINEAR_EXAMPLE,
     kind=Family.GEMM,
     nearest_to=(Family.ATTENTION, Family.CONVOLUTION),
-    modules=frozenset({"Linear"}),
 )
 POINTWISE = RecipeFamily(
     name="pointwise",
+    writes=f"elementwise operations on tensors ({', '.join(DTYPES)}) that broadcast to one result",
     read=read_plain_chain,
     recipes=(
         Recipe(

@@ -96,7 +96,7 @@ def write_index(source: Source, target: Shape, free: int) -> str:
     outer, stride = 1, 1
     for position, (size, wanted) in reversed(list(enumerate(zip(_pad(source.shape, target), target, strict=True)))):
         if size not in (1, wanted):
-            raise NoPlan
+            raise NoPlan((_describe_apart(source.shape, target), None))
         if spans and position < free:  # the free part as a whole: no size of it is needed
             terms.append(f"offset // {outer}" + (f" * {stride}" if stride > 1 else ""))
             break
@@ -110,8 +110,12 @@ def write_index(source: Source, target: Shape, free: int) -> str:
 
 def _pad(shape: Shape, target: Shape) -> Shape:
     if len(shape) > len(target):
-        raise NoPlan
+        raise NoPlan((_describe_apart(shape, target), None))
     return (1,) * (len(target) - len(shape)) + shape
+
+
+def _describe_apart(shape: Shape, target: Shape) -> str:
+    return f"a tensor of shape {list(shape)} where the result has {list(target)}"
 
 
 def _is_free(target: Shape, sources: Sequence[Source], count: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts, TensorSpec
 from tritonsmith.prompts.recipes.constructor import bind, made_for, names_of, read_constructor, write_signature
 from tritonsmith.prompts.recipes.members import assign, attribute, complete_members, parameter_lines, parent_lines
-from tritonsmith.prompts.recipes.plan import GETITEM, KernelPlan, NoPlan, forward_arguments
+from tritonsmith.prompts.recipes.plan import GETITEM, KernelPlan, NoPlan, forward_arguments, name_node
 
 CASTS = ("to", "float", "contiguous", "cuda", "detach")
 """Methods that change neither values nor shape."""
@@ -38,18 +38,17 @@ class GruPlan(KernelPlan):
         return self.steps + self.num_layers - 1
 
 
-def read_gru(task: Task, facts: TaskFacts) -> GruPlan | None:
-    """The plan of a one-directional GRU stack; None for other tasks.
+def read_gru(task: Task, facts: TaskFacts) -> GruPlan:
+    """The plan of a one-directional GRU stack. Raises NoPlan.
 
     Results may be returned as they are, as the last step, or through nn.Linear.
     """
     nodes = [node for node in facts.ops if node.module_type == "GRU" and node.op == "call_module"]
-    if len(nodes) != 1:
-        return None
-    try:
-        return _GruReader(task, facts, nodes[0]).plan()
-    except NoPlan:
-        return None
+    if not nodes:
+        raise NoPlan
+    if len(nodes) > 1:
+        raise NoPlan(("a second nn.GRU", nodes[1]))
+    return _GruReader(task, facts, nodes[0]).plan()
 
 
 class _GruReader:
@@ -69,13 +68,15 @@ class _GruReader:
 
     def plan(self) -> GruPlan:
         node, attributes = self.node, self.node.attributes
-        if attributes.get("bidirectional") or attributes.get("proj_size"):
-            raise NoPlan
-        spec = _input_spec(self.facts, 3)
+        if attributes.get("bidirectional"):
+            raise NoPlan(("a bidirectional nn.GRU", node))
+        if not node.args:
+            raise NoPlan(("nn.GRU with its input by name", node))
+        spec = _input_spec(self.facts, node)
         for item in self.facts.ops:
             self._visit(item)
         (result,) = [item for item in self.facts.ops if item.op == "output"]
-        value = self._text(result.args[0])
+        value = self._text(result.args[0], result)
         lines = (f"return {value}",)
         first = bool(attributes.get("batch_first", False))
         steps, batch = (spec.shape[1], spec.shape[0]) if first else (spec.shape[0], spec.shape[1])
@@ -87,7 +88,7 @@ class _GruReader:
             members=tuple(dict.fromkeys((*parent_lines(node.target), assign(node.target, make), *self._members()))),
             arguments=forward_arguments(self.facts),
             gru=attribute(node.target),
-            x=self._text(node.args[0]),
+            x=self._text(node.args[0], node),
             h0=h0,
             h0_dtype=self.dtypes.get(h0, "float32"),
             tail=lines,
@@ -110,7 +111,7 @@ class _GruReader:
 
     def _h0(self) -> str:
         given = self.node.args[1] if len(self.node.args) > 1 else self.node.kwargs.get("hx")
-        return "None" if given is None else self._text(given)
+        return "None" if given is None else self._text(given, self.node)
 
     def _visit(self, node: OpNode) -> None:
         if node.op == "placeholder":
@@ -119,7 +120,7 @@ class _GruReader:
             self.values[node.name] = node.target
         elif node.op == "get_attr":
             if node.target not in self.facts.parameters:
-                raise NoPlan
+                raise NoPlan((f"self.{node.target}, which is neither a parameter nor a persistent buffer", node))
             self.members.extend(parameter_lines(node.target, self.facts))
             self.values[node.name] = attribute(node.target)
             self.dtypes[self.values[node.name]] = self.facts.parameters[node.target].dtype
@@ -130,14 +131,16 @@ class _GruReader:
         elif node.target in GETITEM:
             self._getitem(node)
         elif node.op == "call_method" and node.target in CASTS and node.args:
-            self.values[node.name] = self._text(node.args[0])
+            self.values[node.name] = self._text(node.args[0], node)
         elif node.op == "call_function" and node.target.rpartition(".")[2] == "zeros":
             self.values[node.name] = "None"
         elif node.op != "output" and not (node.op == "call_method" and node.target == "size"):
-            raise NoPlan
+            raise NoPlan((f"{name_node(node)} next to nn.GRU", node))
 
     def _linear(self, node: OpNode) -> None:
-        value = self._text(node.args[0])
+        if not node.args:
+            raise NoPlan(("nn.Linear with its input by name", node))
+        value = self._text(node.args[0], node)
         inputs, outputs = int(node.attributes["in_features"]), int(node.attributes["out_features"])
         bias = bool(node.attributes.get("bias", f"{node.target}.bias" in self.facts.parameters))
         self.linears.append(node.target)
@@ -146,7 +149,7 @@ class _GruReader:
         self.values[node.name] = f"{attribute(node.target)}.apply_to({value})"
 
     def _getitem(self, node: OpNode) -> None:
-        value, index = self._text(node.args[0]), node.args[1]
+        value, index = self._text(node.args[0], node), node.args[1]
         if value == "(sequence, last)" and index in (0, 1):
             self.values[node.name] = ("sequence", "last")[index]
         elif value == "sequence" and _is_last_step(index, bool(self.node.attributes.get("batch_first"))):
@@ -159,14 +162,15 @@ class _GruReader:
             self.values[node.name] = f"{value}[{index}]"
             self.indexes = True
         else:
-            raise NoPlan
+            raise NoPlan(("this part of what nn.GRU returns", node))
 
-    def _text(self, value: Any) -> str:
+    def _text(self, value: Any, node: OpNode) -> str:
         if isinstance(value, dict) and value.get("ref") in self.values:
             return self.values[value["ref"]]
         if isinstance(value, (list, tuple)) and value:
-            return "(" + ", ".join(self._text(item) for item in value) + ",)"
-        raise NoPlan
+            return "(" + ", ".join(self._text(item, node) for item in value) + ",)"
+        returned = node.op == "output"
+        raise NoPlan(("a forward that returns something else than tensors" if returned else f"this input of {name_node(node)}", node))
 
 
 def _holder_call(source: str, facts: TaskFacts, node: OpNode, *, layout: bool, kept: bool) -> tuple[str, str, dict[str, str]]:
@@ -226,10 +230,12 @@ def _names(node: ast.AST) -> set[str]:
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
-def _input_spec(facts: TaskFacts, rank: int) -> TensorSpec:
+def _input_spec(facts: TaskFacts, node: OpNode) -> TensorSpec:
     spec = facts.inputs[0] if facts.inputs else None
-    if spec is None or len(spec.shape) != rank or spec.dtype != "float32":
-        raise NoPlan
+    if spec is None or len(spec.shape) != 3:
+        raise NoPlan(("nn.GRU without a batch", node))
+    if spec.dtype != "float32":
+        raise NoPlan((f"nn.GRU on {spec.dtype}", node))
     return spec
 
 

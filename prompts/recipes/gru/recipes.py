@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tritonsmith.evaluator.estimate import L2_BYTES_PER_CLOCK, ROUND, TRITON_CALL
-from tritonsmith.evaluator.schema import Hardware, OpNode, PrecisionClass, Stage
+from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.recipes.gru.example import EXAMPLE
@@ -185,16 +185,12 @@ WAVEFRONT = Recipe(
 )
 
 
-def _refuse(node: OpNode) -> str:
-    return "a bidirectional nn.GRU" if node.module_type == "GRU" and node.attributes.get("bidirectional") else ""
-
-
 GRU = RecipeFamily(
     name="gru",
+    writes="one `nn.GRU` in one direction, of any number of layers. Forward returns all states, the last step or the last states, "
+    "as they are or through `nn.Linear`",
     read=read_gru,
     recipes=(PER_STEP, PERSISTENT_BATCH, WAVEFRONT),
     example=EXAMPLE,
     kind=Family.RECURRENT,
-    modules=frozenset({"GRU", "Linear"}),
-    refuse=_refuse,
 )

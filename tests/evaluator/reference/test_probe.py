@@ -140,9 +140,12 @@ def test_a_model_that_needs_values_is_run_for_real(tmp_path: Path) -> None:
 def test_default_arguments_are_decided_at_trace_time(tmp_path: Path) -> None:
     path = tmp_path / "default.py"
     text = NEEDS_VALUES.replace("float(x.max()) > 100.0", "h is not None").replace("range(x.shape[1])", "range(7)")
-    path.write_text(text.replace("torch.zeros(x.shape[0], x.shape[2])", "torch.zeros_like(x[:, 0])"))
+    text = text.replace("torch.zeros(x.shape[0], x.shape[2])", "torch.zeros_like(x[:, 0])")
+    path.write_text(text)
     facts, _ = probe(load_task(path))
-    assert facts.trace_error == "" and [op.module_type for op in facts.ops].count("GRUCell") == 7
+    cells = [op for op in facts.ops if op.module_type == "GRUCell"]
+    assert facts.trace_error == "" and len(cells) == 7
+    assert {text.splitlines()[op.line - 1].strip() for op in cells} == {"h = self.cell(x[:, t], h)"}
     assert [op.name for op in facts.ops if op.op == "placeholder"] == ["x", "factor"]
     assert not [op for op in facts.ops if "assert" in op.target]
 

@@ -26,7 +26,7 @@ from tritonsmith.evaluator.schema import (
     Verdict,
 )
 from tritonsmith.prompts.analysis import Category
-from tritonsmith.prompts.author import Attempt, AuthorError, Brief, Draft
+from tritonsmith.prompts.author import Attempt, Brief, Draft
 from tritonsmith.prompts.recipes.author import RecipeAuthor
 from tritonsmith.prompts.recipes.book import match
 from tritonsmith.prompts.recipes.chain.plan import ChainPlan
@@ -336,16 +336,3 @@ def test_repair_of_inexact_products_and_of_nothing() -> None:
     assert mended is not None and 'input_precision="tf32x3"' in mended.source
     racy = attempt(seed(gru_facts()), status=Status.RACY)
     assert asyncio.run(author.repair(brief(gru_facts(), current=racy))) is None
-
-
-def test_what_no_recipe_covers_is_named_with_the_way_out() -> None:
-    facts = chain_facts(
-        node("conv", "call_module", "conv", ref("x0"), module_type="Conv2d"),
-        inputs=(TensorSpec(shape=(1, 3, 8, 8)),), out=(1, 4, 8, 8),
-    )  # fmt: skip
-    with pytest.raises(AuthorError, match=r"nn\.Conv2d.*--model openai:NAME \[--base-url URL\]"):
-        seed(facts)
-    with pytest.raises(AuthorError, match="cannot be traced"):
-        seed(TaskFacts(trace_error="control flow on data"))
-    with pytest.raises(AuthorError, match="bidirectional"):
-        seed(gru_facts(bidirectional=True))

@@ -1,0 +1,51 @@
+"""Writes the table of what the built-in author can write into README.md: `python docs/recipes.py [--write]`.
+
+Without the option it prints the table. It is made from the recipe book, and a test compares the two.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+
+from tritonsmith.prompts.recipes.book import FAMILIES
+from tritonsmith.prompts.recipes.operations import MODULES, OPERATIONS
+from tritonsmith.prompts.recipes.recipe import RecipeFamily
+
+PAGE = Path(__file__).resolve().parents[1] / "README.md"
+BEGIN, END = "<!-- recipes: begin -->", "<!-- recipes: end -->"
+WIDTH = 110
+"""Characters of a line of names."""
+
+
+def row(family: RecipeFamily) -> str:
+    """One family: what forward may be, and what each of its recipes does."""
+    return f"| {family.writes} | {'. '.join(f'`{recipe.name}` {recipe.describes}' for recipe in family.recipes)} |"
+
+
+def table() -> str:
+    """What stands between the marks of README.md."""
+    names = [*sorted(set(OPERATIONS) - {"identity"}), *(f"nn.{name}" for name in sorted(MODULES))]
+    rows = ["| forward is | the kernels that it writes, plainest first |", "|--|--|", *map(row, FAMILIES)]
+    listed = textwrap.wrap(" ".join(names), WIDTH, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(
+        [BEGIN, *rows, "", "Elementwise operations, as functions, methods, operators or modules:", "", "```", *listed, "```", END]
+    )
+
+
+def main(words: list[str]) -> int:
+    """Entry point; returns the exit code."""
+    if words not in ([], ["--write"]):
+        sys.stderr.write(f"{__doc__}\n")
+        return 2
+    if words:
+        text = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(text.partition(BEGIN)[0] + table() + text.partition(END)[2], encoding="utf-8")
+    else:
+        sys.stdout.write(table() + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

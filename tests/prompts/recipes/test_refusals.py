@@ -1,0 +1,126 @@
+"""What the built-in author cannot write is named in the words of the task, with its line, and README lists what it can write."""
+
+import importlib.util
+import textwrap
+from types import ModuleType
+
+import pytest
+
+from project import ROOT
+from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.reference.probe import probe
+from tritonsmith.evaluator.schema import Task, TaskFacts
+from tritonsmith.prompts.author import AuthorError
+from tritonsmith.prompts.recipes.author import RecipeAuthor
+from tritonsmith.prompts.recipes.book import BOOK, match
+from tritonsmith.prompts.recipes.operations import MODULES, OPERATIONS
+
+HEAD = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+INIT
+
+    def forward(self, x):
+FORWARD
+
+
+def get_inputs():
+    return [INPUT]
+
+
+def get_init_inputs():
+    return []
+"""
+ROWS = "torch.rand(8, 32)"
+STEPS = "torch.rand(4, 8, 32)"
+
+
+def task(init: str, forward: str, given: str) -> Task:
+    """A task of these lines; lines of a part are parted by semicolons."""
+    lines = {"INIT": init or "pass", "FORWARD": forward}
+    source = HEAD.replace("INPUT", given)
+    for name, text in lines.items():
+        source = source.replace(name, textwrap.indent("\n".join(text.split("; ")), " " * 8))
+    return Task(name="mine", path="mine.py", source=source)
+
+
+REFUSALS = [
+    ("", "return torch.softmax(x, dim=-1)", ROWS, "torch.softmax (line 13: return torch.softmax(x, dim=-1))"),
+    ("self.n = nn.LayerNorm(32)", "return self.n(x)", ROWS, "nn.LayerNorm (line 13: return self.n(x))"),
+    ("self.w = nn.Parameter(torch.rand(32, 4))", "return x @ self.w", ROWS, "the operator @ (line 13: return x @ self.w)"),
+    ("self.c = nn.Conv2d(1, 4, 3)", "x = self.c(x[None]); return F.max_pool2d(x, 2)", ROWS,
+     "the operator [] (line 13: x = self.c(x[None])), nn.Conv2d (line 13: x = self.c(x[None])), F.max_pool2d (line 14: "),
+    ("", "v = x.float(); v = v.mean(-1, keepdim=True); v = v.to(x.dtype); return x / v", ROWS,
+     "Tensor.float (line 13: v = x.float()), Tensor.mean (line 14: v = v.mean(-1, keepdim=True)), the attribute dtype (line 15: "
+     "v = v.to(x.dtype)) and 1 more;"),
+    ("self.a = nn.Linear(32, 16); self.b = nn.Linear(16, 4)", "x = torch.relu(self.a(x)); return self.b(x)", ROWS,
+     "a second nn.Linear (line 15: return self.b(x))"),
+    ("self.a = nn.Linear(32, 16)", "return self.a(x + 1)", ROWS, "nn.Linear behind another operation (line 13: "),
+    ("self.a = nn.Linear(32, 16)", "return self.a(input=x)", ROWS, "nn.Linear with its input by name (line 13: "),
+    ("self.a = nn.Linear(32, 16).half()", "return self.a(x)", "torch.rand(8, 32).half()", "nn.Linear on float16 (line 13: "),
+    ("", "return x + 1, x * 2", ROWS, "a forward that returns 2 tensors;"),
+    ("", "return x ** 2.5", ROWS, "pow with exponent 2.5 (line 13: return x ** 2.5)"),
+    ("", "return x ** x", ROWS, "pow with a tensor as exponent (line 13: return x ** x)"),
+    ("", "return x * 2", "torch.ones(8, dtype=torch.int32)", "the int32 input x"),
+    ("self.c = torch.ones(32)", "return x * self.c", ROWS, "self.c, which is neither a parameter nor a persistent buffer (line 13: "),
+    ("", "return x if x.sum() > 0 else -x", ROWS, "this forward (torch.fx cannot trace forward: "),
+    ("self.g = nn.GRU(32, 8, bidirectional=True)", "return self.g(x)[0]", STEPS, "a bidirectional nn.GRU (line 13: "),
+    ("self.g = nn.GRU(32, 8)", "return torch.relu(self.g(x)[0])", STEPS, "torch.relu next to nn.GRU (line 13: "),
+    ("self.g = nn.GRU(32, 8); self.h = nn.GRU(8, 8)", "return self.h(self.g(x)[0])[0]", STEPS, "a second nn.GRU (line 14: "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("init", "forward", "given", "named"), REFUSALS, ids=[f"{init} {forward}".strip() for init, forward, *_ in REFUSALS])
+def test_a_refusal_names_what_is_missing_and_the_way_out(init: str, forward: str, given: str, named: str) -> None:
+    one = task(init, forward, given)
+    facts, _ = probe(one)
+    with pytest.raises(AuthorError) as refused:
+        RecipeAuthor().require(one, facts, CARDS["h200"])
+    said = str(refused.value)
+    assert said.startswith(f"mine.py: the built-in author has no recipe for {named}")
+    assert "README, 'What the built-in author can write'," in said and said.endswith("--model openai:NAME [--base-url URL]")
+    assert "\n" not in said
+
+
+def test_a_task_that_was_not_traced_is_refused() -> None:
+    """Facts of another evaluator may hold no trace and no reason."""
+    with pytest.raises(AuthorError, match=r"no recipe for this forward \(it was not traced\)"):
+        RecipeAuthor().require(task("", "return x", ROWS), TaskFacts(), CARDS["h200"])
+
+
+def load_table() -> ModuleType:
+    """The script docs/recipes.py as a module."""
+    spec = importlib.util.spec_from_file_location("recipes_table", ROOT / "docs" / "recipes.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_table_in_readme_is_the_book() -> None:
+    table = load_table()
+    page = (ROOT / "README.md").read_text()
+    written = page[page.index(table.BEGIN) : page.index(table.END) + len(table.END)]
+    assert written == table.table(), "run: python docs/recipes.py --write"
+    assert all(f"`{name}`" in written for name in BOOK)
+    assert {*OPERATIONS, *MODULES} - {"identity"} <= {*written.split("```")[1].replace("nn.", "").split()}
+
+
+CALLS = {"add": "torch.add(x, x)", "sub": "torch.sub(x, x)", "mul": "torch.mul(x, x)", "div": "torch.div(x, x)", "pow": "torch.pow(x, 2)",
+         "maximum": "torch.maximum(x, x)", "minimum": "torch.minimum(x, x)", "clamp": "torch.clamp(x, 0, 1)"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted({*OPERATIONS, *MODULES} - {"identity"}))
+def test_every_name_in_the_table_has_a_recipe(name: str) -> None:
+    """Every operation that README lists is one of torch, and gets a recipe."""
+    call = CALLS.get(name) or (f"F.{name}(x)" if name not in dir(__import__("torch")) else f"torch.{name}(x)")
+    one = task(f"self.m = nn.{name}()", "return self.m(x)", ROWS) if name in MODULES else task("", f"return {call}", ROWS)
+    facts, _ = probe(one)
+    found = match(one, facts, CARDS["h200"])
+    assert found is not None and [recipe.name for recipe in found.recipes] == ["pointwise"]
