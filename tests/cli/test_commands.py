@@ -363,5 +363,5 @@ def test_readme_script_runs_as_written(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(file)], cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     *steps, answer = done.stdout.splitlines()
-    assert any(line.startswith("seed0 verdict ok") for line in steps) and any(line.startswith("main decision ") for line in steps)
+    assert any("verdict ok" in line for line in steps) and any("decision" in line and "score" in line for line in steps)
     assert "ESTIMATE" in answer or " as " in answer or " than " in answer

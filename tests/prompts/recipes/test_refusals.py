@@ -76,7 +76,7 @@ REFUSALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("init", "forward", "given", "named"), REFUSALS, ids=[f"{init} {forward}".strip() for init, forward, *_ in REFUSALS])
+@pytest.mark.parametrize(("init", "forward", "given", "named"), REFUSALS, ids=[f"{one[0]} {one[1]}".strip() for one in REFUSALS])
 def test_a_refusal_names_what_is_missing_and_the_way_out(init: str, forward: str, given: str, named: str) -> None:
     one = task(init, forward, given)
     facts, _ = probe(one)

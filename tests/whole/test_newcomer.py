@@ -1,0 +1,236 @@
+"""The first hour of somebody with tasks of their own: every command, what it prints and its exit code, as README and docs promise."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from project import ROOT
+
+COMMAND = str(Path(sys.executable).parent / "tritonsmith")
+HERE = ("--target", "h200")
+"""Estimates for one card, whatever the machine has."""
+
+SOFTMAX = """
+import torch
+from torch import nn
+
+rows = 12
+columns = 60
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=-1)
+
+
+def get_inputs():
+    return [torch.randn(rows, columns)]
+
+
+def get_init_inputs():
+    return []
+"""
+SLOW_SOFTMAX = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def softmax_rows(x, y, columns, BLOCK: tl.constexpr):
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    value = tl.load(x + row * columns + at, at < columns, other=-float("inf"))
+    shifted = tl.exp(value - tl.max(value, 0))
+    tl.store(y + row * columns + at, shifted / tl.sum(shifted, 0), at < columns)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        for row in range(x.shape[0]):
+            softmax_rows[(1,)](x[row], y[row], x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+        return y
+"""
+NORM = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(columns).bfloat16())
+
+    def forward(self, x):
+        mean = x.float().pow(2).mean(-1, keepdim=True)
+        return (x.float() * torch.rsqrt(mean + 1e-6)).bfloat16() * self.weight
+
+
+def get_inputs():
+    return [torch.randn(9, 80).bfloat16()]
+
+
+def get_init_inputs():
+    return [80]
+"""
+NORM_KERNEL = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def norm_rows(x, weight, y, columns, BLOCK: tl.constexpr):
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    value = tl.load(x + row * columns + at, at < columns, other=0.0).to(tl.float32)
+    scaled = value * tl.rsqrt(tl.sum(value * value, 0) / columns + 1e-6)
+    weights = tl.load(weight + at, at < columns, other=0.0)
+    tl.store(y + row * columns + at, scaled.to(tl.bfloat16) * weights, at < columns)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(columns, dtype=torch.bfloat16))
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        norm_rows[(x.shape[0],)](x, self.weight, y, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+        return y
+"""
+TWO_LINEARS = """
+import torch
+from torch import nn
+
+SMALL = {"width": 16}
+width = 512
+
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)))
+
+
+def get_inputs():
+    return [torch.randn(8, width)]
+
+
+def get_init_inputs():
+    return [width]
+"""
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the newcomer's files; `mine.py` is README's own."""
+    folder = tmp_path_factory.mktemp("desk")
+    readme = (ROOT / "README.md").read_text().split("## Your own task in five minutes\n", 1)[1]
+    files = {
+        "softmax.py": SOFTMAX, "slow.py": SLOW_SOFTMAX, "wrong.py": SLOW_SOFTMAX.replace('-float("inf")', "0.0"), "norm.py": NORM,
+        "norm_kernel.py": NORM_KERNEL, "two_linears.py": TWO_LINEARS, "mine.py": readme.split("```python\n", 1)[1].split("```", 1)[0],
+    }  # fmt: skip
+    for name, text in files.items():
+        (folder / name).write_text(text.lstrip())
+    return folder
+
+
+def call(desk: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """One command line, as typed in the newcomer's folder."""
+    done = subprocess.run([COMMAND, *words], cwd=desk, capture_output=True, text=True, timeout=280)
+    assert "Traceback" not in done.stderr + done.stdout
+    return done
+
+
+def words_of(text: str) -> str:
+    """The text in one line: the screen may break it anywhere."""
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("task", "named"),
+    [
+        ("softmax", "torch.softmax (line 10: return torch.softmax(x, dim=-1))"),
+        ("two_linears", "a second nn.Linear (line 15: return self.down(torch.relu(self.up(x))))"),
+    ],
+)
+def test_what_the_built_in_author_cannot_write_is_said_once(desk: Path, task: str, named: str) -> None:
+    done = call(desk, "optimize", f"{task}.py", *HERE, "--out", f"runs/{task}")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.splitlines()[-1] == (
+        f"error: {task}.py: the built-in author has no recipe for {named}; README, 'What the built-in author can write', lists what it "
+        "can; ask a model instead: --model openai:NAME [--base-url URL]"
+    )
+    assert done.stderr.count("has no recipe") == 1 and "seed0" not in done.stderr
+    assert not (desk / "runs" / task).exists()  # so that the next try may take the same folder
+
+
+def test_a_right_kernel_of_a_bfloat16_norm(desk: Path) -> None:
+    done = call(desk, "evaluate", "norm.py", "norm_kernel.py", *HERE, "--precision", "16-bit")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "status    ok (kernel)" in done.stdout and "ESTIMATE" in done.stdout and "1 x norm_rows" in done.stdout
+
+
+def test_a_wrong_kernel_is_told_where_it_is_wrong(desk: Path) -> None:
+    done = call(desk, "evaluate", "softmax.py", "wrong.py", *HERE)
+    assert done.returncode == 1
+    assert "status    inaccurate" in done.stdout
+    assert re.search(r"maximum error [\d.e-]+ at output 0 at index \[\d+, \d+\] \(expected [\d.e-]+, got [\d.e-]+\)", words_of(done.stdout))
+
+
+def test_a_reply_by_hand_that_is_right_and_slower(desk: Path) -> None:
+    """A run that waits ends with its own exit code, goes on with the reply, and does not call a slower kernel a win."""
+    line = ["optimize", "softmax.py", *HERE, "--model", "handoff:replies", "--policy", "best-of-n", "--seeds", "1", "--out", "runs/by_hand"]
+    waits = call(desk, *line)
+    assert waits.returncode == 3, waits.stderr
+    (request,) = (desk / "replies").glob("*.request.md")
+    assert "waiting for 1 reply" in words_of(waits.stdout).lower() and "tritonsmith resume runs/by_hand" in words_of(waits.stdout)
+    assert "give_up" not in waits.stdout + waits.stderr
+    reply = request.with_name(request.name.replace(".request.md", ".reply.md"))
+    assert reply.name in request.read_text()
+    reply.write_text(f"One launch per row:\n\n```python\n{SLOW_SOFTMAX}```\n")
+    done = call(desk, "resume", "runs/by_hand", "--fail-unless-faster")
+    assert done.returncode == 1, done.stderr
+    assert "NOT FASTER: the best kernel is SLOWER than" in words_of(done.stdout) and "ESTIMATE" in done.stdout
+    assert "Winner" not in done.stdout
+    again = call(desk, "resume", "runs/by_hand")  # a finished run only tells its answer; a right kernel is there
+    assert again.returncode == 0 and "NOT FASTER" in words_of(again.stdout)
+    assert "softmax_rows" in (desk / "runs" / "by_hand" / "best.py").read_text()
+
+
+def test_the_task_of_the_readme_is_stopped_and_resumed(desk: Path) -> None:
+    """Ctrl-C while the first kernel is judged; resuming judges it no second time, and best.py is there."""
+    line = [COMMAND, "optimize", "mine.py", *HERE, "--policy", "best-of-n", "--seeds", "1", "--out", "runs/mine"]
+    process = subprocess.Popen(
+        line, cwd=desk, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell's background job ignores the signal
+    )  # fmt: skip
+    assert process.stderr
+    said = ""
+    while "judges seed0-01 (quick)" not in said:
+        text = process.stderr.readline()
+        assert text, said
+        said += text
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=280)
+    assert process.returncode == 130, rest
+    assert "Stops at the next safe point" in rest and "tritonsmith resume runs/mine" in rest
+    done = call(desk, "resume", "runs/mine")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.match(r"(NOT )?FASTER", done.stdout.strip()) and "confirmed" in done.stdout
+    judged = [text for text in (said + rest + done.stderr).splitlines() if "judges seed0-01" in text]
+    assert [("(quick)" in text, "(strict)" in text) for text in judged] == [(True, False), (False, True)]
+    best = (desk / "runs" / "mine" / "best.py").read_text()
+    assert "class ModelNew" in best and "import tritonsmith" not in best
+    assert (desk / "runs" / "mine" / "report.html").is_file()
