@@ -225,7 +225,7 @@ def test_the_task_of_the_readme_is_stopped_and_resumed(desk: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=280)
     assert process.returncode == 130, rest
-    assert "Stops at the next safe point" in rest and "tritonsmith resume runs/mine" in rest
+    assert "Stops at the next safe point" in rest and "Stopped at a safe point (SIGINT)" in rest and "tritonsmith resume runs/mine" in rest
     done = call(desk, "resume", "runs/mine")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.match(r"(NOT )?FASTER", done.stdout.strip()) and "confirmed" in done.stdout
