@@ -220,7 +220,8 @@ def test_replies_by_hand_ctrl_c_and_a_slower_kernel(desk: Path) -> None:
 def interrupt(desk: Path, at: str, *words: str) -> tuple[int, str]:
     """Exit code and stderr of a command line that gets Ctrl-C once it has said `at`."""
     process = subprocess.Popen(
-        [COMMAND, *words], cwd=desk, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        [COMMAND, *words], cwd=desk, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell's background job ignores the signal
     )  # fmt: skip
     assert process.stderr
