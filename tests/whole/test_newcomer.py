@@ -73,7 +73,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(20, 80).bfloat16()]
+    return [torch.randn(4, 80).bfloat16()]
 
 
 def get_init_inputs():
