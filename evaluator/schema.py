@@ -74,20 +74,18 @@ class OpNode(Record):
     """One node of the reference's traced forward (torch.fx)."""
 
     name: str
+    line: int = 0  # of the task file; 0 where none asks for it
     op: str
     """`placeholder`, `get_attr`, `call_function`, `call_method`, `call_module` or `output`."""
     target: str
     """Qualified name: `torch.add`, `relu`, or the submodule's path for `call_module`."""
-    module_type: str = ""
-    """Class name for `call_module`, such as `GRU`, `Linear`."""
+    module_type: str = ""  # class name for `call_module`, such as `GRU`, `Linear`
     attributes: dict[str, Any] = Field(default_factory=dict)
     """Plain-valued constructor attributes of the module (`hidden_size`, `num_layers`, `bias`, ...)."""
     args: tuple[Any, ...] = ()
     """Positional arguments; a reference to another node is `{"ref": name}`."""
     kwargs: dict[str, Any] = Field(default_factory=dict)
     outputs: tuple[TensorSpec, ...] = ()
-    line: int = 0
-    """Line of the task file that asks for it; 0 where none does."""
 
 
 class TaskFacts(Record):
