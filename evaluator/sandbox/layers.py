@@ -36,6 +36,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
+_PR_SET_NAME = 15
 _PR_CAPBSET_DROP = 24
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
@@ -82,6 +83,12 @@ def _check(result: int, what: str) -> int:
 def prctl(option: int, value: int = 0, third: int = 0) -> None:
     """The system call. Raises OSError."""
     _check(_libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(third), 0, 0), f"prctl {option}")
+
+
+def name_process(name: str) -> None:
+    """Show up under this name, cut to 15 bytes, in lists of processes. Raises OSError."""
+    text = ctypes.create_string_buffer(name.encode())
+    prctl(_PR_SET_NAME, ctypes.addressof(text))
 
 
 def unshare(flags: int) -> None:

@@ -119,6 +119,7 @@ def _place(descriptors: list[int], numbers: list[int]) -> None:
 def _run(module: str, arguments: list[str], environment: dict[str, str]) -> None:
     """Do what `python -m MODULE` does in a process of its own, and end the process."""
     layers.prctl(layers.PR_SET_DUMPABLE, 1)  # as after the start of a program; the candidate may look at itself
+    layers.name_process(module.rpartition(".")[2])
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None

@@ -12,6 +12,7 @@ from tritonsmith.cli.main import run
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
 TASK = str(ROOT / "benchmarks" / "tasks" / "26_gelu_scale_bias.py")
+TEXT = "class ModelNew: pass"
 
 
 def test_samples_are_kept_where_somebody_asks_for_them(
@@ -24,11 +25,11 @@ def test_samples_are_kept_where_somebody_asks_for_them(
         verdict = scripted_verdict(1.5)
         assert verdict.timing
         timing = verdict.timing.model_copy(update={"raw": str((raw or Path("own")) / "samples.json")})
-        yield ScriptedEvaluator({"text": verdict.model_copy(update={"timing": timing})})
+        yield ScriptedEvaluator({TEXT: verdict.model_copy(update={"timing": timing})})
 
     monkeypatch.setattr("tritonsmith.cli.judging.open_evaluator", open_scripted)
     kernel = tmp_path / "kernel.py"
-    kernel.write_text("text")
+    kernel.write_text(TEXT)
     for options, told in (((), None), (("--samples", str(tmp_path / "kept")), str(tmp_path / "kept" / "samples.json"))):
         assert run(["evaluate", TASK, str(kernel), *options, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["timing"]["raw"] == told

@@ -288,7 +288,7 @@ def test_unusual_outputs_are_matched(evaluator: LocalEvaluator, tmp_path: Path) 
     path.write_text(MIXED)
     verdict = evaluator.evaluate_now(load_task(path), SAME)
     assert verdict.status is Status.OK, verdict.message
-    assert verdict.correctness is not None and verdict.correctness.trials >= 3  # two are its own kind
+    assert verdict.correctness is not None and verdict.correctness.trials >= 2  # one is of its own kind
     verdict = evaluator.evaluate_now(load_task(path), SAME.replace('float("-inf")', "-3.0e38"))
     assert verdict.status is Status.INACCURATE and "output 0 " in verdict.message and "where -inf is expected" in verdict.message
 
