@@ -75,6 +75,10 @@ class Compilation:
             raise CompileFault(Status.CRASHED, "the process that compiles the candidate died without a report") from None
         return report
 
+    def stderr_tail(self) -> str:
+        """The end of what the candidate and the compiler printed."""
+        return self._sandbox.stderr_tail()
+
     def _stand_still(self, mark: Path | None) -> bool:
         still = mark is not None and mark.exists()
         if still is not self._still:

@@ -1,15 +1,17 @@
 """The compile-only process: real compilation for a named card, launches recorded and refused as the card would."""
 
-import json
-import os
 import pickle
-import subprocess
-import sys
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
+from tritonsmith.evaluator.compiling.client import COMPILER, Compilation
+from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.sandbox.oneself import guard_self
+from tritonsmith.evaluator.sandbox.policy import use_policy
+from tritonsmith.evaluator.sandbox.self_test import establish
+from tritonsmith.evaluator.sandbox.warm_start import begin_warm_start, end_warm_start, finish_warm_start
 
 HEAD = "import torch\nimport triton\nimport triton.language as tl\nfrom torch import nn\n"
 MODEL = """
@@ -48,20 +50,26 @@ POLLS = {
 Compile = Callable[..., dict[str, Any]]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> Iterator[None]:
+    """Compilations are forked from one zygote, which has done the imports; where there is none, each is a program."""
+    guard_self()
+    establish("auto", cuda=False)
+    begin_warm_start(COMPILER)
+    finish_warm_start()
+    yield
+    end_warm_start()
+    use_policy(None, {"mode": "off", "layers": {}, "actions": {}})
+
+
 @pytest.fixture
-def compile_only(tmp_path: Path) -> Compile:
+def compile_only() -> Compile:
     def run(kernel: str, launch: str = "pass", *, target: str = "h200", text: str | None = None, inputs: Any = None) -> dict[str, Any]:
-        candidate, request = tmp_path / "candidate.py", tmp_path / "request.pickle"
-        candidate.write_text(text or HEAD + kernel + MODEL.format(launch=launch))
-        request.write_bytes(pickle.dumps({"init": [], "inputs": inputs or [((4096,), "float32")], "overrides": {}}))
-        line = json.dumps({"candidate": str(candidate), "target": target, "init_pickle": str(request)})
-        environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-        environment["TRITON_CACHE_DIR"] = str(tmp_path / "cache")
-        command = [sys.executable, "-P", "-m", "tritonsmith.evaluator.confined.compiler"]
-        done = subprocess.run(command, input=line + "\n", env=environment, capture_output=True, text=True, timeout=120, check=False)
-        assert done.stdout, done.stderr[-3000:]
-        result: dict[str, Any] = json.loads(done.stdout)
-        return result | {"stderr": done.stderr}
+        request = pickle.dumps({"init": [], "inputs": inputs or [((4096,), "float32")], "overrides": {}})
+        with Compilation() as compilation:
+            compilation.begin(KernelText.of(text or HEAD + kernel + MODEL.format(launch=launch)), request, target)
+            result = compilation.report(120.0)
+            return result | {"stderr": compilation.stderr_tail()}
 
     return run
 
