@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import json
 import os
-import platform
 import statistics
 import tempfile
 import time
@@ -26,7 +24,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tritonsmith.benchmarks.host import cpu_name, print_line
+from tritonsmith.benchmarks.host import begin_record, print_line, write_record
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.schema import Stage, Status, Task, TaskFacts, Verdict
@@ -224,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if min(sizes) <= _PER_BRANCH:
         parser.error(f"--candidates {options.candidates}: a branch has {_PER_BRANCH}, so name more than that")
     rows = []
-    load = os.getloadavg()[0]
+    head = begin_record("graph_cost", arguments)
     print_line(f"medians of {options.repeats}; `without` checkpoints, `cpu` with them")
     print_line(f"{'shape':<6} {'candidates':>10} {'nodes':>6} {'ms/node':>8} {'without':>8} {'cpu':>8} {'most MB':>8} {'end MB':>7}")
     for make in (make_wide, make_deep):
@@ -237,17 +235,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f"{row['cpu_ms_per_node']['sqlite']:>8.2f} "
                 f"{row['most_bytes'] / 1e6:>8.2f} {row['end_bytes'] / 1e6:>7.2f}"
             )
-    record = {
-        "command": f"python -m tritonsmith.benchmarks.graph_cost --repeats {options.repeats} --candidates {options.candidates}",
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu_name(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
+    record = head | {
         "versions": {name: version(name) for name in ("tritonsmith", "langgraph", "langgraph-checkpoint-sqlite", "langchain-core")},
-        "load_average": [load, os.getloadavg()[0]], "real_time": os.sched_getscheduler(0) == os.SCHED_FIFO,
+        "load_average": [head["load_average"], os.getloadavg()[0]],
         "promised": {"ms_per_node": PROMISED_MS, "megabytes": PROMISED_MB},
         "kernel_bytes": KERNEL_BYTES, "repeats": options.repeats, "rows": rows,
     }  # fmt: skip
-    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print_line(f"samples: {options.out}")
+    write_record(record, options.out)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,45 @@
-"""What the measuring scripts need of their host: the processor's name, and lines that are seen at once."""
+"""What the measuring scripts share: the head of a record with its host, how it is written, and lines that are seen at once."""
 
+import datetime
+import json
+import os
 import platform
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+
+def begin_record(script: str, words: Sequence[str] | None) -> dict[str, Any]:
+    """The head of a record: what was called (`words`, or this process's own arguments), when, and on what host.
+
+    The load is that of the beginning, before the measurement adds its own.
+    """
+    return {
+        "command": spell_command(script, sys.argv[1:] if words is None else words),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": {"cpu": cpu_name(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
+        "load_average": os.getloadavg()[0],
+        "real_time": os.sched_getscheduler(0) == os.SCHED_FIFO,
+    }
+
+
+def spell_command(script: str, words: Sequence[str]) -> str:
+    """A script's command line without absolute paths: only their last part means something on another machine."""
+    return shlex.join(["python", "-m", f"tritonsmith.benchmarks.{script}", *map(_shorten_path, words)])
+
+
+def _shorten_path(word: str) -> str:
+    """The word with the last part of its path, if it is an absolute path or gives one after an equals sign."""
+    name, sign, value = word.rpartition("=")
+    return f"{name}{sign}{Path(value).name}" if Path(value).is_absolute() else word
+
+
+def write_record(record: dict[str, Any], path: Path) -> None:
+    """Write a record as JSON and print where it is."""
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print_line(f"samples: {path}")
 
 
 def cpu_name() -> str:

@@ -1,24 +1,21 @@
 """How long the loop of a change takes: `make check`, `make demo` and `make test` of one or several checkouts, in turn. Prints a table.
 
-`python -m tritonsmith.benchmarks.loop_times [--checkout DIR ...] [--targets check,demo,test] [--out FILE]`. Set-up is not counted: each
-checkout is set up first. Times are wall seconds; the machine must be idle otherwise.
+`python -m tritonsmith.benchmarks.loop_times [--checkout NAME=DIR ...] [--targets check,demo,test] [--out FILE]`. Set-up is not counted:
+each checkout is set up first. Times are wall seconds; the machine must be idle otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 import os
-import platform
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tritonsmith.benchmarks.host import cpu_name, print_line
+from tritonsmith.benchmarks.checkouts import add_checkout_option, read_checkouts
+from tritonsmith.benchmarks.host import begin_record, print_line, write_record
 
 PROMISED = {"check": 45.0, "demo": 60.0, "test": 240.0}
 """Seconds that each target may take on two idle cores."""
@@ -36,27 +33,22 @@ def time_target(checkout: Path, target: str) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description="How long the loop of a change takes.")
-    parser.add_argument("--checkout", type=Path, action="append", help="a checkout to measure; this one where none is named")
+    add_checkout_option(parser)
     parser.add_argument("--targets", default=",".join(PROMISED))
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(arguments)
-    checkouts = [checkout.resolve() for checkout in options.checkout or [Path(__file__).parents[1]]]
-    record: dict[str, Any] = {
-        "command": "python -m tritonsmith.benchmarks.loop_times " + " ".join(sys.argv[1:]),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu_name(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
-        "load_average": os.getloadavg()[0], "promised_s": PROMISED, "targets": {},
-    }  # fmt: skip
-    for checkout in checkouts:
+    checkouts = read_checkouts(options)
+    record = begin_record("loop_times", arguments) | {"promised_s": PROMISED, "targets": {}}
+    for checkout in checkouts.values():
         time_target(checkout, ".venv/.ready")
     print_line(f"{'target':<8} {'checkout':<20} {'seconds':>8} {'at most':>8}  exit code")
     for target in options.targets.split(","):
-        for checkout in checkouts:
-            told = time_target(checkout, target)
-            record["targets"].setdefault(target, {})[checkout.name] = told
-            print_line(f"{target:<8} {checkout.name:<20} {told['seconds']:>8.1f} {PROMISED[target]:>8.1f}  {told['exit_code']}")
-            if options.out:
-                options.out.write_text(json.dumps(record) + "\n", encoding="utf-8")
+        for name, checkout in checkouts.items():
+            timed = time_target(checkout, target)
+            record["targets"].setdefault(target, {})[name] = timed
+            print_line(f"{target:<8} {name:<20} {timed['seconds']:>8.1f} {PROMISED[target]:>8.1f}  {timed['exit_code']}")
+    if options.out:
+        write_record(record, options.out)
 
 
 if __name__ == "__main__":

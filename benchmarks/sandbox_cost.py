@@ -8,17 +8,13 @@ milliseconds, from the call that starts the process until its end was seen (`sta
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
-import os
-import platform
 import statistics
-import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tritonsmith.benchmarks.host import cpu_name, print_line
+from tritonsmith.benchmarks.host import begin_record, print_line, write_record
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.sandbox.oneself import guard_self
 from tritonsmith.evaluator.sandbox.policy import SandboxPolicy
@@ -60,20 +56,14 @@ def measure(policy: SandboxPolicy, pairs: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description="What the sandbox costs one run.")
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "sandbox_cost.json")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     guard_self()
-    record: dict[str, Any] = {
-        "command": "python -m tritonsmith.benchmarks.sandbox_cost " + " ".join(sys.argv[1:]),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu_name(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
-        "load_average": os.getloadavg()[0], "real_time": os.sched_getscheduler(0) == os.SCHED_FIFO,
-        "promised_ms": PROMISED_MS, "pairs": options.pairs, "forms": {},
-    }  # fmt: skip
+    record = begin_record("sandbox_cost", arguments) | {"promised_ms": PROMISED_MS, "pairs": options.pairs, "forms": {}}
     print_line(f"{'form':<28} {'plain':>9} {'confined':>9} {'cost':>9}   (ms, median of {options.pairs} interleaved pairs; at most 50)")
     for name in ("our layers alone", "bubblewrap and our layers"):
         try:
@@ -86,8 +76,7 @@ def main() -> None:
         record["forms"][name] = outcome | {"layers": report["layers"]}
         plain, confined = (sum(outcome["median_ms"][kind].values()) for kind in ("plain", "confined"))
         print_line(f"{name:<28} {plain:>9.1f} {confined:>9.1f} {outcome['cost_ms']:>9.1f}")
-    options.out.write_text(json.dumps(record) + "\n")
-    print_line(f"samples: {options.out}")
+    write_record(record, options.out)
 
 
 if __name__ == "__main__":

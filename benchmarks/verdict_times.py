@@ -1,17 +1,14 @@
 """How long a quick verdict takes without a card: the first of an evaluator, and the median of the later ones. Prints a table.
 
-`python -m tritonsmith.benchmarks.verdict_times [--checkout DIR ...] [--repeats 5] [--out FILE]`. Each checkout is measured in a process of
-its own, in turn, so that two states of the project can be compared in one run. Candidates differ in a comment or a block size only, so
-that none is a verdict of before. Times are wall seconds from the question to the verdict; the machine must be idle otherwise.
+`python -m tritonsmith.benchmarks.verdict_times [--checkout NAME=DIR ...] [--repeats 5] [--out FILE]`. Each checkout is measured in a
+process of its own, in turn, so that two states of the project can be compared in one run. Candidates differ in a comment or a block size
+only, so that none is a verdict of before. Times are wall seconds from the question to the verdict; the machine must be idle otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -20,7 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tritonsmith.benchmarks.host import cpu_name, print_line
+from tritonsmith.benchmarks.checkouts import add_checkout_option, environment_of, read_checkouts
+from tritonsmith.benchmarks.host import begin_record, print_line, write_record
 
 _HERE = Path(__file__).parent
 _WAVEFRONT = _HERE / "results" / "first_minutes" / "gru_wavefront.txt"
@@ -79,9 +77,8 @@ print(json.dumps(told))
 
 def measure(checkout: Path, task: Path, size: str, text: str, repeats: int) -> dict[str, Any]:
     """The first and the later verdicts of one evaluator of a checkout. Raises RuntimeError where a verdict is not `ok`."""
-    environment = os.environ | {"PYTHONPATH": str(checkout / ".typecheck")}
     command = [sys.executable, "-P", "-c", _DRIVER, str(task), size, str(repeats)]
-    told = json.loads(subprocess.run(command, input=text, env=environment, capture_output=True, text=True, check=True).stdout)
+    told = json.loads(subprocess.run(command, input=text, env=environment_of(checkout), capture_output=True, text=True, check=True).stdout)
     if any(status != "ok" for _, status in told):
         raise RuntimeError(f"{checkout}: verdicts {[status for _, status in told]}")
     seconds = [round(one, 3) for one, _ in told]
@@ -91,17 +88,11 @@ def measure(checkout: Path, task: Path, size: str, text: str, repeats: int) -> d
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description="How long a quick verdict takes without a card.")
-    parser.add_argument("--checkout", type=Path, action="append", help="a checkout to measure; this one where none is named")
+    add_checkout_option(parser)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(arguments)
-    checkouts = [checkout.resolve() for checkout in options.checkout or [_HERE.parent]]
-    record: dict[str, Any] = {
-        "command": "python -m tritonsmith.benchmarks.verdict_times " + " ".join(sys.argv[1:]),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu_name(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
-        "load_average": os.getloadavg()[0], "promised_s": PROMISED, "verdicts": {},
-    }  # fmt: skip
+    record = begin_record("verdict_times", arguments) | {"promised_s": PROMISED, "verdicts": {}}
     print_line(f"{'kernel':<10} {'checkout':<20} {'first s':>8} {'later s':>8} {'at most':>8}   (load {record['load_average']:.1f})")
     with tempfile.TemporaryDirectory() as folder:
         pointwise = Path(folder) / "gelu.py"
@@ -110,14 +101,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "pointwise": (pointwise, "full", _KERNEL),
             "wavefront": (_HERE / "tasks" / "39_gru.py", "small", _WAVEFRONT.read_text(encoding="utf-8")),
         }
-        for name, (task, size, text) in cases.items():
-            for checkout in checkouts:
-                told = measure(checkout, task, size, text, options.repeats)
-                record["verdicts"].setdefault(name, {})[checkout.name] = told
-                print_line(f"{name:<10} {checkout.name:<20} {told['first_s']:>8.2f} {told['later_s']:>8.2f} {PROMISED[name]:>8.2f}")
+        for kernel, (task, size, text) in cases.items():
+            for name, checkout in read_checkouts(options).items():
+                timed = measure(checkout, task, size, text, options.repeats)
+                record["verdicts"].setdefault(kernel, {})[name] = timed
+                print_line(f"{kernel:<10} {name:<20} {timed['first_s']:>8.2f} {timed['later_s']:>8.2f} {PROMISED[kernel]:>8.2f}")
     if options.out:
-        options.out.write_text(json.dumps(record) + "\n", encoding="utf-8")
-        print_line(f"samples: {options.out}")
+        write_record(record, options.out)
 
 
 if __name__ == "__main__":

@@ -66,5 +66,5 @@ def test_the_command_writes_a_table_and_its_samples(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[2:4]] == ["wide", "deep"]
     told = json.loads((tmp_path / "cost.json").read_text(encoding="utf-8"))
-    assert told["command"] == "python -m tritonsmith.benchmarks.graph_cost --repeats 1 --candidates 10"
+    assert told["command"] == "python -m tritonsmith.benchmarks.graph_cost --repeats 1 --candidates 10 --out cost.json"
     assert all(row["samples_cpu_ms_per_node"]["sqlite"][0] > 0 for row in told["rows"])
