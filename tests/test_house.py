@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,13 @@ def load_house() -> ModuleType:
 
 
 house = load_house()
-MODULES = house.read_modules(ROOT)
+
+
+@pytest.fixture(scope="module")
+def modules() -> dict[str, Any]:
+    """Every file of the project, with its size and its imports."""
+    found: dict[str, Any] = house.read_modules(ROOT)
+    return found
 
 
 def tracked(pattern: str) -> list[Path]:
@@ -39,21 +46,22 @@ def tracked(pattern: str) -> list[Path]:
     return [Path(name) for name in names if (ROOT / name).is_file()]
 
 
-def test_the_drawing_in_the_documents_is_current() -> None:
+def test_the_drawing_in_the_documents_is_current(modules: dict[str, Any]) -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text()
     drawn = page[page.index(house.BEGIN) : page.index(house.END) + len(house.END)]
-    assert drawn == house.drawings(MODULES), "run: python docs/house.py --write"
+    assert drawn == house.drawings(modules), "run: python docs/house.py --write"
 
 
-def test_every_file_of_a_layered_folder_has_its_floor() -> None:
+def test_every_file_of_a_layered_folder_has_its_floor(modules: dict[str, Any]) -> None:
     """Every file of a folder with several floors has its floor."""
     for folder, storeys in house.STOREYS.items():
-        files = {module.path.stem for module in MODULES.values() if module.folder == folder}
+        files = {module.path.stem for module in modules.values() if module.folder == folder}
         assert files == {name for storey in storeys for name in storey.split()}, folder
 
 
-def test_arrows_between_rooms_make_no_circle() -> None:
-    below = {upper: {lower for start, lower in house.arrows(MODULES) if start == upper} for upper, _ in house.arrows(MODULES)}
+def test_arrows_between_rooms_make_no_circle(modules: dict[str, Any]) -> None:
+    arrows = house.arrows(modules)
+    below = {upper: {lower for start, lower in arrows if start == upper} for upper, _ in arrows}
     while leaves := [room for room, lower in below.items() if not lower & below.keys()]:
         for room in leaves:
             del below[room]
@@ -64,21 +72,21 @@ def test_implied_arrows_are_left_out_and_others_are_not() -> None:
     assert house.drop_implied([("a", "b"), ("b", "c"), ("a", "c"), ("a", "d")]) == [("a", "b"), ("a", "d"), ("b", "c")]
 
 
-def test_rooms_files_classes_and_functions_stay_small() -> None:
-    files = Counter(module.folder for module in MODULES.values())
+def test_rooms_files_classes_and_functions_stay_small(modules: dict[str, Any]) -> None:
+    files = Counter(module.folder for module in modules.values())
     assert {room: count for room, count in files.items() if count > MOST_FILES} == {}
-    assert {str(module.path): module.lines for module in MODULES.values() if module.lines > MOST_LINES} == {}
-    assert {str(module.path): module.longest_class for module in MODULES.values() if module.longest_class > MOST_CLASS_LINES} == {}
-    functions = {str(module.path): module.longest_function for module in MODULES.values()}
+    assert {str(module.path): module.lines for module in modules.values() if module.lines > MOST_LINES} == {}
+    assert {str(module.path): module.longest_class for module in modules.values() if module.longest_class > MOST_CLASS_LINES} == {}
+    functions = {str(module.path): module.longest_function for module in modules.values()}
     assert {path: lines for path, lines in functions.items() if lines > MOST_FUNCTION_LINES} == {}
     tests = [path for path in tracked("tests/*.py") if "kernels" not in path.parts]
     assert {folder: count for folder, count in Counter(path.parent for path in tests).items() if count > MOST_FILES} == {}
     assert {path: lines for path in tests if (lines := len((ROOT / path).read_text().splitlines())) > MOST_LINES} == {}
 
 
-def test_every_class_name_stands_once() -> None:
+def test_every_class_name_stands_once(modules: dict[str, Any]) -> None:
     names: Counter[str] = Counter()
-    for module in MODULES.values():
+    for module in modules.values():
         names.update(node.name for node in ast.parse((ROOT / module.path).read_text()).body if isinstance(node, ast.ClassDef))
     assert sorted(name for name, count in names.items() if count > 1 and not name.startswith("_")) == []
 
