@@ -53,7 +53,7 @@ from torch import nn
 def relu_twice(x, y, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + at, at < n)
-    tl.store(y + at, tl.maximum(value, 0.0) * FACTOR, at < n)
+    tl.store(y + at, tl.maximum(value, 0.0) * 2.0, at < n)
 
 class ModelNew(nn.Module):
     def forward(self, x):
@@ -68,9 +68,8 @@ def files(tmp_path: Path) -> dict[str, str]:
     """Good and bad files by name."""
     contents = {
         "task.py": TASK,
-        "good.py": KERNEL.replace("FACTOR", "2.0"),
-        "noticed.py": "import gc\n" + KERNEL.replace("FACTOR", "2.0"),
-        "wrong.py": KERNEL.replace("FACTOR", "2.5"),
+        "good.py": KERNEL,
+        "noticed.py": "import gc\n" + KERNEL,
         "syntax.py": "class Model(:\n",
         "no_inputs.py": "class Model: pass\ndef get_init_inputs(): return []\n",
         "policy.py": "class Mine: pass\n",
@@ -229,8 +228,8 @@ def test_doctor_tells_what_works_and_keeps_secrets(capsys: pytest.CaptureFixture
     assert all(check["works"] or check["detail"] for check in answer["checks"])
 
 
-def test_evaluate_accepts_and_rejects_and_leaves_nothing(files: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    common = ["--target", "h200", "--size", "full", "--set", "ROWS=16", "--json"]
+def test_evaluate_answers_in_json_and_leaves_nothing(files: dict[str, str], tmp_path: Path) -> None:
+    """A refused kernel is one of test_judging, and a wrong one of whole/test_newcomer."""
     (temporary := tmp_path / "temporary").mkdir()
     line = [COMMAND, "evaluate", files["task"], files["noticed"], "--target", "h200", "--json"]
     done = subprocess.run(line, capture_output=True, text=True, timeout=280, env={**os.environ, "TMPDIR": str(temporary)})
@@ -246,9 +245,6 @@ def test_evaluate_accepts_and_rejects_and_leaves_nothing(files: dict[str, str], 
     assert verdict["facts"]["launches_per_forward"] == 1 and verdict["facts"]["kernels"][0]["name"] == "relu_twice"
     assert {"max_abs_err", "mean_abs_err", "err_vs_oracle", "reference_err_vs_oracle", "trials"} <= set(verdict["correctness"])
     assert verdict["correctness"]["precision_class"] == "ieee"
-    assert run(["evaluate", files["task"], files["wrong"], *common]) == 1
-    refused = json.loads(capsys.readouterr().out)
-    assert refused["status"] == "inaccurate" and refused["advice"] == []
 
 
 def test_detect_gives_labels_with_evidence(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:

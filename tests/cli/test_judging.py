@@ -1,7 +1,7 @@
 """Verdicts for single commands, by an evaluator that answers at once."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -9,29 +9,78 @@ import pytest
 
 from project import ROOT
 from tritonsmith.cli.main import run
+from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.schema import Status, Task, Verdict
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
 TASK = str(ROOT / "benchmarks" / "tasks" / "26_gelu_scale_bias.py")
 TEXT = "class ModelNew: pass"
+Judge = Callable[[Task, Path | None], Verdict]
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> str:
+    path = tmp_path / "kernel.py"
+    path.write_text(TEXT)
+    return str(path)
+
+
+@pytest.fixture
+def judge_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judge], None]:
+    """Lets commands have their verdicts from a function of the task and the folder for samples."""
+
+    def install(judge: Judge) -> None:
+        class Judging(ScriptedEvaluator):
+            def __init__(self, raw: Path | None) -> None:
+                super().__init__({})
+                self._raw = raw
+
+            async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
+                assert kernel.text == TEXT
+                return judge(task, self._raw)
+
+        @asynccontextmanager
+        async def open_scripted(target: str, raw: Path | None, sandbox: str) -> AsyncIterator[ScriptedEvaluator]:
+            yield Judging(raw)
+
+        monkeypatch.setattr("tritonsmith.cli.judging.open_evaluator", open_scripted)
+
+    return install
 
 
 def test_samples_are_kept_where_somebody_asks_for_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], judge_by: Callable[[Judge], None]
 ) -> None:
     """`--samples` names the folder that the evaluator writes to; without it the answer names no file, since none is left."""
 
-    @asynccontextmanager
-    async def open_scripted(target: str, raw: Path | None, sandbox: str) -> AsyncIterator[ScriptedEvaluator]:
+    def judge(task: Task, raw: Path | None) -> Verdict:
         verdict = scripted_verdict(1.5)
         assert verdict.timing
         timing = verdict.timing.model_copy(update={"raw": str((raw or Path("own")) / "samples.json")})
-        yield ScriptedEvaluator({TEXT: verdict.model_copy(update={"timing": timing})})
+        return verdict.model_copy(update={"timing": timing})
 
-    monkeypatch.setattr("tritonsmith.cli.judging.open_evaluator", open_scripted)
-    kernel = tmp_path / "kernel.py"
-    kernel.write_text(TEXT)
+    judge_by(judge)
     for options, told in (((), None), (("--samples", str(tmp_path / "kept")), str(tmp_path / "kept" / "samples.json"))):
-        assert run(["evaluate", TASK, str(kernel), *options, "--json"]) == 0
+        assert run(["evaluate", TASK, kernel, *options, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["timing"]["raw"] == told
-        assert run(["evaluate", TASK, str(kernel), *options]) == 0
+        assert run(["evaluate", TASK, kernel, *options]) == 0
         assert ("samples" in capsys.readouterr().out) is bool(options)
+
+
+def test_a_refused_kernel_is_exit_code_1(kernel: str, capsys: pytest.CaptureFixture[str], judge_by: Callable[[Judge], None]) -> None:
+    """In words and in JSON; and what is judged is the task in the size and with the values that were asked for."""
+    asked: list[Task] = []
+
+    def judge(task: Task, raw: Path | None) -> Verdict:
+        asked.append(task)
+        return scripted_verdict(None, message="wrong at output 0", status=Status.INACCURATE)
+
+    judge_by(judge)
+    line = ["evaluate", TASK, kernel, "--target", "h200", "--size", "full", "--set", "batch_size=16"]
+    assert run([*line, "--json"]) == 1
+    refused = json.loads(capsys.readouterr().out)
+    assert (refused["status"], refused["advice"], refused["timing"]) == ("inaccurate", [], None)
+    assert run(line) == 1
+    said = capsys.readouterr().out
+    assert "status    inaccurate" in said and "wrong at output 0" in said
+    assert [(task.size, task.overrides) for task in asked] == [("custom", {"batch_size": 16})] * 2

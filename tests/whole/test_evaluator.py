@@ -8,7 +8,9 @@ import pytest
 
 from project import ROOT
 from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
+from tritonsmith.evaluator.processes.lines import LINE_LIMIT
 from tritonsmith.evaluator.schema import Comparison, Label, Status, Task, TimingKind, Verdict
 from tritonsmith.evaluator.tasks import load_task
 
@@ -224,6 +226,14 @@ def test_every_tensor_of_a_nested_output_counts(evaluator: LocalEvaluator, neste
     assert verdict.status is status, f"{verdict.status}: {verdict.message}"
     if status is Status.OK:
         assert verdict.label is Label.LIBRARY and verdict.facts.triton_launches == 0
+
+
+def test_a_text_longer_than_any_answer_is_judged_like_others(evaluator: LocalEvaluator, nested: Task) -> None:
+    long = NESTED + f"# {'x' * 100}\n" * (LINE_LIMIT // 100)
+    assert len(long) > LINE_LIMIT
+    verdict = judge(evaluator, nested, long)
+    assert verdict.status is Status.OK, verdict.message
+    assert verdict.sha == text_sha(long)
 
 
 @pytest.mark.slow
