@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Files go to as many workers as there are processors, four at most; a worker's evaluator holds half a gigabyte.
-# In the order of testpaths (pyproject.toml), whole runs first: by the number of tests in a file, as xdist has it, they would begin last.
+# In the order of tests/conftest.py, the longest first: by the number of tests in a file, as xdist has it, they would begin last.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 PACKAGES := benchmarks cli evaluator graph nodes prompts
 

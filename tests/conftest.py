@@ -17,6 +17,14 @@ from tritonsmith.prompts.analysis import Analysis, Category, Promise
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests run beside each other, and its threads would wait in turns
 
+FIRST = ("whole", "test_packaging.py")
+"""Folders and files with the longest tests."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files: begun last, one worker would be at them long after the others are done."""
+    items.sort(key=lambda item: not {item.path.name, item.path.parent.name} & {*FIRST})
+
 
 class Script:
     """One scripted run: tables in, the graph's answer out."""
