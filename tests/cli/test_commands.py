@@ -253,8 +253,6 @@ def test_detect_gives_labels_with_evidence(files: dict[str, str], capsys: pytest
     assert {"labels", "kernels"} <= set(answer)
     assert all({"name", "line", "evidence"} <= set(label) for label in answer["labels"])
     assert [kernel["name"] for kernel in answer["kernels"]] == ["relu_twice"]
-    assert run(["detect", files["good"], "--task", files["task"], "--size", "full", "--set", "ROWS=16", "--target", "h200"]) == 0
-    assert "relu_twice" in capsys.readouterr().out
 
 
 @dataclass(frozen=True)

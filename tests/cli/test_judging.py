@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from project import ROOT
+from project import HELPERS, ROOT
 from tritonsmith.cli.main import run
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.schema import Status, Task, Verdict
@@ -36,7 +36,6 @@ def judge_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judge], None]:
                 self._raw = raw
 
             async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
-                assert kernel.text == TEXT
                 return judge(task, self._raw)
 
         @asynccontextmanager
@@ -84,3 +83,20 @@ def test_a_refused_kernel_is_exit_code_1(kernel: str, capsys: pytest.CaptureFixt
     said = capsys.readouterr().out
     assert "status    inaccurate" in said and "wrong at output 0" in said
     assert [(task.size, task.overrides) for task in asked] == [("custom", {"batch_size": 16})] * 2
+
+
+def test_labels_rest_on_the_verdict_too(capsys: pytest.CaptureFixture[str], judge_by: Callable[[Judge], None]) -> None:
+    """`detect --task` adds what only a verdict shows; a kernel that is refused shows nothing but its text."""
+    verdict = scripted_verdict(1.5, launches=3)
+    judge_by(lambda task, raw: verdict)
+    line = ["detect", str(HELPERS / "kernels" / "gelu_chain.py")]
+    assert run(line) == 0
+    by_text = capsys.readouterr().out
+    judged = [*line, "--task", TASK, "--target", "h200", "--size", "full", "--set", "batch_size=16"]
+    assert run(judged) == 0
+    by_verdict = capsys.readouterr().out
+    assert "measured or estimated" in by_verdict and "3 launches" in by_verdict and "3 launches" not in by_text
+    verdict = scripted_verdict(None, status=Status.INACCURATE)
+    assert run(judged) == 0
+    refused = capsys.readouterr()
+    assert refused.out == by_text and "is rejected (inaccurate), so the labels rest on its text alone." in " ".join(refused.err.split())
