@@ -23,7 +23,6 @@ class Mutation:
     bases: tuple[str, ...]
 
 
-_ALL = ("gelu", "linear", "softmax", "column_sum", "gru")
 MUTATIONS = (
     Mutation("tail not written", r"inside = place < count$", "inside = place < count - 1", ("gelu", "gelu_persistent")),
     Mutation("whole last block not written", r"inside = place < count$", "inside = place < count // BLOCK * BLOCK", ("gelu", "gelu_persistent")),

@@ -171,7 +171,6 @@ def kernel(x, y, scale, N):
     "jit_in_exec": HEAD + "exec('@triton.jit\\ndef kernel(x):\\n    pass')\n" + _MODEL.format(launch="kernel[(1,)](x)"),
 }
 
-_STORE = "tl.store(y + row * 64 + i, v)\n"
 _RACE = """@triton.jit
 def kernel(x, y, scale, N):
     row = tl.program_id(0)
