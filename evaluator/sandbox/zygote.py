@@ -177,7 +177,10 @@ class Zygote:
                 data = self._control.recv(MESSAGE_BYTES)
         if not data:
             raise InfrastructureError(f"the zygote gave no answer within {seconds:.0f} s or has ended: {self._read_log()}")
-        return int(marshal.loads(data))
+        number = int(marshal.loads(data))
+        if number < 1:  # a process id or a number of threads; to kill process 0 would end the caller's own group
+            raise InfrastructureError(f"the zygote could not fork: {self._read_log()}")
+        return number
 
     def _read_log(self) -> str:
         with contextlib.suppress(OSError):

@@ -31,7 +31,6 @@ _MOST_DESCRIPTORS = 64
 """Descriptors of one message."""
 _PID_BYTES = 8
 """Of a process id in the pipe from the process in between."""
-_STANDARD_STREAMS = 3
 
 
 def main() -> None:
