@@ -20,8 +20,9 @@ from torch import nn
 
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.oracle.checks.correctness import Trial, error_stats
+from tritonsmith.evaluator.oracle.checks.correctness import Trial
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.oracle.checks.measure import error_stats
 from tritonsmith.evaluator.oracle.checks.trials import reference_errors
 from tritonsmith.evaluator.questions.lint import LintFinding, LintReport
 from tritonsmith.evaluator.reference.choose_size import choose_size

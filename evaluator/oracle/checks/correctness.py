@@ -11,32 +11,23 @@ An average hides what is wrong in one place only: the first steps of a recurrenc
 So the rule is also applied to parts: each of several outputs, and the first and last positions of an output's two leading axes. A part's
 e_ref is at least the reference's relative error over all outputs (for a whole output) or over the same output (for an edge), so that a
 place where the reference happens to be exact does not refuse an honest rounding. Nor does an edge whose errors come from a few places on
-both sides, as where a ReLU leaves one value of a column: the ratio of two single roundings may be anything. Imports torch.
+both sides, as where a ReLU leaves one value of a column: the ratio of two single roundings may be anything.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-
-import numpy as np
-import torch
 
 from tritonsmith.evaluator.schema import Correctness, PrecisionClass
 
 RMS_FACTOR = 4.0
 MAX_FACTOR = 8.0
-_EDGE_SHARE = 16
-"""An edge is one position, and the length of the axis divided by this."""
 _EDGE_SLACK = 2.0
 """Factor for edges: errors of neighbours can go together (one column of running sums), which leaves few independent ones there."""
-_SHORT_AXIS = 4
-"""An axis up to this length has no edges."""
-_FEWEST = 64
-"""In a part with fewer elements two honest errors may differ by more than the factors."""
 _FEWEST_PLACES = 8.0
-"""The same for places that errors come from; of 64 elements with errors alike these are 20 (normal) to 64 (equal)."""
+"""In a part whose errors come from fewer places two honest errors may differ by more than the factors; of 64 elements with errors alike
+these are 20 (normal) to 64 (equal)."""
 
 
 @dataclass(frozen=True)
@@ -151,112 +142,6 @@ class ErrorStats:
 
 def _share(error: float, scale: float) -> float:
     return error / scale if scale else 0.0
-
-
-def error_stats(actual: list[torch.Tensor], oracle: list[torch.Tensor]) -> ErrorStats:
-    """Compare tensors with the oracle's, pairwise; shapes are equal by construction of the slots."""
-    squares = absolute = oracle_squares = worst = oracle_max = epsilon = 0.0
-    count, exact, unwritten = 0, True, 0
-    parts: list[Part] = []
-    where: tuple[int, tuple[int, ...], float | None, float | None] = (0, (), None, None)
-    for number, (got, want) in enumerate(zip(actual, oracle, strict=True)):
-        if got.numel() == 0:
-            continue
-        if not got.is_floating_point():
-            wrong = _expose_booleans(got) != _expose_booleans(want.to(got.dtype))
-            if bool(wrong.any()) and exact:
-                exact = False
-                where = (number, *_locate_worst(wrong.to(torch.float64), want, got))
-            continue
-        got64, scale = got.to(torch.float64), want.to(torch.float64)
-        error = (got64 - scale).abs()
-        if not math.isfinite(float(error.max())):  # as it is where a value of either is not
-            same = _find_alike(got64, scale)
-            if exact and not bool(same.all()):
-                exact = False
-                where = (number, *_locate_worst((~same).to(torch.float64), want, got))
-                unwritten = int((_find_poisoned(got) & ~same).sum())
-            known = torch.isfinite(scale)
-            error = torch.where(known, torch.where(same, got64, 0.0) - scale, 0.0).abs()
-            scale = torch.where(known, scale, 0.0)
-        own_epsilon = torch.finfo(got.dtype).eps
-        whole, *edges = _compare_parts(number, error, scale, own_epsilon)
-        squares += whole.rms * whole.rms * error.numel()  # infinite where it is too large; `**` would raise
-        absolute += float(error.sum())
-        oracle_squares += whole.oracle_rms * whole.oracle_rms * error.numel()
-        oracle_max = max(oracle_max, whole.oracle_max)
-        epsilon = max(epsilon, own_epsilon)
-        count += error.numel()
-        parts += [whole, *edges] if error.numel() >= _FEWEST else []
-        if whole.max_abs > worst:
-            worst = whole.max_abs
-            if exact:
-                where = (number, *_locate_worst(error, want, got))
-    count = max(count, 1)
-    return ErrorStats(
-        rms=(squares / count) ** 0.5, max_abs=worst, mean_abs=absolute / count, oracle_rms=(oracle_squares / count) ** 0.5,
-        oracle_max=oracle_max, epsilon=epsilon, exact=exact, worst_tensor=where[0], worst_index=where[1],
-        worst_expected=where[2], worst_actual=where[3], parts=tuple(parts), unwritten=unwritten,
-    )  # fmt: skip
-
-
-def _find_alike(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
-    """Where both are finite, or the same infinity, or both no number."""
-    same = torch.isfinite(got) == torch.isfinite(want)
-    return same & (torch.isfinite(want) | (got == want) | (torch.isnan(got) & torch.isnan(want)))
-
-
-def _expose_booleans(tensor: torch.Tensor) -> torch.Tensor:
-    """A boolean tensor's bytes, any other as it is: to torch a poisoned byte is as true as 1."""
-    return tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor
-
-
-def _find_poisoned(tensor: torch.Tensor) -> torch.Tensor:
-    """Where every bit of a floating value is set, as no arithmetic leaves it."""
-    bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
-    return tensor.view(bits) == -1
-
-
-def _compare_parts(number: int, error: torch.Tensor, scale: torch.Tensor, epsilon: float) -> list[Part]:
-    """One output by itself, then its edges; one wait for the card in all."""
-    found = [part for part in _cut_slices(number, error, scale) if part[1] or part[2].numel() >= _FEWEST]
-    rows = torch.stack([_compute_figures(e, y, whole) for _, whole, e, y in found]).tolist()
-    return [
-        Part(number, words, whole, rms, max_abs, oracle_rms, oracle_max, epsilon, places)
-        for (words, whole, _, _), (rms, max_abs, oracle_rms, oracle_max, places) in zip(found, rows, strict=True)
-    ]
-
-
-def _compute_figures(error: torch.Tensor, scale: torch.Tensor, whole: bool) -> torch.Tensor:
-    """The last five fields of a `Part` but its epsilon; each norm is one pass over the values, where squares to be summed take three."""
-    norm, root = torch.linalg.vector_norm, math.sqrt(error.numel())
-    return torch.stack((norm(error) / root, error.max(), norm(scale) / root, norm(scale, math.inf), _count_places(error, whole)))
-
-
-def _count_places(error: torch.Tensor, whole: bool) -> torch.Tensor:
-    """`Part.places`; 0 where an edge has no error."""
-    if whole:
-        return error.new_full((), math.inf)
-    squares = (error / error.max().clamp(min=torch.finfo(error.dtype).tiny)).square()  # its fourth power must not vanish
-    return squares.sum().square() / squares.square().sum().clamp(min=1e-300)
-
-
-def _cut_slices(number: int, error: torch.Tensor, scale: torch.Tensor) -> Iterator[tuple[str, bool, torch.Tensor, torch.Tensor]]:
-    yield f"output {number}", True, error, scale
-    for axis in range(min(2, error.ndim)):
-        extent = error.shape[axis]
-        if extent <= _SHORT_AXIS:
-            continue
-        for length in sorted({1, max(1, extent // _EDGE_SHARE)}):
-            for start, name in ((0, "first"), (extent - length, "last")):
-                words = f"output {number}, the {name} {length} of {extent} positions along axis {axis}"
-                yield words, False, error.narrow(axis, start, length), scale.narrow(axis, start, length)
-
-
-def _locate_worst(error: torch.Tensor, want: torch.Tensor, got: torch.Tensor) -> tuple[tuple[int, ...], float, float]:
-    flat = int(error.argmax())
-    index = tuple(int(part) for part in np.unravel_index(flat, error.shape)) if error.ndim else ()  # torch's imports SymPy: seconds
-    return index, float(want.reshape(-1)[flat]), float(got.reshape(-1)[flat])
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from torch import nn
 from tritonsmith.evaluator.channel.slots import Layout, SharedBlock, fill_slots, input_spec, spec_of
 from tritonsmith.evaluator.channel.strides import distinct
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats, error_stats
+from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats
 from tritonsmith.evaluator.oracle.checks.inputs import map_to_unit_range, redraw
+from tritonsmith.evaluator.oracle.checks.measure import error_stats
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle, RunnerSetup
 from tritonsmith.evaluator.reference.module import flatten, load_reference

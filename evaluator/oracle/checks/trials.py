@@ -13,9 +13,10 @@ from typing import NamedTuple
 import torch
 
 from tritonsmith.evaluator.channel.doorbell import Command
-from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats, Trial, accepted, error_stats, reached_class, summarize, worst_trial
+from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats, Trial, accepted, reached_class, summarize, worst_trial
 from tritonsmith.evaluator.oracle.checks.inputs import KINDS, InputKind, perturb_last_place
 from tritonsmith.evaluator.oracle.checks.loaded_task import UNDEFINED, LoadedTask
+from tritonsmith.evaluator.oracle.checks.measure import error_stats
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.schema import Correctness, PrecisionClass, Status
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from tritonsmith.evaluator.oracle.checks.correctness import Trial, accepted, error_stats, reached_class
+from tritonsmith.evaluator.oracle.checks.correctness import Trial, accepted, reached_class
+from tritonsmith.evaluator.oracle.checks.measure import error_stats
 from tritonsmith.evaluator.oracle.checks.trials import describe_error
 from tritonsmith.evaluator.schema import PrecisionClass
 
