@@ -20,6 +20,7 @@ from torch import nn
 
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.oracle.checks.answers import Answers
 from tritonsmith.evaluator.oracle.checks.correctness import Trial
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.measure import error_stats
@@ -74,7 +75,7 @@ class TaskLinter:
             return self._make_report()
         self._check_repetition()
         if self._check_finite():
-            self.errors = reference_errors(loaded, self.inputs, self.oracle)
+            self.errors = reference_errors(loaded, Answers(loaded, self.inputs))
             self._check_degenerate_answers()
             self._check_inputs()
             self._check_weights()

@@ -27,6 +27,7 @@ from tritonsmith.evaluator.machine import describe_environment, present_card
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.other_size import judge_correctness
+from tritonsmith.evaluator.oracle.checks.planning import load_on_card
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
 from tritonsmith.evaluator.oracle.judge.without_card import CardFreeJudge
@@ -108,7 +109,7 @@ class Oracle:
                 old.close()
             self._judges.clear()
             if self._hardware.present:
-                self._judges[task.sha] = CardJudge(LoadedTask(task, self._hardware, "cuda", self._pool))
+                self._judges[task.sha] = CardJudge(load_on_card(task, self._hardware, self._pool))
             else:
                 self._judges[task.sha] = CardFreeJudge(LoadedTask(task, self._hardware, "cpu"))
         return self._judges[task.sha]

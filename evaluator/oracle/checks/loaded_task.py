@@ -19,9 +19,10 @@ from torch import nn
 from tritonsmith.evaluator.channel.slots import Layout, SharedBlock, fill_slots, input_spec, spec_of
 from tritonsmith.evaluator.channel.strides import distinct
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats
+from tritonsmith.evaluator.oracle.checks.batch import Batch
 from tritonsmith.evaluator.oracle.checks.inputs import map_to_unit_range, redraw
-from tritonsmith.evaluator.oracle.checks.measure import error_stats
+from tritonsmith.evaluator.oracle.checks.measure import equal_bits
+from tritonsmith.evaluator.oracle.checks.memory import ROOMY, MemoryPlan, Oracle
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle, RunnerSetup
 from tritonsmith.evaluator.reference.module import flatten, load_reference
@@ -53,10 +54,6 @@ def round_to_tf32(tensor: torch.Tensor) -> torch.Tensor:
         return tensor
     bits = tensor.contiguous().view(torch.int32)
     return ((bits + _TF32_ROUND) & _TF32_MASK).view(torch.float32)
-
-
-def _view_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().view(-1).view(torch.uint8)
 
 
 def move_constants(model: nn.Module, seed: int) -> None:
@@ -94,6 +91,9 @@ class LoadedTask:
         self.device = device
         self.reference = load_reference(task)
         self.pool = pool
+        self.plan: MemoryPlan = ROOMY
+        self.batch: Batch | None = None
+        """How the task is taken apart, where its plan wants that."""
         self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-oracle-", dir=pool.sessions if pool else None)
         folder = Path(self._folder.name)
         folder.chmod(0o755)
@@ -136,8 +136,22 @@ class LoadedTask:
         if moved:
             move_constants(self.model, fresh_seed())
         self.model = self.model.to(self.device)
-        self.model64: nn.Module = copy.deepcopy(self.model).double()
+        self.model64: nn.Module = copy.deepcopy(self.model).double().to(self._oracle_device)
         torch.save({name: tensor.cpu() for name, tensor in self.model.state_dict().items()}, self.weights_path)
+
+    @property
+    def _oracle_device(self) -> str:
+        return "cpu" if self.plan.oracle is Oracle.HOST else self.device
+
+    def take_plan(self, plan: MemoryPlan) -> None:
+        """Judge under this plan from now on."""
+        self.plan = plan
+        self.model64 = self.model64.to(self._oracle_device)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the reference's parameters and buffers."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in (*self.model.parameters(), *self.model.buffers()))
 
     def new_weights(self, *, moved: bool = True) -> None:
         """Draw the weights again and move those that every draw leaves constant; runners must then read the file."""
@@ -173,7 +187,7 @@ class LoadedTask:
     def find_changed(self, tensors: list[torch.Tensor]) -> int | None:
         """Index of the first input slot whose content differs from `tensors`; None when all are as they were placed."""
         for number, (slot, tensor) in enumerate(zip(self.slots, tensors, strict=True)):
-            if not torch.equal(_view_bytes(distinct(slot)), _view_bytes(distinct(tensor, slot))):
+            if not equal_bits(distinct(slot), distinct(tensor, slot)):
                 return number
         return None
 
@@ -187,13 +201,19 @@ class LoadedTask:
         return [next(left) if is_tensor else plain for plain, is_tensor in zip(self.plain, self.is_tensor, strict=True)]
 
     def oracle(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        """The reference in float64; integer outputs as the reference in its own dtype gives them."""
-        doubled = [tensor.to(torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True) for tensor in tensors]
+        """The reference in float64, where the plan has it computed; integer outputs as the reference in its own dtype gives them."""
+        device = self._oracle_device
+        doubled = [tensor.to(device, torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True) for tensor in tensors]
         with torch.no_grad():
             return flatten(self.model64(*self._fill_arguments(doubled)))
 
-    def reference_error(self, tensors: list[torch.Tensor], oracle: list[torch.Tensor], precision: PrecisionClass) -> ErrorStats:
-        """Error of the reference itself when it computes in the given class."""
+    def output_shapes(self, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
+        """Tensors without values in the shapes of the outputs; `dtype` stands for that of floating ones."""
+        own = [(spec.shape, getattr(torch, spec.dtype)) for spec in self.layout.outputs]
+        return [torch.empty(shape, dtype=(dtype if kind.is_floating_point else None) or kind, device="meta") for shape, kind in own]
+
+    def reference_outputs(self, tensors: list[torch.Tensor], precision: PrecisionClass) -> list[torch.Tensor]:
+        """What the reference itself returns when it computes in the given class, in the outputs' own types."""
         set_tf32(precision is PrecisionClass.TF32)
         model, inputs = self.model, [tensor.clone() for tensor in tensors]
         if precision is PrecisionClass.HALF:
@@ -208,7 +228,7 @@ class LoadedTask:
             outputs = flatten(model(*self._fill_arguments(inputs)))
         set_tf32(False)
         dtypes = [spec.dtype for spec in self.layout.outputs]
-        return error_stats([output.to(getattr(torch, name)) for output, name in zip(outputs, dtypes, strict=True)], oracle)
+        return [output.to(getattr(torch, name)) for output, name in zip(outputs, dtypes, strict=True)]
 
     def runner(self, kernel: KernelText, environment: dict[str, str] | None = None) -> RunnerHandle:
         """A runner for this candidate: the one that has waited longest, where one does."""

@@ -41,7 +41,7 @@ def cut_boxes(shape: Sequence[int], most: int = PIECE) -> Iterator[Box]:
 def error_stats(actual: Sequence[torch.Tensor], oracle: Sequence[torch.Tensor]) -> ErrorStats:
     """Compare tensors with the oracle's, pairwise; shapes are equal by construction of the slots."""
     meter = ErrorMeter(actual)
-    meter.add(oracle)
+    meter.add(actual, oracle)
     return meter.finish()
 
 
@@ -104,27 +104,26 @@ class ErrorMeter:
     """Errors of one set of outputs against the oracle, whose values may come in parts.
 
     Args:
-        actual: the outputs, whole.
+        like: tensors of the outputs' shapes and types, on any device; their values are not read.
     """
 
-    def __init__(self, actual: Sequence[torch.Tensor]) -> None:
-        self._actual = actual
-        self._parts = [_list_parts(number, tensor) if tensor.is_floating_point() else [] for number, tensor in enumerate(actual)]
+    def __init__(self, like: Sequence[torch.Tensor]) -> None:
+        self._like = like
+        self._parts = [_list_parts(number, tensor) if tensor.is_floating_point() else [] for number, tensor in enumerate(like)]
         self._absolute = self._worst = 0.0
         self._exact, self._unwritten = True, 0
         self._where: tuple[int, tuple[int, ...], float | None, float | None] = (0, (), None, None)
 
-    def add(self, oracle: Sequence[torch.Tensor], first_row: int = 0) -> None:
-        """Compare with the oracle's outputs, or with those rows of each, along its first axis, that begin at `first_row`."""
-        for number, want in enumerate(oracle):
+    def add(self, actual: Sequence[torch.Tensor], oracle: Sequence[torch.Tensor], first_row: int = 0) -> None:
+        """Compare outputs with the oracle's, or those rows of each, along its first axis, that begin at `first_row`."""
+        for number, (got, want) in enumerate(zip(actual, oracle, strict=True)):
             if not want.numel():
                 continue
-            rows = self._actual[number][first_row : first_row + want.shape[0]] if want.ndim else self._actual[number]
             for box in cut_boxes(want.shape):
                 first = [piece.start for piece in box] + [0] * (want.ndim - len(box))
                 if want.ndim:
                     first[0] += first_row
-                self._compare(number, first, rows[box], want[box].to(rows.device))
+                self._compare(number, first, got[box], want[box].to(got.device))
 
     def _compare(self, number: int, first: list[int], got: torch.Tensor, want: torch.Tensor) -> None:
         if not got.is_floating_point():
@@ -174,7 +173,7 @@ class ErrorMeter:
         """The errors over everything that was compared."""
         squares = oracle_squares = oracle_max = epsilon = 0.0
         count, parts = 0, []
-        for number, (tensor, sums) in enumerate(zip(self._actual, self._parts, strict=True)):
+        for number, (tensor, sums) in enumerate(zip(self._like, self._parts, strict=True)):
             if not sums or not sums[0].errors:
                 continue
             own_epsilon = torch.finfo(tensor.dtype).eps
@@ -247,3 +246,10 @@ def _locate_worst(
     inside = tuple(int(part) for part in np.unravel_index(flat, error.shape)) if error.ndim else ()  # torch's imports SymPy: seconds
     index = tuple(start + part for start, part in zip(first, inside, strict=True))
     return index, float(want[inside]), float(got[inside])
+
+
+def equal_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Bitwise equality of two tensors of one shape and type, piece by piece."""
+    one, other = (tensor.contiguous().view(-1).view(torch.uint8) for tensor in (first, second))
+    step = 8 * PIECE
+    return all(torch.equal(one[start : start + step], other[start : start + step]) for start in range(0, one.numel(), step))

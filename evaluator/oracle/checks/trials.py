@@ -13,12 +13,14 @@ from typing import NamedTuple
 import torch
 
 from tritonsmith.evaluator.channel.doorbell import Command
+from tritonsmith.evaluator.channel.slots import Layout
+from tritonsmith.evaluator.oracle.checks.answers import Answers
 from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats, Trial, accepted, reached_class, summarize, worst_trial
-from tritonsmith.evaluator.oracle.checks.inputs import KINDS, InputKind, perturb_last_place
+from tritonsmith.evaluator.oracle.checks.inputs import KINDS, InputKind
 from tritonsmith.evaluator.oracle.checks.loaded_task import UNDEFINED, LoadedTask
-from tritonsmith.evaluator.oracle.checks.measure import error_stats
+from tritonsmith.evaluator.oracle.checks.measure import equal_bits
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
-from tritonsmith.evaluator.schema import Correctness, PrecisionClass, Status
+from tritonsmith.evaluator.schema import Correctness, PrecisionClass, Status, Task, TensorSpec
 
 _LATE_WRITE_SECONDS = 0.05
 """Between an answer and the look for outputs that still change."""
@@ -89,7 +91,7 @@ def snapshot(runner: RunnerHandle) -> list[torch.Tensor]:
 
 def same_bits(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
     """Bitwise equality, NaN included."""
-    return all(torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8)) for a, b in zip(first, second, strict=True))
+    return all(equal_bits(a, b) for a, b in zip(first, second, strict=True))
 
 
 def run_and_deliver(runner: RunnerHandle, mode: int, timeout: float) -> None:
@@ -163,7 +165,7 @@ def _poison_whole_numbers(runner: RunnerHandle) -> None:
 class Expected(NamedTuple):
     """What is right on some inputs, and how far off the reference is."""
 
-    oracle: list[torch.Tensor]
+    answers: Answers
     errors: dict[PrecisionClass, ErrorStats]
     finite: bool
     hidden: bool
@@ -171,7 +173,7 @@ class Expected(NamedTuple):
 
     def trial(self, got: list[torch.Tensor]) -> Trial:
         """The trial that these outputs make."""
-        return Trial(error_stats(got, self.oracle), self.errors, self.finite, hidden=self.hidden, blurred=self.blurred)
+        return Trial(self.answers.measure(got), self.errors, self.finite, hidden=self.hidden, blurred=self.blurred)
 
 
 def judge_outputs(
@@ -192,13 +194,12 @@ def compute_expected(
     in every class: there a reference in a coarser one errs by the share that it has elsewhere. Structural kinds excuse every rounding:
     a small share of the result, and the reference's error in the trials `before`; uneven ones excuse a far smaller share.
     """
-    oracle = loaded.oracle(tensors)
-    finite = all(not output.is_floating_point() or bool(torch.isfinite(output).all()) for output in oracle)
-    errors = reference_errors(loaded, tensors, oracle)
+    answers, depth = Answers(loaded, tensors), _order_factor(loaded.layout)
+    moved = not kind.natural or depth > 1.0 or loaded.device == "cpu"
+    errors, rounding, finite = answers.measure_reference(_wanted_classes(loaded.task), moved=moved)
     blurred = False
-    depth = _order_factor(tensors, oracle)
-    if not kind.natural or depth > 1.0 or loaded.device == "cpu":
-        rounding = error_stats(loaded.oracle(perturb_last_place(tensors)), oracle).scale_errors(depth * (1.0 if kind.natural else _MOVED))
+    if rounding is not None:
+        rounding = rounding.scale_errors(depth * (1.0 if kind.natural else _MOVED))
         share = _SUM * depth if depth > 1.0 else 0.0
         errors = {precision: error.widen(rounding).lift_to_share(share) for precision, error in errors.items()}
         own = errors[loaded.task.precision]
@@ -218,18 +219,22 @@ def compute_expected(
         errors = {precision: error.lift_to_share(_COARSE) for precision, error in errors.items()}
         for trial in before[:1]:
             errors = {precision: error.widen(trial.reference[precision]) for precision, error in errors.items()}
-    return Expected(oracle, errors, finite, kind.hidden, blurred)
+    return Expected(answers, errors, finite, kind.hidden, blurred)
 
 
-def _order_factor(tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> float:
+def _order_factor(layout: Layout) -> float:
     """How many times the rounding of a careful sum a plain sum may have: 1 unless a result needs very many inputs.
 
     A program adds up some hundred terms, then all programs add to one result, in turn: an error like the square root of their number.
     The reference's own order (pairwise) tells nothing about that.
     """
-    results = max((tensor.numel() for tensor in oracle if tensor.is_floating_point()), default=0)
-    terms = max((tensor.numel() for tensor in tensors if tensor.is_floating_point()), default=0) / max(results, 1)
-    return max(1.0, 0.5 * math.sqrt(terms / _TERMS))
+    results, terms = (_count_largest(specs) for specs in (layout.outputs, layout.inputs))
+    return max(1.0, 0.5 * math.sqrt(terms / max(results, 1) / _TERMS))
+
+
+def _count_largest(specs: Sequence[TensorSpec]) -> int:
+    """Elements of the largest floating tensor."""
+    return max((math.prod(spec.shape) for spec in specs if getattr(torch, spec.dtype).is_floating_point), default=0)
 
 
 def require_unchanged(loaded: LoadedTask, tensors: list[torch.Tensor]) -> None:
@@ -239,11 +244,15 @@ def require_unchanged(loaded: LoadedTask, tensors: list[torch.Tensor]) -> None:
         raise RunnerFault(Status.CHEATING, f"forward changed its input {changed}; the reference does not")
 
 
-def reference_errors(loaded: LoadedTask, tensors: list[torch.Tensor], oracle: list[torch.Tensor]) -> dict[PrecisionClass, ErrorStats]:
-    """The reference's own error in every class up to the one asked for."""
+def _wanted_classes(task: Task) -> list[PrecisionClass]:
+    """Every class up to the one asked for."""
     classes = list(PrecisionClass)
-    wanted = classes[: classes.index(loaded.task.precision) + 1]
-    return {precision: loaded.reference_error(tensors, oracle, precision) for precision in wanted}
+    return classes[: classes.index(task.precision) + 1]
+
+
+def reference_errors(loaded: LoadedTask, answers: Answers) -> dict[PrecisionClass, ErrorStats]:
+    """The reference's own error in every class up to the one asked for."""
+    return answers.measure_reference(_wanted_classes(loaded.task)).by_class
 
 
 def require_no_race(races: Iterable[object]) -> None:

@@ -5,10 +5,10 @@ Functions answer with a sentence about what is wrong; it is empty when nothing i
 
 from __future__ import annotations
 
-import torch
-
 from tritonsmith.evaluator.channel.slots import spec_bytes
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.oracle.checks.measure import equal_bits
+from tritonsmith.evaluator.oracle.checks.memory import Oracle
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.oracle.timing.ceilings import measure_ceilings
 from tritonsmith.evaluator.oracle.timing.paired import CLOCK_MS, clocks_apart
@@ -49,8 +49,7 @@ class Floor:
     def _compute(self, needed: float) -> float:
         """The floor of a task that needs this share of its inputs."""
         session, specs = self._session, self._session.layout
-        weights = sum(tensor.numel() * tensor.element_size() for tensor in session.model.parameters())
-        inputs = needed * (sum(map(spec_bytes, specs.inputs)) + weights)
+        inputs = needed * (sum(map(spec_bytes, specs.inputs)) + session.weight_bytes)
         outputs = sum(map(spec_bytes, specs.outputs))
         ceilings = measure_ceilings()
         return ceilings.floor_ms(inputs, outputs, needed * self.flops, session.task.precision, session.hardware.l2_bytes)
@@ -76,19 +75,20 @@ class Floor:
 
     def _needed_share(self) -> float:
         """Share of the inputs that the outputs depend on, by changing one sixteenth of each after the other."""
-        tensors = self._session.draw("own")
-        before = self._session.oracle(tensors)
+        session, precision = self._session, self._session.task.precision
+        roomy = session.plan.oracle is Oracle.WHOLE  # else in the task's own precision, which shows a part that counts as well
+        compute = session.oracle if roomy else lambda inputs: session.reference_outputs(inputs, precision)
+        tensors = [tensor.contiguous() for tensor in session.draw("own")]
+        before = compute(tensors)
         needed = total = 0
-        for number, tensor in enumerate(tensors):
+        for tensor in tensors:
             if not tensor.is_floating_point() or not tensor.numel():
                 continue
-            for part in torch.arange(tensor.numel()).chunk(_PROBED_PARTS):
-                changed = [other.clone() for other in tensors]
-                flat = changed[number].reshape(-1)
-                flat[part] = flat[part].neg() + 0.5
-                changed[number] = flat.view_as(tensor)
-                after = self._session.oracle(changed)
-                needed += any(not torch.equal(first, second) for first, second in zip(before, after, strict=True))
+            for part in tensor.view(-1).chunk(_PROBED_PARTS):
+                kept = part.clone()
+                part.neg_().add_(0.5)
+                needed += not all(map(equal_bits, before, compute(tensors)))
+                part.copy_(kept)
                 total += 1
         return needed / total if total else 1.0
 

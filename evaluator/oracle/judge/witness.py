@@ -26,8 +26,7 @@ _ROOM = 24
 
 def has_room(session: LoadedTask) -> bool:
     """Whether the card holds a second process of any candidate in addition to the first."""
-    weights = sum(tensor.numel() * tensor.element_size() for tensor in session.model.parameters())
-    return _ROOM * (session.layout.input_bytes + session.layout.output_bytes + weights) < session.hardware.memory_bytes
+    return _ROOM * (session.layout.input_bytes + session.layout.output_bytes + session.weight_bytes) < session.hardware.memory_bytes
 
 
 class Witness:

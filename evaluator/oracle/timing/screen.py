@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import torch
 
+from tritonsmith.evaluator.oracle.checks.measure import cut_boxes, equal_bits
+
 _TOO_SMALL = 1e-12
 """Squares of less may vanish in float32 (its least is 1e-45), and many of them be missing in a sum."""
 _USUAL_FACTOR = 1.5
@@ -27,6 +29,8 @@ class Distance(NamedTuple):
     """Root mean square of the differences."""
 
 
+Pieces = Sequence[tuple[torch.Tensor, torch.Tensor]]
+"""Two tensors, piece by piece."""
 _NONE = Distance(0.0, 0.0)
 """Between equal results."""
 _FAR = Distance(math.inf, math.inf)
@@ -42,30 +46,40 @@ def _measure_distance(first: torch.Tensor, second: torch.Tensor) -> Distance:
     if not first.numel():
         return _NONE
     if not first.is_floating_point():
-        return _NONE if torch.equal(first, second) else _FAR
-    near = _measure_fast(first, second)
-    return _measure_anywhere(first.double(), second.double()) if near is None else near
+        return _NONE if equal_bits(first, second) else _FAR
+    pieces = [(first[box], second[box]) for box in cut_boxes(first.shape)]
+    near = _measure_fast(pieces, math.sqrt(first.numel()))
+    return _measure_anywhere(pieces, math.sqrt(first.numel())) if near is None else near
 
 
-def _measure_fast(first: torch.Tensor, second: torch.Tensor) -> Distance | None:
+def _measure_fast(pieces: Pieces, root: float) -> Distance | None:
     """In five passes over the values, without doubles; None where a value is not finite, or too large or too small for squares."""
-    first, second = (tensor if tensor.dtype is torch.float64 else tensor.float() for tensor in (first, second))
-    norm, root = torch.linalg.vector_norm, math.sqrt(first.numel())
-    gap = first - second
-    largest, average, unit = torch.stack([norm(gap, math.inf), norm(gap) / root, norm(second) / root]).tolist()
-    if not math.isfinite(largest + average + unit) or 0.0 < largest < _TOO_SMALL or unit < _TOO_SMALL:
+    norm, rows = torch.linalg.vector_norm, []
+    for one, other in pieces:
+        mine, theirs = (tensor if tensor.dtype is torch.float64 else tensor.float() for tensor in (one, other))
+        gap = mine - theirs
+        rows.append(torch.stack([norm(gap, math.inf), norm(gap) / root, norm(theirs) / root]))
+    figures = torch.stack(rows).tolist()
+    largest = max(row[0] for row in figures)
+    average, unit = (math.hypot(*(row[place] for row in figures)) for place in (1, 2))
+    if not all(math.isfinite(figure) for row in figures for figure in row) or 0.0 < largest < _TOO_SMALL or unit < _TOO_SMALL:
         return None
     return Distance(largest / unit, average / unit)
 
 
-def _measure_anywhere(first: torch.Tensor, second: torch.Tensor) -> Distance:
-    known = torch.isfinite(second)
-    odd = (torch.isfinite(first) != known) | (~known & (first != second) & ~(first.isnan() & second.isnan()))
-    gap = torch.where(known, first - second, 0.0).abs()
-    scale = torch.where(known, second, 0.0).square().mean().sqrt()
-    some, largest, average, unit = torch.stack([odd.any().double(), gap.max(), gap.square().mean().sqrt(), scale]).tolist()
-    if some or not math.isfinite(largest + average + unit):
+def _measure_anywhere(pieces: Pieces, root: float) -> Distance:
+    norm, rows = torch.linalg.vector_norm, []
+    for one, other in pieces:
+        first, second = one.double(), other.double()
+        known = torch.isfinite(second)
+        odd = (torch.isfinite(first) != known) | (~known & (first != second) & ~(first.isnan() & second.isnan()))
+        gap = torch.where(known, first - second, 0.0).abs()
+        rows.append(torch.stack([odd.any().double(), gap.max(), norm(gap) / root, norm(torch.where(known, second, 0.0)) / root]))
+    figures = torch.stack(rows).tolist()
+    if any(row[0] or not all(map(math.isfinite, row)) for row in figures):
         return _FAR
+    largest = max(row[1] for row in figures)
+    average, unit = (math.hypot(*(row[place] for row in figures)) for place in (2, 3))
     return Distance(largest / (unit or 1.0), average / (unit or 1.0))
 
 

@@ -1,0 +1,81 @@
+"""What is right on one set of inputs, computed as the memory plan says: whole, by parts of the batch, or on the host. Imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+
+from tritonsmith.evaluator.oracle.checks.batch import cut_outputs
+from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats
+from tritonsmith.evaluator.oracle.checks.inputs import perturb_last_place
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.oracle.checks.measure import ErrorMeter
+from tritonsmith.evaluator.oracle.checks.memory import Oracle
+from tritonsmith.evaluator.schema import PrecisionClass
+
+Tensors = list[torch.Tensor]
+
+
+class ReferenceErrors(NamedTuple):
+    """How far off the reference is on one set of inputs."""
+
+    by_class: dict[PrecisionClass, ErrorStats]
+    moved: ErrorStats | None
+    """What moving each input by its last place does to the oracle, where that was asked."""
+    finite: bool
+    """Whether the oracle is finite everywhere."""
+
+
+class Answers:
+    """The float64 reference on one set of inputs.
+
+    Args:
+        loaded: the task.
+        tensors: the inputs, which must stay as they are.
+    Raises:
+        what the reference raises on these inputs, where the oracle is computed at once.
+    """
+
+    def __init__(self, loaded: LoadedTask, tensors: Tensors) -> None:
+        self._loaded = loaded
+        self._tensors = tensors
+        self._batch = loaded.batch if loaded.plan.oracle is Oracle.PARTS else None
+        self._whole = loaded.oracle(tensors) if self._batch is None else []
+
+    def measure(self, got: Sequence[torch.Tensor]) -> ErrorStats:
+        """The error of these outputs."""
+        meter = ErrorMeter(got)
+        for first, tensors in self._cut():
+            oracle = self._compute(tensors)
+            meter.add(cut_outputs(got, first, oracle), oracle, first)
+        return meter.finish()
+
+    def measure_reference(self, classes: Sequence[PrecisionClass], *, moved: bool = False) -> ReferenceErrors:
+        """The reference's own error in some classes; with `moved` also what moving the inputs does."""
+        loaded, finite = self._loaded, True
+        meters = {precision: ErrorMeter(loaded.output_shapes()) for precision in classes}
+        moved_meter = ErrorMeter(loaded.output_shapes(torch.float64)) if moved else None
+        for first, tensors in self._cut():
+            oracle = self._compute(tensors)
+            finite = finite and all(not output.is_floating_point() or bool(torch.isfinite(output).all()) for output in oracle)
+            for precision, meter in meters.items():
+                meter.add(loaded.reference_outputs(tensors, precision), oracle, first)
+            if moved_meter is not None:
+                moved_meter.add(loaded.oracle(perturb_last_place(tensors)), oracle, first)
+        factor = self._batch.factor if self._batch else 1.0
+        errors = {precision: meter.finish().scale_errors(factor) for precision, meter in meters.items()}
+        return ReferenceErrors(errors, moved_meter.finish() if moved_meter else None, finite)
+
+    def _cut(self) -> Iterator[tuple[int, Tensors]]:
+        """The inputs of each part, with the number of its first row."""
+        if self._batch is None:
+            yield 0, self._tensors
+            return
+        count = self._loaded.plan.rows
+        for first in range(0, self._batch.rows, count):
+            yield first, self._batch.cut(self._tensors, first, count)
+
+    def _compute(self, tensors: Tensors) -> Tensors:
+        return self._whole if self._batch is None else self._loaded.oracle(tensors)

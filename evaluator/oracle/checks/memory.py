@@ -1,0 +1,190 @@
+"""A plan for the card's memory: how a task is judged so that the oracle, the baselines and a candidate fit beside each other.
+
+What each process needs is counted from the task's own figures: bytes of inputs, outputs and weights, and the reference's peak, measured
+when the task is loaded. A candidate is granted what the reference needs at its peak, at the least. The first plan that fits is taken, the
+one that saves nothing first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from tritonsmith.evaluator.errors import TaskError
+
+GIGABYTE = 1e9
+_STATISTICS = 1.5 * GIGABYTE
+"""Temporaries of the error statistics: some pieces of 256 MB."""
+_PART = 2.0 * GIGABYTE
+"""What the float64 reference of one part of the batch may take."""
+_CONTEXTS = {True: 6.0 * GIGABYTE, False: 3.5 * GIGABYTE}
+"""CUDA contexts and kernels of the processes that are still to start; fewer of them wait where baselines come one at a time."""
+_FRAGMENTS = 1.05
+"""torch's allocators hold somewhat more than is asked of them."""
+
+
+class Oracle(StrEnum):
+    """Where the float64 reference is computed."""
+
+    WHOLE = "whole"
+    """On the card, all rows at once."""
+    PARTS = "parts"
+    """On the card, some rows of the batch at a time."""
+    HOST = "host"
+    """On the host's processors."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes of a task on the card."""
+
+    inputs: float
+    outputs: float
+    weights: float
+    peak: float
+    """What one forward of the reference takes beyond inputs and weights, its outputs included."""
+    wide: float = 2.0
+    """float64 bytes for one byte of the task's tensors."""
+    classes: int = 1
+    """Precision classes in which the reference is computed for each set of inputs."""
+    rows: int = 0
+    """Length of the batch along which the task can be taken apart; 0 where it cannot."""
+
+    @property
+    def whole(self) -> float:
+        """The float64 reference at once: its inputs, its temporaries, and the result that the next one is compared with."""
+        return self.wide * (self.inputs + self.peak + self.outputs)
+
+    @property
+    def candidate(self) -> float:
+        """What a candidate is granted beside its slots."""
+        return self.weights + self.peak
+
+    def row_bytes(self) -> float:
+        """The float64 reference and the reference of one row."""
+        return (self.whole + self.inputs + self.peak) / max(self.rows, 1)
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """How one task is judged."""
+
+    oracle: Oracle = Oracle.WHOLE
+    rows: int = 0
+    """Rows of the batch at a time, where the oracle is computed in parts."""
+    input_sets: int = 3
+    """Sets of inputs that take turns while calls are timed."""
+    together: bool = True
+    """Whether one process runs all baselines and stays alive between candidates; else each baseline has the card's memory in turn."""
+    needed: float = 0.0
+    """Bytes of the step that needs most, contexts included."""
+    room: float = 0.0
+    """Bytes of the card that the evaluator may have."""
+    peak: float = 0.0
+    """Bytes of the reference at its peak."""
+    granted: float = 0.0
+    """Bytes that a candidate may have beside its slots."""
+
+    def describe(self) -> str:
+        """The plan in one line."""
+        oracle = {
+            Oracle.WHOLE: "float64 reference whole", Oracle.PARTS: f"float64 reference in parts of {self.rows} rows",
+            Oracle.HOST: "float64 reference on the host",
+        }[self.oracle]  # fmt: skip
+        sets = "1 set of inputs" if self.input_sets == 1 else f"{self.input_sets} sets of inputs"
+        baselines = "baselines together" if self.together else "baselines one at a time"
+        return f"{oracle}, {sets}, {baselines}: {_say(self.needed)} of {_say(self.room)}"
+
+    def record(self, peak_bytes: int) -> dict[str, Any]:
+        """For a verdict's environment; `peak_bytes` is what the card held in all, at the most, when it was looked at."""
+        return {
+            "plan": self.describe(), "needed_bytes": int(self.needed), "card_bytes": int(self.room), "peak_bytes": peak_bytes,
+            "reference_peak_bytes": int(self.peak), "candidate_bytes": int(self.granted),
+        }  # fmt: skip
+
+    def blame(self) -> str:
+        """What a candidate that ran out of memory is told."""
+        times = f", {self.granted / self.peak:.1f} times the reference's peak of {_say(self.peak)}" if self.peak else ""
+        return f"the card has {_say(self.granted)} for a candidate beside the evaluator{times}; use less memory"
+
+
+ROOMY = MemoryPlan()
+"""Where memory is no question."""
+
+
+def choose_plan(needs: Needs, room: float, host_room: float) -> MemoryPlan | None:
+    """The first plan whose largest step fits; None where none does.
+
+    Args:
+        needs: the task's bytes.
+        room: bytes of the card that are free for the evaluator and what it starts.
+        host_room: bytes of the host's memory that are free.
+    """
+    for plan in list_plans(needs, host_room):
+        needed = count_bytes(needs, plan)
+        if needed <= room:
+            return MemoryPlan(
+                plan.oracle, plan.rows, plan.input_sets, plan.together, needed, room, needs.peak, room - needed + needs.candidate
+            )
+    return None
+
+
+def list_plans(needs: Needs, host_room: float) -> Iterator[MemoryPlan]:
+    """Plans for a task, the one that saves nothing first."""
+    oracles = [(Oracle.WHOLE, 0)]
+    if needs.rows > 1:
+        oracles.append((Oracle.PARTS, max(1, min(needs.rows // 2, int(_PART / max(needs.row_bytes(), 1.0))))))
+    if needs.whole + needs.wide * needs.weights <= host_room:
+        oracles.append((Oracle.HOST, 0))
+    for sets, together in ((3, True), (1, True), (1, False)):
+        for oracle, rows in oracles:
+            yield MemoryPlan(oracle, rows, sets, together)
+
+
+def count_bytes(needs: Needs, plan: MemoryPlan) -> float:
+    """Bytes of the step that needs most under a plan."""
+    model = needs.weights * (1.0 if plan.oracle is Oracle.HOST else 1.0 + needs.wide)
+    judging = _count_judging(needs, plan)
+    graph_inputs = needs.inputs  # torch.compile with CUDA graphs copies them into its pool
+    if plan.together:
+        baselines = needs.weights + 3.0 * needs.peak + graph_inputs  # one cache, and a pool for each of two kinds of CUDA graphs
+        further = needs.inputs + needs.outputs + needs.weights + 2.0 * needs.peak + graph_inputs  # strict: a second process of them
+    else:
+        baselines, further = needs.weights + 2.0 * needs.peak + graph_inputs, 0.0
+    slots = 2.0 * (needs.inputs + needs.outputs)
+    drawing = 3.0 * needs.inputs
+    checks = slots / 2.0 + needs.inputs + needs.outputs + max(judging, drawing - needs.inputs) + needs.candidate
+    if plan.together:
+        checks += needs.inputs + needs.outputs + baselines
+    timing = slots + plan.input_sets * needs.inputs + needs.outputs + judging + needs.candidate + baselines + further
+    return _FRAGMENTS * (model + max(checks, timing)) + _CONTEXTS[plan.together]
+
+
+def _count_judging(needs: Needs, plan: MemoryPlan) -> float:
+    """The reference's results and the float64 reference for one set of inputs."""
+    results = needs.classes * needs.outputs
+    if plan.oracle is Oracle.PARTS:
+        return max(_PART, needs.row_bytes() * plan.rows) + _STATISTICS
+    return max(needs.peak, results + (needs.whole if plan.oracle is Oracle.WHOLE else 0.0)) + _STATISTICS
+
+
+def refuse(path: str, tensors: str, needs: Needs, room: float, host_room: float, hint: str = "") -> TaskError:
+    """The error of a task that fits under no plan.
+
+    Args:
+        path: the task's file.
+        tensors: its largest tensors in words.
+        needs: its bytes.
+        room: bytes of the card that are free.
+        host_room: the same of the host.
+        hint: which size would fit, where that is known.
+    """
+    least = min(count_bytes(needs, plan) for plan in list_plans(needs, host_room))
+    share = f"at most {room / least:.0%} of that size would fit" if not hint else hint
+    return TaskError(f"{path}: {tensors} need {_say(least)} to be judged and this card has {_say(room)}; {share}: use --set NAME=VALUE")
+
+
+def _say(count: float) -> str:
+    return f"{count / GIGABYTE:.1f} GB"
