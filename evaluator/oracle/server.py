@@ -95,7 +95,7 @@ class Oracle:
             judge = self._judge(task)
             judge.take_trace([OperatorCost(**cost) for cost in request["trace"]])
             judge.session.mark = Path(request["measuring"])
-            verdict = judge.judge(kernel, profile, Path(request["raw"]), limit)
+            verdict = _judge_in_memory(judge, kernel, profile, Path(request["raw"]), limit)
         if verdict.status not in (Status.OK, Status.INACCURATE) and self._hardware.present:
             self._require_healthy_card()
         seconds = time.monotonic() - started
@@ -131,6 +131,17 @@ class Oracle:
         end_warm_start()
         if self._pool is not None:
             self._pool.close()
+
+
+def _judge_in_memory(judge: CardJudge | CardFreeJudge, kernel: KernelText, profile: str, raw: Path, limit: float) -> Verdict:
+    """The verdict. Raises InfrastructureError where this process itself runs out of the card's memory."""
+    try:
+        return judge.judge(kernel, profile, raw, limit)
+    except torch.OutOfMemoryError as error:
+        raise InfrastructureError(
+            f"the evaluator ran out of the card's memory under its plan ({judge.session.plan.describe()}): "
+            "stop what else uses this card, or choose a smaller size with --set"
+        ) from error
 
 
 def serve(requests: Iterable[str], out: int, pool: RunnerPool | None = None) -> None:

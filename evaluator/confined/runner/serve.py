@@ -46,6 +46,8 @@ class RunnerServer:
         self._quiet = quiet.bind_quiet()
         if self.cuda:
             torch.cuda.init()
+            if config["memory"] and not reference:  # a candidate that takes more fails alone, and not the oracle
+                torch.cuda.set_per_process_memory_fraction(min(1.0, config["memory"] / torch.cuda.get_device_properties(0).total_memory))
             self._start, self._stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             self._record, self._stream = torch._C._CudaEventBase.record, torch.cuda.current_stream()
             self._elapsed = torch._C._CudaEventBase.elapsed_time

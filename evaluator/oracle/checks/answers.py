@@ -12,7 +12,7 @@ from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats
 from tritonsmith.evaluator.oracle.checks.inputs import perturb_last_place
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.measure import ErrorMeter
-from tritonsmith.evaluator.oracle.checks.memory import Oracle
+from tritonsmith.evaluator.oracle.checks.memory import OraclePlace
 from tritonsmith.evaluator.schema import PrecisionClass
 
 Tensors = list[torch.Tensor]
@@ -41,7 +41,7 @@ class Answers:
     def __init__(self, loaded: LoadedTask, tensors: Tensors) -> None:
         self._loaded = loaded
         self._tensors = tensors
-        self._batch = loaded.batch if loaded.plan.oracle is Oracle.PARTS else None
+        self._batch = loaded.batch if loaded.plan.oracle is OraclePlace.PARTS else None
         self._whole = loaded.oracle(tensors) if self._batch is None else []
 
     def measure(self, got: Sequence[torch.Tensor]) -> ErrorStats:

@@ -10,6 +10,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.batch import Batch
 from tritonsmith.evaluator.oracle.checks.inputs import map_to_unit_range, redraw
 from tritonsmith.evaluator.oracle.checks.measure import equal_bits
-from tritonsmith.evaluator.oracle.checks.memory import ROOMY, MemoryPlan, Oracle
+from tritonsmith.evaluator.oracle.checks.memory import ROOMY, MemoryPlan, OraclePlace
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle, RunnerSetup
 from tritonsmith.evaluator.reference.module import flatten, load_reference
@@ -141,11 +142,12 @@ class LoadedTask:
 
     @property
     def _oracle_device(self) -> str:
-        return "cpu" if self.plan.oracle is Oracle.HOST else self.device
+        return "cpu" if self.plan.oracle is OraclePlace.HOST else self.device
 
     def take_plan(self, plan: MemoryPlan) -> None:
         """Judge under this plan from now on."""
         self.plan = plan
+        self.setup = replace(self.setup, memory=plan.granted)
         self.model64 = self.model64.to(self._oracle_device)
 
     @property

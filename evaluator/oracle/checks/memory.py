@@ -25,7 +25,7 @@ _FRAGMENTS = 1.05
 """torch's allocators hold somewhat more than is asked of them."""
 
 
-class Oracle(StrEnum):
+class OraclePlace(StrEnum):
     """Where the float64 reference is computed."""
 
     WHOLE = "whole"
@@ -71,7 +71,7 @@ class Needs:
 class MemoryPlan:
     """How one task is judged."""
 
-    oracle: Oracle = Oracle.WHOLE
+    oracle: OraclePlace = OraclePlace.WHOLE
     rows: int = 0
     """Rows of the batch at a time, where the oracle is computed in parts."""
     input_sets: int = 3
@@ -90,8 +90,8 @@ class MemoryPlan:
     def describe(self) -> str:
         """The plan in one line."""
         oracle = {
-            Oracle.WHOLE: "float64 reference whole", Oracle.PARTS: f"float64 reference in parts of {self.rows} rows",
-            Oracle.HOST: "float64 reference on the host",
+            OraclePlace.WHOLE: "float64 reference whole", OraclePlace.PARTS: f"float64 reference in parts of {self.rows} rows",
+            OraclePlace.HOST: "float64 reference on the host",
         }[self.oracle]  # fmt: skip
         sets = "1 set of inputs" if self.input_sets == 1 else f"{self.input_sets} sets of inputs"
         baselines = "baselines together" if self.together else "baselines one at a time"
@@ -133,11 +133,11 @@ def choose_plan(needs: Needs, room: float, host_room: float) -> MemoryPlan | Non
 
 def list_plans(needs: Needs, host_room: float) -> Iterator[MemoryPlan]:
     """Plans for a task, the one that saves nothing first."""
-    oracles = [(Oracle.WHOLE, 0)]
+    oracles = [(OraclePlace.WHOLE, 0)]
     if needs.rows > 1:
-        oracles.append((Oracle.PARTS, max(1, min(needs.rows // 2, int(_PART / max(needs.row_bytes(), 1.0))))))
+        oracles.append((OraclePlace.PARTS, max(1, min(needs.rows // 2, int(_PART / max(needs.row_bytes(), 1.0))))))
     if needs.whole + needs.wide * needs.weights <= host_room:
-        oracles.append((Oracle.HOST, 0))
+        oracles.append((OraclePlace.HOST, 0))
     for sets, together in ((3, True), (1, True), (1, False)):
         for oracle, rows in oracles:
             yield MemoryPlan(oracle, rows, sets, together)
@@ -145,7 +145,7 @@ def list_plans(needs: Needs, host_room: float) -> Iterator[MemoryPlan]:
 
 def count_bytes(needs: Needs, plan: MemoryPlan) -> float:
     """Bytes of the step that needs most under a plan."""
-    model = needs.weights * (1.0 if plan.oracle is Oracle.HOST else 1.0 + needs.wide)
+    model = needs.weights * (1.0 if plan.oracle is OraclePlace.HOST else 1.0 + needs.wide)
     judging = _count_judging(needs, plan)
     graph_inputs = needs.inputs  # torch.compile with CUDA graphs copies them into its pool
     if plan.together:
@@ -165,9 +165,9 @@ def count_bytes(needs: Needs, plan: MemoryPlan) -> float:
 def _count_judging(needs: Needs, plan: MemoryPlan) -> float:
     """The reference's results and the float64 reference for one set of inputs."""
     results = needs.classes * needs.outputs
-    if plan.oracle is Oracle.PARTS:
+    if plan.oracle is OraclePlace.PARTS:
         return max(_PART, needs.row_bytes() * plan.rows) + _STATISTICS
-    return max(needs.peak, results + (needs.whole if plan.oracle is Oracle.WHOLE else 0.0)) + _STATISTICS
+    return max(needs.peak, results + (needs.whole if plan.oracle is OraclePlace.WHOLE else 0.0)) + _STATISTICS
 
 
 def refuse(path: str, tensors: str, needs: Needs, room: float, host_room: float, hint: str = "") -> TaskError:

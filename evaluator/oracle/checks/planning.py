@@ -17,7 +17,7 @@ from tritonsmith.evaluator.channel.slots import spec_bytes
 from tritonsmith.evaluator.oracle.checks.batch import Batch, cut_outputs
 from tritonsmith.evaluator.oracle.checks.loaded_task import UNDEFINED, LoadedTask
 from tritonsmith.evaluator.oracle.checks.measure import ErrorMeter
-from tritonsmith.evaluator.oracle.checks.memory import Needs, Oracle, choose_plan, refuse
+from tritonsmith.evaluator.oracle.checks.memory import Needs, OraclePlace, choose_plan, refuse
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task, TensorSpec
 
@@ -56,12 +56,12 @@ def _make_plan(loaded: LoadedTask) -> None:
     needs = _count_needs(loaded, peak)
     room, host_room = _measure_room(loaded), _HOST_SHARE * _read_host_memory()
     plan = choose_plan(needs, room, host_room)
-    if plan is None or plan.oracle is not Oracle.WHOLE:
+    if plan is None or plan.oracle is not OraclePlace.WHOLE:
         batch = find_batch(loaded, tensors, outputs)
         if batch is not None:
             needs = replace(needs, rows=batch.rows)
             plan = choose_plan(needs, room, host_room)
-            if plan is not None and plan.oracle is Oracle.PARTS:
+            if plan is not None and plan.oracle is OraclePlace.PARTS:
                 batch = calibrate(loaded, batch, plan.rows, tensors, outputs, loaded.task.precision)
                 if batch is None:
                     needs = replace(needs, rows=0)

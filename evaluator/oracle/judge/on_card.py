@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.channel.doorbell import Command
+from tritonsmith.evaluator.channel.doorbell import BASELINES, Command
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
@@ -20,13 +21,15 @@ from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call, r
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.judge.facts_on_card import read_launch_facts
 from tritonsmith.evaluator.oracle.judge.label import choose_label
-from tritonsmith.evaluator.oracle.judge.suspicion import Clocks, Floor, find_other_forward, find_suspicion
+from tritonsmith.evaluator.oracle.judge.memory_watch import MemoryWatch
+from tritonsmith.evaluator.oracle.judge.score import Timed, describe_score, make_timing
+from tritonsmith.evaluator.oracle.judge.suspicion import Floor, find_other_forward, find_suspicion
 from tritonsmith.evaluator.oracle.judge.witness import Witness, has_room
 from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
 from tritonsmith.evaluator.oracle.timing.calls import CallTimer
-from tritonsmith.evaluator.oracle.timing.paired import compare, spread
+from tritonsmith.evaluator.oracle.timing.paired import find_strongest
 from tritonsmith.evaluator.oracle.timing.session import TimingSession, write_raw
-from tritonsmith.evaluator.schema import LaunchFacts, PrecisionClass, Status, Timing, TimingKind, Verdict
+from tritonsmith.evaluator.schema import LaunchFacts, Status, Verdict
 
 _FIRST_TRIALS = {"quick": ("own", "own"), "strict": ("own", "own", "own")}
 """By profile: kinds of inputs of the first checked calls."""
@@ -36,6 +39,8 @@ _REPEATS = {"quick": 20, "strict": 100}
 """By profile: calls on the same inputs whose bits are compared."""
 _SESSIONS = {"quick": 1, "strict": 3}
 """By profile: sessions of timing, each with fresh processes."""
+_CLOSE = 1.25
+"""Baselines within this factor of the strongest, in the last verdict, may be the strongest in the next one."""
 _WAITING = 3
 """Processes of each role that wait for the next candidates; one takes longer to start than a short verdict takes."""
 
@@ -51,8 +56,12 @@ class CardJudge:
         self.session = session
         self.baselines = BaselineProcess(session)
         self.timer = CallTimer(self.baselines)
-        self.baselines.start()
-        self._roomy = has_room(session)
+        self._together = session.plan.together
+        if self._together:
+            self.baselines.start()
+        self._roomy = self._together and has_room(session)
+        self._known: dict[str, float] = {}
+        """Milliseconds of each baseline in the last verdict, where they are timed one at a time."""
         self._limit = 0.0
         self._floor = Floor(session)
         self._steps: dict[str, float] = {}
@@ -70,47 +79,110 @@ class CardJudge:
         """One verdict; `raw` is where the samples go, `call_seconds` bounds the first call (compilation included)."""
         self._limit, self._steps = call_seconds, {}
         self.timer.set_candidate(None)
-        log = TrialLog(self.session)
-        self.baselines.start()
+        log, memory = TrialLog(self.session), MemoryWatch(self.session)
+        started = time.time()
         try:
-            with contextlib.ExitStack() as stack:
-                with self._witness() as witness:
-                    with self._step("start"):
-                        runner = stack.enter_context(self._runner(kernel, witness))
-                        if self.session.pool is not None:  # every further session has a baselines' process of its own
-                            self.session.pool.fill(reference=_SESSIONS[profile] - 1)
-                    with self._step("check"):
-                        order_dependent = self._check(log, runner, kernel, profile)
-                    with self._step("facts"):
-                        report = witness.report(call_seconds) if witness else None
-                self.timer.set_candidate(runner)
-                with self._step("baselines"):
-                    self.timer.open_baselines()
-                if not self.baselines.modes:
-                    raise RunnerFault(Status.UNSUPPORTED, "no baseline could be run: " + "; ".join(self.baselines.notes))
-                started = time.time()
-                with self._step("time"):
-                    first = TimingSession(self.timer, runner, profile, call_seconds, tuple(self.baselines.modes))
-                clocks = first.clocks
-                facts = _read_facts(report, kernel, order_dependent) if report else None
-                if facts is None or find_other_forward(facts, clocks):  # no profiler runs in a process before it is timed
-                    with self._step("facts of the runner"):
-                        facts = _read_facts(runner.facts(call_seconds), kernel, order_dependent)
-                with self._step("baseline alone"):
-                    first.compare_alone()
+            time_calls = self._time_together if self._together else self._time_one_by_one
+            timed = time_calls(log, memory, kernel, profile)
             with self._step("further sessions"):
-                sessions = [first, *self._further_sessions(kernel, profile, first)]
-            write_raw(raw, {"started": started, "profile": profile}, sessions)
-            timing = self._timing(sessions, clocks, raw)
-            for timed in sessions:
-                self._floor.require_possible(timed, facts, strict=profile == "strict")
-        except RunnerFault as fault:
-            return Verdict(status=fault.status, sha=kernel.sha, message=str(fault), correctness=log.correctness, profile=profile)
+                sessions = [timed.first, *self._further_sessions(kernel, profile, timed.first.strongest)]
+            write_raw(raw, {"started": started, "profile": profile}, [*sessions, *timed.others])
+            timing = make_timing(sessions, timed, self.baselines, self._floor.ms, raw)
+            for session in sessions:
+                self._floor.require_possible(session, timed.facts, strict=profile == "strict")
+        except RunnerFault as caught:
+            fault = memory.explain(caught)
+            return Verdict(
+                status=fault.status, sha=kernel.sha, message=str(fault), correctness=log.correctness, profile=profile,
+                environment={"memory": memory.record()},
+            )  # fmt: skip
         return Verdict(
-            status=Status.OK, sha=kernel.sha, label=choose_label(facts), correctness=log.correctness, timing=timing, facts=facts,
-            profile=profile, message=_summary(timing), quarantine=find_suspicion(timing, clocks, facts, slower=first.far_slower),
-            environment={"seconds_by_step": self._steps},
+            status=Status.OK, sha=kernel.sha, label=choose_label(timed.facts), correctness=log.correctness, timing=timing,
+            facts=timed.facts, profile=profile, message=describe_score(timing),
+            quarantine=find_suspicion(timing, timed.clocks, timed.facts, slower=timed.first.far_slower),
+            environment={"seconds_by_step": self._steps, "memory": memory.record()},
         )  # fmt: skip
+
+    def _time_together(self, log: TrialLog, memory: MemoryWatch, kernel: KernelText, profile: str) -> Timed:
+        """Check the candidate and time it against all baselines, whose process stays alive between candidates. Raises RunnerFault."""
+        self.baselines.start()
+        with contextlib.ExitStack() as stack:
+            with self._witness() as witness:
+                with self._step("start"):
+                    runner = stack.enter_context(self._runner(kernel, witness))
+                    if self.session.pool is not None:  # every further session has a baselines' process of its own
+                        self.session.pool.fill(reference=_SESSIONS[profile] - 1)
+                with self._step("check"):
+                    order_dependent = self._check(log, runner, kernel, profile)
+                memory.look()
+                with self._step("facts"):
+                    report = witness.report(self._limit) if witness else None
+            self.timer.set_candidate(runner)
+            with self._step("baselines"):
+                self.timer.open_baselines()
+            self._require_baselines()
+            with self._step("time"):
+                first = TimingSession(self.timer, runner, profile, self._limit, tuple(self.baselines.modes))
+            memory.look()
+            clocks = first.clocks
+            facts = _read_facts(report, kernel, order_dependent) if report else None
+            if facts is None or find_other_forward(facts, clocks):  # no profiler runs in a process before it is timed
+                with self._step("facts of the runner"):
+                    facts = _read_facts(runner.facts(self._limit), kernel, order_dependent)
+            with self._step("baseline alone"):
+                first.compare_alone()
+        return Timed(first, first.paired, clocks, facts)
+
+    def _time_one_by_one(self, log: TrialLog, memory: MemoryWatch, kernel: KernelText, profile: str) -> Timed:
+        """Check the candidate, then time it against one baseline after the other: the card holds no more at once. Raises RunnerFault."""
+        with self._step("start"):
+            runner = self._runner(kernel)
+        with runner:
+            with self._step("check"):
+                order_dependent = self._check(log, runner, kernel, profile)
+            memory.look()
+            with self._step("facts of the runner"):
+                facts = _read_facts(runner.facts(self._limit), kernel, order_dependent)
+        self.baselines.notes.clear()
+        sessions = {}
+        with self._step("time"):
+            for name in self._choose_baselines():
+                session = self._time_in_own_processes(kernel, profile, name)
+                memory.look()
+                if session is not None:
+                    sessions[name] = session
+        self._require_baselines()
+        paired = {name: session.paired[name] for name, session in sessions.items()}
+        self._known |= {name: pair.baseline_ms for name, pair in paired.items()}
+        first = sessions[find_strongest(paired)]
+        return Timed(first, paired, first.clocks, facts, [session for session in sessions.values() if session is not first])
+
+    def _choose_baselines(self) -> list[str]:
+        """All at the first verdict; then eager execution, and those that may be the strongest."""
+        best = min(self._known.values(), default=0.0)
+        return [name for name in BASELINES if not self._known or name == "eager" or self._known.get(name, math.inf) <= _CLOSE * best]
+
+    def _time_in_own_processes(self, kernel: KernelText, profile: str, name: str) -> TimingSession | None:
+        """A session against one baseline, both processes fresh; None, and a note, where it cannot be had. Raises RunnerFault."""
+        with contextlib.closing(BaselineProcess(self.session, self.baselines.modes)) as baselines:
+            timer = CallTimer(baselines)
+            baselines.start((name,))
+            if not self._together:
+                baselines.wait_ready()  # what building takes is given back before the candidate comes
+            with self._runner(kernel) as runner:
+                timer.set_candidate(runner)
+                timer.open_baselines()
+                self.baselines.notes += baselines.notes
+                if name not in baselines.modes:
+                    return None
+                self.baselines.modes[name] = baselines.modes[name]
+                session = TimingSession(timer, runner, profile, self._limit, (name,))
+                session.compare_alone()
+        return session
+
+    def _require_baselines(self) -> None:
+        if not self.baselines.modes:
+            raise RunnerFault(Status.UNSUPPORTED, "no baseline could be run: " + "; ".join(self.baselines.notes))
 
     @contextlib.contextmanager
     def _step(self, name: str) -> Iterator[None]:
@@ -138,7 +210,8 @@ class CardJudge:
 
     def _prewarm(self) -> None:
         if self.session.pool is not None:
-            self.session.pool.fill(candidate=_WAITING, witness=_WAITING if self._roomy else 0)
+            waiting = _WAITING if self._together else 1  # each holds some of the card's memory
+            self.session.pool.fill(candidate=waiting, witness=waiting if self._roomy else 0)
 
     def _check(self, log: TrialLog, runner: RunnerHandle, kernel: KernelText, profile: str) -> bool:
         """Check accuracy, settled outputs and repetition. Returns whether bits vary, which is allowed with atomic adds only."""
@@ -157,45 +230,15 @@ class CardJudge:
             )
         return bool(differing)
 
-    def _further_sessions(self, kernel: KernelText, profile: str, first: TimingSession) -> list[TimingSession]:
+    def _further_sessions(self, kernel: KernelText, profile: str, strongest: str) -> list[TimingSession]:
         """Measure against the strongest baseline again, with fresh processes, weights and inputs. Raises RunnerFault."""
         sessions = []
         for _ in range(_SESSIONS[profile] - 1):
             self.session.new_weights()
-            # the first process stays for the next candidate
-            with contextlib.closing(BaselineProcess(self.session, self.baselines.modes)) as baselines:
-                timer = CallTimer(baselines)
-                baselines.start((first.strongest,))
-                with self._runner(kernel) as runner:
-                    timer.set_candidate(runner)
-                    timer.open_baselines()
-                    sessions.append(TimingSession(timer, runner, profile, self._limit, (first.strongest,)))
-                    sessions[-1].compare_alone()
+            session = self._time_in_own_processes(kernel, profile, strongest)  # a process of all baselines stays for the next candidate
+            assert session is not None  # its setting is known
+            sessions.append(session)
         return sessions
-
-    def _timing(self, sessions: list[TimingSession], clocks: Clocks, raw: Path) -> Timing:
-        first = sessions[0]
-        paired, best = first.paired, first.strongest
-        measurements = sorted((timed.measurement for timed in sessions), key=lambda measurement: measurement.ratio)
-        intervals = [measurement.interval for measurement in measurements]
-        middle = measurements[len(measurements) // 2]
-        worst = max((timed.control for timed in sessions), key=lambda pair: abs(pair.ratio - 1.0))
-        noise = spread(paired[best].candidate)
-        notes = [*self.baselines.notes, *(note for timed in sessions for note in timed.notes)]
-        notes.append(f"spread of the candidate's samples (IQR/median) {noise:.1%}")
-        if self.session.task.precision is not PrecisionClass.IEEE:
-            tf32 = [name for name, mode in self.baselines.modes.items() if mode % 2]
-            notes.append(f"baselines with TF32 on: {', '.join(tf32) or 'none (off was faster)'}")
-        return Timing(
-            kind=TimingKind.MEASURED, median_ms=paired[best].candidate_ms,
-            baselines_ms={name: pair.baseline_ms for name, pair in paired.items()}, baseline=best, score=middle.ratio,
-            score_eager=paired["eager"].ratio if "eager" in paired else middle.ratio,
-            interval=(min(low for low, _ in intervals), max(high for _, high in intervals)),
-            ratios={name: pair.ratio for name, pair in paired.items()} | {best: middle.ratio},
-            pairs=sum(measurement.pairs for measurement in measurements), raw=str(raw), notes=tuple(notes), control=worst.measurement,
-            comparison=compare(intervals, paired[best].candidate_ms, worst.ratio), sessions=tuple(timed.measurement for timed in sessions),
-            device_ms=clocks[1], wall_ms=clocks[0], floor_ms=self._floor.ms,
-        )  # fmt: skip
 
 
 def _adds_atomically(source: str) -> bool:
@@ -212,9 +255,3 @@ def _read_facts(report: dict[str, Any], kernel: KernelText, order_dependent: boo
         return read_launch_facts(report, kernel.text, order_dependent)
     except ValueError as error:
         raise RunnerFault(Status.CHEATING, f"the report of what forward launches was tampered with: {error}") from error
-
-
-def _summary(timing: Timing) -> str:
-    words = timing.comparison.value if timing.comparison else "not compared"
-    against = f"{timing.score:.2f}x the strongest baseline ({timing.baseline}; {words})"
-    return f"{timing.median_ms:.3f} ms, {against}, {timing.score_eager:.2f}x eager"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tritonsmith.evaluator.channel.slots import spec_bytes
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.measure import equal_bits
-from tritonsmith.evaluator.oracle.checks.memory import Oracle
+from tritonsmith.evaluator.oracle.checks.memory import OraclePlace
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.oracle.timing.ceilings import measure_ceilings
 from tritonsmith.evaluator.oracle.timing.paired import CLOCK_MS, clocks_apart
@@ -76,7 +76,7 @@ class Floor:
     def _needed_share(self) -> float:
         """Share of the inputs that the outputs depend on, by changing one sixteenth of each after the other."""
         session, precision = self._session, self._session.task.precision
-        roomy = session.plan.oracle is Oracle.WHOLE  # else in the task's own precision, which shows a part that counts as well
+        roomy = session.plan.oracle is OraclePlace.WHOLE  # else in the task's own precision, which shows a part that counts as well
         compute = session.oracle if roomy else lambda inputs: session.reference_outputs(inputs, precision)
         tensors = [tensor.contiguous() for tensor in session.draw("own")]
         before = compute(tensors)

@@ -1,0 +1,193 @@
+"""Memory plans: which one fits, and that a task judged in parts or on the host is judged as it is whole."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+
+from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.oracle.checks.answers import Answers
+from tritonsmith.evaluator.oracle.checks.inputs import KINDS
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.oracle.checks.memory import MemoryPlan, Needs, OraclePlace, choose_plan, count_bytes, refuse
+from tritonsmith.evaluator.oracle.checks.planning import calibrate, find_batch
+from tritonsmith.evaluator.oracle.checks.trials import compute_expected, judge_outputs
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
+from tritonsmith.evaluator.oracle.judge.memory_watch import MemoryWatch
+from tritonsmith.evaluator.schema import PrecisionClass, Status
+from tritonsmith.evaluator.tasks import load_task
+
+GB = 1e9
+H200, H100 = 148 * GB, 84 * GB
+HOST = 60 * GB
+IEEE = PrecisionClass.IEEE
+
+
+def needs(inputs: float, outputs: float, peak: float, rows: int = 0) -> Needs:
+    """In gigabytes."""
+    return Needs(inputs * GB, outputs * GB, 0.0, peak * GB, rows=rows)
+
+
+def test_a_small_task_saves_nothing_and_a_large_one_saves_what_it_must() -> None:
+    small = choose_plan(needs(0.5, 0.5, 0.5), H200, HOST)
+    assert small is not None and (small.oracle, small.input_sets, small.together) == (OraclePlace.WHOLE, 3, True)
+    plans = [choose_plan(needs(6.4, 6.4, 6.4, rows), H200, HOST) for rows in (4096, 0)]
+    assert [plan.oracle for plan in plans if plan] == [OraclePlace.PARTS, OraclePlace.HOST]
+    tight = choose_plan(needs(6.4, 6.4, 6.4, 4096), H100, HOST)
+    assert tight is not None and not tight.together and tight.input_sets == 1
+
+
+@pytest.mark.parametrize("room", [H200, H100, 24 * GB])
+def test_every_plan_keeps_within_the_card_and_grants_a_candidate_the_references_peak(room: float) -> None:
+    found = 0
+    for size in (0.1, 1.0, 2.0, 4.0, 6.4, 8.6, 15.0):
+        for one in (needs(size, size, size, 1000), needs(size, 0.0, size), needs(size, size, 2 * size, 16)):
+            plan = choose_plan(one, room, HOST)
+            if plan is not None:
+                found += 1
+                assert count_bytes(one, plan) == plan.needed <= room and plan.granted >= one.candidate
+                assert f"of {room / GB:.1f} GB" in plan.describe() and plan.record(5)["peak_bytes"] == 5
+    assert found >= 6
+
+
+def test_a_task_that_fits_under_no_plan_is_refused_with_its_tensors_and_the_share_that_would_fit() -> None:
+    huge = needs(80, 80, 80)
+    assert choose_plan(huge, H200, HOST) is None
+    said = str(refuse("task.py", "input 0 float32[40, 500000000] (80.0 GB)", huge, H200, HOST))
+    assert "task.py" in said and "input 0 float32[40, 500000000]" in said and "148.0 GB" in said and "--set" in said
+    share = int(said.split("at most ")[1].split("%")[0]) / 100
+    least = count_bytes(replace(huge, inputs=80 * GB * share, outputs=80 * GB * share, peak=80 * GB * share), MemoryPlan(OraclePlace.HOST, 0, 1, False))
+    assert least <= H200
+
+
+LINEAR = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(24, 24)
+    def forward(self, x, scale):
+        return torch.softmax(self.a(x), 1) * scale, (x > 0).sum(1)
+def get_inputs():
+    return [torch.rand(24, 24), torch.rand(24, 1)]
+def get_init_inputs():
+    return []
+"""
+BODIES = {
+    "square product": ("return x @ y", "[torch.rand(12, 12), torch.rand(12, 12)]", (0,)),
+    "running sum over rows": ("return torch.cumsum(x, 0)", "[torch.rand(12, 5)]", None),
+    "a loss": ("return ((x - y) ** 2).mean()", "[torch.rand(12, 5), torch.rand(12, 5)]", None),
+    "two that go together": ("return x * y.relu()", "[torch.rand(12, 5), torch.rand(12, 5)]", (0, 1)),
+    "softmax over the batch": ("return torch.softmax(x, 0)", "[torch.rand(12, 5)]", None),
+    "batch in a view": ("return x.view(12, 5) * 2", "[torch.rand(12, 5)]", None),
+    "one row": ("return x * 2", "[torch.rand(1, 5)]", None),
+}
+
+
+def load(folder: Path, text: str) -> LoadedTask:
+    path = folder / "task.py"
+    path.write_text(text)
+    return LoadedTask(load_task(path), named_card("h200"), "cpu")
+
+
+def write(body: str, inputs: str, arguments: str = "x, y=None") -> str:
+    return (
+        "import torch\nfrom torch import nn\nclass Model(nn.Module):\n"
+        f"    def forward(self, {arguments}):\n        {body}\n"
+        f"def get_inputs():\n    return {inputs}\ndef get_init_inputs():\n    return []\n"
+    )
+
+
+@pytest.fixture
+def linear(tmp_path: Path) -> Iterator[LoadedTask]:
+    loaded = load(tmp_path, LINEAR)
+    yield loaded
+    loaded.close()
+
+
+def judge_by(loaded: LoadedTask, plan: MemoryPlan) -> None:
+    loaded.batch = find_batch(loaded, tensors := loaded.draw("own"), loaded.reference_outputs(tensors, IEEE))
+    loaded.take_plan(plan)
+
+
+@pytest.mark.parametrize("plan", [MemoryPlan(OraclePlace.PARTS, rows) for rows in (1, 5, 24)] + [MemoryPlan(OraclePlace.HOST)], ids=str)
+def test_parts_and_host_judge_as_the_whole_does(linear: LoadedTask, plan: MemoryPlan) -> None:
+    tensors = linear.draw("own")
+    got = linear.reference_outputs(tensors, IEEE)
+    whole = Answers(linear, tensors).measure(got)
+    own = Answers(linear, tensors).measure_reference([IEEE])
+    judge_by(linear, plan)
+    assert linear.batch is not None and linear.batch.split == (0, 1)
+    assert Answers(linear, tensors).measure(got).rms == pytest.approx(whole.rms)
+    parts = Answers(linear, tensors).measure_reference([IEEE], moved=True)
+    assert parts.finite and parts.moved is not None and parts.moved.rms > 0.0
+    assert parts.by_class[IEEE].oracle_rms == pytest.approx(own.by_class[IEEE].oracle_rms)
+    assert parts.by_class[IEEE].rms < 4.0 * own.by_class[IEEE].rms
+    for kind in KINDS:
+        inputs = linear.draw(kind)
+        right = linear.reference_outputs(inputs, IEEE)
+        assert judge_outputs(linear, inputs, right, kind).meets(IEEE), kind
+    for row, column in ((0, 3), (23, 0), (11, 23)):
+        wrong = [output.clone() for output in got]
+        wrong[0][row, column] *= 1.01
+        assert not judge_outputs(linear, tensors, wrong).meets(IEEE)
+        assert judge_outputs(linear, tensors, wrong).candidate.worst_index == (row, column)
+    wrong = [got[0], got[1].clone()]
+    wrong[1][17] += 1
+    assert not judge_outputs(linear, tensors, wrong).meets(IEEE)
+
+
+@pytest.mark.parametrize(("body", "inputs", "split"), BODIES.values(), ids=BODIES)
+def test_a_task_is_taken_apart_only_where_rows_do_not_depend_on_each_other(
+    tmp_path: Path, body: str, inputs: str, split: tuple[int, ...] | None
+) -> None:
+    loaded = load(tmp_path, write(body, inputs, "x, y" if inputs.count("rand") > 1 else "x"))
+    tensors = loaded.draw("own")
+    batch = find_batch(loaded, tensors, loaded.reference_outputs(tensors, IEEE))
+    assert (batch.split if batch else None) == split
+    loaded.close()
+
+
+def test_a_task_that_mixes_rows_only_in_large_batches_is_found_at_full_size(tmp_path: Path) -> None:
+    found = []
+    for body in ("return x - x.mean(0) if x.shape[0] > 8 else x * 1.0", "return x.exp()"):
+        loaded = load(tmp_path, write(body, "[torch.randn(64, 16)]", "x"))
+        tensors = loaded.draw("own")
+        outputs = loaded.reference_outputs(tensors, IEEE)
+        batch = find_batch(loaded, tensors, outputs)
+        assert batch is not None  # the sample has too few rows to show it
+        found.append(calibrate(loaded, batch, 8, tensors, outputs, IEEE))
+        loaded.close()
+    assert found[0] is None and found[1] is not None and 1.0 <= found[1].factor < 4.0
+
+
+def test_pieces_of_the_reference_hold_no_more_rows_than_the_plan_says(linear: LoadedTask, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge_by(linear, MemoryPlan(OraclePlace.PARTS, 7))
+    seen = []
+    compute = linear.oracle
+    monkeypatch.setattr(linear, "oracle", lambda tensors: seen.append(tensors[0].shape[0]) or compute(tensors))
+    compute_expected(linear, linear.draw("signed"), KINDS["signed"])
+    assert max(seen) == 7 and sum(seen) == 2 * 24  # the inputs, and the same moved by their last place
+
+
+def test_a_candidate_is_blamed_for_memory_only_where_it_had_what_the_plan_grants(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = MemoryPlan(needed=50 * GB, room=80 * GB, peak=5 * GB, granted=35 * GB)
+    watch = MemoryWatch(cast(Any, SimpleNamespace(plan=plan)))
+    fault = RunnerFault(Status.RUNTIME_ERROR, "line 9: OutOfMemoryError: CUDA out of memory")
+    free = 40 * GB
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 80 * GB))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    said = str(watch.explain(fault))
+    assert said.startswith("line 9") and "35.0 GB for a candidate" in said and "7.0 times the reference's peak of 5.0 GB" in said
+    assert watch.record()["peak_bytes"] == 40 * GB
+    other = RunnerFault(Status.RUNTIME_ERROR, "line 9: ValueError: no")
+    assert watch.explain(other) is other
+    free = 10 * GB
+    with pytest.raises(InfrastructureError, match=r"may have 35\.0 GB .* 10\.0 GB are free"):
+        watch.explain(fault)
