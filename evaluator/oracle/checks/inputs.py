@@ -51,7 +51,7 @@ _SHORT_AXIS = 4
 _HIGHEST_INT = 2
 
 Drawing = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
-"""Values in the shape of a tensor, of any floating dtype, drawn by a generator on the tensor's device."""
+"""Values in the shape of a tensor, of any dtype, drawn by a generator on the tensor's device."""
 
 
 def _draw_normal(like: torch.Tensor, generator: torch.Generator, shape: Sequence[int] | None = None) -> torch.Tensor:
@@ -66,7 +66,8 @@ def _row_shape(like: torch.Tensor) -> tuple[int, ...]:
 
 
 def _draw_ints(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return torch.randint(-_HIGHEST_INT, _HIGHEST_INT + 1, tuple(like.shape), generator=generator, device=like.device)
+    lowest, end = -_HIGHEST_INT, _HIGHEST_INT + 1
+    return torch.randint(lowest, end, tuple(like.shape), generator=generator, device=like.device, dtype=torch.int8)
 
 
 def _draw_constant(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -82,23 +83,25 @@ def _draw_tail(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 def _draw_shifted(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     row = _row_shape(like)
-    return _draw_normal(like, generator) * (0.5 + _draw_normal(like, generator, row).abs()) + 2.0 * _draw_normal(like, generator, row)
+    values = _draw_normal(like, generator).mul_(0.5 + _draw_normal(like, generator, row).abs())
+    return values.add_(2.0 * _draw_normal(like, generator, row))
 
 
 def _draw_large(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _draw_normal(like, generator) * _LARGE
+    return _draw_normal(like, generator).mul_(_LARGE)
 
 
 def _draw_sided(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _draw_normal(like, generator) + _FAR * _draw_sides(like, generator)
+    return _draw_normal(like, generator).add_(_FAR * _draw_sides(like, generator))
 
 
 def _draw_holes(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _draw_normal(like, generator) * _SMALL * _draw_filled(like, generator)
+    values = _draw_normal(like, generator).mul_(_SMALL)
+    return values.masked_fill_(_draw_holes_in(like, generator), 0.0)
 
 
 def _draw_ends(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _draw_normal(like, generator) * _end_factors(like, like.ndim - 1)
+    return _raise_ends(_draw_normal(like, generator), like.ndim - 1)
 
 
 def _draw_edges(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -106,15 +109,15 @@ def _draw_edges(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     if not like.ndim:
         return values
     axes = [axis for axis in _long_axes(like) if axis != inner] or [inner]
-    return values * _end_factors(like, axes[int(torch.randint(len(axes), (1,), generator=generator, device=like.device))])
+    return _raise_ends(values, axes[int(torch.randint(len(axes), (1,), generator=generator, device=like.device))])
 
 
 def _draw_below(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _draw_normal(like, generator) - _FARTHER
+    return _draw_normal(like, generator).sub_(_FARTHER)
 
 
 def _draw_above(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _draw_normal(like, generator) + _FARTHER
+    return _draw_normal(like, generator).add_(_FARTHER)
 
 
 @dataclass(frozen=True)
@@ -208,14 +211,14 @@ def _draw_sides(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return signs.view(-1, *(1,) * (like.ndim - 1)) if like.ndim else signs[0]
 
 
-def _draw_filled(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """0 where there are holes, 1 elsewhere; along each axis of more than one position at least one slice is empty."""
-    filled = torch.rand(like.shape, generator=generator, device=like.device) >= _HOLES
+def _draw_holes_in(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Where there are holes; along each axis of more than one position at least one slice is empty."""
+    holes = torch.rand(like.shape, generator=generator, device=like.device) < _HOLES
     for axis, extent in enumerate(like.shape):
         if extent > 1:
             empty = torch.randperm(extent, generator=generator, device=like.device)[: max(1, extent // _EMPTY_SLICES)]
-            filled.index_fill_(axis, empty, False)
-    return filled.to(torch.float32)
+            holes.index_fill_(axis, empty, True)
+    return holes
 
 
 def _long_axes(like: torch.Tensor) -> list[int]:
@@ -223,12 +226,11 @@ def _long_axes(like: torch.Tensor) -> list[int]:
     return [axis for axis, extent in enumerate(like.shape) if extent > _SHORT_AXIS] or [*range(like.ndim)]
 
 
-def _end_factors(like: torch.Tensor, axis: int) -> torch.Tensor:
-    """A factor for each element: large at the two ends of one axis, so that other results stay free of large terms."""
-    factors = torch.ones(like.shape, device=like.device)
-    for place in {0, like.shape[axis] - 1} if like.ndim else ():
-        factors.narrow(axis, place, 1).fill_(_END)
-    return factors
+def _raise_ends(values: torch.Tensor, axis: int) -> torch.Tensor:
+    """The values, large at the two ends of one axis, so that other results stay free of large terms."""
+    for place in {0, values.shape[axis] - 1} if values.ndim else ():
+        values.narrow(axis, place, 1).mul_(_END)
+    return values
 
 
 def perturb_last_place(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -102,8 +102,10 @@ class LoadedTask:
         self.is_tensor = [isinstance(argument, torch.Tensor) for argument in arguments]
         self.plain = [None if isinstance(argument, torch.Tensor) else argument for argument in arguments]
         self.weights_path = folder / "weights.pt"
-        self.weights_drawn = 0
-        """How often they were drawn."""
+        self._weight_files: list[Path] = []
+        """Every draw of weights, by its number."""
+        self.weights_number = 0
+        """The draw that is in use."""
         self._draw_weights()
         tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
         before = [tensor.clone() for tensor in tensors]
@@ -132,13 +134,19 @@ class LoadedTask:
         return {"init": self.reference.init_inputs(), "inputs": values, "overrides": {}}
 
     def _draw_weights(self, *, moved: bool = False) -> None:
-        self.weights_drawn += 1
         self.model: nn.Module = self.reference.build(fresh_seed())
         if moved:
             move_constants(self.model, fresh_seed())
         self.model = self.model.to(self.device)
+        self.weights_number = len(self._weight_files)
+        self._weight_files.append(self.weights_path.with_name(f"weights{self.weights_number}.pt"))
+        torch.save({name: tensor.cpu() for name, tensor in self.model.state_dict().items()}, self._weight_files[-1])
+        self._publish_weights()
+
+    def _publish_weights(self) -> None:
+        """Let runners read the weights in use, and the float64 reference have them."""
+        shutil.copyfile(self._weight_files[self.weights_number], self.weights_path)
         self.model64: nn.Module = copy.deepcopy(self.model).double().to(self._oracle_device)
-        torch.save({name: tensor.cpu() for name, tensor in self.model.state_dict().items()}, self.weights_path)
 
     @property
     def _oracle_device(self) -> str:
@@ -158,6 +166,15 @@ class LoadedTask:
     def new_weights(self, *, moved: bool = True) -> None:
         """Draw the weights again and move those that every draw leaves constant; runners must then read the file."""
         self._draw_weights(moved=moved)
+
+    def use_weights(self, number: int) -> None:
+        """Take an earlier draw, or the next one, as `new_weights` makes it; runners must then read the file."""
+        if number == len(self._weight_files):
+            self._draw_weights(moved=True)
+        elif number != self.weights_number:
+            self.weights_number = number
+            self.model.load_state_dict(torch.load(self._weight_files[number], weights_only=True))
+            self._publish_weights()
 
     def copy_weights(self) -> Path:
         """A file with the weights as they are now, which stays as it is."""

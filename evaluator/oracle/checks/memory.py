@@ -8,7 +8,7 @@ one that saves nothing first.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -19,6 +19,8 @@ _STATISTICS = 1.5 * GIGABYTE
 """Temporaries of the error statistics: some pieces of 256 MB."""
 _PART = 2.0 * GIGABYTE
 """What the float64 reference of one part of the batch may take."""
+_KEPT = 8.0 * GIGABYTE
+"""Inputs and answers that are kept for further candidates, at the most."""
 _CONTEXTS = {True: 6.0 * GIGABYTE, False: 3.5 * GIGABYTE}
 """CUDA contexts and kernels of the processes that are still to start; fewer of them wait where baselines come one at a time."""
 _FRAGMENTS = 1.05
@@ -86,6 +88,8 @@ class MemoryPlan:
     """Bytes of the reference at its peak."""
     granted: float = 0.0
     """Bytes that a candidate may have beside its slots."""
+    kept: float = 0.0
+    """Bytes of inputs and answers that may be kept for further candidates."""
 
     def describe(self) -> str:
         """The plan in one line."""
@@ -125,9 +129,9 @@ def choose_plan(needs: Needs, room: float, host_room: float) -> MemoryPlan | Non
     for plan in list_plans(needs, host_room):
         needed = count_bytes(needs, plan)
         if needed <= room:
-            return MemoryPlan(
-                plan.oracle, plan.rows, plan.input_sets, plan.together, needed, room, needs.peak, room - needed + needs.candidate
-            )
+            kept = min(_KEPT, (room - needed) / 2.0) if plan.together else 0.0
+            granted = room - needed - kept + needs.candidate
+            return replace(plan, needed=needed, room=room, peak=needs.peak, granted=granted, kept=kept)
     return None
 
 

@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 
@@ -100,16 +100,51 @@ def run_and_deliver(runner: RunnerHandle, mode: int, timeout: float) -> None:
     runner.command(Command.DELIVER, timeout=timeout)
 
 
+class Question(Protocol):
+    """A set of inputs with what is right on it."""
+
+    @property
+    def kind(self) -> str:
+        """See `inputs.KINDS`."""
+        ...
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """The inputs, which stay as they are."""
+        ...
+
+    def expect(self, before: Sequence[Trial]) -> Expected:
+        """What is right, asked for after the candidate answered. Raises what the reference raises."""
+        ...
+
+
+@dataclass(frozen=True)
+class FreshQuestion:
+    """One that nobody else is asked."""
+
+    loaded: LoadedTask
+    kind: str
+    tensors: list[torch.Tensor]
+
+    def expect(self, before: Sequence[Trial]) -> Expected:
+        """What is right."""
+        return compute_expected(self.loaded, self.tensors, KINDS[self.kind], before)
+
+
 def checked_call(log: TrialLog, runner: RunnerHandle, kind: str, mode: int, timeout: float) -> list[torch.Tensor]:
-    """One call on fresh inputs of a kind, judged; returns the outputs. Where the kind says nothing about this task they stay unjudged.
+    """One call on fresh inputs of a kind; see `ask`."""
+    return ask(log, runner, FreshQuestion(log.loaded, kind, log.loaded.draw(kind)), mode, timeout)
+
+
+def ask(log: TrialLog, runner: RunnerHandle, question: Question, mode: int, timeout: float) -> list[torch.Tensor]:
+    """One call on a set of inputs, judged; returns the outputs. Where its kind says nothing about this task they stay unjudged.
 
     Raises RunnerFault for a failed call or changed inputs; accuracy is judged over all trials by `require_accurate`.
     """
-    loaded = log.loaded
-    tensors = loaded.draw(kind)
-    got = fresh_call(loaded, runner, tensors, mode, timeout)
+    loaded, kind = log.loaded, question.kind
+    got = fresh_call(loaded, runner, question.tensors, mode, timeout)
     try:
-        expected = compute_expected(loaded, tensors, KINDS[kind], log.trials)
+        expected = question.expect(log.trials)
     except UNDEFINED as error:
         if kind == "own" or not _has_no_answer(loaded, error):
             raise

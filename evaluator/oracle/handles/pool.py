@@ -19,6 +19,8 @@ class RunnerPool:
     def __init__(self, sessions: Path) -> None:
         self.sessions = sessions
         self._waiting: dict[str, list[RunnerProcess]] = {}
+        self._compiled = tempfile.TemporaryDirectory(prefix="tritonsmith-compiled-", ignore_cleanup_errors=True)
+        """What torch.compile makes of references, for every process of baselines and for no candidate: only this user may read it."""
 
     @classmethod
     def start(cls) -> RunnerPool:
@@ -51,7 +53,9 @@ class RunnerPool:
                 waiting.append(self._start(role, waits=True))
 
     def _start(self, role: str, *, waits: bool) -> RunnerProcess:
-        return RunnerProcess(role, cuda=True, read=[self.sessions], waits=waits)
+        folder = Path(self._compiled.name)
+        shared = {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")} if role == "reference" else None
+        return RunnerProcess(role, cuda=True, read=[self.sessions], environment=shared, waits=waits)
 
     def pause(self) -> None:
         """Let those that wait stand still."""
@@ -74,3 +78,4 @@ class RunnerPool:
         for process in self._list_all():
             process.close()
         self._waiting.clear()
+        self._compiled.cleanup()

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
-from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call, repeat_bitwise, require_settled
+from tritonsmith.evaluator.oracle.checks.shared_inputs import SharedInputs
+from tritonsmith.evaluator.oracle.checks.trials import TrialLog, ask, checked_call, repeat_bitwise, require_settled
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.judge.facts_on_card import read_launch_facts
 from tritonsmith.evaluator.oracle.judge.label import choose_label
@@ -41,6 +43,8 @@ _SESSIONS = {"quick": 1, "strict": 3}
 """By profile: sessions of timing, each with fresh processes."""
 _CLOSE = 1.25
 """Baselines within this factor of the strongest, in the last verdict, may be the strongest in the next one."""
+_OTHER_WEIGHTS = 1
+"""The draw of weights that `strict` goes on with in its checks; further sessions have the next ones."""
 _WAITING = 3
 """Processes of each role that wait for the next candidates; one takes longer to start than a short verdict takes."""
 
@@ -60,6 +64,7 @@ class CardJudge:
         if self._together:
             self.baselines.start()
         self._roomy = self._together and has_room(session)
+        self._inputs = SharedInputs(session)
         self._known: dict[str, float] = {}
         """Milliseconds of each baseline in the last verdict, where they are timed one at a time."""
         self._limit = 0.0
@@ -79,6 +84,7 @@ class CardJudge:
         """One verdict; `raw` is where the samples go, `call_seconds` bounds the first call (compilation included)."""
         self._limit, self._steps = call_seconds, {}
         self.timer.set_candidate(None)
+        self.session.use_weights(0)
         log, memory = TrialLog(self.session), MemoryWatch(self.session)
         started = time.time()
         try:
@@ -216,11 +222,16 @@ class CardJudge:
     def _check(self, log: TrialLog, runner: RunnerHandle, kernel: KernelText, profile: str) -> bool:
         """Check accuracy, settled outputs and repetition. Returns whether bits vary, which is allowed with atomic adds only."""
         got: list[torch.Tensor] = []
+        asked: Counter[str] = Counter()
         for number, kind in enumerate((*_FIRST_TRIALS[profile], *stress_kinds(profile), *_LAST_TRIALS[profile])):
             if profile == "strict" and number == 2:  # weights kept from an earlier call must not survive new ones
-                self.session.new_weights()
+                self.session.use_weights(_OTHER_WEIGHTS)
                 runner.command(Command.WEIGHTS, timeout=self._limit)
-            got = checked_call(log, runner, kind, 0, self._limit)
+            if number:
+                got = ask(log, runner, self._inputs.take(kind, asked[kind]), 0, self._limit)
+            else:  # inputs that no other candidate was given
+                got = checked_call(log, runner, kind, 0, self._limit)
+            asked[kind] += 1
             log.require_accurate()
         require_settled(runner, got)
         differing = repeat_bitwise(runner, got, _REPEATS[profile], self._limit)
@@ -233,8 +244,8 @@ class CardJudge:
     def _further_sessions(self, kernel: KernelText, profile: str, strongest: str) -> list[TimingSession]:
         """Measure against the strongest baseline again, with fresh processes, weights and inputs. Raises RunnerFault."""
         sessions = []
-        for _ in range(_SESSIONS[profile] - 1):
-            self.session.new_weights()
+        for number in range(_OTHER_WEIGHTS + 1, _OTHER_WEIGHTS + _SESSIONS[profile]):
+            self.session.use_weights(number)
             session = self._time_in_own_processes(kernel, profile, strongest)  # a process of all baselines stays for the next candidate
             assert session is not None  # its setting is known
             sessions.append(session)

@@ -106,6 +106,7 @@ class CardFreeJudge:
     def judge(self, kernel: KernelText, profile: str, raw: Path, call_seconds: float) -> Verdict:
         """One verdict; `raw` is where the parts of the estimate go, `call_seconds` bounds one interpreted call."""
         self._limit = call_seconds
+        self.session.use_weights(0)
         self._replayer.start()
         log = TrialLog(self.session)
         facts = LaunchFacts()
@@ -240,7 +241,7 @@ class CardFreeJudge:
         kinds = stress_kinds(profile, interpreted=True)
         if profile != "strict":
             return [(kind, _IN_TURN) for kind in kinds]
-        self.session.new_weights()
+        self.session.use_weights(1)
         runner.command(Command.WEIGHTS, timeout=self._limit)
         return [(kind, _SHUFFLES[profile] + 1 + number) for number, kind in enumerate(("signed", *kinds))]
 

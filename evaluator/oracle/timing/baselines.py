@@ -46,7 +46,7 @@ class BaselineProcess:
         self._slots: list[torch.Tensor] = []
         """The baselines' own inputs: the slots of a candidate get theirs when its call is due, and not before."""
         self._weights = 0
-        """The number of the session's draw of weights that the baselines have."""
+        """The number of the draw of weights that the baselines have."""
 
     def start(self, names: tuple[str, ...] = BASELINES) -> None:
         """Start the process, which builds these baselines while something else goes on; `wait_ready` waits for it."""
@@ -62,7 +62,7 @@ class BaselineProcess:
         self._runner = session.new_runner("reference", replace(session.setup, inputs=self._block))
         modes = [mode for name in names for mode in self._settings(name)]
         weights = session.copy_weights()  # the candidate's may be drawn again while this process starts
-        self._weights = session.weights_drawn
+        self._weights = session.weights_number
         self._runner.begin(task=session.task.model_dump(mode="json"), build=modes, weights=str(weights))
         self.undecided = names
 
@@ -71,8 +71,8 @@ class BaselineProcess:
         self.start()
         with self.own_faults("the baselines' process did not start"):
             self.runner.wait_ready(BUILD_SECONDS)
-            if self._weights != self.session.weights_drawn:
-                self._weights = self.session.weights_drawn
+            if self._weights != self.session.weights_number:
+                self._weights = self.session.weights_number
                 self.session.copy_weights()  # into the file whose name this process has
                 self.runner.command(Command.WEIGHTS, timeout=BUILD_SECONDS)
 

@@ -61,7 +61,8 @@ def test_a_task_that_fits_under_no_plan_is_refused_with_its_tensors_and_the_shar
     said = str(refuse("task.py", "input 0 float32[40, 500000000] (80.0 GB)", huge, H200, HOST))
     assert "task.py" in said and "input 0 float32[40, 500000000]" in said and "148.0 GB" in said and "--set" in said
     share = int(said.split("at most ")[1].split("%")[0]) / 100
-    least = count_bytes(replace(huge, inputs=80 * GB * share, outputs=80 * GB * share, peak=80 * GB * share), MemoryPlan(OraclePlace.HOST, 0, 1, False))
+    smaller = replace(huge, **dict.fromkeys(("inputs", "outputs", "peak"), 80 * GB * share))
+    least = count_bytes(smaller, MemoryPlan(OraclePlace.HOST, 0, 1, False))
     assert least <= H200
 
 

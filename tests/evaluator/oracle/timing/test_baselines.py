@@ -47,7 +47,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> tuple[BaselineProcess, Process, 
     monkeypatch.setattr(module, "replace", lambda setup, **changes: changes)
     session = SimpleNamespace(
         layout=SimpleNamespace(input_bytes=4, inputs=(), views=lambda tensor, specs: ["slot"]), device="cuda", setup=None,
-        task=SimpleNamespace(precision=PrecisionClass.TF32, model_dump=lambda mode: {}), weights_drawn=1, draw=lambda kind: [],
+        task=SimpleNamespace(precision=PrecisionClass.TF32, model_dump=lambda mode: {}), weights_number=1, draw=lambda kind: [],
         sync=lambda: None, copy_weights=lambda: Path("baselines.pt"), new_runner=lambda role, setup: process,
     )  # fmt: skip
     return BaselineProcess(cast(Any, session)), process, session
@@ -71,7 +71,7 @@ def test_the_faster_setting_of_each_baseline_is_kept(started: tuple[BaselineProc
 def test_weights_that_were_drawn_meanwhile_are_read_again(started: tuple[BaselineProcess, Process, Any]) -> None:
     baselines, process, session = started
     baselines.start(("eager",))
-    session.weights_drawn = 2
+    session.weights_number = 2
     baselines.wait_ready()
     baselines.wait_ready()
     assert [command for command, _ in process.asked] == ["begin", Command.WEIGHTS]
