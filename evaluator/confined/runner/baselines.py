@@ -29,9 +29,10 @@ class Baselines:
         weights: file with the state_dict that the oracle drew.
         arguments: forward's arguments; tensors are the input slots, whose addresses never change.
         build: numbers of the modes to build at once; one that cannot be built says so at its first call.
+        frugal: whether memory that building took is given back to the card.
     """
 
-    def __init__(self, task: Task, weights: str, arguments: list[Any], build: Sequence[int] = ()) -> None:
+    def __init__(self, task: Task, weights: str, arguments: list[Any], build: Sequence[int] = (), *, frugal: bool = False) -> None:
         self._model = load_reference(task).build(0).cuda()
         self._arguments = arguments
         self._forwards: dict[int, Forward] = {}
@@ -45,6 +46,8 @@ class Baselines:
                     self.call(arguments, mode)
             except Exception as error:  # noqa: BLE001 - torch.compile may raise anything; reported when the mode is asked for
                 self._failed[mode] = error
+        if frugal:
+            torch.cuda.empty_cache()
 
     def load_weights(self, path: Path) -> None:
         """Copy a state_dict into the model in place."""

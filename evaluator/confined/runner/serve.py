@@ -94,7 +94,8 @@ class RunnerServer:
         self._place_arguments()
         if self.config["role"] == "reference":
             task, config = Task.model_validate(self.config["task"]), self.config
-            self.subject: candidate.Subject | Baselines = Baselines(task, config["weights"], self.arguments, config["build"])
+            weights, build, frugal = config["weights"], config["build"], config["frugal"]
+            self.subject: candidate.Subject | Baselines = Baselines(task, weights, self.arguments, build, frugal=frugal)
         else:
             self.subject = candidate.open_candidate(
                 Path(self.config["source"]), pickle.loads(Path(self.config["init"]).read_bytes()), Path(self.config["weights"]),

@@ -63,7 +63,8 @@ class Answers:
             for precision, meter in meters.items():
                 meter.add(loaded.reference_outputs(tensors, precision), oracle, first)
             if moved_meter is not None:
-                moved_meter.add(loaded.oracle(perturb_last_place(tensors)), oracle, first)
+                inputs = [tensor.to(loaded.oracle_device) for tensor in tensors]
+                moved_meter.add(loaded.oracle(perturb_last_place(inputs)), oracle, first)
         factor = self._batch.factor if self._batch else 1.0
         errors = {precision: meter.finish().scale_errors(factor) for precision, meter in meters.items()}
         return ReferenceErrors(errors, moved_meter.finish() if moved_meter else None, finite)

@@ -111,7 +111,7 @@ class LoadedTask:
         before = [tensor.clone() for tensor in tensors]
         outputs = flatten(self.reference.forward(self.model, arguments))
         self.changes_inputs = any(not torch.equal(after, original) for after, original in zip(tensors, before, strict=True))
-        self._in_unit_range = self._refuses_other_ranges(before)
+        self._in_unit_range = _refuses_other_ranges(self, before)
         self.layout = Layout(tuple(map(input_spec, tensors)), tuple(map(spec_of, outputs)))
         self.block = SharedBlock(self.layout.input_bytes, device)
         self.block.tensor.fill_(0xFF)  # what lies between elements and between tensors belongs to no input
@@ -146,17 +146,18 @@ class LoadedTask:
     def _publish_weights(self) -> None:
         """Let runners read the weights in use, and the float64 reference have them."""
         shutil.copyfile(self._weight_files[self.weights_number], self.weights_path)
-        self.model64: nn.Module = copy.deepcopy(self.model).double().to(self._oracle_device)
+        self.model64: nn.Module = copy.deepcopy(self.model).double().to(self.oracle_device)
 
     @property
-    def _oracle_device(self) -> str:
+    def oracle_device(self) -> str:
+        """Where the float64 reference is computed."""
         return "cpu" if self.plan.oracle is OraclePlace.HOST else self.device
 
     def take_plan(self, plan: MemoryPlan) -> None:
         """Judge under this plan from now on."""
         self.plan = plan
         self.setup = replace(self.setup, memory=plan.granted)
-        self.model64 = self.model64.to(self._oracle_device)
+        self.model64 = self.model64.to(self.oracle_device)
 
     @property
     def weight_bytes(self) -> int:
@@ -187,17 +188,6 @@ class LoadedTask:
         drawn = redraw(kind, own, fresh_seed())
         return map_to_unit_range(drawn, own) if self._in_unit_range and kind != "own" else drawn
 
-    def _refuses_other_ranges(self, tensors: list[torch.Tensor]) -> bool:
-        """Whether the reference raises on standard normal inputs, as one of probabilities does."""
-        if self.device == "cuda":
-            return bool(_CHECKS_A_RANGE.search(self.task.source))
-        try:
-            with torch.no_grad():
-                self.model(*self._fill_arguments([tensor.clone() for tensor in redraw("signed", tensors, fresh_seed())]))
-        except UNDEFINED:
-            return True
-        return False
-
     def place(self, tensors: list[torch.Tensor]) -> None:
         """Copy tensors into the input slots that runners see."""
         fill_slots(self.slots, tensors)
@@ -215,16 +205,17 @@ class LoadedTask:
         if self.device == "cuda":
             torch.cuda.synchronize()
 
-    def _fill_arguments(self, tensors: list[torch.Tensor]) -> list[Any]:
+    def fill_arguments(self, tensors: list[torch.Tensor]) -> list[Any]:
+        """Forward's arguments: these tensors, and the others as they are."""
         left = iter(tensors)
         return [next(left) if is_tensor else plain for plain, is_tensor in zip(self.plain, self.is_tensor, strict=True)]
 
     def oracle(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         """The reference in float64, where the plan has it computed; integer outputs as the reference in its own dtype gives them."""
-        device = self._oracle_device
+        device = self.oracle_device
         doubled = [tensor.to(device, torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True) for tensor in tensors]
         with torch.no_grad():
-            return flatten(self.model64(*self._fill_arguments(doubled)))
+            return flatten(self.model64(*self.fill_arguments(doubled)))
 
     def output_shapes(self, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
         """Tensors without values in the shapes of the outputs; `dtype` stands for that of floating ones."""
@@ -244,7 +235,7 @@ class LoadedTask:
                 parameter.data = round_to_tf32(parameter.data)
             inputs = [round_to_tf32(tensor) for tensor in inputs]
         with torch.no_grad():
-            outputs = flatten(model(*self._fill_arguments(inputs)))
+            outputs = flatten(model(*self.fill_arguments(inputs)))
         set_tf32(False)
         dtypes = [spec.dtype for spec in self.layout.outputs]
         return [output.to(getattr(torch, name)) for output, name in zip(outputs, dtypes, strict=True)]
@@ -279,3 +270,15 @@ class LoadedTask:
         self.slots = []
         self.block.close()
         self._folder.cleanup()
+
+
+def _refuses_other_ranges(loaded: LoadedTask, tensors: list[torch.Tensor]) -> bool:
+    """Whether the reference raises on standard normal inputs, as one of probabilities does."""
+    if loaded.device == "cuda":
+        return bool(_CHECKS_A_RANGE.search(loaded.task.source))
+    try:
+        with torch.no_grad():
+            loaded.model(*loaded.fill_arguments([tensor.clone() for tensor in redraw("signed", tensors, fresh_seed())]))
+    except UNDEFINED:
+        return True
+    return False

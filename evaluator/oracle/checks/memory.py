@@ -156,7 +156,7 @@ def count_bytes(needs: Needs, plan: MemoryPlan) -> float:
         baselines = needs.weights + 3.0 * needs.peak + graph_inputs  # one cache, and a pool for each of two kinds of CUDA graphs
         further = needs.inputs + needs.outputs + needs.weights + 2.0 * needs.peak + graph_inputs  # strict: a second process of them
     else:
-        baselines, further = needs.weights + 2.0 * needs.peak + graph_inputs, 0.0
+        baselines, further = needs.weights + needs.peak + graph_inputs, 0.0  # what building took is given back
     slots = 2.0 * (needs.inputs + needs.outputs)
     drawing = 3.0 * needs.inputs
     checks = slots / 2.0 + needs.inputs + needs.outputs + max(judging, drawing - needs.inputs) + needs.candidate
@@ -171,7 +171,7 @@ def _count_judging(needs: Needs, plan: MemoryPlan) -> float:
     results = needs.classes * needs.outputs
     if plan.oracle is OraclePlace.PARTS:
         return max(_PART, needs.row_bytes() * plan.rows) + _STATISTICS
-    return max(needs.peak, results + (needs.whole if plan.oracle is OraclePlace.WHOLE else 0.0)) + _STATISTICS
+    return max(needs.inputs + needs.peak, results + (needs.whole if plan.oracle is OraclePlace.WHOLE else 0.0)) + _STATISTICS
 
 
 def refuse(path: str, tensors: str, needs: Needs, room: float, host_room: float, hint: str = "") -> TaskError:

@@ -52,8 +52,8 @@ def _make_plan(loaded: LoadedTask) -> None:
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     outputs = loaded.reference_outputs(tensors, loaded.task.precision)
-    peak = float(torch.cuda.max_memory_allocated() - before)
-    needs = _count_needs(loaded, peak)
+    peak = float(torch.cuda.max_memory_allocated() - before - loaded.layout.input_bytes)  # forward has a copy of its inputs there
+    needs = _count_needs(loaded, max(peak, 0.0))
     room, host_room = _measure_room(loaded), _HOST_SHARE * _read_host_memory()
     plan = choose_plan(needs, room, host_room)
     if plan is None or plan.oracle is not OraclePlace.WHOLE:

@@ -152,7 +152,7 @@ class CardJudge:
         self.baselines.notes.clear()
         sessions = {}
         with self._step("time"):
-            for name in self._choose_baselines():
+            for name in _choose_baselines(self._known):
                 session = self._time_in_own_processes(kernel, profile, name)
                 memory.look()
                 if session is not None:
@@ -162,11 +162,6 @@ class CardJudge:
         self._known |= {name: pair.baseline_ms for name, pair in paired.items()}
         first = sessions[find_strongest(paired)]
         return Timed(first, paired, first.clocks, facts, [session for session in sessions.values() if session is not first])
-
-    def _choose_baselines(self) -> list[str]:
-        """All at the first verdict; then eager execution, and those that may be the strongest."""
-        best = min(self._known.values(), default=0.0)
-        return [name for name in BASELINES if not self._known or name == "eager" or self._known.get(name, math.inf) <= _CLOSE * best]
 
     def _time_in_own_processes(self, kernel: KernelText, profile: str, name: str) -> TimingSession | None:
         """A session against one baseline, both processes fresh; None, and a note, where it cannot be had. Raises RunnerFault."""
@@ -250,6 +245,12 @@ class CardJudge:
             assert session is not None  # its setting is known
             sessions.append(session)
         return sessions
+
+
+def _choose_baselines(known: dict[str, float]) -> list[str]:
+    """All at the first verdict; then eager execution, and those that may be the strongest."""
+    best = min(known.values(), default=0.0)
+    return [name for name in BASELINES if not known or name == "eager" or known.get(name, math.inf) <= _CLOSE * best]
 
 
 def _adds_atomically(source: str) -> bool:

@@ -108,8 +108,7 @@ class CardFreeJudge:
         self._limit = call_seconds
         self.session.use_weights(0)
         self._replayer.start()
-        log = TrialLog(self.session)
-        facts = LaunchFacts()
+        log, facts = TrialLog(self.session), LaunchFacts()
         try:
             with Compilation() as compilation:
                 compilation.begin(kernel, self.session.compile_request.read_bytes(), self.session.hardware.key)

@@ -63,7 +63,7 @@ class BaselineProcess:
         modes = [mode for name in names for mode in self._settings(name)]
         weights = session.copy_weights()  # the candidate's may be drawn again while this process starts
         self._weights = session.weights_number
-        self._runner.begin(task=session.task.model_dump(mode="json"), build=modes, weights=str(weights))
+        self._runner.begin(task=session.task.model_dump(mode="json"), build=modes, weights=str(weights), frugal=not session.plan.together)
         self.undecided = names
 
     def wait_ready(self) -> None:

@@ -11,6 +11,7 @@ import torch
 
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.answers import Answers
 from tritonsmith.evaluator.oracle.checks.inputs import KINDS
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
@@ -18,8 +19,11 @@ from tritonsmith.evaluator.oracle.checks.memory import MemoryPlan, Needs, Oracle
 from tritonsmith.evaluator.oracle.checks.planning import calibrate, find_batch
 from tritonsmith.evaluator.oracle.checks.trials import compute_expected, judge_outputs
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
+from tritonsmith.evaluator.oracle.judge import on_card
 from tritonsmith.evaluator.oracle.judge.memory_watch import MemoryWatch
-from tritonsmith.evaluator.schema import PrecisionClass, Status
+from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
+from tritonsmith.evaluator.oracle.timing.paired import Paired
+from tritonsmith.evaluator.schema import LaunchFacts, PrecisionClass, Status
 from tritonsmith.evaluator.tasks import load_task
 
 GB = 1e9
@@ -192,3 +196,61 @@ def test_a_candidate_is_blamed_for_memory_only_where_it_had_what_the_plan_grants
     free = 10 * GB
     with pytest.raises(InfrastructureError, match=r"may have 35\.0 GB .* 10\.0 GB are free"):
         watch.explain(fault)
+
+
+def test_where_memory_is_short_baselines_that_cannot_be_the_strongest_are_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    milliseconds = {"eager": 9.0, "cuda_graph": 5.0, "compile": 8.0, "compile_reduce_overhead": 5.5}
+    made: list[str] = []
+
+    class Session:
+        def __init__(self, timer: Any, runner: Any, profile: str, limit: float, names: tuple[str, ...]) -> None:
+            (name,) = names
+            made.append(name)
+            self.strongest, self.clocks, self.far_slower = name, (4.0, 4.0), False
+            self.paired = {name: Paired((4.0,) * 12, (milliseconds[name],) * 12)}
+
+        def compare_alone(self) -> None:
+            made.append("alone")
+
+    class Baselines:
+        def __init__(self, session: Any, modes: dict[str, int] | None = None) -> None:
+            self.modes, self.notes = dict(modes or {}), []
+
+        def start(self, names: tuple[str, ...]) -> None:
+            self.modes |= {name: 0 for name in names if name != "compile"}
+
+        def wait_ready(self) -> None:
+            made.append("built")
+
+        def close(self) -> None:
+            made.append("closed")
+
+    class Runner:
+        facts = staticmethod(lambda limit: {})
+        __enter__ = __exit__ = lambda self, *about: made.append("runner")  # noqa: E731
+
+    plan = MemoryPlan(together=False, input_sets=1)
+    session = cast(Any, SimpleNamespace(plan=plan, pool=None, hardware=SimpleNamespace(l2_bytes=1)))
+    monkeypatch.setattr(on_card, "BaselineProcess", Baselines)
+    monkeypatch.setattr(on_card, "CallTimer", lambda baselines: SimpleNamespace(set_candidate=made.append, open_baselines=lambda: None))
+    monkeypatch.setattr(on_card, "TimingSession", Session)
+    monkeypatch.setattr(on_card, "_read_facts", lambda report, kernel, order: LaunchFacts())
+    monkeypatch.setattr(CardJudge, "_check", lambda self, log, runner, kernel, profile: False)
+    monkeypatch.setattr(CardJudge, "_runner", lambda self, kernel, witness=None: Runner())
+    judge, watch = CardJudge(session), cast(Any, SimpleNamespace(look=lambda: None))
+    first = judge._time_one_by_one(cast(Any, None), watch, KernelText.of(""), "quick")
+    assert [name for name in made if name in milliseconds] == ["eager", "cuda_graph", "compile_reduce_overhead"]  # one cannot be had
+    assert made.index("built") < len(made) - 1 - made[::-1].index("runner") and made.count("closed") == 4
+    assert first.first.strongest == "cuda_graph" and set(first.paired) == {"eager", "cuda_graph", "compile_reduce_overhead"}
+    assert len(first.others) == 2
+    made.clear()
+    milliseconds["compile_reduce_overhead"] = 4.0
+    again = judge._time_one_by_one(cast(Any, None), watch, KernelText.of(""), "quick")
+    assert [name for name in made if name in milliseconds] == ["eager", "cuda_graph", "compile_reduce_overhead"]
+    assert again.first.strongest == "compile_reduce_overhead"
+    made.clear()
+    milliseconds["cuda_graph"] = 30.0
+    judge._time_one_by_one(cast(Any, None), watch, KernelText.of(""), "quick")
+    made.clear()
+    judge._time_one_by_one(cast(Any, None), watch, KernelText.of(""), "quick")
+    assert [name for name in made if name in milliseconds] == ["eager", "compile_reduce_overhead"]
