@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
+from tritonsmith.evaluator.plain import Plain
 
 
 class Record(BaseModel):
     """Base of all records: immutable, tolerant of fields from later versions."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings")  # JSON has no NaN
 
 
 class PrecisionClass(StrEnum):
@@ -80,11 +81,11 @@ class OpNode(Record):
     target: str
     """Qualified name: `torch.add`, `relu`, or the submodule's path for `call_module`."""
     module_type: str = ""  # class name for `call_module`, such as `GRU`, `Linear`
-    attributes: dict[str, Any] = Field(default_factory=dict)
+    attributes: dict[str, Plain] = Field(default_factory=dict)
     """Plain-valued constructor attributes of the module (`hidden_size`, `num_layers`, `bias`, ...)."""
-    args: tuple[Any, ...] = ()
+    args: tuple[Plain, ...] = ()
     """Positional arguments; a reference to another node is `{"ref": name}`."""
-    kwargs: dict[str, Any] = Field(default_factory=dict)
+    kwargs: dict[str, Plain] = Field(default_factory=dict)
     outputs: tuple[TensorSpec, ...] = ()
 
 
@@ -331,7 +332,7 @@ class Verdict(Record):
     correctness: Correctness | None = None
     timing: Timing | None = None
     facts: LaunchFacts = Field(default_factory=LaunchFacts)
-    environment: dict[str, Any] = Field(default_factory=dict)
+    environment: dict[str, Plain] = Field(default_factory=dict)
     """Card, driver, versions, clocks, date, sandbox layers, target of the estimate."""
     message: str = ""
     """One paragraph for the author and the user; never seeds or tolerances."""

@@ -163,7 +163,7 @@ def _prepare(folder: Path, target: Path, parent: Parent) -> None:
             put_text(target / TAPE, tape)
             (target / "kernels").mkdir(exist_ok=True)
             for kernel in (folder / "kernels").glob("*.py"):
-                put_text(target / "kernels" / kernel.name, kernel.read_text(encoding="utf-8"))
+                put_text(target / "kernels" / kernel.name, kernel.read_bytes().decode())
             put_text(target / PARENT, parent.model_dump_json(indent=1) + "\n")
     except OSError as error:
         raise UsageError(f"--out {target}: cannot write there ({error.strerror}); name a folder that you may write to") from error

@@ -35,7 +35,7 @@ class Store:
     def get(self, sha: str) -> str:
         """The text of a kernel. Raises InfrastructureError when the file is gone."""
         try:
-            return self.kernel_path(sha).read_text(encoding="utf-8")
+            return self.kernel_path(sha).read_bytes().decode()  # read as text, a lone carriage return would become a line end
         except OSError as error:
             raise InfrastructureError(f"kernel {sha} is missing from {self.root / 'kernels'}") from error
 

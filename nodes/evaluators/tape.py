@@ -35,24 +35,23 @@ class TapeEvaluator:
         self._tape, self._inner, self._recorder, self._portable = tape, inner, recorder, portable
         self.parallel = getattr(inner, "parallel", 1)
         if inner is not None:
-            self.hardware: Hardware = inner.hardware
-            self._refuse_another_card()
+            self._refuse_another_card(inner.hardware)
             if recorder is not None and "hardware" not in tape.head:
                 tape.head["hardware"] = inner.hardware.model_dump(mode="json")
                 recorder.write({"kind": "hardware", "hardware": tape.head["hardware"]})
-            return
-        try:
-            self.hardware = Hardware.model_validate(tape.head.get("hardware"))
+        try:  # the tape's, which prompts were made with: two cards of one name may differ in what their drivers say
+            known = tape.head.get("hardware")
+            self.hardware = inner.hardware if inner is not None and known is None else Hardware.model_validate(known)
         except ValidationError as error:
             raise UsageError(f"--replay {tape.path}: the recording has no evaluations; record a whole run") from error
 
-    def _refuse_another_card(self) -> None:
+    def _refuse_another_card(self, found: Hardware) -> None:
         """Times of two cards must not be compared within a run."""
         before = self._tape.head.get("hardware")
-        if before is None or (before["key"], before["present"]) == (self.hardware.key, self.hardware.present):
+        if before is None or (before["key"], before["present"]) == (found.key, found.present):
             return
         then = before["name"] if before["present"] else f"estimates for {before['name']}"
-        now = self.hardware.name if self.hardware.present else f"estimates for {self.hardware.name}"
+        now = found.name if found.present else f"estimates for {found.name}"
         raise UsageError(
             f"{self._tape.path.parent}: the run began with {then} and cannot go on with {now}; resume it where the first is, "
             "or start a new run"

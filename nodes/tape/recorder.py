@@ -47,7 +47,7 @@ class TapeRecorder:
 
     def write(self, line: Line) -> None:
         """Add one line. Raises OSError."""
-        text = json.dumps(line, ensure_ascii=False, sort_keys=True) + "\n"
+        text = json.dumps(line, ensure_ascii=False) + "\n"  # in the order of its fields: prompts are made from them
         with self._lock:
             if not self._known or _identity(line) not in self._known:
                 append_text(self.path, text)

@@ -56,7 +56,8 @@ class Tape:
             waiting = self._replies.get(request.key)
             if not waiting:
                 return None
-            own = next((line for line in waiting if (line["name"], line["call"]) == (request.name, request.call)), waiting[0])
+            named = [line for line in waiting if (line["name"], line["call"]) == (request.name, request.call)]
+            own = next((line for line in named if "reply" in line), (named or waiting)[0])  # a resumed run got it after a failure
             if len(waiting) > 1:
                 waiting.remove(own)
             return own

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import unsorted_tasks as tasks
 from project import ROOT
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.operator_cost import OperatorCost
@@ -179,3 +180,17 @@ def test_faults_cross_the_process_and_endless_tasks_end(tmp_path: Path) -> None:
     path.write_text(NEEDS_VALUES.replace('print("text', 'while True: print("text'))
     with pytest.raises(TaskError, match=r"values\.py: .* took longer than 1 s; use --size small or --set NAME=VALUE"):
         run_probe(load_task(path), timeout=1.0)
+
+
+def test_facts_that_other_tests_write_down_are_those_of_the_probe(tmp_path: Path) -> None:
+    """In the order of the module's own names, also after the way through a process."""
+    (tmp_path / "7_scorer.py").write_text(tasks.SCORER)
+    task = load_task(tmp_path / "7_scorer.py", "small")
+    written = tasks.SCORER_FACTS
+    for facts in (probe(task)[0], run_probe(task)[0]):
+        assert list(facts.parameters.items()) == list(written.parameters.items())
+        assert (facts.inputs, facts.outputs, facts.returns, facts.init_inputs) == (
+            written.inputs, written.outputs, written.returns, written.init_inputs
+        )  # fmt: skip
+        assert facts.modules == written.modules and {node.target for node in written.ops} <= {node.target for node in facts.ops}
+        assert facts == TaskFacts.model_validate_json(facts.model_dump_json())

@@ -9,6 +9,7 @@ import chat_server as chat
 from tritonsmith.cli.main import run as command
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.run import optimize, resume
+from tritonsmith.nodes.chat.records import Message, Request
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 from tritonsmith.nodes.tape.recorder import RunTape, TapeRecorder
 from tritonsmith.nodes.tape.tape import load_tape
@@ -244,3 +245,13 @@ def test_the_command_line_replays_and_tells_what_the_model_cost(task, recorded, 
     assert code == 0 and f"Winner {live.winner.id}" in shown
     assert f"The model: 5 calls, {live.usage.input_tokens} tokens read" in shown and "  repair: 2 calls" in shown
     assert "usage.csv" in shown and "5 without a known price" in shown
+
+
+def test_a_reply_that_came_after_a_failure_is_played(tmp_path):
+    """A run that failed, was left and asked again replays with the answer that it went on with."""
+    request = Request(name="seed0-01-seed", stage="seed", role="author", messages=(Message(role="user", content="?"),))
+    recorder = TapeRecorder(tmp_path / "tape.jsonl", model="x")
+    line = {"kind": "reply", "key": request.key, **request.model_dump(mode="json")}
+    recorder.write({**line, "fault": "timeout", "error": "too late"})
+    recorder.write({**line, "reply": {"text": "yes"}})
+    assert load_tape(tmp_path / "tape.jsonl").reply(request)["reply"] == {"text": "yes"}

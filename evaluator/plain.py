@@ -1,0 +1,37 @@
+"""Values of no fixed type, in the form in which a file gives them back: a record that is read equals the one that was written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+
+def make_plain(value: Any) -> Any:
+    """The value with lists for tuples, text for keys, plain values for enumerations and `{"float": "inf"}`, all the way down."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}  # JSON has no such number
+    if isinstance(value, Mapping):
+        return {str(make_plain(name)): make_plain(entry) for name, entry in value.items()}
+    if isinstance(value, tuple | list):
+        return [make_plain(entry) for entry in value]
+    return value
+
+
+@dataclass(frozen=True)
+class _AsPlain:
+    """Makes a field's value plain. Its text holds no address, as a function's would: the version of the graph is made from such texts."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(make_plain, handler(source))
+
+
+Plain: TypeAlias = Annotated[Any, _AsPlain()]
+"""A value that JSON can hold, in JSON's own types."""
