@@ -5,12 +5,12 @@ A missing variable is an error, not an empty place.
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -25,6 +25,8 @@ from tritonsmith.prompts.templates.error_text import ErrorText, trim_error
 from tritonsmith.prompts.templates.examples import MOST_EXAMPLES, known_algorithms, recipe_names, worked_example
 from tritonsmith.prompts.templates.families import families_of
 from tritonsmith.prompts.templates.hints import hints_for
+
+Value = TypeVar("Value")
 
 VERSION = "v1"
 """The folder of templates that is used."""
@@ -46,6 +48,9 @@ _WITH_EXAMPLES = ("seed", "optimize")
 _SHORT = 240
 """Characters of a text in the list of attempts."""
 _TICKS = re.compile("^`{3,}", re.MULTILINE)
+_NUMBER = re.compile(r"\d+")
+_DIGITS = 12
+"""Digits to which numbers in names are filled up, so that they sort by value."""
 _NOT_SHOWN = ("SMALL", "SHAPES")
 """Names of a task file that say how it is checked."""
 _NAMES_SHOWN = 40
@@ -176,7 +181,7 @@ def _describe_current(brief: Brief) -> dict[str, Any]:
     assert current is not None
     verdict = current.verdict
     failed = verdict is not None and verdict.score is None
-    library = sorted(verdict.facts.library_calls.items(), key=lambda item: -item[1])[:8] if verdict else []
+    library = sorted(sort_by_name(verdict.facts.library_calls), key=lambda item: -item[1])[:8] if verdict else []
     return {
         "current": current, "verdict": verdict, "library": library, "labels": _detect_labels(brief).labels,
         "error": trim_error(verdict.message, current.source) if failed and verdict else ErrorText(text=""),
@@ -213,9 +218,18 @@ def hide_check_sizes(source: str) -> str:
 
 def _parameters(parameters: dict[str, TensorSpec]) -> list[tuple[str, str]]:
     """Names with shapes; of very many, the first, and how many more there are."""
-    rows = [(name, _shape(spec.shape) + ("" if spec.dtype == "float32" else f" {spec.dtype}")) for name, spec in parameters.items()]
+    named = sort_by_name(parameters)
+    rows = [(name, _shape(spec.shape) + ("" if spec.dtype == "float32" else f" {spec.dtype}")) for name, spec in named]
     more = len(rows) - _NAMES_SHOWN
     return [*islice(rows, _NAMES_SHOWN), (f"and {more} more", "as in the code")] if more > 0 else rows
+
+
+def sort_by_name(table: Mapping[str, Value]) -> list[tuple[str, Value]]:
+    """The rows of a table, numbers within names by their value (`layers.2` before `layers.10`).
+
+    Equal tables thus give equal prompts, however they were stored. A prompt that differs is asked, and paid, again.
+    """
+    return sorted(table.items(), key=lambda row: (_NUMBER.sub(lambda found: found[0].zfill(_DIGITS), row[0]), row[0]))
 
 
 def _shape(shape: Sequence[int]) -> str:
@@ -264,5 +278,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"shape": _shape, "duration": _duration, "short": _short, "code": _code}
+    made.filters |= {"shape": _shape, "duration": _duration, "short": _short, "code": _code, "by_name": sort_by_name}
     return made

@@ -24,7 +24,16 @@ from tritonsmith.prompts.recipes.kinds import Family
 from tritonsmith.prompts.templates.error_text import trim_error
 from tritonsmith.prompts.templates.examples import recipe_names, worked_example
 from tritonsmith.prompts.templates.families import families_of
-from tritonsmith.prompts.templates.render import MOST_TOKENS, STAGES, VERSION, digest, hide_check_sizes, prompt_for, token_bound
+from tritonsmith.prompts.templates.render import (
+    MOST_TOKENS,
+    STAGES,
+    VERSION,
+    digest,
+    hide_check_sizes,
+    prompt_for,
+    sort_by_name,
+    token_bound,
+)
 
 SNAPSHOTS = sorted((ROOT / "tests" / "prompts").glob("*.json"))
 SHOWN = ROOT / "docs" / "prompts" / "39_gru.json"
@@ -61,6 +70,26 @@ def test_prompts_are_the_documents_that_lie_beside_their_briefs(file):
     for path, text in documents(file).items():
         where = path.relative_to(ROOT)
         assert path.read_text() == text, f"{where} is not current: python -m tritonsmith.prompts {file.relative_to(ROOT)}"
+
+
+def turn_around(value):
+    """The same value with the keys of every table in the opposite order."""
+    if isinstance(value, dict):
+        return {name: turn_around(inner) for name, inner in reversed(value.items())}
+    return [turn_around(inner) for inner in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("file", [*SNAPSHOTS, SHOWN], ids=lambda file: file.stem)
+def test_equal_briefs_make_equal_prompts(file):
+    """A prompt tells nothing of how tables were stored, for a request that differs is paid again."""
+    for stage, asked in read_briefs(file).items():
+        other = Brief.model_validate(turn_around(asked.model_dump(mode="json")))
+        assert other == asked and prompt_for(stage, other).text == prompt_for(stage, asked).text
+
+
+def test_names_are_sorted_with_their_numbers():
+    names = ("layers.10.b", "w2", "layers.2.b", "layers.2.a", "W")
+    assert [name for name, _ in sort_by_name(dict.fromkeys(names))] == ["W", "layers.2.a", "layers.2.b", "layers.10.b", "w2"]
 
 
 def test_every_stage_and_family_has_a_document():
