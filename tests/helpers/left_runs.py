@@ -18,14 +18,15 @@ def outcome_of(out):
     return summary["decisions"], summary["winner"], summary["candidates"], summary["stopped_because"]
 
 
-def begin(task, players, out, at="verdict", **options):
-    """A run that was left in the middle."""
+def begin(task, players, out, at="verdict", count=1, **options):
+    """A run that was left in the middle, at that many events of a kind."""
 
     async def leave():
-        run = Run(RunConfig(task=str(task), out=str(out), **options), **players)
+        run, seen = Run(RunConfig(task=str(task), out=str(out), **options), **players), 0
         events = run.stream()
         async for event in events:
-            if event["event"] == at:
+            seen += event["event"] == at
+            if seen == count:
                 break
         await events.aclose()
 
