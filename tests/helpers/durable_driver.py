@@ -1,4 +1,4 @@
-"""Kills runs with SIGKILL, or fills their disk, and goes on with them; what came of it is printed as JSON.
+"""Leaves runs in the middle, kills them or fills their disk, and goes on with them; what came of it is printed as JSON.
 
     python durable_driver.py kills FOLDER NUMBER SEED    killed at random moments, some of them more than once
     python durable_driver.py lines FOLDER 2,5,9          killed as soon as the tape has so many lines: before any checkpoint of it
@@ -114,6 +114,31 @@ async def work(folder: Path, task: Path, fresh: bool, checkpoints: str = os.envi
     run = Run(config, **players) if fresh else Run.of(folder, **players)
     async for _ in run.stream():
         pass
+
+
+async def run_to_end(run):
+    return [event async for event in run.stream()]
+
+
+def outcome_of(out):
+    """Decisions, winner, candidates and reason of a finished run."""
+    summary = json.loads((Path(out) / "summary.json").read_text())
+    return summary["decisions"], summary["winner"], summary["candidates"], summary["stopped_because"]
+
+
+def begin(task, players, out, at="verdict", count=1, **options):
+    """A run that was left in the middle, at that many events of a kind."""
+
+    async def leave():
+        run, seen = Run(RunConfig(task=str(task), out=str(out), **options), **players), 0
+        events = run.stream()
+        async for event in events:
+            seen += event["event"] == at
+            if seen == count:
+                break
+        await events.aclose()
+
+    asyncio.run(leave())
 
 
 def die_at_line(number: int) -> None:

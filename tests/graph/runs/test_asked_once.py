@@ -12,7 +12,7 @@ import pytest
 
 import chat_server as chat
 import unsorted_tasks as tasks
-from left_runs import begin
+from durable_driver import begin
 from project import HELPERS
 from tritonsmith.graph.run import optimize, resume
 from tritonsmith.graph.runs.fork import fork

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import chat_server as chat
-from left_runs import outcome_of, run_to_end
+from durable_driver import outcome_of, run_to_end
 from project import HELPERS, ROOT
 from tritonsmith.benchmarks import kill_resume
 from tritonsmith.cli.main import run as command

@@ -9,7 +9,7 @@ import pytest
 
 import chat_server as chat
 import durable_driver as driver
-from left_runs import begin, outcome_of, run_to_end
+from durable_driver import begin, outcome_of, run_to_end
 from tritonsmith.cli.main import run as command
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.run import optimize, resume
