@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import time
 from typing import Any
@@ -12,6 +13,8 @@ LINE_LIMIT = 4 << 20
 """Most bytes of a line that is read."""
 _CHUNK_BYTES = 1 << 16
 """What one read takes at most."""
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+"""Beginning of an escape that may stand for half a character: JSON can carry one, and no file can. It is read as `?`."""
 # Bound now: in a runner, candidate code may patch the names later.
 _dumps = json.dumps
 _write = os.write
@@ -40,6 +43,8 @@ def read_line(fd: int, timeout: float) -> dict[str, Any] | None:
         data += chunk
     try:
         message = json.loads(data)
+        if _HALF.search(data):
+            message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
     except ValueError:
         return None
     return message if isinstance(message, dict) else None

@@ -102,14 +102,14 @@ def test_a_fork_with_other_rules_asks_only_what_is_new(live, tmp_path):
     assert asked_in(live.whole.out).items() <= asked_in(made.out).items()
 
 
-@pytest.mark.parametrize(("place", "checkpoints"), [(1, "sqlite"), (4, "none"), (6, "sqlite"), (9, "none")])
+@pytest.mark.parametrize(("place", "checkpoints"), [(1, "sqlite"), (4, "none"), (6, "sqlite"), (8, "none")])
 def test_a_resumed_run_pays_no_request_twice(live, tmp_path, place, checkpoints):
     """However many replies had come when a run was left, its requests are those of a run that nobody left."""
     out, tape, before = tmp_path / "out", tmp_path / "tape.jsonl", len(live.server.requests)
     options = {**live.given, **SETTINGS, "checkpoints": checkpoints, "record": str(tape)}
     begin(live.task, {"evaluator": tasks.Judge()}, out, "usage", count=place, **options)
     known, left = answered_in(out), len(live.server.requests)
-    assert place <= len(known) < len(REQUESTS)
+    assert place <= len(known)
     again = resume(out, evaluator=tasks.Judge())
     assert nothing_was_paid_twice(live, known, live.server.requests[left:])
     assert set(texts_of(live.server.requests[before:])) == live.sent and again.decisions == live.whole.decisions

@@ -14,6 +14,8 @@ import psycopg
 import pytest
 
 import chat_server as chat
+import unsorted_tasks as tasks
+from durable_driver import begin
 from project import HELPERS
 from tritonsmith.cli.main import run as command
 from tritonsmith.evaluator.errors import RunError, UsageError
@@ -108,6 +110,26 @@ def test_a_run_goes_on_from_a_database(task, players, tmp_path, server):
     assert rows and all(count == 1 for _, count in rows), "what is needed no more is dropped"
     assert not (out / "checkpoints.sqlite").exists()
     assert not [path for path in out.rglob("*") if path.is_file() and b"secret-address" in path.read_bytes()]
+
+
+@pytest.mark.slow
+def test_a_database_gives_back_the_order_of_keys(tmp_path, server, monkeypatch):
+    """Without its tape a run sends from the database alone what a run sends that nobody left."""
+    monkeypatch.setenv("PG_ADDRESS", server.address)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-local-test-key")
+    (tmp_path / "7_scorer.py").write_text(tasks.SCORER)
+    sent = []
+    for name in ("whole", "out"):
+        with chat.ChatServer(tasks.answer_body) as desk:
+            settings = {"model": "openai:toy", "base_url": desk.url, "seeds": 1, "policy": "no-tune", "checkpoints": "postgres:PG_ADDRESS"}
+            if name == "whole":
+                optimize(tmp_path / "7_scorer.py", out=str(tmp_path / name), evaluator=tasks.Judge(), **settings)
+            else:
+                begin(tmp_path / "7_scorer.py", {"evaluator": tasks.Judge()}, tmp_path / name, "decision", count=2, **settings)
+                (tmp_path / name / "tape.jsonl").unlink()
+                resume(tmp_path / name, evaluator=tasks.Judge())
+        sent.append(desk.requests)
+    assert len(sent[0]) == 5 and sent[1] == sent[0]
 
 
 @pytest.mark.slow
