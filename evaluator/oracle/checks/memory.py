@@ -174,20 +174,23 @@ def _count_judging(needs: Needs, plan: MemoryPlan) -> float:
     return max(needs.inputs + needs.peak, results + (needs.whole if plan.oracle is OraclePlace.WHOLE else 0.0)) + _STATISTICS
 
 
-def refuse(path: str, tensors: str, needs: Needs, room: float, host_room: float, hint: str = "") -> TaskError:
+def refuse(path: str, tensors: str, extent: int, needs: Needs, room: float, host_room: float) -> TaskError:
     """The error of a task that fits under no plan.
 
     Args:
         path: the task's file.
         tensors: its largest tensors in words.
+        extent: the first axis of the largest.
         needs: its bytes.
         room: bytes of the card that are free.
         host_room: the same of the host.
-        hint: which size would fit, where that is known.
     """
-    least = min(count_bytes(needs, plan) for plan in list_plans(needs, host_room))
-    share = f"at most {room / least:.0%} of that size would fit" if not hint else hint
-    return TaskError(f"{path}: {tensors} need {_say(least)} to be judged and this card has {_say(room)}; {share}: use --set NAME=VALUE")
+    plan = min(list_plans(needs, host_room), key=lambda one: count_bytes(needs, one))
+    fixed = count_bytes(Needs(0.0, 0.0, needs.weights, 0.0, needs.wide), plan)  # what a smaller batch needs as well
+    least = count_bytes(needs, plan)
+    share = max(0.0, (room - fixed) / (least - fixed))
+    fits = f"a first axis of {int(extent * share)} in place of {extent} would fit" if extent * share >= 1.0 else "no batch of it would fit"
+    return TaskError(f"{path}: {tensors} need {_say(least)} to be judged and this card has {_say(room)}; {fits}: use --set NAME=VALUE")
 
 
 def _say(count: float) -> str:

@@ -15,7 +15,7 @@ from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Tas
 
 def judge_correctness(task: Task, hardware: Hardware, kernel: KernelText, call_seconds: float, pool: RunnerPool | None = None) -> Verdict:
     """Whether the candidate is right at this size, on the card where there is one and in the interpreter otherwise. Raises TaskError."""
-    loaded = load_on_card(task, hardware, pool) if hardware.present else LoadedTask(task, hardware, "cpu")
+    loaded = load_on_card(task, hardware, pool, timed=False) if hardware.present else LoadedTask(task, hardware, "cpu")
     log = TrialLog(loaded)
     try:
         with loaded.runner(kernel, None if hardware.present else INTERPRETER) as runner:

@@ -6,6 +6,7 @@ error against the parts is that of the parts themselves. Other kinds of tasks ha
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from tritonsmith.evaluator.channel.slots import spec_bytes
 from tritonsmith.evaluator.oracle.checks.batch import Batch, cut_outputs
 from tritonsmith.evaluator.oracle.checks.loaded_task import UNDEFINED, LoadedTask
 from tritonsmith.evaluator.oracle.checks.measure import ErrorMeter
-from tritonsmith.evaluator.oracle.checks.memory import Needs, OraclePlace, choose_plan, refuse
+from tritonsmith.evaluator.oracle.checks.memory import Needs, OraclePlace, choose_plan, list_plans, refuse
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task, TensorSpec
 
@@ -35,18 +36,18 @@ _HOST_SHARE = 0.5
 Tensors = list[torch.Tensor]
 
 
-def load_on_card(task: Task, hardware: Hardware, pool: RunnerPool | None = None) -> LoadedTask:
-    """The task with the first memory plan that fits. Raises TaskError, also where none does."""
+def load_on_card(task: Task, hardware: Hardware, pool: RunnerPool | None = None, *, timed: bool = True) -> LoadedTask:
+    """The task with the first memory plan that fits; with the leanest one where none does and nothing will be timed. Raises TaskError."""
     loaded = LoadedTask(task, hardware, "cuda", pool)
     try:
-        _make_plan(loaded)
+        _make_plan(loaded, timed=timed)
     except BaseException:
         loaded.close()
         raise
     return loaded
 
 
-def _make_plan(loaded: LoadedTask) -> None:
+def _make_plan(loaded: LoadedTask, *, timed: bool) -> None:
     """Choose the plan from what the reference needs, and prove that the task can be taken apart where the plan wants that."""
     tensors = loaded.draw("own")
     torch.cuda.reset_peak_memory_stats()
@@ -69,8 +70,10 @@ def _make_plan(loaded: LoadedTask) -> None:
         loaded.batch = batch
     del tensors, outputs
     torch.cuda.empty_cache()
+    if plan is None and timed:
+        raise refuse(loaded.task.path, *_describe_largest(loaded), needs, room, host_room)
     if plan is None:
-        raise refuse(loaded.task.path, _describe_tensors(loaded), needs, room, host_room)
+        *_, plan = list_plans(needs, host_room)
     loaded.take_plan(plan)
 
 
@@ -99,12 +102,14 @@ def _read_host_memory() -> float:
     return 0.0
 
 
-def _describe_tensors(loaded: LoadedTask) -> str:
-    """The largest tensors in words."""
-    named = [*((f"input {number}", spec) for number, spec in enumerate(loaded.layout.inputs))]
+def _describe_largest(loaded: LoadedTask) -> tuple[str, int]:
+    """The two largest tensors in words, and the length of the first axis of the largest."""
+    arguments = [*inspect.signature(loaded.model.forward).parameters, *map("argument {}".format, range(len(loaded.is_tensor)))]
+    names = [name for name, is_tensor in zip(arguments, loaded.is_tensor, strict=False) if is_tensor]
+    named = [*zip(names, loaded.layout.inputs, strict=True)]
     named += [(f"output {number}", spec) for number, spec in enumerate(loaded.layout.outputs)]
     largest = sorted(named, key=lambda one: -spec_bytes(one[1]))[:2]
-    return " and ".join(f"{name} {_say(spec)}" for name, spec in largest)
+    return " and ".join(f"{name} {_say(spec)}" for name, spec in largest), (*largest[0][1].shape, 1)[0]
 
 
 def _say(spec: TensorSpec) -> str:

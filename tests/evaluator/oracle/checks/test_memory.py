@@ -59,15 +59,16 @@ def test_every_plan_keeps_within_the_card_and_grants_a_candidate_the_references_
     assert found >= 6
 
 
-def test_a_task_that_fits_under_no_plan_is_refused_with_its_tensors_and_the_share_that_would_fit() -> None:
+def test_a_task_that_fits_under_no_plan_is_refused_with_its_tensors_and_the_size_that_would_fit() -> None:
     huge = needs(80, 80, 80)
     assert choose_plan(huge, H200, HOST) is None
-    said = str(refuse("task.py", "input 0 float32[40, 500000000] (80.0 GB)", huge, H200, HOST))
-    assert "task.py" in said and "input 0 float32[40, 500000000]" in said and "148.0 GB" in said and "--set" in said
-    share = int(said.split("at most ")[1].split("%")[0]) / 100
-    smaller = replace(huge, **dict.fromkeys(("inputs", "outputs", "peak"), 80 * GB * share))
-    least = count_bytes(smaller, MemoryPlan(OraclePlace.HOST, 0, 1, False))
-    assert least <= H200
+    said = str(refuse("task.py", "x float32[4000, 5000000] (80.0 GB)", 4000, huge, H200, HOST))
+    assert said.startswith("task.py: x float32[4000, 5000000]") and "148.0 GB" in said and said.endswith("use --set NAME=VALUE")
+    rows = int(said.split("a first axis of ")[1].split()[0])
+    for count, fits in ((rows, True), (rows + 10, False)):
+        smaller = replace(huge, **dict.fromkeys(("inputs", "outputs", "peak"), 80 * GB * count / 4000))
+        assert (choose_plan(smaller, H200, 0.0) is not None) is fits
+    assert "no batch" in str(refuse("task.py", "x", 4000, replace(huge, weights=200 * GB), H200, HOST))
 
 
 LINEAR = """
