@@ -23,14 +23,17 @@ class Hold:
     def __init__(self, lost: Iterable[bool] = ()) -> None:
         self.lost = iter(lost)
         self.sleeps: Iterator[bool] = iter(())
-        self.interrupted = self.held = False
+        self.interrupted = self.retaken_late = self.held = False
+        self.prepared_ms = self.gap_ms = 0.0
         self.given: TimedRunner | None = None
 
     @property
     def slept(self) -> bool:
         return next(self.sleeps, False)
 
-    def begin(self, prepare: Callable[[], object] = lambda: None, milliseconds: float = 0.5, *, at_once: bool = False) -> float:
+    def begin(
+        self, prepare: Callable[[], object] = lambda: None, milliseconds: float = 0.5, *, at_once: bool = False, between_ms: float = 0.0
+    ) -> float:
         self.interrupted, self.held = next(self.lost, False), True
         took = 0.0
         if at_once:

@@ -2,7 +2,8 @@
 
 One timed call is the same for both sides:
 
-1. The oracle takes the card (`oracle/timing/hold.py`), places fresh inputs, poisons the outputs and overwrites the L2 cache.
+1. The oracle takes the card (`oracle/timing/hold.py`), places fresh inputs, poisons the outputs and overwrites the L2 cache. Where that
+   takes long, it takes the card for a second time.
 2. It rings, and the runner queues forward, which starts when the oracle gives the card back.
 3. A little before forward should be done the oracle asks for the card again. It has it the moment that the runner has nothing left to do
    there, no matter what the runner says or when it answers. The time in between, less that of a call without forward, is forward's.
@@ -36,26 +37,31 @@ from tritonsmith.evaluator.channel.slots import fill_slots
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.timing.baselines import BUILD_SECONDS, BaselineProcess, Blamed
+from tritonsmith.evaluator.oracle.timing.blame import (
+    MAX_ASLEEP,
+    MAX_VOID,
+    SHARED,
+    Call,
+    Draw,
+    describe_trouble,
+    is_clear,
+    require_good,
+    require_quiet,
+)
 from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
 from tritonsmith.evaluator.oracle.timing.hold import CardHold, card_hold
 from tritonsmith.evaluator.oracle.timing.paired import Empty, Sample
-from tritonsmith.evaluator.oracle.timing.turns import OVERSLEPT, TOO_SOON, Exchange, Turn
+from tritonsmith.evaluator.oracle.timing.turns import INTERRUPTED, TOO_SOON, Exchange, Turn
 from tritonsmith.evaluator.schema import Status
 
 WARM_CALLS = 5
 """Calls before the first one that counts, and calls of which the fastest chooses a baseline's setting."""
 _SLICE_MS = 2.0
 """A time slice in milliseconds; a call whose hold met the end of one is taken again that much later within it, at random."""
-_MAX_VOID = 20
-"""Calls in a row that may be void because somebody else had the card or because a candidate left a gap."""
+_ONCE_IN = 3
+"""Where holding the card fails, one try in so many is made with one hold, for cards that cannot be taken a second time at once."""
 _MAX_TOO_SOON = 5
 """Answers of a candidate, in all, that may come while the card is not its own; as many as the baselines' honest process gives are free."""
-_MAX_OVERSLEPT = 100
-"""Calls in a row that may be void because this process did not run."""
-_ASLEEP_WITHOUT_CANDIDATE = 3
-"""So many of `_MAX_VOID` calls void without the candidate say that it is not the candidate that keeps this process from running."""
-_UNCLEAR_WITHOUT_CANDIDATE = _MAX_VOID // 2
-"""So many of these calls void for the same reason say that nothing can be shown."""
 _CANDIDATES = "candidate's"
 """The word for a candidate's void calls."""
 _BASELINES = "baseline's"
@@ -77,19 +83,7 @@ _MORE_LOOKS = 8
 _REMEMBERED_DELIVERIES = 101
 """Deliveries of the baselines, of which the median is usual."""
 
-_SHARED = (
-    "calls cannot be timed: something else uses this card, or processes do not take turns on it "
-    "(CUDA MPS, or a time slice below 0.5 ms; `nvidia-smi compute-policy -l` tells); use another card or switch that off"
-)
-
-_BUSY = (
-    "calls cannot be timed: other programs take this machine's processors away from the evaluator again and again; "
-    "stop them, or leave it two processors of its own"
-)
-
 Result = TypeVar("Result")
-Draw = Callable[[], list[torch.Tensor]]
-"""Gives the inputs of a call; asked again when a call must be taken again."""
 
 
 class CallTimer:
@@ -140,59 +134,62 @@ class CallTimer:
         """
         of_baseline = self.baselines.owns(runner)
         stopped = self.candidate if of_baseline else None
+        call = Call(runner, draw, timeout, mode, delivered, _BASELINES if of_baseline else _CANDIDATES)
         with _pause(stopped):
             if stopped is not None and secrets.randbelow(_CALLS_PER_LOOK) == 0:
                 self.looks[self._disturbed()] += 1
-            void = slept = 0
-            while void < _MAX_VOID and slept < _MAX_OVERSLEPT and self._too_soon <= self._allowed_too_soon:
-                if max(void, slept) >= _BURST_CALLS:
+            while call.disturbed < MAX_VOID and call.asleep < MAX_ASLEEP and self._too_soon <= self._allowed_too_soon:
+                if max(call.disturbed, call.asleep) >= _BURST_CALLS:
                     time.sleep(_BURST_SECONDS)
-                wait_ms = random.random() * _SLICE_MS if void or slept else 0.0
-                outcome = self._try_call(runner, draw(), timeout, mode, wait_ms, delivered)
-                if isinstance(outcome, Sample):
-                    return outcome
-                slept += outcome == OVERSLEPT
-                void += outcome != OVERSLEPT
-        overslept = slept >= _MAX_OVERSLEPT
-        if of_baseline and (stopped is None or overslept):  # a candidate's processes are stopped meanwhile
-            raise InfrastructureError(_BUSY if overslept else _SHARED)
-        raise self._blame(stopped or runner, timeout, overslept=overslept)
+                sample = self._try_call(call)
+                if sample is not None:
+                    return sample
+        if of_baseline and (stopped is None or call.asleep >= MAX_ASLEEP):  # a candidate's processes are stopped meanwhile
+            raise InfrastructureError(describe_trouble(call))
+        raise self._blame(stopped or runner, timeout, call)
 
     @property
     def _allowed_too_soon(self) -> int:
         return _MAX_TOO_SOON + self.void_calls[f"{_BASELINES} {TOO_SOON}"]
 
-    def _try_call(
-        self, runner: RunnerHandle, tensors: list[torch.Tensor], timeout: float, mode: int, wait_ms: float, delivered: Callable[[], object]
-    ) -> Sample | str:
-        """The call's times, or why it is void."""
-        exchange, candidate = self._exchange, not self.baselines.owns(runner)
-        assert exchange.empty is not None
-        self._hold.begin(lambda: self._place(runner, tensors, wait_ms))
-        forward = exchange.take_paced_turn(runner, Command.CLOCKED, mode, timeout, candidate=candidate)
+    def _try_call(self, call: Call) -> Sample | None:
+        """The call's times; None when it is void."""
+        hold, exchange, runner, timeout, candidate = self._hold, self._exchange, call.runner, call.timeout, call.whose == _CANDIDATES
+        tensors = call.draw()
+        call.note_inputs(tensors)
+        if call.void:
+            time.sleep(random.random() * _SLICE_MS * 1e-3)
+        once = call.held_badly % _ONCE_IN == _ONCE_IN - 1
+        hold.begin(lambda: self._place(runner, tensors), between_ms=0.0 if once else exchange.between_ms)
+        call.placed_ms = hold.prepared_ms
+        forward = exchange.take_paced_turn(runner, Command.CLOCKED, call.mode, timeout, candidate=candidate)
+        call.forward_ms = forward.ms
         self._too_soon += candidate and forward.too_soon
         if not forward.answered:
             runner.command(Command.DELIVER, timeout=timeout)
-            return self._note_void(forward.void_reason, candidate=candidate)
-        delivery = exchange.take_paced_turn(runner, Command.DELIVER, 0, timeout, delivered, candidate=candidate)
+            self._note_void(call, forward.void_reason)
+            return None
+        delivery = exchange.take_paced_turn(runner, Command.DELIVER, 0, timeout, call.delivered, candidate=candidate)
         self._too_soon += candidate and delivery.too_soon and not forward.void_reason
-        if why := forward.void_reason or delivery.void_reason or ("" if exchange.wait_undisturbed() else "interrupted"):
-            return self._note_void(why, candidate=candidate)
+        if why := forward.void_reason or delivery.void_reason or ("" if exchange.wait_undisturbed() else INTERRUPTED):
+            self._note_void(call, why)
+            return None
         card_ms = runner.device_ms
         if not math.isfinite(card_ms) or card_ms < 0.0:  # bytes of the runner's; nothing computed from them would be a time either
             raise RunnerFault(Status.CHEATING, "what the runner says of the card's clock is no time")
         late_ms = max(0.0, delivery.ms - self._usual_delivery_ms())
         if not candidate:
             self._deliveries.append(delivery)
+        call.good += 1
         return Sample(forward.ms, card_ms, late_ms, forward.early)
 
-    def _note_void(self, why: str, *, candidate: bool) -> str:
-        self.void_calls[f"{_CANDIDATES if candidate else _BASELINES} {why}"] += 1
-        return why
+    def _note_void(self, call: Call, why: str) -> None:
+        call.void[why] += 1
+        if why == INTERRUPTED:
+            call.gap_ms = max(call.gap_ms, self._hold.gap_ms)
+        self.void_calls[f"{call.whose} {why}"] += 1
 
-    def _place(self, runner: RunnerHandle, tensors: list[torch.Tensor], wait_ms: float) -> None:
-        if wait_ms:
-            time.sleep(wait_ms * 1e-3)
+    def _place(self, runner: RunnerHandle, tensors: list[torch.Tensor]) -> None:
         runner.poison()
         slots = self.baselines.inputs if self.baselines.owns(runner) else self.session.slots
         fill_slots(slots, tensors)  # last: they lie ready from then on
@@ -213,7 +210,7 @@ class CallTimer:
         with _pause(self.candidate):  # the process with that work may have stopped
             again = sum(self._disturbed() for _ in range(_MORE_LOOKS))
         if again <= _MAX_DISTURBED_SHARE * _MORE_LOOKS:
-            raise InfrastructureError(_SHARED)
+            raise InfrastructureError(SHARED)
         raise self._blame(self.candidate, timeout)
 
     def _disturbed(self) -> bool:
@@ -221,25 +218,32 @@ class CallTimer:
         self._hold.begin(milliseconds=_LOOK_MS)
         return not self._exchange.wait_undisturbed()
 
-    def _blame(self, runner: RunnerHandle, timeout: float, *, overslept: bool = False) -> Blamed:
-        """The candidate's fault if calls can be timed once its processes are gone. Raises InfrastructureError if they cannot.
+    def _blame(self, runner: RunnerHandle, timeout: float, call: Call | None = None) -> Blamed:
+        """The candidate's fault if calls can be timed once its processes are gone, `call` too. Raises InfrastructureError if they cannot.
 
-        `overslept`: this process did not get its processor, as happens while other processes never sleep.
+        The call is the same for a baseline's. In place of a candidate's own it is a baseline's on inputs of the same size.
         """
         void_calls = ", ".join(f"{count} {why}" for why, count in sorted(self.void_calls.items()))
         runner.process.kill()
         self.set_candidate(None)
         looks = [self._disturbed() for _ in range(_MORE_LOOKS)]
-        turns = self._without_forward(lambda runner: self._exchange.take_empty_turns(runner, _MAX_VOID, timeout))
-        slept = sum(turn.slept for turn in turns)
-        if slept >= (_ASLEEP_WITHOUT_CANDIDATE if overslept else _UNCLEAR_WITHOUT_CANDIDATE):
-            raise InfrastructureError(_BUSY)
-        if any(looks) or not all(turn.valid or turn.void_reason == OVERSLEPT for turn in turns):
-            raise InfrastructureError(_SHARED)
+        require_quiet(looks, self._without_forward(lambda runner: self._exchange.take_empty_turns(runner, MAX_VOID, timeout)), call)
+        if call is not None:
+            require_good(self._repeat_alone(call), call)
         message = "the candidate answers, or has work on the card, while the card belongs to another process"
-        if overslept:
+        if call is not None and call.asleep >= MAX_ASLEEP:
             message = "the candidate's processes keep the evaluator from the processor that it takes the time on"
         return Blamed(Status.CHEATING, message + (f" (void calls: {void_calls})" if void_calls else ""))
+
+    def _repeat_alone(self, call: Call) -> Call:
+        """Tries of a baseline's call now that the candidate is gone, until it is clear what comes of them."""
+        mode = call.mode if call.whose == _BASELINES else next(iter(self.baselines.modes.values()))
+        alone = Call(self.baselines.runner, call.draw, call.timeout, mode, call.delivered, _BASELINES)
+        with self.baselines.own_faults("the baselines' process failed while it was timed"):
+            while not is_clear(alone):
+                time.sleep(_BURST_SECONDS)
+                self._try_call(alone)
+        return alone
 
     # ---- baselines
 

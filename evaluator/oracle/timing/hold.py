@@ -1,4 +1,4 @@
-"""A kernel of the oracle that keeps the card from other processes for a moment: forward starts when the oracle knows. Imports torch.
+"""The card kept from other processes for a moment: forward starts when the oracle knows.
 
 A short call is mostly host work: Python, Triton's launcher, the driver. On a shared machine that part takes 40 microseconds in one
 process and 120 in the next, for whole sessions. Work that a process queues while the card belongs to another one starts when the card
@@ -7,98 +7,41 @@ changes hands, however long queueing took. A process that asks for the card whil
 Handing the card over and back takes 287 us on an H200, give or take 2 us (2026-11-22). The rest is the kernel's time. Above 20 us it
 agrees with the card's events: 0.6 us more in the median, and -1.5 to 2.6 us in nine calls of ten.
 
-The kernel runs in the oracle's process, so no candidate can shorten it, and nothing of a candidate runs on the card meanwhile. The card
-gives each process a time slice (2 ms or so by default) and the kernel is usually shorter. It looks at the clock all the time, and says
-so when it was interrupted. Inputs are placed while it runs, from another stream of the same process, so that no kernel of a candidate
-can read them before its call is due.
+The kernel (`oracle/timing/hold_kernel.py`) runs in the oracle's process. So no candidate can shorten it, and nothing of a candidate runs
+on the card meanwhile. Inputs are placed while it runs, from another stream of the same process, so that no kernel of a candidate can read
+them before its call is due.
+
+The card gives each process a time slice. A hold that is longer keeps the card while nobody else has work for it. From then on it loses
+the card as soon as somebody has. Placing gigabytes takes that long, and the runner that is rung next has work. So a long hold ends before
+anybody is rung, the card is idle for a moment, and a second, short hold takes it with a slice of its own. The second kernel knows the
+clock at the first one's last look. Within the time that is allowed in between, nobody else can have had the card.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import time
 from collections.abc import Callable
 
-import torch
-
-from tritonsmith.evaluator.channel.cuda_memory import reset_persisting_cache
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.oracle.timing.hold_kernel import ANY_TIME, ENDED, GAP, INTERRUPTED, LATE, STARTED, HoldKernel
 
 HOLD_MS = 0.5
 """Host work that a timed call may do without being noticed: some forty launches."""
+LONG_MS = 1.0
+"""Milliseconds of preparation after which the card is taken for a second time.
 
-_THREADS = 32
-"""Threads of the kernel on each multiprocessor."""
-_PROCESSORS = 16  # CUdevice_attribute
-"""The driver's number for the count of multiprocessors."""
-_MAPPED = 2  # CU_MEMHOSTALLOC_DEVICEMAP
-"""The driver's flag for host memory that the card sees."""
-_STARTED = 0
-"""Which 4-byte word of the host's memory holds the number of the last kernel that has started."""
-_ENDED = 16
-"""The word with the number of the last kernel that has ended."""
-_INTERRUPTED = 32
-"""The word with the number of the last kernel that was interrupted."""
+Half of a time slice of 2 ms. Of 6,100 holds of 0.5 to 2.6 ms three were interrupted (H200, 2026-11-22).
+"""
+_IDLE_SECONDS = 30e-6
+"""The card is idle for so long between two holds, or more: a process that has been idle gets a new time slice."""
+_PROMPT_SHARE = 0.5
+"""If this process needs less than this part of the time that is allowed in between, what is late is somebody else's doing."""
 _START_SECONDS = 10.0
 """Time within which the card must be had."""
 _SLEPT_SECONDS = 50e-6
 """Between two looks at the host's memory: the card changes hands in twice as much at the least."""
-_LONGEST_NS = 500_000_000
-"""What is done while the card is held must not take longer: then it is given back, and the call is void."""
-_PTX = b"""
-.version 7.0
-.target sm_70
-.address_size 64
-.visible .entry hold(.param .u64 nanoseconds, .param .u64 words, .param .u32 number, .param .u64 gate)
-{
-  .reg .pred %early, %other, %gap, %broken, %open;
-  .reg .u64 %start, %last, %now, %passed, %wanted, %at, %gate_at;
-  .reg .u32 %n, %thread, %seen;
-  ld.param.u64 %wanted, [nanoseconds];
-  ld.param.u64 %at, [words];
-  ld.param.u32 %n, [number];
-  ld.param.u64 %gate_at, [gate];
-  mov.u32 %thread, %tid.x;
-  setp.ne.u32 %other, %thread, 0;
-  setp.ne.u32 %broken, %thread, %thread;
-  mov.u64 %start, %globaltimer;
-  mov.u64 %last, %start;
-  @%other bra waiting;
-  st.volatile.global.u32 [%at], %n;
-waiting:
-  mov.u64 %now, %globaltimer;
-  sub.u64 %passed, %now, %last;
-  setp.gt.u64 %gap, %passed, 20000;
-  or.pred %broken, %broken, %gap;
-  mov.u64 %last, %now;
-  ld.volatile.global.u32 %seen, [%gate_at];
-  setp.eq.u32 %open, %seen, %n;
-  @%open bra opened;
-  sub.u64 %passed, %now, %start;
-  setp.lt.u64 %early, %passed, LONGEST;
-  @%early bra waiting;
-  setp.eq.u32 %broken, %thread, %thread;
-opened:
-  mov.u64 %start, %now;
-again:
-  mov.u64 %now, %globaltimer;
-  sub.u64 %passed, %now, %last;
-  setp.gt.u64 %gap, %passed, 20000;
-  or.pred %broken, %broken, %gap;
-  mov.u64 %last, %now;
-  sub.u64 %passed, %now, %start;
-  setp.lt.u64 %early, %passed, %wanted;
-  @%early bra again;
-  @%other bra done;
-  @%broken st.volatile.global.u32 [%at+128], %n;
-  membar.sys;
-  st.volatile.global.u32 [%at+64], %n;
-done:
-  ret;
-}
-""".replace(b"LONGEST", str(_LONGEST_NS).encode())
 
 
 def wait_until(has_come: Callable[[], bool]) -> tuple[float, float]:
@@ -117,57 +60,34 @@ def wait_until(has_come: Callable[[], bool]) -> tuple[float, float]:
 
 
 class CardHold:
-    """The kernel, the memory in which it says where it is, and the stream on which things are done meanwhile.
+    """Takes the card and gives it back, and knows whether it was this process's all the time.
 
     Args:
-        cache_bytes: size of the card's L2 cache.
-    Raises:
-        InfrastructureError: the driver refuses the kernel.
+        kernel: what occupies the card.
     """
 
-    def __init__(self, cache_bytes: int) -> None:
-        torch.cuda.init()
-        torch.cuda.current_stream().synchronize()  # makes torch's context current in this thread
-        self._cuda = ctypes.PyDLL("libcuda.so.1")
-        self._module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        self._call("cuModuleLoadData", ctypes.byref(self._module), _PTX + b"\0")
-        self._call("cuModuleGetFunction", ctypes.byref(function), self._module, b"hold")
-        processors = ctypes.c_int()
-        self._call("cuDeviceGetAttribute", ctypes.byref(processors), _PROCESSORS, torch.cuda.current_device())
-        host, device = ctypes.c_void_p(), ctypes.c_uint64()
-        self._call("cuMemHostAlloc", ctypes.byref(host), ctypes.c_size_t(4096), ctypes.c_uint(_MAPPED))
-        self._call("cuMemHostGetDevicePointer_v2", ctypes.byref(device), host, ctypes.c_uint(0))
-        assert host.value is not None
-        self._words = (ctypes.c_uint32 * 64).from_address(host.value)
-        self._number = ctypes.c_uint32(0)
+    def __init__(self, kernel: HoldKernel) -> None:
+        self._kernel = kernel
+        self._number = 0
+        """Of the kernel that was launched last."""
+        self._first = 0
+        """Of the kernel with which the card was taken; a later one took it again."""
         self._not_before = -math.inf
         """What was waited for last came after that."""
-        self._nanoseconds, self._device = ctypes.c_uint64(0), device  # what a launch reads lives as long as this
-        self._gate = torch.zeros(1, dtype=torch.int32, device="cuda")
-        gate = ctypes.c_uint64(self._gate.data_ptr())
-        arguments = (ctypes.c_void_p * 4)(*(ctypes.addressof(value) for value in (self._nanoseconds, device, self._number, gate)))
-        grid = ctypes.c_uint(processors.value)  # a warp on each: more of them would wait for the clock, which they share
-        one, zero, block = ctypes.c_uint(1), ctypes.c_uint(0), ctypes.c_uint(_THREADS)
-        stream, nothing = ctypes.c_void_p(0), ctypes.c_void_p(0)
-        self._launch: Callable[[], object] = lambda: self._call(
-            "cuLaunchKernel", function, grid, one, one, block, one, one, zero, stream, arguments, nothing
-        )
-        self._arguments = (gate, arguments)
-        self._cache = torch.empty(2 * cache_bytes, dtype=torch.uint8, device="cuda")
-        self._meanwhile = torch.cuda.Stream()
-        self._open()  # kernels are loaded when they are first used, for which the driver may wait for those that run
-
-    def _call(self, name: str, *arguments: object) -> None:
-        if code := getattr(self._cuda, name)(*arguments):
-            raise InfrastructureError(f"the kernel that holds the card could not be had: {name} failed with CUDA driver error {code}")
+        self._prompt = True
+        """Whether this process was quick to take the card again."""
+        self.prepared_ms = 0.0
+        """Milliseconds that the last preparation took."""
 
     def begin(
-        self, prepare: Callable[[], object] = lambda: None, milliseconds: float = HOLD_MS, *, at_once: bool = False
+        self, prepare: Callable[[], object] = lambda: None, milliseconds: float = HOLD_MS, *, at_once: bool = False, between_ms: float = 0.0
     ) -> float:
         """Take the card, queue what `prepare` does, overwrite the L2 cache; returns when that is done, with so many milliseconds left.
 
         `at_once`: ask for the card before anything else, while another process may still have it; `prepare` must then read nothing
         that waits on the current stream.
+
+        `between_ms`: if the preparation takes long, the card is taken twice, and may be nobody's for so long in between; 0: taken once.
 
         What a process finds in the cache is worth 5 to 10 microseconds even to an empty call, so it finds nothing, ever.
 
@@ -178,28 +98,37 @@ class CardHold:
             InfrastructureError: somebody else keeps the card.
         """
         if not at_once:
-            torch.cuda.current_stream().synchronize()  # `prepare` reads what was queued there
-            reset_persisting_cache()  # lines that a candidate asked the driver to keep become ordinary ones
-        self._nanoseconds.value = int(milliseconds * 1e6)
-        self._number.value += 1
-        self._launch()
-        taken = self._wait(_STARTED)
-        self._open(prepare)
+            self._kernel.settle()  # `prepare` reads what was queued on the current stream
+        self._launch(milliseconds)
+        self._first = self._number
+        taken = self._wait(STARTED)
+        self._kernel.open(self._number, prepare)
+        self.prepared_ms = (time.perf_counter() - taken) * 1e3
+        if between_ms and self.prepared_ms > LONG_MS:
+            self._take_again(milliseconds, between_ms)
         return taken
 
-    def _open(self, prepare: Callable[[], object] = lambda: None) -> None:
-        with torch.cuda.stream(self._meanwhile):
-            prepare()
-            self._cache.fill_(1)
-            self._gate.fill_(self._number.value)
-        self._meanwhile.synchronize()
+    def _launch(self, milliseconds: float, between: int = ANY_TIME) -> None:
+        self._number += 1
+        self._kernel.launch(self._number, int(milliseconds * 1e6), between)
+
+    def _take_again(self, milliseconds: float, between_ms: float) -> None:
+        """A second hold at once after the first one, which is over; nobody has been asked for anything yet."""
+        ended = self._wait(ENDED)
+        not_before = self._not_before
+        while time.perf_counter() < ended + _IDLE_SECONDS:
+            pass
+        self._launch(milliseconds, int(between_ms * 1e6))
+        self._prompt = (time.perf_counter() - not_before) * 1e3 < _PROMPT_SHARE * between_ms
+        self._wait(STARTED)
+        self._kernel.open(self._number)
 
     def wait_end(self) -> float:
         """Wait until the card is given back; `time.perf_counter()` then. Raises InfrastructureError."""
-        return self._wait(_ENDED)
+        return self._wait(ENDED)
 
     def _wait(self, word: int) -> float:
-        words, wanted = self._words, self._number.value
+        words, wanted = self._kernel.words, self._number
         seen, self._not_before = wait_until(lambda: words[word] == wanted)
         return seen
 
@@ -213,11 +142,28 @@ class CardHold:
 
     @property
     def interrupted(self) -> bool:
-        """Whether somebody else had the card in between; to be asked some microseconds after the end."""
-        return self._words[_INTERRUPTED] == self._number.value
+        """Whether somebody else had the card since it was taken; to be asked some microseconds after the end.
+
+        That is also so if the card was not had in time for a second hold, although this process was quick.
+        """
+        return self._kernel.words[INTERRUPTED] >= self._first or (self._late and self._prompt)
+
+    @property
+    def retaken_late(self) -> bool:
+        """Whether this process was too slow to take the card again: then it is unknown whether somebody else had it in between."""
+        return self._late and not self._prompt
+
+    @property
+    def _late(self) -> bool:
+        return self._kernel.words[LATE] == self._number
+
+    @property
+    def gap_ms(self) -> float:
+        """For how many milliseconds the hold that was interrupted last did not run."""
+        return self._kernel.words[GAP] * 1e-6
 
 
 @functools.cache
 def card_hold(cache_bytes: int) -> CardHold:
     """The hold of this process, made once."""
-    return CardHold(cache_bytes)
+    return CardHold(HoldKernel(cache_bytes))

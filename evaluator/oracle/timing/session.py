@@ -15,7 +15,8 @@ from tritonsmith.evaluator.machine import clocks
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.trials import describe_error, judge_outputs, require_unchanged
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
-from tritonsmith.evaluator.oracle.timing.calls import WARM_CALLS, CallTimer, Draw
+from tritonsmith.evaluator.oracle.timing.blame import Draw
+from tritonsmith.evaluator.oracle.timing.calls import WARM_CALLS, CallTimer
 from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
 from tritonsmith.evaluator.oracle.timing.paired import (
     Empty,

@@ -42,9 +42,19 @@ _EMPTY_MORE_MS = 0.003
 """Milliseconds that an empty call may take longer than that: more is somebody's doing."""
 _NOTICE_SECONDS = 20e-6
 """Until a hold that was interrupted has said so."""
+_BETWEEN_SHARE = 0.35
+"""The part of an empty call, which is the time of two changes of hands, for which the card may be nobody's between two holds."""
+_MAX_BETWEEN_MS = 0.1
+"""Milliseconds that this may reach: somebody else who had the card in between would need almost three times as long on an H200."""
 
+INTERRUPTED = "interrupted"
+"""Why a call is void: somebody else had the card during a hold."""
+LET_GO = "let go"
+"""Why a call is void: the card was free before the runner answered."""
 OVERSLEPT = "overslept"
 """Why a call is void: this process did not run when the card was given away, so that its clock started late."""
+RETAKEN_LATE = "retaken late"
+"""Why a call is void: this process did not run between two holds, so that somebody else may have had the card."""
 TOO_SOON = "answered too soon"
 """Why a call is void: the answer came before the card was given away."""
 
@@ -70,25 +80,29 @@ class Turn(NamedTuple):
     """Whether this process did not run when the card was given away: then it was so some time before its clock says."""
     answered: bool
     """Whether the runner had answered when the oracle had the card; otherwise there was a gap in its work, or its answer was slow."""
+    retaken_late: bool
+    """Whether this process was too slow between two holds: then it is unknown whether somebody else had the card in between."""
 
     @property
     def valid(self) -> bool:
         """Whether nobody else had the card while it was held, the answer came after that, and it is known when that was."""
-        return not (self.answered_at_start or self.interrupted or self.slept)
+        return not (self.answered_at_start or self.interrupted or self.slept or self.retaken_late)
 
     @property
     def too_soon(self) -> bool:
         """Whether the answer came before the runner can have had the card."""
-        return self.answered_at_start and not (self.interrupted or self.slept)
+        return self.answered_at_start and not (self.interrupted or self.slept or self.retaken_late)
 
     @property
     def void_reason(self) -> str:
         """Why a call with this turn is void; empty when it is not."""
         if self.interrupted:
-            return "interrupted"
+            return INTERRUPTED
+        if self.retaken_late:
+            return RETAKEN_LATE
         if self.slept:
             return OVERSLEPT
-        return TOO_SOON if self.answered_at_start else "" if self.answered else "let go"
+        return TOO_SOON if self.answered_at_start else "" if self.answered else LET_GO
 
     def beyond(self, empty: Empty) -> float:
         """Milliseconds more than a call without forward takes."""
@@ -135,6 +149,12 @@ class Exchange:
         self._empties: deque[Empty] = deque(maxlen=_REMEMBERED_EMPTIES)
         self._paces: dict[tuple[bool, Command, int], Pace] = {}
 
+    @property
+    def between_ms(self) -> float:
+        """Milliseconds for which the card may be nobody's between two holds: too few for somebody else to have it and give it back."""
+        assert self.empty is not None
+        return min(_MAX_BETWEEN_MS, _BETWEEN_SHARE * self.empty.early)
+
     def forget_paces(self) -> None:
         """Learn all paces anew: they differ from candidate to candidate and from processor to processor."""
         self._paces.clear()
@@ -169,7 +189,7 @@ class Exchange:
                 pass
         asked = time.perf_counter()
         early = wait != math.inf and not runner.answered
-        interrupted, answered = hold.interrupted, False
+        interrupted, retaken_late, answered = hold.interrupted, hold.retaken_late, False
 
         def look_and_continue() -> None:
             nonlocal answered
@@ -179,7 +199,7 @@ class Exchange:
 
         had = hold.begin(look_and_continue, HOLD_MS if command is Command.CLOCKED else 0.0, at_once=True)
         runner.echo(given, timeout)
-        return Turn((had - given) * 1e3, (asked - given) * 1e3, early, at_start, interrupted, slept, answered)
+        return Turn((had - given) * 1e3, (asked - given) * 1e3, early, at_start, interrupted, slept, answered, retaken_late)
 
     def wait_undisturbed(self) -> bool:
         """Wait until the card is given back; whether it stayed this process's until then."""
