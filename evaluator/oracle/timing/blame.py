@@ -51,7 +51,7 @@ Draw = Callable[[], list[torch.Tensor]]
 
 
 @dataclass
-class Call:
+class TimedCall:
     """A call to be timed, and what was seen in its tries."""
 
     runner: RunnerHandle
@@ -100,22 +100,22 @@ class Call:
         return f"the {self.whose} call void {self.void.total()} times ({reasons}{gap}), {placed}, forward {self.forward_ms:.3g} ms"
 
 
-def describe_trouble(call: Call) -> str:
+def describe_trouble(call: TimedCall) -> str:
     """What to tell of a call that cannot be timed where no candidate can be at fault."""
     head = _BUSY if call.asleep >= MAX_ASLEEP else _LARGE if call.placed_ms > LONG_MS else SHARED
     return f"{head}. Seen: {call.describe()}"
 
 
-def is_clear(alone: Call) -> bool:
+def is_clear(alone: TimedCall) -> bool:
     """Whether enough tries without the candidate were made."""
     return alone.good >= CALLS_ALONE or _is_void(alone) or alone.good + alone.void.total() >= _MAX_TRIES_ALONE
 
 
-def _is_void(alone: Call) -> bool:
+def _is_void(alone: TimedCall) -> bool:
     return alone.disturbed - alone.void[LET_GO] > _MAX_VOID_ALONE or alone.asleep >= _UNCLEAR_WITHOUT_CANDIDATE
 
 
-def require_quiet(looks: Sequence[bool], empty: Sequence[Turn], call: Call | None) -> None:
+def require_quiet(looks: Sequence[bool], empty: Sequence[Turn], call: TimedCall | None) -> None:
     """The card and this machine are quiet once the candidate is gone. Raises InfrastructureError where they are not.
 
     Args:
@@ -130,7 +130,7 @@ def require_quiet(looks: Sequence[bool], empty: Sequence[Turn], call: Call | Non
         raise InfrastructureError(SHARED + seen)
 
 
-def require_good(alone: Call, call: Call) -> None:
+def require_good(alone: TimedCall, call: TimedCall) -> None:
     """The call that was void next to the candidate is good without it. Raises InfrastructureError where it is not."""
     seen = f". Seen: {call.describe()}; without the candidate {alone.describe()}"
     if alone.asleep >= _most_asleep(call):
@@ -139,5 +139,5 @@ def require_good(alone: Call, call: Call) -> None:
         raise InfrastructureError(_LARGE + seen)
 
 
-def _most_asleep(call: Call | None) -> int:
+def _most_asleep(call: TimedCall | None) -> int:
     return _ASLEEP_WITHOUT_CANDIDATE if call and call.asleep >= MAX_ASLEEP else _UNCLEAR_WITHOUT_CANDIDATE

@@ -41,7 +41,7 @@ from tritonsmith.evaluator.oracle.timing.blame import (
     MAX_ASLEEP,
     MAX_VOID,
     SHARED,
-    Call,
+    TimedCall,
     Draw,
     describe_trouble,
     is_clear,
@@ -134,7 +134,7 @@ class CallTimer:
         """
         of_baseline = self.baselines.owns(runner)
         stopped = self.candidate if of_baseline else None
-        call = Call(runner, draw, timeout, mode, delivered, _BASELINES if of_baseline else _CANDIDATES)
+        call = TimedCall(runner, draw, timeout, mode, delivered, _BASELINES if of_baseline else _CANDIDATES)
         with _pause(stopped):
             if stopped is not None and secrets.randbelow(_CALLS_PER_LOOK) == 0:
                 self.looks[self._disturbed()] += 1
@@ -152,7 +152,7 @@ class CallTimer:
     def _allowed_too_soon(self) -> int:
         return _MAX_TOO_SOON + self.void_calls[f"{_BASELINES} {TOO_SOON}"]
 
-    def _try_call(self, call: Call) -> Sample | None:
+    def _try_call(self, call: TimedCall) -> Sample | None:
         """The call's times; None when it is void."""
         hold, exchange, runner, timeout, candidate = self._hold, self._exchange, call.runner, call.timeout, call.whose == _CANDIDATES
         tensors = call.draw()
@@ -183,7 +183,7 @@ class CallTimer:
         call.good += 1
         return Sample(forward.ms, card_ms, late_ms, forward.early)
 
-    def _note_void(self, call: Call, why: str) -> None:
+    def _note_void(self, call: TimedCall, why: str) -> None:
         call.void[why] += 1
         if why == INTERRUPTED:
             call.gap_ms = max(call.gap_ms, self._hold.gap_ms)
@@ -218,7 +218,7 @@ class CallTimer:
         self._hold.begin(milliseconds=_LOOK_MS)
         return not self._exchange.wait_undisturbed()
 
-    def _blame(self, runner: RunnerHandle, timeout: float, call: Call | None = None) -> Blamed:
+    def _blame(self, runner: RunnerHandle, timeout: float, call: TimedCall | None = None) -> Blamed:
         """The candidate's fault if calls can be timed once its processes are gone, `call` too. Raises InfrastructureError if they cannot.
 
         The call is the same for a baseline's. In place of a candidate's own it is a baseline's on inputs of the same size.
@@ -235,10 +235,10 @@ class CallTimer:
             message = "the candidate's processes keep the evaluator from the processor that it takes the time on"
         return Blamed(Status.CHEATING, message + (f" (void calls: {void_calls})" if void_calls else ""))
 
-    def _repeat_alone(self, call: Call) -> Call:
+    def _repeat_alone(self, call: TimedCall) -> TimedCall:
         """Tries of a baseline's call now that the candidate is gone, until it is clear what comes of them."""
         mode = call.mode if call.whose == _BASELINES else next(iter(self.baselines.modes.values()))
-        alone = Call(self.baselines.runner, call.draw, call.timeout, mode, call.delivered, _BASELINES)
+        alone = TimedCall(self.baselines.runner, call.draw, call.timeout, mode, call.delivered, _BASELINES)
         with self.baselines.own_faults("the baselines' process failed while it was timed"):
             while not is_clear(alone):
                 time.sleep(_BURST_SECONDS)

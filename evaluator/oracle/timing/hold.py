@@ -34,10 +34,10 @@ LONG_MS = 1.0
 
 Half of a time slice of 2 ms. Of 6,100 holds of 0.5 to 2.6 ms three were interrupted (H200, 2026-11-22).
 """
-_IDLE_SECONDS = 30e-6
-"""The card is idle for so long between two holds, or more: a process that has been idle gets a new time slice."""
-_PROMPT_SHARE = 0.5
-"""If this process needs less than this part of the time that is allowed in between, what is late is somebody else's doing."""
+_IDLE_SHARE = 0.3
+"""For this part of the time that is allowed between two holds the card is left idle: a process that was idle gets a new time slice."""
+_PROMPT_SHARE = 0.6
+"""If this process has launched the second hold within this part of that time, what is late is somebody else's doing."""
 _START_SECONDS = 10.0
 """Time within which the card must be had."""
 _SLEPT_SECONDS = 50e-6
@@ -116,7 +116,7 @@ class CardHold:
         """A second hold at once after the first one, which is over; nobody has been asked for anything yet."""
         ended = self._wait(ENDED)
         not_before = self._not_before
-        while time.perf_counter() < ended + _IDLE_SECONDS:
+        while time.perf_counter() < ended + _IDLE_SHARE * between_ms * 1e-3:
             pass
         self._launch(milliseconds, int(between_ms * 1e6))
         self._prompt = (time.perf_counter() - not_before) * 1e3 < _PROMPT_SHARE * between_ms
