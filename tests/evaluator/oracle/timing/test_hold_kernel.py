@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ptx_steps import run_thread
+from cards.ptx_steps import run_thread
 from tritonsmith.evaluator.oracle.timing.hold_kernel import ANY_TIME, ENDED, GAP, INTERRUPTED, LATE, PTX, STARTED
 
 NUMBER = 7

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sliced_card import SLICE_US, draw_large, share_card, share_with_other
+from cards.sliced_card import SLICE_US, draw_large, share_card, share_with_other
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.oracle.timing import hold
 from tritonsmith.evaluator.oracle.timing.baselines import Blamed
