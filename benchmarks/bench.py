@@ -15,7 +15,8 @@ from typing import Any
 
 from tritonsmith.evaluator.errors import TritonsmithError, UsageError
 from tritonsmith.evaluator.local import open_evaluator
-from tritonsmith.evaluator.schema import Evaluator, TimingKind
+from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.schema import TimingKind
 from tritonsmith.graph.run import optimize
 from tritonsmith.graph.storage.summary import Summary
 

@@ -10,7 +10,7 @@ from tritonsmith.cli.options import out
 from tritonsmith.cli.versions import find_versions
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.local import open_evaluator
-from tritonsmith.evaluator.schema import Evaluator
+from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.graph.storage.records import write_record
 from tritonsmith.nodes.evaluators.spool import HEARTBEAT_SECONDS, Spool, WorkerCard, claim, do_job
 

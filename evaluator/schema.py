@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tritonsmith.evaluator.kernel_text import KernelText, text_sha
+from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.evaluator.plain import Plain
 
 
@@ -380,18 +379,3 @@ class Hardware(Record):
     clock_hz: float
     present: bool = False
     """True for the card in this machine, False for a named target."""
-
-
-class Evaluator(Protocol):
-    """Answers questions about tasks and candidates; owns the processes that do. Used as an async context manager."""
-
-    hardware: Hardware
-
-    async def describe(self, task: Task) -> TaskFacts:
-        """Run and trace the reference once. Raises TaskError with a sentence for the user."""
-
-    async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
-        """One verdict about a candidate's text; `profile` is `quick` or `strict`. Raises InfrastructureError only."""
-
-    async def aclose(self) -> None:
-        """End every process; safe to call twice."""

@@ -9,7 +9,8 @@ from types import TracebackType
 
 from tritonsmith.evaluator.detect.detection import Detection, detect
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Allow, Evaluator, Hardware, LaunchFacts, Task, TaskFacts, Timing
+from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.schema import Allow, Hardware, LaunchFacts, Task, TaskFacts, Timing
 from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.policies.view import Policy
 from tritonsmith.graph.session import Keep, Session

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Evaluator
+from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.graph.background import run_to_completion
 from tritonsmith.graph.runs.active import active_runs
 from tritonsmith.graph.runs.config import ROLES, RunConfig, models_of

@@ -17,7 +17,7 @@ from tritonsmith.benchmarks.ablation.tables import tabulate, write_tables
 from tritonsmith.benchmarks.ablation.tuning import variants_of
 from tritonsmith.evaluator.errors import RunStopped, TritonsmithError, UsageError
 from tritonsmith.evaluator.local import open_evaluator
-from tritonsmith.evaluator.schema import Evaluator
+from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.graph.background import run_to_completion
 from tritonsmith.graph.runs.active import active_runs
 from tritonsmith.graph.storage.folder import RunBusy

@@ -12,7 +12,8 @@ from uuid import uuid4
 
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.schema import Evaluator, Hardware, Record, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.schema import Hardware, Record, Task, TaskFacts, Verdict
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Author, Brief, Draft
 

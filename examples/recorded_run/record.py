@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from tritonsmith.evaluator.local import open_evaluator
-from tritonsmith.evaluator.schema import Evaluator
+from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.graph.run import optimize
 from tritonsmith.graph.storage.summary import Summary
 from tritonsmith.nodes.evaluators.tape import TapeEvaluator

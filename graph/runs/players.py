@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Evaluator
+from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.authors.make import make_author, make_replaying_author
 from tritonsmith.nodes.authors.memory import Memory, Recall

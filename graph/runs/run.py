@@ -13,7 +13,8 @@ from langgraph.runtime import RunControl
 
 from tritonsmith.evaluator.errors import RunError, RunStopped, UsageError
 from tritonsmith.evaluator.local import open_evaluator
-from tritonsmith.evaluator.schema import Evaluator, Task
+from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.schema import Task
 from tritonsmith.evaluator.tasks import choose_load_size, load_task
 from tritonsmith.graph.checkpoints.saver import check_checkpoints, open_checkpoints
 from tritonsmith.graph.context import Context, Sessions

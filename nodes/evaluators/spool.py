@@ -18,7 +18,8 @@ from pydantic import Field
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
-from tritonsmith.evaluator.schema import Evaluator, Hardware, Record, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.schema import Hardware, Record, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.source.refuse import refuse_text
 from tritonsmith.graph.storage.records import read_record, write_record
 from tritonsmith.nodes.chat.records import Waiting

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.schema import Evaluator, Hardware, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
 from tritonsmith.nodes.tape.recorder import TapeRecorder, refuse_when
 from tritonsmith.nodes.tape.tape import Line, Tape
 

@@ -15,7 +15,7 @@ from project import ROOT
 from tritonsmith.cli.main import run as command
 from tritonsmith.cli.screen.picture import read_events
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Evaluator
+from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph import app
 from tritonsmith.graph.builder import build_graph
