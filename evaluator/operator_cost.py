@@ -1,8 +1,18 @@
-"""What one operator of a reference does, as the probe counts it."""
+"""What one operator of a reference does, as the probe counts it, and how the probe finds operators."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class TraceWay(StrEnum):
+    """How the operators of a reference's forward were found."""
+
+    FX = "fx"
+    """torch.fx followed the code without sizes or values, so the nodes hold for other sizes too."""
+    RUN = "run"
+    """The calls of one forward were recorded, so loops are unrolled and branches are those that it took."""
 
 
 @dataclass(frozen=True)

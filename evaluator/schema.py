@@ -8,6 +8,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tritonsmith.evaluator.kernel_text import text_sha
+from tritonsmith.evaluator.operator_cost import TraceWay
 from tritonsmith.evaluator.plain import Plain
 
 
@@ -71,7 +72,7 @@ class ChosenSize(Record):
 
 
 class OpNode(Record):
-    """One node of the reference's traced forward (torch.fx)."""
+    """One node of the reference's traced forward, in the words of torch.fx whichever way it was traced."""
 
     name: str
     line: int = 0  # of the task file; 0 where none asks for it
@@ -79,6 +80,7 @@ class OpNode(Record):
     """`placeholder`, `get_attr`, `call_function`, `call_method`, `call_module` or `output`."""
     target: str
     """Qualified name: `torch.add`, `relu`, or the submodule's path for `call_module`."""
+    module: str = ""  # path of the submodule whose forward makes this call; empty for the task's Model itself
     module_type: str = ""  # class name for `call_module`, such as `GRU`, `Linear`
     attributes: dict[str, Plain] = Field(default_factory=dict)
     """Plain-valued constructor attributes of the module (`hidden_size`, `num_layers`, `bias`, ...)."""
@@ -86,6 +88,9 @@ class OpNode(Record):
     """Positional arguments; a reference to another node is `{"ref": name}`."""
     kwargs: dict[str, Plain] = Field(default_factory=dict)
     outputs: tuple[TensorSpec, ...] = ()
+    flops: float = 0.0
+    bytes: float = 0.0
+    launches: int = 0  # device kernels; these three sum up to the facts of the whole forward
 
 
 class TaskFacts(Record):
@@ -102,8 +107,16 @@ class TaskFacts(Record):
     init_inputs: tuple[str, ...] | None = None
     """Arguments of Model's constructor as Python writes them, empty for one that is no literal; None where nobody looked."""
     ops: tuple[OpNode, ...] = ()
-    """Traced forward; empty when torch.fx cannot trace it (`trace_error` says why)."""
+    """Traced forward; empty where no way works (`trace_error` says why)."""
+    ops_left_out: int = 0
+    """Nodes of a very long forward that `ops` does not hold; those before its last node."""
+    traced_by: TraceWay | None = None
     trace_error: str = ""
+    """Why torch.fx does not give `ops`; where they are empty, why nothing does."""
+    size_lines: tuple[int, ...] = ()
+    """Lines of the task where forward asks for sizes, in a recorded run: `ops` holds for these sizes only."""
+    value_lines: tuple[int, ...] = ()
+    """Lines of the task where forward turns tensors into Python values, in a recorded run: `ops` holds for these values only."""
     modules: dict[str, int] = Field(default_factory=dict)
     """Leaf module class names with their counts."""
     flops: float = 0.0

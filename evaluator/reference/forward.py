@@ -1,25 +1,29 @@
-"""A reference's forward as a list of records: torch.fx for the structure, a run over the graph for the shapes. Imports torch."""
+"""A reference's forward as a list of records, by torch.fx: it follows the code without sizes or values. Imports torch."""
 
 from __future__ import annotations
 
 import inspect
 import math
-import operator
-import sys
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
-import torch
 from torch import fx, nn
 
-from tritonsmith.evaluator.reference.module import flatten
-from tritonsmith.evaluator.reference.trace import intercept_cells
+from tritonsmith.evaluator.operator_cost import OperatorCost
+from tritonsmith.evaluator.reference.calls import ExecutedForward
+from tritonsmith.evaluator.reference.nodes import (
+    add_costs,
+    describe_module,
+    encode_argument,
+    find_line,
+    is_library_module,
+    list_specs,
+    qualified_name,
+)
+from tritonsmith.evaluator.reference.trace import CostRecorder, record_costs
 from tritonsmith.evaluator.schema import OpNode, TensorSpec
 
-_NAMESPACES = (("torch.nn.functional", torch.nn.functional), ("torch", torch), ("_operator", operator), ("math", math))
-_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-_PLAIN = (bool, int, float, str)
 _MESSAGE_CHARACTERS = 300
 _LINE = "line of the task"
 """Where a node's `meta` keeps it."""
@@ -28,21 +32,23 @@ _LINE = "line of the task"
 def leaf_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Modules that the trace does not look into: those of torch.nn except containers, and childless modules of the task."""
     for name, module in model.named_children():
-        library = type(module).__module__.startswith("torch.nn") and not isinstance(module, _CONTAINERS)
-        if library or not list(module.children()):
+        if is_library_module(module) or not list(module.children()):
             yield name, module
         else:
             yield from ((f"{name}.{inner}", leaf) for inner, leaf in leaf_modules(module))
 
 
-def trace_forward(model: nn.Module, inputs: list[Any], outputs: list[TensorSpec], file: str) -> tuple[tuple[OpNode, ...], str]:
-    """Nodes of the traced forward with the shapes they produce; none, and the reason, where torch.fx cannot follow the code.
+def trace_forward(
+    model: nn.Module, inputs: list[Any], executed: ExecutedForward, file: str, deadline: float = math.inf
+) -> tuple[tuple[OpNode, ...], str]:
+    """Nodes of the forward with the shapes they produce and what they cost; none, and the reason, where torch.fx cannot follow the code.
 
     Args:
         model: the reference.
         inputs: arguments of forward, real or fake.
-        outputs: what forward really returned; a trace that says otherwise is not used.
+        executed: what forward itself ran; a trace that runs anything else is not used.
         file: name that the task was compiled under; nodes get lines in it.
+        deadline: of `time.monotonic`.
     """
     try:
         # Arguments that get_inputs does not give keep their defaults, so that `if h0 is None` is decided at trace time.
@@ -51,15 +57,24 @@ def trace_forward(model: nn.Module, inputs: list[Any], outputs: list[TensorSpec]
         tracer = _LineTracer(file)
         graph = tracer.trace(model, concrete_args=defaults or None)
         _drop_defaults(graph, len(inputs))
-        shapes = _Shapes(fx.GraphModule(tracer.root, graph))
-        with torch.no_grad(), intercept_cells(model):
-            shapes.run(*inputs)
-        if shapes.last() != outputs:
-            return (), "torch.fx follows another path than the forward itself takes"
-        return tuple(_make_node(model, node, shapes.found.get(node.name, ())) for node in graph.nodes), ""
+        with record_costs(model, deadline) as recorder:
+            run = _Run(fx.GraphModule(tracer.root, graph), recorder)
+            run.run(*inputs)
+        if other := _find_difference(recorder.costs, executed.costs):
+            return (), f"torch.fx follows another path than the forward itself takes: {other}"
+        return tuple(_make_node(model, node, run) for node in graph.nodes), ""
     except Exception as error:  # noqa: BLE001 - tracing runs the task's code on stand-ins; any error is the reason
         text = " ".join(str(error).split())[:_MESSAGE_CHARACTERS]
         return (), f"torch.fx cannot trace forward: {type(error).__name__} ({text})"
+
+
+def _find_difference(traced: Sequence[OperatorCost], executed: Sequence[OperatorCost]) -> str:
+    """The first operator in which a trace and the forward itself differ; empty where both run the same."""
+    for ours, theirs in zip_longest(traced, executed):
+        if ours != theirs:
+            names = [one.name if one is not None else "the end" for one in (ours, theirs)]
+            return f"{names[0]} in place of {names[1]}" if names[0] != names[1] else f"{names[0]} of other sizes"
+    return ""
 
 
 def _drop_defaults(graph: fx.Graph, given: int) -> None:
@@ -83,87 +98,49 @@ class _LineTracer(fx.Tracer):
     def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
         """As the base class, with the line in `meta`."""
         node = super().create_node(*args, **kwargs)
-        frame: FrameType | None = sys._getframe()
-        while frame is not None and frame.f_code.co_filename != self._file:
-            frame = frame.f_back
-        node.meta[_LINE] = frame.f_lineno if frame is not None else 0
+        node.meta[_LINE] = find_line(self._file)
         return node
 
 
-class _Shapes(fx.Interpreter):
-    """Runs the graph and keeps the specification of every tensor that a node returns."""
+class _Run(fx.Interpreter):
+    """Runs the graph and keeps the specification of every tensor that a node returns, and what the node cost."""
 
-    def __init__(self, module: fx.GraphModule) -> None:
+    def __init__(self, module: fx.GraphModule, recorder: CostRecorder) -> None:
         super().__init__(module)
-        self.found: dict[str, tuple[TensorSpec, ...]] = {}
+        self.outputs: dict[str, tuple[TensorSpec, ...]] = {}
+        self.costs: dict[str, list[OperatorCost]] = {}
+        self._recorder = recorder
 
     def run_node(self, n: fx.Node) -> Any:
-        """As the base class, noting shapes."""
+        """As the base class, noting shapes and costs."""
+        before = len(self._recorder.costs)
         result = super().run_node(n)
-        self.found[n.name] = tuple(
-            TensorSpec(shape=tuple(int(size) for size in tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
-            for tensor in flatten(result)
-        )
+        self.outputs[n.name] = list_specs(result)
+        self.costs[n.name] = self._recorder.costs[before:]
         return result
 
-    def last(self) -> list[TensorSpec]:
-        """Specifications of what the output node returned."""
-        return list(self.found["output"])
 
-
-def _make_node(model: nn.Module, node: fx.Node, outputs: tuple[TensorSpec, ...]) -> OpNode:
+def _make_node(model: nn.Module, node: fx.Node, run: _Run) -> OpNode:
     module = model.get_submodule(str(node.target)) if node.op == "call_module" else None
-    return OpNode(
+    made = OpNode(
         name=node.name,
         op=node.op,
         target=node.target if isinstance(node.target, str) else qualified_name(node.target),
-        module_type=type(module).__name__ if module is not None else "",
-        attributes=plain_attributes(module) if module is not None else {},
-        args=tuple(_encode_argument(value) for value in node.args),
-        kwargs={name: _encode_argument(value) for name, value in node.kwargs.items()},
-        outputs=outputs,
+        module=_find_module(node),
+        args=tuple(encode_argument(value, _refer) for value in node.args),
+        kwargs={name: encode_argument(value, _refer) for name, value in node.kwargs.items()},
+        outputs=run.outputs[node.name],
         line=node.meta.get(_LINE, 0),
+        **(describe_module(module) if module is not None else {}),
     )
+    return add_costs(made, run.costs[node.name])
 
 
-def qualified_name(function: Callable[..., Any]) -> str:
-    """Public name of a function: `torch.nn.functional.gelu` also where torch implements it in a private module."""
-    name = getattr(function, "__name__", str(function))
-    for prefix, namespace in _NAMESPACES:
-        if getattr(namespace, name, None) is function:
-            return f"{prefix}.{name}"
-    return f"{getattr(function, '__module__', None) or 'torch'}.{name}"
+def _refer(value: Any) -> str | None:
+    return value.name if isinstance(value, fx.Node) else None
 
 
-def plain_attributes(module: nn.Module) -> dict[str, Any]:
-    """Constructor attributes with plain values; a parameter slot such as `bias` as True or False."""
-    found: dict[str, Any] = {}
-    for name, value in vars(module).items():
-        if not name.startswith("_") and name != "training" and (encoded := _encode_attribute(value)) is not None:
-            found[name] = encoded
-    found |= {name: value is not None for name, value in module._parameters.items() if name == "bias"}
-    return found
-
-
-def _encode_attribute(value: Any) -> Any:
-    """The value where JSON can hold it; None otherwise."""
-    if isinstance(value, tuple | list) and all(isinstance(entry, _PLAIN) for entry in value):
-        return list(value)
-    return value if isinstance(value, _PLAIN) else None
-
-
-def _encode_argument(value: Any) -> Any:
-    """An argument of a node as JSON: nodes as {"ref": name}, slices, dtypes and infinities as small objects."""
-    if isinstance(value, fx.Node):
-        return {"ref": value.name}
-    if isinstance(value, tuple | list):
-        return [_encode_argument(entry) for entry in value]
-    if isinstance(value, dict):
-        return {str(name): _encode_argument(entry) for name, entry in value.items()}
-    if isinstance(value, slice):
-        return {"slice": [_encode_argument(value.start), _encode_argument(value.stop), _encode_argument(value.step)]}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": str(value)}
-    if value is Ellipsis:
-        return {"ellipsis": True}
-    return value if value is None or isinstance(value, _PLAIN) else str(value)
+def _find_module(node: fx.Node) -> str:
+    """Path of the innermost module whose forward asks for a node; a module that is called does not count."""
+    paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path != node.target]
+    return str(paths[-1]) if paths else ""

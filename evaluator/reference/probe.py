@@ -1,26 +1,31 @@
 """Facts and operator trace of a task's reference. Imports torch; runs the user's own task file.
 
-Shapes and counts come from fake tensors, which compute nothing. Where a model needs values, the forward runs for real.
+Shapes and counts come from fake tensors, which compute nothing. Where a model needs values, the forward runs for real, within bounds.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import math
+import time
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
-from tritonsmith.evaluator.operator_cost import OperatorCost
+from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.operator_cost import OperatorCost, TraceWay
+from tritonsmith.evaluator.reference.calls import ExecutedForward, execute_forward
 from tritonsmith.evaluator.reference.choose_size import choose_size
 from tritonsmith.evaluator.reference.forward import leaf_modules, trace_forward
 from tritonsmith.evaluator.reference.module import Reference, flatten, load_reference
-from tritonsmith.evaluator.reference.trace import OperatorTrace, tensor_bytes, trace_operators
-from tritonsmith.evaluator.schema import FIT, OpNode, Task, TaskFacts, TensorSpec
+from tritonsmith.evaluator.reference.nodes import list_specs
+from tritonsmith.evaluator.reference.stand_in import StandIn, available_bytes, is_out_of_memory, limit_memory, make_stand_in
+from tritonsmith.evaluator.reference.trace import tensor_bytes
+from tritonsmith.evaluator.schema import FIT, OpNode, Task, TaskFacts
 from tritonsmith.evaluator.tasks import at_chosen_size
 
 _SEED = 0
@@ -28,13 +33,16 @@ _MOST_FLOPS = 2e9
 """Operations of a forward that is run for real, which then takes about a second; an oracle runs larger ones on its card."""
 _MOST_BYTES = 1e9
 """What such a forward moves at most."""
+_MEMORY_SHARE = 0.5
+"""Of the memory that is free, for a forward that needs values."""
+_REAL_SECONDS = 60.0
+"""For such a forward, half of what the caller waits."""
+_MOST_NODES = 4000
+"""Nodes that facts hold; they are kept with every step of a run."""
+_MESSAGE_CHARACTERS = 200
 
-
-def spec_of(tensor: torch.Tensor) -> TensorSpec:
-    """Shape and dtype of a tensor."""
-    return TensorSpec(shape=tuple(int(size) for size in tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
-
-
+Description: TypeAlias = tuple[TaskFacts, list[OperatorCost]]
+"""What a reference is, and what each of its operators costs."""
 _LITERAL_CHARACTERS = 200
 """Longer arguments of a constructor are not written out."""
 
@@ -48,52 +56,88 @@ def write_literal(value: Any) -> str:
     return ""
 
 
-def probe(task: Task) -> tuple[TaskFacts, list[OperatorCost]]:
+def probe(task: Task) -> Description:
     """Facts and operator trace of a task's reference, at a size of its choice where it is asked to choose. Raises TaskError."""
     chosen = choose_size(task) if task.size == FIT else None
     reference = load_reference(at_chosen_size(task, chosen))
+    stand_in = make_stand_in(reference, _SEED)
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True):
-            facts, costs = _describe(reference)
-    except Exception:  # noqa: BLE001 - fake tensors refuse what needs values; the real run below shows a fault of the task
-        facts, costs = _describe(reference)
+        with stand_in.mode:
+            facts, costs = _describe(reference, stand_in.model, stand_in.inputs)
+    except Exception as error:  # noqa: BLE001 - fake tensors refuse what needs values; the real run below shows a fault of the task
+        facts, costs = _describe_for_real(reference, stand_in, error)
     else:
         if chosen is None and facts.flops <= _MOST_FLOPS and sum(cost.bytes for cost in costs) <= _MOST_BYTES:
             reference.forward(reference.build(_SEED), reference.draw_inputs(_SEED))  # fake tensors accept some calls that fail
     return facts.model_copy(update={"chosen": chosen}), costs
 
 
-def _describe(reference: Reference) -> tuple[TaskFacts, list[OperatorCost]]:
-    model = reference.build(_SEED)
-    inputs = reference.draw_inputs(_SEED)
-    traces: list[OperatorTrace] = []
+def _describe(reference: Reference, model: nn.Module, inputs: list[Any], deadline: float = math.inf) -> Description:
+    still = _describe_still(reference, model, inputs)
+    runs: list[ExecutedForward] = []
 
     def forward() -> Any:
-        traces.append(trace_operators(model, inputs))
-        return traces[0].output
+        runs.append(execute_forward(model, inputs, reference.task.path, deadline))
+        return runs[0].output
 
     output = reference.check_output(forward)
-    outputs = flatten(output)
-    reference.require_elements(outputs)
-    ops, trace_error = trace_forward(model, inputs, [spec_of(output) for output in outputs], reference.task.path)
-    (trace,) = traces
+    reference.require_elements(flatten(output))
+    (run,) = runs
+    ops, error = trace_forward(model, inputs, run, reference.task.path, deadline)
+    way = TraceWay.FX if ops else TraceWay.RUN
+    ops = ops or run.ops
+    left_out = max(0, len(ops) - _MOST_NODES)
+    facts = still.model_copy(update={
+        "outputs": list_specs(output),
+        "returns": describe_return(output, ops),
+        "ops": (*ops[: _MOST_NODES - 1], ops[-1]) if left_out else ops,
+        "ops_left_out": left_out,
+        "traced_by": way,
+        "trace_error": error,
+        "size_lines": run.size_lines if way is TraceWay.RUN else (),
+        "value_lines": run.value_lines if way is TraceWay.RUN else (),
+        "flops": sum(cost.flops for cost in run.costs),
+        "min_bytes": still.min_bytes + _total_bytes(flatten(output)),
+        "reference_launches": sum(cost.launches for cost in run.costs),
+        "serial_steps": run.serial_steps,
+    })  # fmt: skip
+    return facts, run.costs
+
+
+def _describe_still(reference: Reference, model: nn.Module, inputs: list[Any]) -> TaskFacts:
+    """What is known before forward runs."""
     state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
-    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
-    facts = TaskFacts(
-        inputs=tuple(spec_of(value) if isinstance(value, torch.Tensor) else None for value in inputs),
-        outputs=tuple(spec_of(output) for output in outputs),
-        returns=describe_return(output, ops),
-        parameters={name: spec_of(value) for name, value in state.items()},
+    return TaskFacts(
+        inputs=tuple(list_specs(value)[0] if isinstance(value, torch.Tensor) else None for value in inputs),
+        parameters={name: list_specs(value)[0] for name, value in state.items()},
         init_inputs=tuple(map(write_literal, reference.init_inputs())),
-        ops=ops,
-        trace_error=trace_error,
         modules=dict(Counter(type(module).__name__ for _, module in leaf_modules(model))),
-        flops=sum(cost.flops for cost in trace.costs),
-        min_bytes=_total_bytes([*tensors, *_storages(model), *outputs]),
-        reference_launches=sum(cost.launches for cost in trace.costs),
-        serial_steps=trace.serial_steps,
+        min_bytes=_total_bytes([*(value for value in inputs if isinstance(value, torch.Tensor)), *_storages(model)]),
     )
-    return facts, trace.costs
+
+
+def _describe_for_real(reference: Reference, stand_in: StandIn, refusal: Exception) -> Description:
+    """Facts of a forward that needs values: it runs on real tensors, within a share of the host's memory and within a time.
+
+    Where that is too much, facts without operators; only an oracle then runs the reference. Raises TaskError.
+    """
+    still = _describe_still(reference, stand_in.model, stand_in.inputs)
+    room = available_bytes() * _MEMORY_SHARE
+    trouble = f"takes more than {_MEMORY_SHARE:.0%} of the free memory"
+    if still.min_bytes <= room:
+        try:
+            with limit_memory(room):
+                model, inputs = reference.build(_SEED), reference.draw_inputs(_SEED)
+                return _describe(reference, model, inputs, time.monotonic() + _REAL_SECONDS)
+        except TaskError as error:
+            if isinstance(error.__cause__, TimeoutError):
+                trouble = f"takes more than {_REAL_SECONDS:.0f} s"
+            elif not is_out_of_memory(error.__cause__):
+                raise
+    cause = refusal.__cause__ or refusal
+    text = " ".join(str(cause).split())[:_MESSAGE_CHARACTERS]
+    needs = f"forward does not run on tensors without values ({type(cause).__name__}: {text})"
+    return still.model_copy(update={"trace_error": f"{needs}, and with values it {trouble} on this host"}), []
 
 
 def _storages(model: nn.Module) -> Iterable[torch.Tensor]:
@@ -107,7 +151,7 @@ def _total_bytes(tensors: Iterable[torch.Tensor]) -> float:
 
 def describe_return(output: Any, ops: tuple[OpNode, ...]) -> str:
     """What forward returns, in words, with the part of a recurrent layer where the trace shows it."""
-    specs = [f"{spec.dtype}[{', '.join(map(str, spec.shape))}]" for spec in map(spec_of, flatten(output))]
+    specs = [f"{spec.dtype}[{', '.join(map(str, spec.shape))}]" for spec in list_specs(output)]
     several = f"a {type(output).__name__} of {len(specs)} tensors: {'; '.join(specs)}"
     text = f"a tensor {specs[0]}" if isinstance(output, torch.Tensor) else several
     part = _recurrent_part(ops) if isinstance(output, torch.Tensor) else ""
@@ -119,7 +163,9 @@ def _recurrent_part(ops: tuple[OpNode, ...]) -> str:
     at: Any = ops[-1].args[0] if ops and ops[-1].args else None
     path: list[int] = []
     while isinstance(at, dict) and "ref" in at:
-        op = by_name[at["ref"]]
+        op = by_name.get(at["ref"])
+        if op is None:  # left out of a very long forward
+            return ""
         if op.module_type in ("GRU", "LSTM", "RNN"):
             known = {(0,): "the top layer's states of every step", (1, 0): "the last hidden states", (1, 1): "the last cell states"}
             words = known.get(tuple(path)) if op.module_type == "LSTM" or path != [1] else "the last hidden states"

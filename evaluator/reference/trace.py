@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -25,6 +26,8 @@ from tritonsmith.evaluator.operator_cost import OperatorCost
 
 Record: TypeAlias = Callable[[OperatorCost, int, Callable[[], Any]], Any]
 """Called with a recurrent module's cost, its serial steps, and the call that does the work."""
+Unclaimed: TypeAlias = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
+"""Called with an operator, its arguments and its result."""
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 _CELL_GATES = {"LSTMCell": 4, "GRUCell": 3, "RNNCell": 1}
@@ -35,6 +38,8 @@ _FREE = {
     "aten::lift_fresh", "aten::_unsafe_view", "aten::_reshape_alias", "aten::set_", "aten::resize_", "aten::sym_size",
     "aten::_local_scalar_dense", "aten::is_same_size", "aten::lift",
 }  # fmt: skip
+_DESCRIBE = {"aten::sym_size", "aten::sym_numel", "aten::sym_stride", "aten::sym_storage_offset", "aten::is_same_size"}
+"""Operators that return a number and look at no value."""
 _MOVES = {"aten::clone", "aten::copy_", "aten::_to_copy", "aten::cat", "aten::stack", "aten::fill_", "aten::zero_", "aten::contiguous"}
 _CONVOLUTION = "aten::convolution"
 
@@ -68,33 +73,62 @@ def trace_operators(model: nn.Module, inputs: list[Any]) -> OperatorTrace:
         model: in eval mode; on real or fake tensors.
         inputs: arguments of forward, of the same kind.
     """
-    recorder = _Recorder()
+    with record_costs(model) as recorder:
+        output = model(*inputs)
+    return OperatorTrace(recorder.costs, recorder.serial_steps, output)
+
+
+@contextlib.contextmanager
+def record_costs(model: nn.Module, deadline: float = math.inf) -> Iterator[CostRecorder]:
+    """While open, what the model runs is counted. Past the deadline of `time.monotonic`, the next operator raises TimeoutError."""
+    recorder = CostRecorder(deadline)
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # the fused path is one operator that hides its kernels
     try:
         with torch.no_grad(), intercept_cells(model, recorder.recurrent_call), recorder:
-            output = model(*inputs)
+            yield recorder
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
-    return OperatorTrace(recorder.costs, max(1, recorder.serial_steps), output)
 
 
-class _Recorder(TorchDispatchMode):
+class CostRecorder(TorchDispatchMode):
     """One OperatorCost per operator that reaches the dispatcher while it is not muted."""
 
-    def __init__(self) -> None:
+    def __init__(self, deadline: float = math.inf) -> None:
         super().__init__()
         self.costs: list[OperatorCost] = []
-        self.serial_steps = 0
+        self.value_reads = 0
+        """Operators that turned a real tensor's values into a Python number."""
+        self.claimed = 0
+        """Above 0 while somebody who records calls waits for the costs of one."""
+        self.take_unclaimed: Unclaimed | None = None
+        """Gets every operator that costs something and that nobody claims."""
+        self._steps = 0
         self._muted = 0
+        self._deadline = deadline
+
+    @property
+    def serial_steps(self) -> int:
+        """Recurrent steps that follow each other; at least 1."""
+        return max(1, self._steps)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
+        if time.monotonic() > self._deadline:
+            raise TimeoutError("it takes too long")
         kwargs = dict(kwargs or {})
-        result = func(*args, **kwargs)
+        self.claimed += 1  # a mode for torch functions sees this call too
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            self.claimed -= 1
+        if isinstance(result, bool | int | float | complex) and _reads_values(func, args):
+            self.value_reads += 1
         if not self._muted and not _is_free(func):
             self.costs.append(_operator_cost(func, args, kwargs, result))
+            if not self.claimed and self.take_unclaimed is not None:
+                self.take_unclaimed(func, args, kwargs, result)
         return result
 
     def recurrent_call(self, cost: OperatorCost, steps: int, call: Callable[[], Any]) -> Any:
@@ -106,8 +140,14 @@ class _Recorder(TorchDispatchMode):
             self._muted -= 1
         if not self._muted:
             self.costs.append(cost)
-            self.serial_steps += steps
+            self._steps += steps
         return result
+
+
+def _reads_values(func: Any, args: tuple[Any, ...]) -> bool:
+    """Whether an operator that returns a number reads a tensor's values; fake tensors hold none but the constants of the code."""
+    tensors = [tensor for tensor in tree_leaves(args) if isinstance(tensor, torch.Tensor)]
+    return func._schema.name not in _DESCRIBE and any(not is_fake(tensor) for tensor in tensors)
 
 
 def _is_free(func: Any) -> bool:

@@ -80,7 +80,7 @@ def _summarize_record(value: Any) -> Any:
         return f"{value.name} ({value.size}, {value.precision.value})"
     if isinstance(value, TaskFacts):
         facts = value.model_dump(mode="json", include={"returns", "flops", "min_bytes", "reference_launches", "serial_steps", "modules"})
-        return {**facts, "operators": len(value.ops)}
+        return {**facts, "operators": len(value.ops) + value.ops_left_out, "traced_by": value.traced_by}
     if isinstance(value, Candidate):
         return value.model_dump(mode="json", include={"stage", "parent", "sha", "rationale", "recipe", "settings"})
     if isinstance(value, Verdict):

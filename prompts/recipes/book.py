@@ -32,6 +32,8 @@ class Match:
 
 def match(task: Task, facts: TaskFacts, hardware: Hardware) -> Match | None:
     """The recipes that can write this task; None when none can. The first family that can read the task decides."""
+    if _find_obstacle(task, facts):
+        return None
     for family in FAMILIES:
         try:
             plan = family.read(task, facts)
@@ -44,8 +46,8 @@ def match(task: Task, facts: TaskFacts, hardware: Hardware) -> Match | None:
 
 def explain_refusal(task: Task, facts: TaskFacts, hardware: Hardware) -> str:
     """What of a task no recipe can write, in forward's order, with the lines of the task that ask for it."""
-    if not facts.ops:
-        return f"this forward ({facts.trace_error or 'it was not traced'})"
+    if obstacle := _find_obstacle(task, facts):
+        return f"this forward ({obstacle})"
     for family in FAMILIES:
         try:
             family.read(task, facts)
@@ -57,11 +59,22 @@ def explain_refusal(task: Task, facts: TaskFacts, hardware: Hardware) -> str:
     return f"this task that fits {hardware.name}"
 
 
+def _find_obstacle(task: Task, facts: TaskFacts) -> str:
+    """Why the operators of a task do not say what its forward does; empty where they do."""
+    if not facts.ops:
+        return facts.trace_error or "it was not traced"
+    if facts.value_lines:
+        return f"it goes by the values of tensors, {_quote_line(task, facts.value_lines[0])}"
+    return f"it has {len(facts.ops) + facts.ops_left_out} operators" if facts.ops_left_out else ""
+
+
 def _quote(task: Task, what: str, node: OpNode | None) -> str:
     """With the line of the task that asks for it, where that is known."""
-    lines = task.source.splitlines()
-    if node is None or not 0 < node.line <= len(lines):
-        return what
-    text = " ".join(lines[node.line - 1].split())
+    known = node is not None and 0 < node.line <= len(task.source.splitlines())
+    return f"{what} ({_quote_line(task, node.line)})" if node is not None and known else what
+
+
+def _quote_line(task: Task, line: int) -> str:
+    text = " ".join(task.source.splitlines()[line - 1].split())
     shown = text if len(text) <= _QUOTED_CHARACTERS else f"{text[: _QUOTED_CHARACTERS - 3]}..."
-    return f"{what} (line {node.line}: {shown})"
+    return f"line {line}: {shown}"

@@ -46,6 +46,7 @@ class NoPlan(Exception):
 
 
 _SYMBOLS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "pow": "**", "neg": "-",
     "matmul": "@", "mod": "%", "floordiv": "//", "getitem": "[]", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
     "and_": "&", "or_": "|", "xor": "^", "invert": "~", "lshift": "<<", "rshift": ">>",
 }  # fmt: skip

@@ -25,6 +25,7 @@ from tritonsmith.prompts.templates.error_text import ErrorText, trim_error
 from tritonsmith.prompts.templates.examples import MOST_EXAMPLES, known_algorithms, recipe_names, worked_example
 from tritonsmith.prompts.templates.families import families_of
 from tritonsmith.prompts.templates.hints import hints_for
+from tritonsmith.prompts.templates.operators import costly_operators
 
 Value = TypeVar("Value")
 
@@ -159,6 +160,7 @@ def _context(stage: str, brief: Brief, families: tuple[Family, ...]) -> dict[str
         "families": [family.value for family in families], "task": brief.task, "facts": brief.facts, "card": brief.hardware,
         "reference": hide_check_sizes(brief.task.source), "other_sizes": "SHAPES" in _locate_declarations(brief.task.source),
         "exchange": EXCHANGE_SECONDS, "allow": brief.allow.value, "parameters": _parameters(brief.facts.parameters), "hint_names": (),
+        "operators": costly_operators(brief.facts),
     }  # fmt: skip
     if stage == "seed":
         return context | {"branch": brief.branch}

@@ -197,6 +197,25 @@ def test_errors_keep_head_tail_and_the_candidates_line():
     assert trim_error("no line is named", source).excerpt == "" and trim_error("line 99: beyond the end", source).excerpt == ""
 
 
+def test_a_prompt_says_what_each_operator_takes():
+    """Equal operators of one line count together, and what is small is added up."""
+    heavy = [
+        OpNode(name=f"l{at}", op="call_module", target="l", module_type="Linear", line=7, flops=4e8, bytes=1e6, launches=2) for at in (0, 1)
+    ]
+    light = [
+        OpNode(name=f"a{at}", op="call_function", target="_operator.add", line=10 + at, flops=2e7, bytes=8e6, launches=1)
+        for at in range(10)
+    ]
+    view = OpNode(name="v", op="call_method", target="view", line=9)
+    facts = TaskFacts(ops=(*heavy, view, *light), flops=1e9, min_bytes=1e6)
+    text = prompt_for("seed", brief(facts=facts)).text
+    assert "- nn.Linear (line 7), 2 times: 80% of the operations, 2% of the bytes, 4 launches\n" in text
+    assert "- the operator + (line 10): 2% of the operations, 10% of the bytes, 1 launch\n" in text
+    assert "- the rest: 6% of the operations, 29% of the bytes, 3 launches\n" in text and "view" not in text
+    alone = TaskFacts(ops=tuple(heavy), flops=1e9, min_bytes=1e6)
+    assert "nn.Linear" not in prompt_for("seed", brief(facts=alone)).text
+
+
 def test_families_follow_from_modules_calls_and_text():
     files = {"39_gru": "recurrent", "11_vgg16": "convolution", "76_linear_bias_relu": "gemm", "26_gelu_scale_bias": "pointwise"}
     for name, family in files.items():

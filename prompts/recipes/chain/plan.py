@@ -98,7 +98,7 @@ class _ChainReader:
         if self.product and math.prod(self.product[0].shape) != math.prod(self.shape):
             raise NoPlan(("nn.Linear whose result is broadcast", None))
         sources = (*self.product, *self.operands.values())
-        sizes = find_sizes(self.shape, sources)
+        sizes = find_sizes(self.shape, sources, fixed=bool(self.facts.size_lines))
         signature, fixed = made_for(self.task.source, self.facts.init_inputs)
         return ChainPlan(
             signature=signature,

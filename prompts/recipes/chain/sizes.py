@@ -59,11 +59,11 @@ class Sizes:
     """The tensor whose device the result has."""
 
 
-def find_sizes(target: Shape, sources: Sequence[Source]) -> Sizes:
-    """Sizes for a result of shape `target`. Raises NoPlan for tensors that do not broadcast to it."""
+def find_sizes(target: Shape, sources: Sequence[Source], *, fixed: bool = False) -> Sizes:
+    """Sizes for a result of shape `target`, every one a constant where `fixed`. Raises NoPlan for tensors that do not broadcast to it."""
     if not sources:
         raise NoPlan
-    free = next((count for count in range(len(target), 0, -1) if _is_free(target, sources, count)), 0)
+    free = next((count for count in range(0 if fixed else len(target), 0, -1) if _is_free(target, sources, count)), 0)
     named = {source.name: source for source in reversed(sources) if source.given}  # a linear layer's input stands first
     given = [named[name] for name in dict.fromkeys(source.name for source in sources if source.given)]
     first = next((source for source in given if source.spans(target, free)), None) if free else None

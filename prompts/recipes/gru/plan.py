@@ -48,6 +48,9 @@ def read_gru(task: Task, facts: TaskFacts) -> GruPlan:
         raise NoPlan
     if len(nodes) > 1:
         raise NoPlan(("a second nn.GRU", nodes[1]))
+    if facts.size_lines:  # the kernels take any number of steps and rows, and this trace holds for one
+        asks = nodes[0].model_copy(update={"line": facts.size_lines[0]})
+        raise NoPlan(("a forward that goes by the sizes of tensors next to nn.GRU", asks))
     return _GruReader(task, facts, nodes[0]).plan()
 
 

@@ -9,7 +9,7 @@ from torch import nn
 import unsorted_tasks as tasks
 from project import ROOT
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.operator_cost import OperatorCost
+from tritonsmith.evaluator.operator_cost import OperatorCost, TraceWay
 from tritonsmith.evaluator.questions.describe import run_probe
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.reference.trace import recurrent_cost, trace_operators
@@ -132,7 +132,8 @@ def test_a_model_that_needs_values_is_run_for_real(tmp_path: Path) -> None:
     path = tmp_path / "values.py"
     path.write_text(NEEDS_VALUES)
     facts, trace = run_probe(load_task(path))
-    assert facts.ops == () and "cannot trace" in facts.trace_error
+    assert facts.traced_by is TraceWay.RUN and "cannot trace" in facts.trace_error
+    assert [path.read_text().splitlines()[line - 1].strip() for line in facts.value_lines] == ["if float(x.max()) > 100.0:"]
     assert facts.returns == "a dict of 2 tensors: float32[3, 4]; float32[3, 7, 4]"
     assert facts.inputs == (TensorSpec(shape=(3, 7, 4)), None)
     assert facts.serial_steps == 7 and [one.launches for one in trace if one.name == "nn.GRUCell"] == [3] * 7

@@ -9,10 +9,11 @@ import pytest
 from project import ROOT
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.reference.probe import probe
-from tritonsmith.evaluator.schema import Task, TaskFacts
+from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts
 from tritonsmith.prompts.author import AuthorError
 from tritonsmith.prompts.recipes.author import RecipeAuthor
 from tritonsmith.prompts.recipes.book import BOOK, match
+from tritonsmith.prompts.recipes.chain.plan import ChainPlan
 from tritonsmith.prompts.recipes.operations import MODULES, OPERATIONS
 
 HEAD = """
@@ -69,7 +70,11 @@ REFUSALS = [
     ("", "return x ** x", ROWS, "pow with a tensor as exponent (line 13: return x ** x)"),
     ("", "return x * 2", "torch.ones(8, dtype=torch.int32)", "the int32 input x"),
     ("self.c = torch.ones(32)", "return x * self.c", ROWS, "self.c, which is neither a parameter nor a persistent buffer (line 13: "),
-    ("", "return x if x.sum() > 0 else -x", ROWS, "this forward (torch.fx cannot trace forward: "),
+    ("", "return x if x.sum() > 0 else -x", ROWS,
+     "this forward (it goes by the values of tensors, line 13: return x if x.sum() > 0 else -x);"),
+    ("", "return torch.softmax(x, -1) if x.shape[0] > 4 else x", ROWS, "torch.softmax (line 13: "),
+    ("self.g = nn.GRU(32, 8)", "x = x if len(x) > 1 else x + 1; return self.g(x)[0]", STEPS,
+     "a forward that goes by the sizes of tensors next to nn.GRU (line 13: "),
     ("self.g = nn.GRU(32, 8, bidirectional=True)", "return self.g(x)[0]", STEPS, "a bidirectional nn.GRU (line 13: "),
     ("self.g = nn.GRU(32, 8)", "return torch.relu(self.g(x)[0])", STEPS, "torch.relu next to nn.GRU (line 13: "),
     ("self.g = nn.GRU(32, 8); self.h = nn.GRU(8, 8)", "return self.h(self.g(x)[0])[0]", STEPS, "a second nn.GRU (line 14: "),
@@ -88,10 +93,24 @@ def test_a_refusal_names_what_is_missing_and_the_way_out(init: str, forward: str
     assert "\n" not in said
 
 
+@pytest.mark.parametrize(
+    ("forward", "free"), [("return torch.relu(x) + 1", 2), ("if x.shape[0] < 4: raise ValueError; return torch.relu(x) + 1", 0)]
+)
+def test_a_forward_that_goes_by_sizes_is_written_for_its_own_size(forward: str, free: int) -> None:
+    one = task("", forward, ROWS)
+    found = match(one, probe(one)[0], CARDS["h200"])
+    assert found is not None and isinstance(found.plan, ChainPlan)
+    assert found.plan.sizes.free == free
+    assert ("x.shape != (8, 32)" in found.plan.sizes.wrong) == (free == 0)
+
+
 def test_a_task_that_was_not_traced_is_refused() -> None:
     """Facts of another evaluator may hold no trace and no reason."""
     with pytest.raises(AuthorError, match=r"no recipe for this forward \(it was not traced\)"):
         RecipeAuthor().require(task("", "return x", ROWS), TaskFacts(), CARDS["h200"])
+    cut = TaskFacts(ops=(OpNode(name="x", op="placeholder", target="x"),), ops_left_out=9000)
+    with pytest.raises(AuthorError, match=r"no recipe for this forward \(it has 9001 operators\)"):
+        RecipeAuthor().require(task("", "return x", ROWS), cut, CARDS["h200"])
 
 
 def load_table() -> ModuleType:

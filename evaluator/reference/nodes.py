@@ -1,0 +1,107 @@
+"""How both ways of tracing write a node: names, arguments, attributes, shapes, costs, lines. Imports torch."""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+
+from tritonsmith.evaluator.operator_cost import OperatorCost
+from tritonsmith.evaluator.reference.module import flatten
+from tritonsmith.evaluator.schema import OpNode, TensorSpec
+
+_NAMESPACES = (("torch.nn.functional", torch.nn.functional), ("torch", torch), ("_operator", operator), ("math", math))
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+_PLAIN = (bool, int, float, str)
+_TEXT_CHARACTERS = 200
+"""Of an argument that is neither a plain value nor a tensor."""
+
+
+def is_library_module(module: nn.Module) -> bool:
+    """Whether a module counts as one operator: those of torch.nn, but not containers."""
+    return type(module).__module__.startswith("torch.nn") and not isinstance(module, _CONTAINERS)
+
+
+def list_specs(value: Any) -> tuple[TensorSpec, ...]:
+    """Shape and dtype of every tensor in a value."""
+    return tuple(
+        TensorSpec(shape=tuple(int(size) for size in tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
+        for tensor in flatten(value)
+    )
+
+
+def find_line(file: str) -> int:
+    """The line of a file that runs now, in the innermost frame of it; 0 where none does."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_filename != file:
+        frame = frame.f_back
+    return frame.f_lineno if frame is not None else 0
+
+
+def describe_module(module: nn.Module) -> dict[str, Any]:
+    """The fields of a node that calls a module."""
+    return {"module_type": type(module).__name__, "attributes": plain_attributes(module)}
+
+
+def add_costs(node: OpNode, costs: Iterable[OperatorCost]) -> OpNode:
+    """The node with what its operators cost together."""
+    parts = list(costs)
+    sums = {name: sum(getattr(one, name) for one in parts) for name in ("flops", "bytes", "launches")}
+    return node.model_copy(update=sums) if parts else node
+
+
+def qualified_name(function: Callable[..., Any]) -> str:
+    """Public name of a function: `torch.nn.functional.gelu` also where torch implements it in a private module."""
+    name = getattr(function, "__name__", str(function))
+    for prefix, namespace in _NAMESPACES:
+        if getattr(namespace, name, None) is function:
+            return f"{prefix}.{name}"
+    return f"{getattr(function, '__module__', None) or 'torch'}.{name}"
+
+
+def plain_attributes(module: nn.Module) -> dict[str, Any]:
+    """Constructor attributes with plain values; a parameter slot such as `bias` as True or False."""
+    found: dict[str, Any] = {}
+    for name, value in vars(module).items():
+        if not name.startswith("_") and name != "training" and (encoded := _encode_attribute(value)) is not None:
+            found[name] = encoded
+    found |= {name: value is not None for name, value in module._parameters.items() if name == "bias"}
+    return found
+
+
+def _encode_attribute(value: Any) -> Any:
+    """The value where JSON can hold it; None otherwise."""
+    if isinstance(value, tuple | list) and all(isinstance(entry, _PLAIN) for entry in value):
+        return list(value)
+    return value if isinstance(value, _PLAIN) else None
+
+
+def encode_argument(value: Any, refer: Callable[[Any], str | None]) -> Any:
+    """An argument of a node as JSON: what another node made as {"ref": name}, slices, dtypes and infinities as small objects.
+
+    Args:
+        value: the argument.
+        refer: the name of the node that made a value; None for a value that no node made.
+    """
+    name = refer(value)
+    if name is not None:
+        return {"ref": name}
+    if isinstance(value, tuple | list):
+        return [encode_argument(entry, refer) for entry in value]
+    if isinstance(value, dict):
+        return {str(key): encode_argument(entry, refer) for key, entry in value.items()}
+    if isinstance(value, slice):
+        return {"slice": [encode_argument(part, refer) for part in (value.start, value.stop, value.step)]}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if value is Ellipsis:
+        return {"ellipsis": True}
+    if isinstance(value, type):
+        return value.__name__
+    return value if value is None or isinstance(value, _PLAIN) else str(value)[:_TEXT_CHARACTERS]
