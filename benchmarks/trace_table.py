@@ -16,9 +16,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from tritonsmith.benchmarks.host import print_line
 from tritonsmith.evaluator.errors import TaskError, UsageError
@@ -27,6 +28,7 @@ from tritonsmith.evaluator.tasks import load_task
 
 _SECONDS = 240.0
 """Longest time for one task."""
+_FORM = "{:44.44}  {:>4}  {:>9}  {:>10}  {:>10}  {:>8}  {:>7}  {:>6}  {}"
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def trace_task(path: Path) -> Row:
         seconds, megabytes = time.monotonic() - begun, ended[2].ru_maxrss / 1024
         answered.seek(0)
         text = answered.read().decode()
-    answer = json.loads(text) if text else {"error": f"the probe ended with exit code {process.returncode}"}
+    answer: dict[str, Any] = json.loads(text) if text else {"error": f"the probe ended with exit code {process.returncode}"}
     if "error" in answer:
         return Row(name, "none", 0, 0.0, 0.0, 0, seconds, megabytes, str(answer["error"]))
     facts = TaskFacts.model_validate(answer["facts"])
@@ -91,16 +93,15 @@ def trace_task(path: Path) -> Row:
     return Row(name, way, nodes, facts.flops, moved, facts.reference_launches, seconds, megabytes, facts.trace_error)
 
 
-def draw_table(rows: Sequence[Row]) -> Iterator[str]:
-    """Lines of the table, then how many tasks were traced by which way."""
-    form = "{:44.44}  {:>4}  {:>9}  {:>10}  {:>10}  {:>8}  {:>7}  {:>6}  {}"
-    yield form.format("task", "way", "operators", "flops", "bytes", "launches", "seconds", "MB", "note")
-    for row in rows:
-        figures = (f"{row.flops:.3e}", f"{row.bytes:.3e}", row.launches, f"{row.seconds:.1f}", f"{row.megabytes:.0f}")
-        yield form.format(row.task, row.way, row.operators, *figures, row.note).rstrip()
+def _write_row(row: Row) -> str:
+    figures = (f"{row.flops:.3e}", f"{row.bytes:.3e}", row.launches, f"{row.seconds:.1f}", f"{row.megabytes:.0f}")
+    return _FORM.format(row.task, row.way, row.operators, *figures, row.note).rstrip()
+
+
+def _sum_up(rows: Sequence[Row]) -> str:
     ways = ", ".join(f"{count} {way}" for way, count in Counter(row.way for row in rows).most_common())
     most = (max(row.seconds for row in rows), max(row.megabytes for row in rows))
-    yield f"{len(rows)} tasks: {ways}; at most {most[0]:.1f} s and {most[1]:.0f} MB"
+    return f"{len(rows)} tasks: {ways}; at most {most[0]:.1f} s and {most[1]:.0f} MB"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -113,9 +114,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tasks = list_tasks(options.folders)
     except UsageError as error:
         parser.error(str(error))
-    rows = [trace_task(path) for path in tasks]
-    for line in draw_table(rows):
-        print_line(line)
+    rows: list[Row] = []
+    print_line(_FORM.format("task", "way", "operators", "flops", "bytes", "launches", "seconds", "MB", "note"))
+    for path in tasks:
+        rows.append(trace_task(path))
+        print_line(_write_row(rows[-1]))
+    print_line(_sum_up(rows))
     if options.out:
         with options.out.open("w", newline="") as stream:
             writer = csv.DictWriter(stream, [field.name for field in fields(Row)])
