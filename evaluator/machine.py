@@ -52,6 +52,14 @@ def clocks() -> dict[str, int | str]:
         return {}
 
 
+def card_memory_in_use() -> int | None:
+    """Bytes of the first card's memory that all processes together hold; None without a card."""
+    try:
+        return int(pynvml.nvmlDeviceGetMemoryInfo(_first_card()).used)
+    except pynvml.NVMLError:
+        return None
+
+
 def card_in_nvml() -> dict[str, str]:
     """Name and driver of the first card as the management library sees them; empty when there is none."""
     try:

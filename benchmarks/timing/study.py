@@ -168,14 +168,14 @@ def _make_row(answer: Verdict | str, part: str, kernel: str, kind: str, seconds:
     return row_of(answer, part, kernel, kind, seconds, pair_ratios(answer))
 
 
-def pair_ratios(verdict: Verdict) -> list[float]:
-    """Baseline over candidate, pair by pair, from the raw samples of the strongest baseline; empty where they are not to be had."""
+def pair_ratios(verdict: Verdict, baseline: str = "") -> list[float]:
+    """Baseline over candidate, pair by pair, from the raw samples; empty where they are not to be had. Default: the strongest baseline."""
     timing = verdict.timing
     if timing is None or not timing.raw or not Path(timing.raw).is_file():
         return []
-    samples = json.loads(Path(timing.raw).read_text(encoding="utf-8")).get("samples", {}).get(timing.baseline, {})
+    samples = json.loads(Path(timing.raw).read_text(encoding="utf-8")).get("samples", {}).get(baseline or timing.baseline, {})
     pairs = zip(samples.get("candidate_ms", []), samples.get("baseline_ms", []), strict=True)
-    return [round(baseline / candidate, 5) for candidate, baseline in pairs]
+    return [round(other / candidate, 5) for candidate, other in pairs]
 
 
 def measure_true_gains() -> dict[str, float]:

@@ -27,6 +27,8 @@ _GOODBYE_SECONDS = 3.0
 """Longest wait for a process whose input has ended; it is killed then."""
 _KILL_SECONDS = 10
 """Longest wait for a process that was killed."""
+_REAP_SECONDS = 0.2
+"""Longest wait for the end of a process whose output ended: without it a death would be told as a time-out."""
 _LOG = "oracle.log"
 """File in the server's folder that holds its stderr."""
 _TAIL_CHARACTERS = 300
@@ -41,12 +43,14 @@ class ServerProcess:
         use_card: whether it may use the card of this machine.
         sandbox: mode of the sandbox.
         module: dotted module that the process runs.
+        environment: names that the process has besides the allow-listed ones.
     """
 
     def __init__(
-        self, target: str, *, use_card: bool = True, sandbox: str = "auto", module: str = "tritonsmith.evaluator.oracle"
-    ) -> None:
-        self._module = module
+        self, target: str, *, use_card: bool = True, sandbox: str = "auto", module: str = "tritonsmith.evaluator.oracle",
+        environment: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        self._module, self._environment = module, environment
         self._hello = {"op": "hello", "target": target, "use_card": use_card, "sandbox": sandbox}
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="home-", ignore_cleanup_errors=True, dir=run_folder())
@@ -61,7 +65,8 @@ class ServerProcess:
             with (folder / _LOG).open("ab") as log:
                 self._process = subprocess.Popen(
                     lifeline.command(life, self._module), pass_fds=[life], stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE, stderr=log, env=scrubbed_environment(folder), cwd=folder, start_new_session=True,
+                    stdout=subprocess.PIPE, stderr=log, cwd=folder, start_new_session=True,
+                    env=scrubbed_environment(folder, self._environment),
                 )  # fmt: skip
             try:
                 answer = _raise_error(self._exchange(self._process, self._hello, HELLO_SECONDS))
@@ -87,6 +92,9 @@ class ServerProcess:
             answer = None
             reason = str(error)
         else:
+            if answer is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_REAP_SECONDS)
             reason = f"no answer within {timeout:.0f} s" if process.poll() is None else f"exit code {process.returncode}"
         if answer is None:
             self.close()

@@ -1,0 +1,170 @@
+"""Pages and data of the results: counts with what is required, then the rows behind them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from tritonsmith.benchmarks.host import print_line
+from tritonsmith.benchmarks.kernelbench.records import JudgeRow, Ruling
+from tritonsmith.benchmarks.timing.figures import Figure
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import TimingKind
+
+EQUAL_LOW = 0.97
+"""Least score of a copy against eager."""
+EQUAL_HIGH = 1.03
+"""Highest score of a copy against eager."""
+EQUAL_SHARE = 0.95
+"""Least share of the judged copies that lie between the two."""
+MOST_OPEN = 5
+"""Copies that may lack a verdict, each with its sentence."""
+_TOP = 10
+"""Rows in the tables of the slowest and the biggest."""
+
+
+def summarize_copies(rows: Sequence[JudgeRow], names: Sequence[str]) -> list[Figure]:
+    """What is required of copies, and what was reached. A task without a row counts against the first figure."""
+    judged, refused, unanswered = (_select(rows, ruling) for ruling in (Ruling.JUDGED, Ruling.REFUSED, Ruling.OPEN))
+    missing = len(set(names) - {row.name for row in rows})
+    equal = sum(_is_equal(row) for row in judged)
+    share = equal / len(judged) if judged else 0.0
+    return [
+        Figure("tasks with a row", f"all {len(names)}", str(len(names) - missing), missing == 0),
+        Figure("refused", "0", str(len(refused)), not refused),
+        Figure("not judged", f"at most {MOST_OPEN}", str(len(unanswered)), len(unanswered) <= MOST_OPEN),
+        Figure(
+            f"score against eager from {EQUAL_LOW} to {EQUAL_HIGH}", f"at least {EQUAL_SHARE:.0%} of the judged",
+            f"{equal} of {len(judged)} ({share:.1%})", share >= EQUAL_SHARE,
+        ),
+    ]  # fmt: skip
+
+
+def summarize_pairs(rows: Sequence[JudgeRow], keys: Sequence[tuple[str, str]]) -> list[Figure]:
+    """What is required of right and wrong candidates: each is accepted or refused as it must be."""
+    figures = []
+    for expected in ("accepted", "refused"):
+        asked = [row for row in rows if row.expected == expected]
+        right = sum(row.as_expected for row in asked)
+        figures.append(Figure(f"candidates that must be {expected}", f"all {len(asked)}", str(right), bool(asked) and right == len(asked)))
+    missing = len(set(keys) - {row.key for row in rows})
+    return [Figure("candidates with a row", f"all {len(keys)}", str(len(keys) - missing), missing == 0), *figures]
+
+
+def write_copies(rows: Sequence[JudgeRow], names: Sequence[str], results: Path, name: str) -> bool:
+    """Write the page and the data of copies, and print the figures. True when all are reached. Raises UsageError without measured rows."""
+    rows = [row for row in rows if row.name in set(names)]
+    off = [row for row in _select(rows, Ruling.JUDGED) if not _is_equal(row)]
+    sections = [
+        ("Refused", _table(("task", "status", "message"), _select(rows, Ruling.REFUSED), lambda row: (row.name, row.status, row.message))),
+        ("Not judged", _table(("task", "why"), _select(rows, Ruling.OPEN), lambda row: (row.name, row.message))),
+        (f"Outside {EQUAL_LOW} to {EQUAL_HIGH}", _table(_COLUMNS, off, _cells)),
+        ("The slowest verdicts", _table(_COLUMNS, _highest(rows, lambda row: row.seconds), _cells)),
+        ("The most memory of the card", _table(_COLUMNS, _highest(rows, lambda row: row.card_bytes_peak or 0), _cells)),
+        ("All", _table(_COLUMNS, rows, _cells)),
+    ]
+    about = "The reference's own text (class renamed) as candidate. Memory is that of the whole card while the verdict was made."
+    return _write("Copies of references", about, summarize_copies(rows, names), sections, rows, results / name)
+
+
+def write_pairs(title: str, about: str, rows: Sequence[JudgeRow], keys: Sequence[tuple[str, str]], path: Path) -> bool:
+    """Write the page and the data of right and wrong candidates. True when each was accepted or refused as it must be."""
+    rows = [row for row in rows if row.key in set(keys)]
+    columns = ("candidate", "must be", "is", "message", *_COLUMNS[2:])
+    table = _table(columns, rows, lambda row: (
+        f"{row.name} {row.kind}", row.expected, f"{row.ruling.value} {row.status}", row.message, *_cells(row)[2:],
+    ))  # fmt: skip
+    return _write(title, about, summarize_pairs(rows, keys), [("All", table)], rows, path)
+
+
+def require_measured(rows: Iterable[JudgeRow], place: Path) -> None:
+    """Raises UsageError where a score is an estimate, or where there is no row."""
+    rows = list(rows)
+    if not rows:
+        raise UsageError(f"{place}: there are no rows to write a page of; judge tasks first")
+    if estimated := [row.name for row in rows if row.timing == TimingKind.ESTIMATED.value]:
+        raise UsageError(f"{estimated[0]} was estimated without a card; results hold measurements only, so name other rows with --rows")
+
+
+def write_page(title: str, about: str, lines: Sequence[str], rows: Sequence[JudgeRow], path: Path) -> None:
+    """Write `path`.md with a head that says how it was made, and `path`.json with the rows."""
+    head = {
+        "command": sorted({row.command for row in rows}), "card": sorted({row.card for row in rows if row.card}),
+        "host": sorted({row.host for row in rows if row.host}), "first": min(row.date for row in rows),
+        "last": max(row.date for row in rows), "versions": _list_versions(rows),
+    }  # fmt: skip
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = head | {"rows": [row.model_dump(mode="json", exclude={"command"}, exclude_defaults=True) for row in rows]}
+    path.with_name(f"{path.name}.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    made = [
+        f"- made by: {'; '.join(f'`{command}`' for command in head['command'])}", f"- card: {', '.join(head['card'])}",
+        f"- host: {', '.join(head['host'])}", f"- from {head['first']} to {head['last']}", f"- versions: {head['versions']}",
+        f"- rows with raw pair ratios: [{path.name}.json]({path.name}.json)",
+    ]  # fmt: skip
+    print_line(f"written: {path}.md, {path}.json")
+    path.with_name(f"{path.name}.md").write_text("\n".join([f"# {title}", "", about, "", *made, "", *lines]) + "\n", encoding="utf-8")
+
+
+def tabulate_figures(figures: Sequence[Figure]) -> list[str]:
+    """Figures as a table of a page."""
+    lines = ["| figure | required | reached | |", "|--|--|--|--|"]
+    return lines + [f"| {one.name} | {one.required} | {one.reached} | {'yes' if one.passed else '**no**'} |" for one in figures]
+
+
+def print_figures(figures: Sequence[Figure]) -> bool:
+    """Print what was reached. True when every figure is."""
+    for figure in figures:
+        print_line(f"{'yes' if figure.passed else 'NO ':3} {figure.name}: {figure.reached} (required: {figure.required})")
+    return all(figure.passed for figure in figures)
+
+
+def _write(
+    title: str, about: str, figures: Sequence[Figure], sections: Sequence[tuple[str, list[str]]], rows: Sequence[JudgeRow], path: Path
+) -> bool:
+    require_measured(rows, path)
+    lines = tabulate_figures(figures)
+    for heading, table in sections:
+        lines += ["", f"## {heading}", "", *(table or ["None."])]
+    write_page(title, about, lines, rows, path)
+    return print_figures(figures)
+
+
+def _select(rows: Iterable[JudgeRow], ruling: Ruling) -> list[JudgeRow]:
+    return [row for row in rows if row.ruling is ruling]
+
+
+def _is_equal(row: JudgeRow) -> bool:
+    return row.score_eager is not None and EQUAL_LOW <= row.score_eager <= EQUAL_HIGH
+
+
+def _highest(rows: Iterable[JudgeRow], key: Callable[[JudgeRow], float]) -> list[JudgeRow]:
+    return sorted(rows, key=key, reverse=True)[:_TOP]
+
+
+def _list_versions(rows: Iterable[JudgeRow]) -> str:
+    return "; ".join(sorted({", ".join(f"{name} {number}" for name, number in sorted(row.versions.items())) for row in rows}))
+
+
+_COLUMNS = ("task", "ruling", "x eager", "interval", "class", "mode", "in + out GB", "peak GB", "plan", "s")
+
+
+def _cells(row: JudgeRow) -> tuple[str, ...]:
+    interval = f"{row.interval_eager[0]:.3f} to {row.interval_eager[1]:.3f}" if row.interval_eager else ""
+    return (
+        row.name, row.ruling.value, f"{row.score_eager:.3f}" if row.score_eager is not None else "", interval,
+        row.precision_class or row.precision, row.mode, _gigabytes(row.task_bytes), _gigabytes(row.card_bytes_peak),
+        str(row.memory.get("plan", "")), f"{row.describe_seconds + row.seconds:.1f}",
+    )  # fmt: skip
+
+
+def _gigabytes(count: int | None) -> str:
+    return f"{count / 1e9:.2f}" if count is not None else ""
+
+
+def _table(columns: Sequence[str], rows: Sequence[JudgeRow], cells: Callable[[JudgeRow], Sequence[str]]) -> list[str]:
+    """A table of a page; no lines without rows."""
+    if not rows:
+        return []
+    body = [" | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells(row)) for row in rows]
+    return [f"| {' | '.join(columns)} |", "|" + "--|" * len(columns), *(f"| {line} |" for line in body)]
