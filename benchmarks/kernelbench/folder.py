@@ -32,7 +32,7 @@ def find_tasks(folder: Path) -> dict[str, Path]:
     if not paths:
         raise UsageError(f"{folder}: holds no task files; name KernelBench's folder with level1, level2 and level3, or one of task files")
     named = {path.relative_to(folder).with_suffix("").as_posix(): path.resolve() for path in paths}
-    return dict(sorted(named.items(), key=lambda item: [(len(part), part) for part in re.split(r"(\d+)", item[0])]))
+    return dict(sorted(named.items(), key=lambda item: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", item[0])]))
 
 
 def select_tasks(tasks: dict[str, Path], only: str) -> dict[str, Path]:

@@ -11,6 +11,7 @@ import pytest
 from bench_tasks import write_task
 from tritonsmith.benchmarks.kernelbench import copies, pairs
 from tritonsmith.benchmarks.kernelbench.crew import share_work
+from tritonsmith.benchmarks.kernelbench.folder import find_tasks
 from tritonsmith.benchmarks.kernelbench.judging import count_bytes, judge_job
 from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Ruling
 from tritonsmith.benchmarks.kernelbench.sheet import RowFile, select_open
@@ -177,6 +178,13 @@ def test_bad_options_are_said_in_a_sentence(
 ) -> None:
     assert judge(folder, tmp_path / "rows.jsonl", scripted(folder, {}), *options) == 2
     assert said in capsys.readouterr().err
+
+
+def test_tasks_come_in_the_order_of_their_numbers(folder: Path) -> None:
+    (folder / "level4").mkdir()
+    (folder / "level4" / "1_beyond.py").write_text(TASK)
+    assert list(find_tasks(folder)) == ["level1/2_two", "level1/10_ten", "level2/1_one"]
+    assert list(find_tasks(folder / "level1")) == ["2_two", "10_ten"]
 
 
 def test_a_folder_without_tasks_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
