@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -34,6 +35,11 @@ def _shorten_path(word: str) -> str:
     """The word with the last part of its path, if it is an absolute path or gives one after an equals sign."""
     name, sign, value = word.rpartition("=")
     return f"{name}{sign}{Path(value).name}" if Path(value).is_absolute() else word
+
+
+def shorten_paths(text: str) -> str:
+    """A text with paths cut to their last part: reports are published, and folders of a machine mean nothing elsewhere."""
+    return re.sub(r"(?<![\w.])/(?:[\w.+-]+/)+([\w.+-]+)", r"\1", text)
 
 
 def write_record(record: dict[str, Any], path: Path) -> None:

@@ -27,6 +27,7 @@ from rich.table import Table
 
 from tritonsmith.benchmarks.hacks.catalogue import Case, load_cases, variants
 from tritonsmith.benchmarks.hacks.judge import Judge, Outcome, remove_leftovers, task_of, weigh
+from tritonsmith.benchmarks.host import shorten_paths
 from tritonsmith.evaluator.machine import versions
 from tritonsmith.evaluator.schema import Status, Verdict
 
@@ -118,14 +119,9 @@ def _judge_case(case: Case, judge: Judge, yardstick: Yardstick) -> Outcome:
         honest = yardstick.of(key)
         about |= {
             "status": answer.status.value, "label": answer.label.value if answer.label else "", "score": answer.score,
-            "honest": max(verdict.score or 0.0 for verdict in honest) if honest else None, "message": _without_paths(answer.message),
+            "honest": max(verdict.score or 0.0 for verdict in honest) if honest else None, "message": shorten_paths(answer.message),
         }  # fmt: skip
-    return Outcome(passed=passed, why=_without_paths(why), seconds=round(time.monotonic() - started, 1), **about)
-
-
-def _without_paths(text: str) -> str:
-    """Reports are published: of a path only its last part is kept."""
-    return re.sub(r"(?<![\w.])/(?:[\w.+-]+/)+([\w.+-]+)", r"\1", text)
+    return Outcome(passed=passed, why=shorten_paths(why), seconds=round(time.monotonic() - started, 1), **about)
 
 
 def table_of(outcomes: Iterable[Outcome]) -> Table:
@@ -238,7 +234,7 @@ def _print_line(line: str) -> None:
 
 
 def _describe_run(judge: Judge, arguments: Sequence[str] | None, elsewhere: Sequence[Case]) -> dict[str, Any]:
-    words = [_without_paths(word) for word in (sys.argv[1:] if arguments is None else arguments)]
+    words = [shorten_paths(word) for word in (sys.argv[1:] if arguments is None else arguments)]
     return {
         "command": shlex.join(["python", "-m", "tritonsmith.benchmarks.hacks.suite", *words]),
         "date": time.strftime("%Y-%m-%d"), "card": judge.hardware, "measured": judge.card, "versions": versions(),

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
+from tritonsmith.benchmarks.host import shorten_paths
 from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Ruling
 from tritonsmith.benchmarks.timing.study import pair_ratios
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
@@ -85,7 +86,7 @@ async def judge_job(evaluator: Evaluator, job: JudgeJob) -> JudgeRow:
             verdict = await evaluator.evaluate(task, KernelText.of(job.text), job.profile)
             about |= {"seconds": round(time.monotonic() - started, 2), "precision": task.precision.value} | _describe_verdict(verdict)
         except (TaskError, InfrastructureError) as error:
-            about |= {"ruling": Ruling.OPEN, "message": _shorten(str(error)), "seconds": round(time.monotonic() - started, 2)}
+            about |= {"ruling": Ruling.OPEN, "message": _cut_message(str(error)), "seconds": round(time.monotonic() - started, 2)}
     about |= {"card_bytes_before": memory.before, "card_bytes_peak": memory.peak}
     return make_row(job, **about)
 
@@ -97,9 +98,8 @@ def make_row(job: JudgeJob, **about: Any) -> JudgeRow:
     return JudgeRow.model_validate(head | named | about)
 
 
-def _shorten(message: str) -> str:
-    """A message with paths cut to their last part, since rows are published."""
-    return re.sub(r"(?<![\w.])/(?:[\w.+-]+/)+([\w.+-]+)", r"\1", message)[:_MESSAGE_CHARACTERS]
+def _cut_message(message: str) -> str:
+    return shorten_paths(message)[:_MESSAGE_CHARACTERS]
 
 
 def _describe_verdict(verdict: Verdict) -> dict[str, Any]:
@@ -108,8 +108,9 @@ def _describe_verdict(verdict: Verdict) -> dict[str, Any]:
     environment, correctness = verdict.environment, verdict.correctness
     reached = correctness.precision_class if correctness else None
     about: dict[str, Any] = {
-        "ruling": ruling, "status": verdict.status.value, "message": _shorten(verdict.message), "memory": environment.get("memory") or {},
-        "label": verdict.label.value if verdict.label else "", "precision_class": reached.value if reached else "",
+        "ruling": ruling, "status": verdict.status.value, "message": _cut_message(verdict.message),
+        "memory": environment.get("memory") or {}, "label": verdict.label.value if verdict.label else "",
+        "precision_class": reached.value if reached else "",
         "mode": str(environment.get("mode") or ""), "card": str(environment.get("card") or environment.get("target") or ""),
         "versions": environment.get("versions") or versions(),
     }  # fmt: skip

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from tritonsmith.benchmarks.host import print_line
+from tritonsmith.benchmarks.host import print_line, spell_command
 from tritonsmith.benchmarks.kernelbench.crew import JobAsker, close_crew, open_crew, share_work
 from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Ruling
 from tritonsmith.benchmarks.kernelbench.sheet import RowFile, select_open
@@ -82,9 +81,8 @@ def describe_row(row: JudgeRow) -> str:
 
 
 def write_command(script: str, arguments: Sequence[str] | None) -> str:
-    """The command as it was typed, without the folders of this host."""
-    words = [Path(word).name if word.startswith("/") else word for word in (sys.argv[1:] if arguments is None else arguments)]
-    return shlex.join(["python", "-m", f"tritonsmith.benchmarks.kernelbench.{script}", *words])
+    """The command as it was typed, without folders of this host."""
+    return spell_command(f"kernelbench.{script}", sys.argv[1:] if arguments is None else arguments)
 
 
 def run_script(work: Callable[[], int], rows: Path) -> int:

@@ -17,8 +17,8 @@ from tritonsmith.evaluator.processes.serve import serve_requests
 NO_CARD = "there is no CUDA card here, and results hold measurements only; --target h200 --size small tries the way without one"
 
 
-class Answers:
-    """Answers of one evaluator: the first request opens it."""
+class JobServer:
+    """Answers jobs by one evaluator, which the first request opens."""
 
     def __init__(self) -> None:
         self._evaluator: LocalEvaluator | None = None
@@ -45,11 +45,11 @@ def main() -> None:
     """Serve until stdin closes."""
     out = os.dup(1)
     os.dup2(2, 1)  # only answers go to the caller
-    answers = Answers()
+    server = JobServer()
     try:
-        serve_requests(sys.stdin, out, answers.answer)
+        serve_requests(sys.stdin, out, server.answer)
     finally:
-        answers.close()
+        server.close()
 
 
 if __name__ == "__main__":
