@@ -17,7 +17,8 @@ from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.machine import card_memory_in_use, versions
 from tritonsmith.evaluator.oracle.timing.paired import Paired
-from tritonsmith.evaluator.schema import Evaluator, PrecisionClass, Status, Task, TaskFacts, TensorSpec, Timing, Verdict
+from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, TaskFacts, TensorSpec, Timing, Verdict
 from tritonsmith.evaluator.tasks import at_chosen_size, choose_load_size, load_task
 
 _SAMPLE_SECONDS = 0.05
