@@ -45,6 +45,7 @@ def row_of(summary: Summary, command: str, results: Path) -> Row:
         "size": summary.size,
         "card": card,
         "precision_class": reached,
+        "mode": summary.mode,
         "label": winner.verdict.label.value if winner.verdict.label else None,
         "median_ms": timing.median_ms,
         "baselines_ms": timing.baselines_ms,
@@ -68,7 +69,7 @@ def merge(rows: list[Row], new: Row) -> list[Row]:
     """The rows with the new one in the place of an earlier one of the same task, size, card and precision class."""
 
     def key(row: Row) -> tuple[str, ...]:
-        return tuple(str(row.get(name)) for name in ("task", "size", "card", "precision_class"))
+        return tuple(str(row.get(name)) for name in ("task", "size", "card", "precision_class")) + (str(row.get("mode", "eval")),)
 
     return sorted([row for row in rows if key(row) != key(new)] + [new], key=key)
 
@@ -86,7 +87,8 @@ def main() -> int:
     """Run every named task (default: all that come along) as often as asked and record each run."""
     parser = argparse.ArgumentParser(prog="python -m tritonsmith.benchmarks.bench", description=__doc__)
     parser.add_argument("tasks", nargs="*", help="task files; default: benchmarks/tasks/*.py")
-    parser.add_argument("--precision", default="ieee", choices=("ieee", "tf32", "16-bit"))
+    parser.add_argument("--precision", default="auto", choices=("auto", "ieee", "tf32", "16-bit"))
+    parser.add_argument("--mode", choices=("eval", "train"))
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--results", type=Path, default=HERE / "results")
     parser.add_argument("--runs", type=Path, default=Path("runs"))
@@ -111,9 +113,12 @@ def main() -> int:
 def _bench(task: str, number: int, folder: Path, evaluator: Evaluator, options: argparse.Namespace) -> bool:
     """Run and record one task; False when there is no row for it, which is said on stderr."""
     command = shlex.join(["tritonsmith", "optimize", task, "--size", "full", "--precision", options.precision])
+    command += f" --mode {options.mode}" if options.mode else ""
+    precision = None if options.precision == "auto" else options.precision
     out = folder / f"{Path(task).stem}-{number}"
     try:
-        row = record(optimize(task, evaluator=evaluator, size="full", precision=options.precision, out=str(out)), command, options.results)
+        summary = optimize(task, evaluator=evaluator, size="full", precision=precision, mode=options.mode, out=str(out))
+        row = record(summary, command, options.results)
     except UsageError as error:
         sys.stderr.write(f"error: {task}: {error}\n")
         return False

@@ -4,12 +4,12 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritonsmith.cli.options import PrecisionChoice, SandboxChoice, SizeChoice, err
+from tritonsmith.cli.options import ModeChoice, PrecisionChoice, SandboxChoice, SizeChoice, err
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.local import open_evaluator
-from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.source.refuse import refuse_text
-from tritonsmith.evaluator.tasks import at_chosen_size, choose_load_size, load_task, parse_overrides
+from tritonsmith.evaluator.tasks import choose_load_size, load_task, parse_overrides, settle_task
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,14 @@ class JudgingSettings:
     target: str = "auto"
     size: SizeChoice = SizeChoice.AUTO
     overrides: tuple[str, ...] = ()
-    precision: PrecisionChoice = PrecisionChoice.IEEE
+    precision: PrecisionChoice = PrecisionChoice.AUTO
     sandbox: SandboxChoice = SandboxChoice.AUTO
+    mode: ModeChoice | None = None
 
     def load(self, present: bool) -> Task:
         """The task; `auto` is the full size on a card and a small one without. Raises TaskError."""
         size = choose_load_size(self.size.value, present)
-        return load_task(self.task, size, parse_overrides(self.overrides), PrecisionClass(self.precision.value))
+        return load_task(self.task, size, parse_overrides(self.overrides), self.precision.value, self.mode)
 
 
 def refuse(source: str, settings: JudgingSettings, profile: str) -> Verdict | None:
@@ -52,7 +53,7 @@ def judge(source: str, settings: JudgingSettings, profile: str, raw: Path | None
         async with open_evaluator(settings.target, raw, sandbox=settings.sandbox.value) as evaluator:
             task = settings.load(evaluator.hardware.present)
             facts = await evaluator.describe(task)
-            task = at_chosen_size(task, facts.chosen)
+            task = settle_task(task, facts)
             verdict = await evaluator.evaluate(task, KernelText.of(source), profile)
             if raw is None and verdict.timing is not None:  # the evaluator's own folder goes with it
                 verdict = verdict.model_copy(update={"timing": verdict.timing.model_copy(update={"raw": None})})

@@ -49,11 +49,19 @@ class SandboxChoice(StrEnum):
 
 
 class PrecisionChoice(StrEnum):
-    """The arithmetic that a task allows."""
+    """The arithmetic that a task allows; auto: what its types mean."""
 
+    AUTO = "auto"
     IEEE = "ieee"
     TF32 = "tf32"
     HALF = "16-bit"
+
+
+class ModeChoice(StrEnum):
+    """What a module is put into before it runs."""
+
+    EVAL = "eval"
+    TRAIN = "train"
 
 
 def _check_card(target: str) -> str:
@@ -78,7 +86,12 @@ SizeOption = Annotated[SizeChoice, typer.Option(help="auto is full on a card; wi
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a module-level name of the task file; repeatable.")
 ]
-PrecisionOption = Annotated[PrecisionChoice, typer.Option(help="The arithmetic that the task allows.")]
+PrecisionOption = Annotated[
+    PrecisionChoice, typer.Option(help="The arithmetic that the task allows; auto: 16-bit where the task's own types are, else ieee.")
+]
+ModeOption = Annotated[
+    ModeChoice | None, typer.Option(help="What the module is put into: eval or train; default: the file's MODE, else eval.")
+]
 SandboxOption = Annotated[
     SandboxChoice, typer.Option(help="auto: every layer that works here; strict: refuse to run where a needed one is missing; off: none.")
 ]

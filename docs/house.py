@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("cli", "benchmarks", "graph", "nodes", "prompts", "evaluator")
 """Packages of the project, top floor first."""
 DATA = (
-    "benchmarks/hacks/cases", "benchmarks/hacks/kernels", "benchmarks/hacks/tasks", "benchmarks/tasks", "benchmarks/timing/tasks",
-    "benchmarks/kernelbench/kernels", "benchmarks/kernelbench/tasks",
+    "benchmarks/hacks/cases", "benchmarks/hacks/kernels", "benchmarks/hacks/tasks", "benchmarks/tasks", "benchmarks/tasks/half",
+    "benchmarks/timing/tasks", "benchmarks/kernelbench/kernels", "benchmarks/kernelbench/tasks",
     "benchmarks/results",
 )  # fmt: skip
 """Folders whose Python files are cases and tasks: material of the evaluator, imported by nobody."""

@@ -9,9 +9,10 @@ For a launch (or an operator that starts n launches, c of which wait for each ot
 
 p = min(programs, processors) is how much of the card the launch can use; an operator of a library uses all of it.
 B(p) = min(memory bandwidth, p * bytes a processor can take from the L2 cache) and F(p) = p / processors * peak * efficiency, the peak by
-the arithmetic used (fp32, or TF32 on tensor cores). `rounds` counts the waits of one program for others. Every constant has an optimistic
-and a pessimistic value; `low_ms` takes all of the first, `high_ms` all of the second, `ms` is their geometric mean. Bands of neighbouring
-candidates overlap; the order of `ms` is what counts among them. What is called faster than the baseline has a band that leaves it out.
+the arithmetic used (fp32, or TF32 or 16 bits on tensor cores). `rounds` counts the waits of one program for others. Every constant has an
+optimistic and a pessimistic value; `low_ms` takes all of the first, `high_ms` all of the second, `ms` is their geometric mean. Bands of
+neighbouring candidates overlap; the order of `ms` is what counts among them. What is called faster than the baseline has a band that leaves
+it out.
 
 Constants measured on one H200 (torch 2.11, Triton 3.6) are marked so; the others are assumptions. They are used for every card, so a
 latency for another card is a guess by the same formula. Not modelled: bank conflicts, asynchronous copies, tails of waves, L2 misses,
@@ -90,6 +91,8 @@ class _Launch:
     programs: int | None = None
     """None: as many as the card has processors."""
     tensor_cores: bool = False
+    half: bool = False
+    """Whether what the tensor cores multiply has 16 bits."""
     spilled: float = 0.0
     """Bytes that one program moves to and from local memory."""
 
@@ -102,6 +105,7 @@ def estimate_candidate(
     torch_bytes: float,
     in_graph: bool = False,
     torch_launches: int | None = None,
+    torch_half: bool = False,
 ) -> LatencyEstimate:
     """Estimate of one forward from compile facts and the interpreter's counts (see `oracle/judge/facts_without_card.py`).
 
@@ -113,20 +117,30 @@ def estimate_candidate(
         torch_bytes: their operands and results, bytes.
         in_graph: replayed from a CUDA graph instead of launched one by one.
         torch_launches: kernels the operators start together; one each when None.
+        torch_half: whether they multiply 16-bit matrices.
     """
     launches = [_describe_launch(kernel) for kernel in kernels]
     calls = sum(torch_ops.values())
     if calls:
         each = max(1.0, (torch_launches or calls) / calls)
-        launches.append(_Launch(calls, TORCH_CALL, each, each, bytes=torch_bytes / calls, flops=torch_flops / calls))
+        launches.append(
+            _Launch(
+                calls, TORCH_CALL, each, each, bytes=torch_bytes / calls, flops=torch_flops / calls,
+                tensor_cores=torch_half, half=torch_half,
+            )
+        )  # fmt: skip
     return _estimate(hardware, launches, in_graph)
 
 
 def estimate_trace(hardware: Hardware, ops: Sequence[OperatorCost], in_graph: bool = False) -> LatencyEstimate:
     """Estimate of the reference from its operator trace, by the same formula."""
     launches = [
-        _Launch(1, TORCH_CALL, op.launches, op.launches if op.chain is None else op.chain, bytes=op.bytes, flops=op.flops) for op in ops
-    ]
+        _Launch(
+            1, TORCH_CALL, op.launches, op.launches if op.chain is None else op.chain, bytes=op.bytes, flops=op.flops,
+            tensor_cores=op.half, half=op.half,
+        )
+        for op in ops
+    ]  # fmt: skip
     return _estimate(hardware, launches, in_graph)
 
 
@@ -151,6 +165,7 @@ def _describe_launch(kernel: KernelFacts) -> _Launch:
         flops=kernel.flops or 0.0,
         programs=math.prod(kernel.grid),
         tensor_cores=bool(kernel.tensor_cores),
+        half=kernel.product in ("fp16", "bf16"),
         # what a kernel spills it writes and reads at least once per wait: the loop that waits holds the values
         spilled=2.0 * (kernel.spills or 0) * threads * max(1, rounds),
     )
@@ -185,7 +200,8 @@ def _work(hardware: Hardware, launch: _Launch, pessimistic: bool) -> float:
     programs = launch.programs if launch.programs is not None else hardware.processors
     used = max(1, min(programs, hardware.processors))
     bandwidth = min(hardware.bandwidth, used * L2_BYTES_PER_CLOCK.at(pessimistic) * hardware.clock_hz)
-    peak, efficiency = (hardware.tf32, MMA_EFFICIENCY) if launch.tensor_cores else (hardware.fp32, FMA_EFFICIENCY)
+    matrix = hardware.fp16 if launch.half else hardware.tf32
+    peak, efficiency = (matrix, MMA_EFFICIENCY) if launch.tensor_cores else (hardware.fp32, FMA_EFFICIENCY)
     rate = peak * used / hardware.processors * efficiency.at(pessimistic)
     spill = launch.spilled * math.ceil(programs / used) / (SPILL_BYTES_PER_CLOCK * hardware.clock_hz)
     return max(launch.bytes / bandwidth, launch.flops / rate) + spill

@@ -25,5 +25,7 @@ class OperatorCost:
     flops: float = 0.0
     bytes: float = 0.0
     """Operands and results, each moved once per launch that reads it."""
+    half: bool = False
+    """Whether it multiplies 16-bit matrices, which tensor cores do at their full rate."""
     chain: int | None = None
     """Longest chain of launches that wait for each other; all of them when None."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -55,13 +56,16 @@ class Task(Record):
     overrides: dict[str, int | float | bool | str] = Field(default_factory=dict)
     """Module-level names that are set after the file ran and before `get_inputs` is called."""
     precision: PrecisionClass = PrecisionClass.IEEE
+    asked: bool = False  # whether a user chose the class; else it is found from the task's types once the task is described
+    mode: Literal["eval", "train"] = "eval"
     sized: str = ""
     """What an evaluator did about the size, in one line; empty where nobody had to choose."""
 
     @property
     def sha(self) -> str:
-        """Content address of source, size overrides and precision."""
-        return text_sha(repr((self.source, sorted(self.overrides.items()), self.precision.value, *([FIT] * (self.size == FIT)))))
+        """Content address of source, size overrides, precision and, where it is not evaluation, mode."""
+        more = *([FIT] * (self.size == FIT)), *([self.mode] * (self.mode != "eval"))
+        return text_sha(repr((self.source, sorted(self.overrides.items()), self.precision.value, *more)))
 
 
 class ChosenSize(Record):
@@ -104,6 +108,8 @@ class TaskFacts(Record):
     """What forward returns, in words: `a tensor float32[512, 10, 256]`."""
     parameters: dict[str, TensorSpec] = Field(default_factory=dict)
     """Parameters and persistent buffers by their `state_dict` name."""
+    updates: tuple[str, ...] = ()  # persistent buffers that forward updates; their values after the call are compared too
+    precision: PrecisionClass = PrecisionClass.IEEE  # the class that follows from the task's types
     init_inputs: tuple[str, ...] | None = None
     """Arguments of Model's constructor as Python writes them, empty for one that is no literal; None where nobody looked."""
     ops: tuple[OpNode, ...] = ()
@@ -299,14 +305,10 @@ class KernelFacts(Record):
     num_warps: int = 0
     num_stages: int = 0
     constexprs: dict[str, int | float | bool | str | None] = Field(default_factory=dict)
-    registers: int | None = None
-    """Per thread."""
-    spills: int | None = None
-    """Bytes of local memory per thread."""
-    shared_memory: int | None = None
-    """Bytes per program."""
-    resident: int | None = None
-    """Programs that fit on the card at once."""
+    registers: int | None = None  # per thread
+    spills: int | None = None  # bytes of local memory per thread
+    shared_memory: int | None = None  # bytes per program
+    resident: int | None = None  # programs that fit on the card at once
     cooperative: bool = False
     tensor_cores: bool | None = None
     device_ms: float | None = None
@@ -314,6 +316,7 @@ class KernelFacts(Record):
     bytes_loaded: float | None = None
     bytes_stored: float | None = None
     flops: float | None = None
+    product: str = ""  # what most operations of its tl.dot are: `ieee`, `tf32`, `fp16`, `bf16`, ...; empty where nobody counted
     sync_rounds: int | None = None
     """Times a program waits for another one, at most over the programs."""
 

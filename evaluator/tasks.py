@@ -6,13 +6,15 @@ import ast
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from tritonsmith.evaluator.errors import TaskError, UsageError
-from tritonsmith.evaluator.schema import FIT, ChosenSize, PrecisionClass, Task
+from tritonsmith.evaluator.schema import FIT, ChosenSize, PrecisionClass, Task, TaskFacts
 from tritonsmith.evaluator.source.parse import find_bound_names, parse, parse_expression
 
 Value: TypeAlias = int | float | bool | str
+Mode: TypeAlias = Literal["eval", "train"]
+"""What a module is put into before it runs: evaluation, or training."""
 Span: TypeAlias = tuple[int, int]
 """Every whole number from the first to the last."""
 Shape: TypeAlias = dict[str, Value | Span]
@@ -26,8 +28,9 @@ _PARTS = {
 """What every task file defines, with the words for it in a message."""
 MOST_SHAPES = 2
 """Sizes that one promotion is tried at; where more are declared they are drawn anew each time."""
-_DECLARATIONS = frozenset({"SMALL", "SHAPES"})
-"""Names that say something about sizes and are no sizes themselves."""
+_DECLARATIONS = frozenset({"SMALL", "SHAPES", "MODE"})
+"""Names that say how the task is judged, and are no sizes themselves."""
+_MODES: tuple[Mode, ...] = ("eval", "train")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 """Statements and expressions whose assignments bind no name of the module."""
 
@@ -36,7 +39,8 @@ def load_task(
     path: str | Path,
     size: str = "full",
     overrides: Mapping[str, Value] | None = None,
-    precision: PrecisionClass | str = PrecisionClass.IEEE,
+    precision: PrecisionClass | str | None = None,
+    mode: str | None = None,
 ) -> Task:
     """The task in a file.
 
@@ -45,7 +49,8 @@ def load_task(
         size: `full` (the file as it stands), `small` (its `SMALL` dict applied; a file without one needs `overrides`), or `fit` (as
             `small`, but where there is neither an evaluator chooses; `at_chosen_size` then gives the task).
         overrides: values for module-level names, applied after those of the size.
-        precision: the arithmetic that the reference stands for.
+        precision: the arithmetic that the reference stands for; None or `auto`: what follows from its types (`settle_task`).
+        mode: `eval` or `train`; None: what the file's MODE says, else `eval`.
     Raises:
         TaskError: one sentence that names file, line where known, and the cure.
     """
@@ -72,6 +77,8 @@ def load_task(
         size="custom" if overrides else size,
         overrides=chosen,
         precision=_precision(precision),
+        asked=precision not in (None, "auto"),
+        mode=_mode(path, tree, mode),
     )
 
 
@@ -90,6 +97,12 @@ def at_chosen_size(task: Task, chosen: ChosenSize | None) -> Task:
         raise _lack_of_small(path, _literals(_parse(path, task.source)))
     size = "small" if chosen.overrides else "full"
     return task.model_copy(update={"size": size, "overrides": {**task.overrides, **chosen.overrides}, "sized": chosen.note})
+
+
+def settle_task(task: Task, facts: TaskFacts) -> Task:
+    """The task at the size that an evaluator chose, in the class that its types mean where nobody asked for another. Raises TaskError."""
+    task = at_chosen_size(task, facts.chosen)
+    return task if task.asked or task.precision is facts.precision else task.model_copy(update={"precision": facts.precision})
 
 
 def settled_size(task: Task) -> str:
@@ -133,12 +146,24 @@ def assigned_names(statement: ast.stmt) -> Iterator[str]:
         pending.extend(ast.iter_child_nodes(node))
 
 
-def _precision(precision: PrecisionClass | str) -> PrecisionClass:
+def _precision(precision: PrecisionClass | str | None) -> PrecisionClass:
     try:
-        return PrecisionClass(precision)
+        return PrecisionClass.IEEE if precision in (None, "auto") else PrecisionClass(str(precision))
     except ValueError:
-        choices = ", ".join(choice.value for choice in PrecisionClass)
+        choices = ", ".join(["auto", *(choice.value for choice in PrecisionClass)])
         raise TaskError(f"precision {precision!r} does not exist; choose one of {choices}") from None
+
+
+def _mode(path: Path, tree: ast.Module, asked: str | None) -> Mode:
+    node = _find_value(tree, "MODE")
+    declared = node.value if isinstance(node, ast.Constant) else None
+    if node is not None and declared not in _MODES:
+        raise TaskError(f'{path}, line {node.lineno}: MODE is {ast.unparse(node)}; write MODE = "eval" or MODE = "train"')
+    chosen = asked or declared or "eval"
+    for mode in _MODES:
+        if mode == chosen:
+            return mode
+    raise TaskError(f"mode {asked!r} does not exist; choose eval or train")
 
 
 def _read(path: Path) -> str:

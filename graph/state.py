@@ -170,10 +170,11 @@ class State(Shared, total=False):
     """The run."""
 
     task: Task
-    """What follows of a path that was given instead, with `size`, `overrides` and `precision`, once the task is described."""
+    """What follows of a path that was given instead, with the next four, once the task is described."""
     size: Annotated[str | None, EphemeralValue]
     overrides: Annotated[dict[str, int | float | bool | str] | None, EphemeralValue]
     precision: Annotated[str | None, EphemeralValue]
+    mode: Annotated[str | None, EphemeralValue]
     run: str
     """Names this run's ledger within the context."""
     facts: TaskFacts

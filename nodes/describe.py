@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.schema import Task
-from tritonsmith.evaluator.tasks import at_chosen_size, choose_load_size, load_task, settled_size
+from tritonsmith.evaluator.tasks import choose_load_size, load_task, settle_task, settled_size
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.state import Shared, State, Update
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit
@@ -27,7 +27,7 @@ async def describe(state: State, runtime: NodeRuntime) -> Update:
         facts = await context.evaluator.describe(task)
     except InfrastructureError:
         facts = await context.evaluator.describe(task)
-    task = at_chosen_size(task, facts.chosen)
+    task = settle_task(task, facts)
     if task.sized:
         emit(runtime, "size", "describe", state, size=task.size, reason=task.sized)
     if isinstance(context.author, Choosy):
@@ -50,12 +50,13 @@ _FRESH: Update = {
 async def _task_of(state: State, context: Context) -> Task:
     """The given task, or the one in the given file. Size `auto` is full with a card and small without."""
     given: object = state.get("task")
+    mode: object = state.get("mode")
     if isinstance(given, str):
         size = choose_load_size(state.get("size"), context.evaluator.hardware.present)
         overrides: object = state.get("overrides") or {}
         if not isinstance(overrides, dict) or not all(isinstance(value, int | float | str) for value in overrides.values()):
             raise UsageError(f'overrides {overrides!r}: give names of the task file with their values, such as {{"seq_len": 16}}')
-        return await asyncio.to_thread(load_task, given, size, overrides, state.get("precision") or "ieee")
+        return await asyncio.to_thread(load_task, given, size, overrides, state.get("precision"), str(mode) if mode else None)
     if isinstance(given, dict):
         try:
             return Task.model_validate(given)

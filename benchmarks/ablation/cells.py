@@ -82,16 +82,15 @@ class Cell:
 def cells_of(plan: AblationPlan) -> tuple[Cell, ...]:
     """Every cell: all policies of a task's repeat side by side, the bases first."""
     policies = sorted(plan.policies, key=lambda policy: (policy.base is not None, not policy.shares))
-    return tuple(
-        Cell(task, policy, repeat) for repeat in range(1, plan.repeats + 1) for task in plan.tasks for policy in policies
-    )
+    return tuple(Cell(task, policy, repeat) for repeat in range(1, plan.repeats + 1) for task in plan.tasks for policy in policies)
 
 
 def row_of(cell: Cell, root: Path, plan: AblationPlan, known: dict[tuple[str, str], SharedVerdict] | None = None) -> CellRow:
     """The cell's row from the files of its run; `known` are the verdicts of its task and repeat, where they were read before."""
     row = CellRow(
         task=cell.task.key, policy=cell.policy.key, repeat=cell.repeat, state=cell.state(root), kind=plan.kind, card=plan.card,
-        precision=plan.precision.value, folder=cell.folder(root).relative_to(root).as_posix(), size=cell.task.size or "",
+        precision=plan.precision.value if plan.precision else "auto",
+        folder=cell.folder(root).relative_to(root).as_posix(), size=cell.task.size or "",
     )  # fmt: skip
     if row.state is CellState.FAILED:
         return row.model_copy(update={"reason": _read_reason(cell.failure(root))})
@@ -132,9 +131,7 @@ def _add_winner(row: CellRow, winner: Winner) -> CellRow:
 
 def _read_seeds(summary: Summary) -> dict[str, object]:
     """The first verdict of every seed; a confirmation since then does not count."""
-    seeds = sorted(
-        (row for row in summary.candidates if row.stage == Stage.SEED.value), key=lambda row: (row.branch or 0, row.id)
-    )
+    seeds = sorted((row for row in summary.candidates if row.stage == Stage.SEED.value), key=lambda row: (row.branch or 0, row.id))
     return {"seed_scores": tuple(map(first_score, seeds)), "seed_shas": tuple(seed.sha for seed in seeds)}
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -20,7 +20,7 @@ from tritonsmith.graph.storage.files import fault_of
 
 PLAN = "plan.json"
 CUSTOM = "custom"
-_OWN = frozenset({"task", "size", "overrides", "precision", "policy", "seeds", "out"})
+_OWN = frozenset({"task", "size", "overrides", "precision", "mode", "policy", "seeds", "out"})
 """Fields of a run's settings that the plan sets by itself."""
 _REPEATS = 3
 
@@ -34,7 +34,8 @@ def make_plan(
     seeds: int | None = None,
     size: str | None = None,
     overrides: Overrides | None = None,
-    precision: PrecisionClass = PrecisionClass.IEEE,
+    precision: PrecisionClass | None = None,
+    mode: Literal["eval", "train"] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> AblationPlan:
     """The plan for these options; `settings` are further fields of RunConfig, the same for all runs. Raises UsageError."""
@@ -53,11 +54,12 @@ def make_plan(
     planned = plan_policies(chosen.policies, asked)
     return AblationPlan(
         name=experiment or CUSTOM,
-        tasks=load_suite(suite, size=size, overrides=overrides, precision=precision),
+        tasks=load_suite(suite, size=size, overrides=overrides, precision=precision, mode=mode),
         policies=planned,
         repeats=count,
         settings=_complete_settings(common),
         precision=precision,
+        mode=mode,
         seed_step=max(policy.seeds for policy in planned) if model == "offline" else 0,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         versions={name: version(name) for name in ("tritonsmith", "langgraph", "numpy")},
@@ -152,7 +154,7 @@ def _complete_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return config.model_dump(mode="json", exclude=set(_OWN))
 
 
-_FIXED = ("tasks", "policies", "settings", "precision", "seed_step", "format")
+_FIXED = ("tasks", "policies", "settings", "precision", "mode", "seed_step", "format")
 """What may not change from one process of an experiment to the next; texts of files count by their content."""
 
 

@@ -32,6 +32,7 @@ def config_of(cell: Cell, plan: AblationPlan, root: Path) -> RunConfig:
     return RunConfig.model_validate(
         {
             **plan.settings, "task": cell.task.path, "size": cell.task.size, "overrides": cell.task.overrides, "precision": plan.precision,
+            "mode": plan.mode,
             "policy": cell.policy.given, "seeds": cell.policy.seeds, "out": str(cell.folder(root)),
         }
     )  # fmt: skip

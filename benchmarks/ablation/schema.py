@@ -4,7 +4,7 @@ An experiment has one card, one kind of figures (measured or estimated) and one 
 """
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -77,7 +77,10 @@ class AblationPlan(Record):
     repeats: int
     settings: dict[str, Any] = Field(default_factory=dict)
     """Fields of RunConfig that all runs have in common."""
-    precision: PrecisionClass = PrecisionClass.IEEE
+    precision: PrecisionClass | None = None
+    """The class that is asked of every task; None: what each one's types mean."""
+    mode: Literal["eval", "train"] | None = None
+    """What modules are put into; None: what each file's MODE says, else evaluation."""
     seed_step: int = 0
     """How many seeds further on in the built-in author's list each repeat begins, since it always writes the same; 0 for models."""
     card: str = ""

@@ -41,8 +41,9 @@ class _Suite(BaseModel):
 
 
 def load_suite(
-    suite: str, *, size: str | None = None, overrides: Overrides | None = None, precision: PrecisionClass = PrecisionClass.IEEE
-) -> tuple[PlannedTask, ...]:
+    suite: str, *, size: str | None = None, overrides: Overrides | None = None, precision: PrecisionClass | None = None,
+    mode: str | None = None,
+) -> tuple[PlannedTask, ...]:  # fmt: skip
     """The tasks of a suite, each read and checked; `size` and `overrides` hold where an entry of the suite says nothing else.
 
     Raises UsageError that names the entry.
@@ -60,7 +61,7 @@ def load_suite(
         if not names:
             raise UsageError("SUITE is empty; name a folder, task files or numbers such as 39,40,26, or a TOML or JSON file")
         entries, base = [_Entry(task=name) for name in names], Path()
-    tasks = [_plan_task(entry, base, suite, size, overrides or {}, precision) for entry in entries]
+    tasks = [_plan_task(entry, base, suite, size, overrides or {}, precision, mode) for entry in entries]
     twice = sorted({task.key for task in tasks if sum(task.key == other.key for other in tasks) > 1})
     if twice:
         raise UsageError(f"SUITE {suite}: {', '.join(twice)} is there twice; give the entries of a suite file different names (name = ...)")
@@ -90,11 +91,11 @@ def _read_entries(path: Path) -> list[_Entry]:
 
 
 def _plan_task(
-    entry: _Entry, base: Path, suite: str, size: str | None, overrides: Overrides, precision: PrecisionClass
+    entry: _Entry, base: Path, suite: str, size: str | None, overrides: Overrides, precision: PrecisionClass | None, mode: str | None
 ) -> PlannedTask:
     path = _find_file(str(entry.task), base, suite)
     chosen, values = entry.size or size, entry.set or overrides
-    task = load_task(path, chosen or "full", values, precision)
+    task = load_task(path, chosen or "full", values, precision, mode)
     key = re.sub(r"[^A-Za-z0-9_.-]+", "_", entry.name or path.stem).strip(".") or "task"
     return PlannedTask(key=key, path=shorten_path(path), size=chosen, overrides=values, sha=text_sha(task.source))
 

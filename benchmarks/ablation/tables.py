@@ -59,7 +59,7 @@ def tabulate(plan: AblationPlan, rows: Rows, variants: Sequence[Variant] = ()) -
         plan=plan,
         card=plan.card,
         kind=plan.kind,
-        precision=plan.precision.value,
+        precision=plan.precision.value if plan.precision else "auto",
         baselines={task.key: _find_baselines([row for row in rows if row.task == task.key]) for task in plan.tasks},
         cells=tuple(rows),
         policies=tuple(_policy_row(key, by_policy[key], done[key]) for key in keys),
@@ -67,9 +67,7 @@ def tabulate(plan: AblationPlan, rows: Rows, variants: Sequence[Variant] = ()) -
             _task_row(task.key, key, [row for row in by_policy[key] if row.task == task.key]) for task in plan.tasks for key in keys
         ),
         fast=tuple(FastCurve(policy=key, points=tuple(_fast_point(p, done[key]) for p in FAST_P)) for key in keys),
-        pairs=tuple(
-            _pair_row(key, against, rule, done) for place, key in enumerate(keys) for against in keys[:place] for rule in Rule
-        ),
+        pairs=tuple(_pair_row(key, against, rule, done) for place, key in enumerate(keys) for against in keys[:place] for rule in Rule),
         costs=tuple(_cost_row(key, done[key]) for key in keys),
         seeds=_seed_histograms(plan, rows),
         attribution=tuple(_attribution_row(key, done) for key in keys if key in PARTS and "default" in keys),

@@ -26,6 +26,7 @@ from tritonsmith.cli.commands.optimize import (
 from tritonsmith.cli.options import (
     AllowOption,
     JsonOption,
+    ModeOption,
     PrecisionChoice,
     PrecisionOption,
     SandboxChoice,
@@ -76,7 +77,8 @@ def ablate(
     target: TargetOption = "auto",
     size: SizeOption = SizeChoice.AUTO,
     set_: SetOption = None,
-    precision: PrecisionOption = PrecisionChoice.IEEE,
+    precision: PrecisionOption = PrecisionChoice.AUTO,
+    mode: ModeOption = None,
     sandbox: SandboxOption = SandboxChoice.AUTO,
     allow: AllowOption = Allow.HYBRID,
     budget_candidates: CandidatesOption = None,
@@ -104,7 +106,8 @@ def ablate(
     plan = make_plan(
         suite, None if policies is None else policies.split(","), experiment=experiment, repeats=repeats, seeds=seeds,
         size=None if size is SizeChoice.AUTO else size.value, overrides=parse_overrides(set_ or []),
-        precision=PrecisionClass(precision.value), settings=settings,
+        precision=None if precision is PrecisionChoice.AUTO else PrecisionClass(precision.value), 
+        mode=None if mode is None else mode.value, settings=settings,
     )  # fmt: skip
     root = Path(out_folder or Path("runs") / f"ablate-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}")
     find_plan(plan, root)
@@ -131,4 +134,3 @@ def _carry_out(plan: AblationPlan, root: Path, parallel: int, *, dry_run: bool, 
     else:
         show_tables(tables, root)
     raise typer.Exit(1 if any(row.state is CellState.FAILED for row in tables.cells) else 0)
-

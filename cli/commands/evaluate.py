@@ -8,6 +8,7 @@ import typer
 from tritonsmith.cli.options import (
     JsonOption,
     KernelArgument,
+    ModeOption,
     PrecisionChoice,
     PrecisionOption,
     ProfileChoice,
@@ -35,7 +36,8 @@ def evaluate(
     target: TargetOption = "auto",
     size: SizeOption = SizeChoice.AUTO,
     set_: SetOption = None,
-    precision: PrecisionOption = PrecisionChoice.IEEE,
+    precision: PrecisionOption = PrecisionChoice.AUTO,
+    mode: ModeOption = None,
     sandbox: SandboxOption = SandboxChoice.AUTO,
     samples: SamplesOption = None,
     as_json: JsonOption = False,
@@ -45,7 +47,7 @@ def evaluate(
     from tritonsmith.cli.judging import JudgingSettings, judge, refuse
     from tritonsmith.cli.screen.tables import verdict_lines
 
-    settings = JudgingSettings(task, target, size, tuple(set_ or ()), precision, sandbox)
+    settings = JudgingSettings(task, target, size, tuple(set_ or ()), precision, sandbox, mode)
     refused = refuse(source, settings, profile.value)
     verdict = refused or judge(source, settings, profile.value, Path(samples) if samples else None).verdict
     if as_json:

@@ -4,7 +4,18 @@ from typing import Annotated
 
 import typer
 
-from tritonsmith.cli.options import JsonOption, PrecisionChoice, PrecisionOption, SetOption, SizeChoice, TaskArgument, err, out, print_json
+from tritonsmith.cli.options import (
+    JsonOption,
+    ModeOption,
+    PrecisionChoice,
+    PrecisionOption,
+    SetOption,
+    SizeChoice,
+    TaskArgument,
+    err,
+    out,
+    print_json,
+)
 
 LintSizeOption = Annotated[SizeChoice, typer.Option("--size", help="auto is small: the reference runs on the CPU a few dozen times.")]
 
@@ -13,14 +24,15 @@ def lint(
     task: TaskArgument,
     size: LintSizeOption = SizeChoice.AUTO,
     set_: SetOption = None,
-    precision: PrecisionOption = PrecisionChoice.IEEE,
+    precision: PrecisionOption = PrecisionChoice.AUTO,
+    mode: ModeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say whether zeros, a constant, an old result or a rounded one would pass as TASK's answer; exit code 1 when one would."""
     from tritonsmith.cli.judging import JudgingSettings
     from tritonsmith.evaluator.questions.lint import lint_task
 
-    loaded = JudgingSettings(task, size=size, overrides=tuple(set_ or ()), precision=precision).load(present=False)
+    loaded = JudgingSettings(task, size=size, overrides=tuple(set_ or ()), precision=precision, mode=mode).load(present=False)
     with err.status("Linting ..."):
         report = lint_task(loaded)
     if as_json:

@@ -9,6 +9,7 @@ from tritonsmith.cli.options import (
     AllowOption,
     FasterOption,
     JsonOption,
+    ModeOption,
     PolicyOption,
     PrecisionChoice,
     PrecisionOption,
@@ -100,7 +101,8 @@ def optimize(
     target: TargetOption = "auto",
     size: SizeOption = SizeChoice.AUTO,
     set_: SetOption = None,
-    precision: PrecisionOption = PrecisionChoice.IEEE,
+    precision: PrecisionOption = PrecisionChoice.AUTO,
+    mode: ModeOption = None,
     sandbox: SandboxOption = SandboxChoice.AUTO,
     allow: AllowOption = Allow.HYBRID,
     budget_candidates: CandidatesOption = None,
@@ -115,7 +117,7 @@ def optimize(
 ) -> None:
     """Search for a faster kernel of TASK; exit code 0 with a right kernel (also a slower one), 1 without, 3 when the run waits."""
     overrides = parse_overrides(set_ or [])
-    load_task(task, "full", overrides, precision.value)  # what is wrong with the file is said before LangGraph is loaded
+    load_task(task, "full", overrides, precision.value, mode)  # what is wrong with the file is said before LangGraph is loaded
     from tritonsmith.cli.screen.answer import answer
     from tritonsmith.cli.screen.progress import open_progress
     from tritonsmith.graph.run import optimize as run_optimize
@@ -127,7 +129,8 @@ def optimize(
             key_env=key_env, model_timeout=model_timeout, prices=prices, record=record, replay=replay, spool=_spool(evaluator),
             memory=memory, checkpoints=checkpoints, policy=policy, seeds=seeds, target=target,
             size=None if size is SizeChoice.AUTO else size.value,
-            overrides=overrides, precision=precision.value, sandbox=sandbox.value, allow=allow, out=out_folder,
+            overrides=overrides, precision=None if precision is PrecisionChoice.AUTO else precision.value,
+            mode=None if mode is None else mode.value, sandbox=sandbox.value, allow=allow, out=out_folder,
             budget=budget,
         )  # fmt: skip
     answer(summary, as_json, must_be_faster=fail_unless_faster)

@@ -119,6 +119,8 @@ def _figure_lines(verdict: Verdict) -> list[str]:
             f"max {found.max_abs_err:.2e}, mean {found.mean_abs_err:.2e}, {found.trials} trials"
         )
         lines.append(f"precision {found.precision_class.value if found.precision_class else 'none is met'}")
+    if verdict.environment.get("mode") == "train":
+        lines.append("mode      train: batch statistics, and the buffers that forward updates are compared too")
     return lines
 
 

@@ -31,9 +31,7 @@ def examine(
     return verdict
 
 
-def _judge_strictly(
-    judge: Callable[[str], Verdict], audit: Callable[[Callable[[], bool]], list[AuditFinding]], at_once: bool
-) -> Verdict:
+def _judge_strictly(judge: Callable[[str], Verdict], audit: Callable[[Callable[[], bool]], list[AuditFinding]], at_once: bool) -> Verdict:
     refused = threading.Event()
     with ThreadPoolExecutor(1) as auditor:
         early = auditor.submit(audit, refused.is_set) if at_once else None
@@ -51,9 +49,7 @@ def _judge_strictly(
     return verdict
 
 
-def audit_beside_card(
-    task: Task, interpret: Callable[[Task], Verdict], sanitize: Callable[[], tuple[bool, str]]
-) -> list[AuditFinding]:
+def audit_beside_card(task: Task, interpret: Callable[[Task], Verdict], sanitize: Callable[[], tuple[bool, str]]) -> list[AuditFinding]:
     """What the interpreter and compute-sanitizer find about a kernel that is about to win; both look at the same time.
 
     Args:
@@ -70,7 +66,7 @@ def audit_beside_card(
 
 def _interpret_small(task: Task, interpret: Callable[[Task], Verdict]) -> AuditFinding:
     try:
-        small = load_task(task.path, size="small", precision=task.precision)
+        small = load_task(task.path, size="small", precision=task.precision, mode=task.mode)
     except TaskError:
         return AuditFinding("interpreter", "not done: the task declares no small size")
     return weigh_interpreter(interpret(small))

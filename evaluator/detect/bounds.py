@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
-from tritonsmith.evaluator.schema import Hardware, LaunchFacts, TaskFacts, Timing, TimingKind
+from tritonsmith.evaluator.schema import Hardware, LaunchFacts, PrecisionClass, TaskFacts, Timing, TimingKind
 
 _LAUNCH_SECONDS = 5e-6
 """Seconds of the host for one launch at the least.
@@ -27,7 +27,7 @@ def find_bound(facts: LaunchFacts, task: TaskFacts, hardware: Hardware, timing: 
     took = f"{timing.median_ms:.4g} ms{kind}"
     if hit := _find_launch_bound(facts, seconds, took):
         return hit
-    moved, rate = _count_bytes_moved(facts, task), _choose_rate(facts, hardware)
+    moved, rate = _count_bytes_moved(facts, task), _choose_rate(facts, task, hardware)
     memory, compute = moved / hardware.bandwidth / seconds, task.flops / rate / seconds
     if max(memory, compute) < _BOUND_SHARE:
         return TraitHit(name=Trait.LATENCY_BOUND, evidence=_describe_waiting(facts, task, seconds, took, memory, compute))
@@ -66,8 +66,9 @@ def _count_bytes_moved(facts: LaunchFacts, task: TaskFacts) -> float:
     return max(task.min_bytes, total) if task.serial_steps == 1 else task.min_bytes
 
 
-def _choose_rate(facts: LaunchFacts, hardware: Hardware) -> float:
-    return hardware.tf32 if any(kernel.tensor_cores for kernel in facts.kernels) else hardware.fp32
+def _choose_rate(facts: LaunchFacts, task: TaskFacts, hardware: Hardware) -> float:
+    matrix = hardware.fp16 if task.precision is PrecisionClass.HALF else hardware.tf32
+    return matrix if any(kernel.tensor_cores for kernel in facts.kernels) else hardware.fp32
 
 
 def _describe_waiting(facts: LaunchFacts, task: TaskFacts, seconds: float, took: str, memory: float, compute: float) -> str:

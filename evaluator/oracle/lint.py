@@ -13,7 +13,6 @@ import math
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import nn
@@ -29,6 +28,7 @@ from tritonsmith.evaluator.questions.lint import LintFinding, LintReport
 from tritonsmith.evaluator.reference.choose_size import choose_size
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.precision import set_tf32
+from tritonsmith.evaluator.reference.updates import UpdatedBuffers, run_forward
 from tritonsmith.evaluator.schema import FIT, PrecisionClass, Task
 from tritonsmith.evaluator.tasks import Value, at_chosen_size, at_shape, declared_shapes, ends_of
 
@@ -47,18 +47,17 @@ class TaskLinter:
     """
 
     def __init__(self, task: Task) -> None:
-        self.task = task
         self.findings: list[LintFinding] = []
         self.notes: list[str] = []
-        self._require_runnable()
         self.loaded = LoadedTask(task, next(iter(CARDS.values())), "cpu")
+        self.task = self.loaded.task
+        self.own_output = self._run_reference()
         self.inputs, self.other_inputs = self.loaded.draw("own"), self.loaded.draw("own")
 
-    def _require_runnable(self) -> None:
-        """A model that needs float32 inside has no oracle. Raises TaskError when even its own precision fails."""
-        reference = load_reference(self.task)
-        model, inputs = reference.build(0), reference.draw_inputs(0)
-        self.own_output = flatten(reference.forward(model, [_copy(value) for value in inputs]))
+    def _run_reference(self) -> Tensors:
+        """The outputs in the reference's own types."""
+        reference = self.loaded.reference
+        return run_forward(reference.build(0), reference.draw_inputs(0), self.loaded.updates)
 
     def report(self) -> LintReport:
         """Every question asked; later ones are left out where the oracle itself gives no finite answer."""
@@ -194,12 +193,16 @@ class TaskLinter:
         loaded = self.loaded
         tensors = iter([tensor.double() if tensor.is_floating_point() else tensor.clone() for tensor in self.inputs])
         values = [next(tensors) if is_tensor else plain for plain, is_tensor in zip(loaded.plain, loaded.is_tensor, strict=True)]
+        buffers = UpdatedBuffers(loaded.model64, loaded.updates)
         try:
-            outputs = [output for output in flatten(loaded.model64(*values)) if output.requires_grad]
+            with loaded.in_float64():
+                outputs = [output for output in flatten(loaded.model64(*values)) if output.requires_grad]
             wanted = {name: parameter for name, parameter in parameters.items() if parameter.requires_grad}
             found = torch.autograd.grad([output.sum() for output in outputs], list(wanted.values()), allow_unused=True) if outputs else ()
         except RuntimeError:  # a forward that cannot be differentiated
             return set(parameters)
+        finally:
+            buffers.set_back()
         if not outputs:
             return set(parameters)
         read = {name for name, gradient in zip(wanted, found, strict=True) if gradient is not None}
@@ -223,10 +226,6 @@ class TaskLinter:
 
 def _describe_changes(changes: dict[str, Value]) -> str:
     return ", ".join(f"{name}={value}" for name, value in changes.items())
-
-
-def _copy(value: Any) -> Any:
-    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def _make_constant(tensor: torch.Tensor) -> torch.Tensor:

@@ -89,6 +89,7 @@ class Oracle:
         kernel, profile, limit = KernelText(**request["kernel"]), request["profile"], request["call_seconds"]
         assert self._hardware is not None
         finish_warm_start()
+        judged = {"mode": task.mode, "precision": task.precision.value}
         if profile == CORRECTNESS_ONLY:
             verdict = judge_correctness(task, self._hardware, kernel, limit, self._pool)
         else:
@@ -96,23 +97,26 @@ class Oracle:
             judge.take_trace([OperatorCost(**cost) for cost in request["trace"]])
             judge.session.mark = Path(request["measuring"])
             verdict = _judge_in_memory(judge, kernel, profile, Path(request["raw"]), limit)
+            verdict = verdict.model_copy(update={"message": judge.session.name_buffers(verdict.message)})
+            judged["precision"] = judge.session.task.precision.value
         if verdict.status not in (Status.OK, Status.INACCURATE) and self._hardware.present:
             self._require_healthy_card()
         seconds = time.monotonic() - started
-        environment = describe_environment(self._hardware) | {"sandbox": sandbox_report()} | verdict.environment
+        environment = describe_environment(self._hardware) | {"sandbox": sandbox_report()} | judged | verdict.environment
         return verdict.model_copy(update={"environment": environment, "seconds": seconds})
 
     def _judge(self, task: Task) -> CardJudge | CardFreeJudge:
         assert self._hardware is not None
-        if task.sha not in self._judges:
+        key = f"{task.sha} {task.asked}"
+        if key not in self._judges:
             for old in self._judges.values():
                 old.close()
             self._judges.clear()
             if self._hardware.present:
-                self._judges[task.sha] = CardJudge(load_on_card(task, self._hardware, self._pool))
+                self._judges[key] = CardJudge(load_on_card(task, self._hardware, self._pool))
             else:
-                self._judges[task.sha] = CardFreeJudge(LoadedTask(task, self._hardware, "cpu"))
-        return self._judges[task.sha]
+                self._judges[key] = CardFreeJudge(LoadedTask(task, self._hardware, "cpu"))
+        return self._judges[key]
 
     def _require_healthy_card(self) -> None:
         """After a death on the card: a small product must still be right. Raises InfrastructureError."""

@@ -12,7 +12,7 @@ from tritonsmith.evaluator.errors import TritonsmithError
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.questions.process import TaskProcess
 from tritonsmith.evaluator.schema import Task, TaskFacts
-from tritonsmith.evaluator.tasks import at_chosen_size
+from tritonsmith.evaluator.tasks import at_chosen_size, settle_task
 
 PROBE_SECONDS = 120.0
 """Longest time for one forward of a reference, with the imports."""
@@ -57,7 +57,8 @@ class TaskDescriptions:
             if task.sha not in self._known:
                 started, self._first = self._first, None
                 found = self._known[task.sha] = run_probe(task, started=started)
-                self._known[at_chosen_size(task, found[0].chosen).sha] = found
+                for settled in (at_chosen_size(task, found[0].chosen), settle_task(task, found[0])):
+                    self._known[settled.sha] = found
             return self._known[task.sha]
 
     def start(self, task: Task) -> None:

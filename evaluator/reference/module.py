@@ -59,13 +59,13 @@ class Reference:
         return self._as_list("get_init_inputs", values)
 
     def build(self, seed: int) -> nn.Module:
-        """The model in eval mode with weights drawn under the seed; the random state of the caller stays as it was. Raises TaskError."""
+        """The model in the task's mode with weights drawn under the seed; the caller's random state stays as it was. Raises TaskError."""
         arguments = self.init_inputs()
         with _use_seed(seed), _blame_task(self.task, f"Model({', '.join(map(_shorten, arguments))})", "fix __init__ or get_init_inputs"):
             model = self.module.Model(*arguments)
         if not isinstance(model, nn.Module):
             raise TaskError(f"{self.task.path}: Model is not a torch.nn.Module; derive it from torch.nn.Module")
-        return model.eval()
+        return model.train(self.task.mode == "train")
 
     def draw_inputs(self, seed: int, device: str | torch.device = "cpu") -> list[Any]:
         """Forward's arguments drawn under the seed, tensors on the device; the caller's random state stays as it was. Raises TaskError."""
@@ -99,6 +99,10 @@ class Reference:
         if not any(tensor.numel() for tensor in tensors):
             shape = list(tensors[0].shape)
             raise TaskError(f"{self._locate_forward()} returns no element ({shape}), for which every kernel is right; choose another size")
+
+    def refuse_forward(self, why: str) -> TaskError:
+        """The error that says what is wrong with forward; `why` follows its name."""
+        return TaskError(f"{self._locate_forward()} {why}")
 
     def _locate_forward(self) -> str:
         """Where a fault of the reference's forward lies."""

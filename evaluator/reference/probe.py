@@ -25,6 +25,8 @@ from tritonsmith.evaluator.reference.module import Reference, flatten, load_refe
 from tritonsmith.evaluator.reference.nodes import list_specs
 from tritonsmith.evaluator.reference.stand_in import StandIn, available_bytes, is_out_of_memory, limit_memory, make_stand_in
 from tritonsmith.evaluator.reference.trace import tensor_bytes
+from tritonsmith.evaluator.reference.updates import find_updates
+from tritonsmith.evaluator.reference.watch import ForwardWatch, find_class, require_no_chance
 from tritonsmith.evaluator.schema import FIT, OpNode, Task, TaskFacts
 from tritonsmith.evaluator.tasks import at_chosen_size
 
@@ -75,12 +77,15 @@ def probe(task: Task) -> Description:
 def _describe(reference: Reference, model: nn.Module, inputs: list[Any], deadline: float = math.inf) -> Description:
     still = _describe_still(reference, model, inputs)
     runs: list[ExecutedForward] = []
+    watch = ForwardWatch()
 
     def forward() -> Any:
-        runs.append(execute_forward(model, inputs, reference.task.path, deadline))
+        with watch:
+            runs.append(execute_forward(model, inputs, reference.task.path, deadline))
         return runs[0].output
 
-    output = reference.check_output(forward)
+    output, updates = find_updates(model, lambda: reference.check_output(forward))
+    require_no_chance(reference, model, watch)
     reference.require_elements(flatten(output))
     (run,) = runs
     ops, error = trace_forward(model, inputs, run, reference.task.path, deadline)
@@ -90,6 +95,8 @@ def _describe(reference: Reference, model: nn.Module, inputs: list[Any], deadlin
     facts = still.model_copy(update={
         "outputs": list_specs(output),
         "returns": describe_return(output, ops),
+        "updates": tuple(updates) if model.training else (),
+        "precision": find_class(inputs, model.state_dict().values(), flatten(output), watch),
         "ops": (*ops[: _MOST_NODES - 1], ops[-1]) if left_out else ops,
         "ops_left_out": left_out,
         "traced_by": way,
@@ -112,6 +119,7 @@ def _describe_still(reference: Reference, model: nn.Module, inputs: list[Any]) -
         parameters={name: list_specs(value)[0] for name, value in state.items()},
         init_inputs=tuple(map(write_literal, reference.init_inputs())),
         modules=dict(Counter(type(module).__name__ for _, module in leaf_modules(model))),
+        precision=find_class(inputs, state.values(), (), ForwardWatch()),
         min_bytes=_total_bytes([*(value for value in inputs if isinstance(value, torch.Tensor)), *_storages(model)]),
     )
 

@@ -42,6 +42,9 @@ _DESCRIBE = {"aten::sym_size", "aten::sym_numel", "aten::sym_stride", "aten::sym
 """Operators that return a number and look at no value."""
 _MOVES = {"aten::clone", "aten::copy_", "aten::_to_copy", "aten::cat", "aten::stack", "aten::fill_", "aten::zero_", "aten::contiguous"}
 _CONVOLUTION = "aten::convolution"
+_SAME_WORK = {"aten::_scaled_dot_product_flash_attention_for_cpu": torch.ops.aten._scaled_dot_product_flash_attention}
+"""Operators of the CPU that are counted like one of the card's."""
+_HALVES = (torch.float16, torch.bfloat16)
 
 
 def tensor_bytes(tensor: torch.Tensor) -> float:
@@ -159,7 +162,7 @@ def _operator_cost(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], res
     name = func._schema.name
     read = [tensor for tensor in tree_leaves((args, kwargs)) if isinstance(tensor, torch.Tensor)]
     written = [tensor for tensor in tree_leaves(result) if isinstance(tensor, torch.Tensor)]
-    formula = flop_registry.get(func.overloadpacket)
+    formula = flop_registry.get(_SAME_WORK.get(name, func.overloadpacket))
     if formula is not None:
         flops = float(formula(*args, **kwargs, out_val=result))
     elif name in _MOVES:
@@ -171,7 +174,8 @@ def _operator_cost(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], res
     launches = 2 if name == _CONVOLUTION and len(args) > 2 and args[2] is not None else 1
     if name == "aten::_to_copy" and read and written and read[0].dtype == written[0].dtype and read[0].device != written[0].device:
         launches = 0  # a transfer, not a kernel
-    return OperatorCost(name.replace("::", "."), launches, flops, sum(map(tensor_bytes, read + written)), launches)
+    half = formula is not None and bool(read) and read[0].dtype in _HALVES
+    return OperatorCost(name.replace("::", "."), launches, flops, sum(map(tensor_bytes, read + written)), half, launches)
 
 
 @contextlib.contextmanager
@@ -217,7 +221,8 @@ def recurrent_cost(module: nn.RNNBase, x: torch.Tensor | PackedSequence) -> Oper
     directions = 2 if module.bidirectional else 1
     hidden, gates = module.hidden_size, _GATES[module.mode]
     state = module.proj_size or hidden
-    size = next(module.parameters()).element_size()
+    weight = next(module.parameters())
+    size = weight.element_size()
     flops = moved = 0.0
     width = module.input_size
     for _ in range(module.num_layers):
@@ -232,7 +237,8 @@ def recurrent_cost(module: nn.RNNBase, x: torch.Tensor | PackedSequence) -> Oper
         width = state * directions
     kernels = 3 if module.proj_size else 2
     launches = module.num_layers * directions * (1 + kernels * steps)
-    return OperatorCost(f"nn.{type(module).__name__}", launches, flops, moved, module.num_layers * (1 + kernels * steps))
+    chain = module.num_layers * (1 + kernels * steps)
+    return OperatorCost(f"nn.{type(module).__name__}", launches, flops, moved, weight.dtype in _HALVES, chain)
 
 
 def _cell_cost(module: nn.RNNCellBase, x: torch.Tensor) -> OperatorCost:
@@ -242,7 +248,7 @@ def _cell_cost(module: nn.RNNCellBase, x: torch.Tensor) -> OperatorCost:
     outputs, width, hidden = gates * module.hidden_size, module.input_size, module.hidden_size
     flops = batch * (2.0 * outputs * (width + hidden) + _POINTWISE_FLOPS_PER_GATE * outputs)
     moved = x.element_size() * (outputs * (width + hidden) + batch * (width + 4 * outputs + 2 * hidden))
-    return OperatorCost(f"nn.{type(module).__name__}", 3, flops, float(moved), 2)
+    return OperatorCost(f"nn.{type(module).__name__}", 3, flops, float(moved), x.dtype in _HALVES, 2)
 
 
 def _make_empty_result(module: nn.RNNBase, x: torch.Tensor, hx: Any) -> Any:

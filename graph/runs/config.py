@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import ConfigDict, Field
@@ -30,8 +30,10 @@ class RunConfig(Record):
     """`full`, `small`, or None: full with a card in this machine, else small."""
     overrides: dict[str, int | float | bool | str] = Field(default_factory=dict)
     """Values for module-level names of the task file."""
-    precision: PrecisionClass = PrecisionClass.IEEE
-    """The arithmetic that the task allows."""
+    precision: PrecisionClass | None = None
+    """The arithmetic that the task allows; None: 16-bit where the task's own types are, else ieee."""
+    mode: Literal["eval", "train"] | None = None
+    """What the module is put into; None: the file's MODE, else evaluation."""
     model: str = "offline"
     """Who writes kernels: offline (the built-in recipes), openai:NAME, or handoff:DIR (you answer requests in files)."""
     analyst_model: str | None = None

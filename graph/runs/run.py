@@ -87,7 +87,7 @@ class Run:
         run.folder, run.config, run._again = folder, config, True
         run.summary = read_summary(folder)
         if run.summary is None:
-            source = load_task(config.task, "full", dict(config.overrides), config.precision).source
+            source = load_task(config.task, "full", dict(config.overrides), config.precision, config.mode).source
             manifest.refuse_what_changed(folder, source, run._passed)
         return run
 
@@ -111,7 +111,7 @@ class Run:
             yield end_event(finished)
             return
         policy = policy_in(self.folder, load_policy(self.config.policy))  # a wrong name or file must not leave an empty folder behind
-        sketch = load_task(self.config.task, "full", dict(self.config.overrides), self.config.precision)
+        sketch = load_task(self.config.task, "full", dict(self.config.overrides), self.config.precision, self.config.mode)
         check_checkpoints(self.config.checkpoints)
         resumed = (self.folder / MANIFEST).is_file()
         config = self.config
@@ -212,7 +212,7 @@ def _load_at_size(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task
     size = choose_load_size(config.size, evaluator.hardware.present)
     if size == "full":
         return sketch
-    return load_task(config.task, size, dict(config.overrides), config.precision)
+    return load_task(config.task, size, dict(config.overrides), config.precision, config.mode)
 
 
 def _facts_of_the_run(drive: Drive, players: Players, manifest: Manifest) -> dict[str, Any]:

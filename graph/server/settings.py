@@ -110,4 +110,7 @@ class TaskInput(TypedDict):
     overrides: NotRequired[
         Annotated[dict[str, int | float | bool | str], Field(description="Values for module-level names of the task file.")]
     ]
-    precision: NotRequired[Annotated[Literal["ieee", "tf32", "16-bit"], Field(description="The arithmetic that the task allows.")]]
+    precision: NotRequired[
+        Annotated[Literal["auto", "ieee", "tf32", "16-bit"], Field(description="The arithmetic that the task allows; auto: by its types.")]
+    ]
+    mode: NotRequired[Annotated[Literal["eval", "train"], Field(description="What the module is put into; empty: the file's MODE.")]]

@@ -9,13 +9,14 @@ _VERSIONS = ("torch", "triton", "python", "tritonsmith")
 """Versions that a reader may want to have the same, most telling first."""
 
 
-def describe_proof(verdict: Verdict, facts: dict[str, Any], *, precision: str, target: str) -> list[str]:
+def describe_proof(verdict: Verdict, facts: dict[str, Any], *, precision: str, mode: str, target: str) -> list[str]:
     """Lines that say for what a kernel is proven, and on what.
 
     Args:
         verdict: its last one.
         facts: inputs, result and constructor's arguments of the task, as a summary holds them.
         precision: class of the task's arithmetic.
+        mode: what the module was put into.
         target: name of the card that the figures are for.
     """
     inputs = [_describe_input(spec) for spec in facts.get("inputs") or ()]
@@ -23,14 +24,20 @@ def describe_proof(verdict: Verdict, facts: dict[str, Any], *, precision: str, t
     returns = f", which gives {facts['returns']}" if facts.get("returns") else ""
     other = verdict.environment.get("audit", {}).get("other sizes")
     beyond = f"{other}, out of those that the task allows" if other else "none was tried; what the kernel is not made for, it should refuse"
+    updates = f"; it updates {', '.join(facts['updates'])}, compared after each call" if facts.get("updates") else ""
     return [
-        f"proven for: {_write_call(facts)} on {given}{returns}; precision class {precision}",
+        f"proven for: {_write_call(facts)} on {given}{returns}; precision class {precision}; {describe_mode(mode)}{updates}",
         f"proven on: {_describe_place(verdict, target)}",
         f"other sizes: {beyond}",
     ]
 
 
-def describe_use(facts: dict[str, Any], text: str) -> list[str]:
+def describe_mode(mode: str) -> str:
+    """What a module was put into, in words."""
+    return "training mode" if mode == "train" else "evaluation mode"
+
+
+def describe_use(facts: dict[str, Any], text: str, mode: str = "eval") -> list[str]:
     """Lines that say how a kernel is used: import, construction with the reference's weights, call."""
     names = [f"x{number}" for number in range(len(facts.get("inputs") or ()))]
     call = ", ".join(["x"] if len(names) == 1 else names) or "*inputs"
@@ -41,7 +48,7 @@ def describe_use(facts: dict[str, Any], text: str) -> list[str]:
     return [
         "use, where `reference` is the task's Model with your weights:",
         "  from best import ModelNew",
-        f"  model = {_write_call(facts)}.eval().cuda(); {'weights = reference.state_dict(); ' if 'WEIGHT_MAP' in text else ''}{load}",
+        f"  model = {_write_call(facts)}.{mode}().cuda(); {'weights = reference.state_dict(); ' if 'WEIGHT_MAP' in text else ''}{load}",
         f"  y = model({call})",
     ]
 

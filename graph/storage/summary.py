@@ -11,7 +11,7 @@ from tritonsmith.evaluator.schema import Comparison, Record, Verdict
 from tritonsmith.graph.pool import refusal
 from tritonsmith.graph.state import Decision, State, Usage, allow_of, total, usage_by
 from tritonsmith.graph.storage.files import fault_of, put_text
-from tritonsmith.graph.storage.header import describe_proof, describe_use
+from tritonsmith.graph.storage.header import describe_mode, describe_proof, describe_use
 from tritonsmith.graph.storage.outcome import (
     RunOutcome,
     describe_best,
@@ -119,6 +119,8 @@ class Summary(Record):
     sized: str = ""
     """What was done about the size of a task that declares no small one; empty where nothing had to be."""
     precision: str = ""
+    mode: str = "eval"
+    """What the module was put into: evaluation or training."""
     target: str = ""
     """Name of the card that the figures are for."""
     kind: str | None = None
@@ -161,7 +163,7 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
     task, candidates = state["task"], state.get("candidates", {})
     winner = winner_of(state)
     facts = state.get("facts")
-    told_facts = {"inputs", "init_inputs", "returns", "flops", "min_bytes", "reference_launches", "serial_steps"}
+    told_facts = {"inputs", "init_inputs", "returns", "flops", "min_bytes", "reference_launches", "serial_steps", "updates"}
     return Summary(
         task=task.name,
         policy=policy,
@@ -178,6 +180,7 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
         size=task.size,
         sized=task.sized,
         precision=task.precision.value,
+        mode=task.mode,
         target=target,
         kind=winner.verdict.timing.kind.value if winner and winner.verdict.timing else None,
         seconds=round(seconds, 3),
@@ -198,14 +201,15 @@ def write_best(summary: Summary, store: Store) -> Path | None:
     interval = f", 95 % interval {timing.interval[0]:.3f} to {timing.interval[1]:.3f}" if timing.interval else ""
     baselines = ", ".join(f"{name} {value:.4g} ms" for name, value in timing.baselines_ms.items())
     lines = [
-        f"{summary.task} ({summary.size} size, {summary.precision}), written by tritonsmith on {summary.date}",
+        f"{summary.task} ({summary.size} size, {summary.precision}, {describe_mode(summary.mode)}), "
+        f"written by tritonsmith on {summary.date}",
         winner.result,
         f"score {timing.score:.3f} against {timing.baseline}{interval}: {timing.kind.value} on {summary.target}",
         f"latency {timing.median_ms:.4g} ms ({timing.kind.value}); baselines: {baselines}",
         "confirmed in fresh processes with the strict profile" if winner.confirmed else "NOT confirmed: the run ended before",
         f"candidate {winner.id} ({winner.stage}), author {summary.model}, policy {summary.policy}",
-        *describe_proof(winner.verdict, summary.task_facts, precision=summary.precision, target=summary.target),
-        *describe_use(summary.task_facts, text),
+        *describe_proof(winner.verdict, summary.task_facts, precision=summary.precision, mode=summary.mode, target=summary.target),
+        *describe_use(summary.task_facts, text, summary.mode),
     ]
     path = store.root / "best.py"
     put_text(path, "".join(f"# {line}\n" for line in lines) + "\n" + text)

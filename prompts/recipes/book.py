@@ -32,7 +32,7 @@ class Match:
 
 def match(task: Task, facts: TaskFacts, hardware: Hardware) -> Match | None:
     """The recipes that can write this task; None when none can. The first family that can read the task decides."""
-    if _find_obstacle(task, facts):
+    if _find_obstacle(task, facts) or facts.updates:  # what forward leaves in buffers is a result that no recipe gives
         return None
     for family in FAMILIES:
         try:
@@ -48,6 +48,8 @@ def explain_refusal(task: Task, facts: TaskFacts, hardware: Hardware) -> str:
     """What of a task no recipe can write, in forward's order, with the lines of the task that ask for it."""
     if obstacle := _find_obstacle(task, facts):
         return f"this forward ({obstacle})"
+    if facts.updates:
+        return f"a forward that updates buffers in training mode ({', '.join(facts.updates[:_MOST_NAMED])})"
     for family in FAMILIES:
         try:
             family.read(task, facts)

@@ -63,7 +63,8 @@ def measure(verdict: Verdict, facts: TaskFacts, hardware: Hardware, precision: P
     device = [kernel.device_ms for kernel in kernels if kernel.device_ms is not None]
     if kernels and len(device) == len(kernels) and sum(device) < median:
         launch_ms = median - sum(device)
-    rate = max(hardware.fp32, hardware.fp16 / _SPLIT_PRODUCTS) if precision is PrecisionClass.IEEE else hardware.tf32
+    split = max(hardware.fp32, hardware.fp16 / _SPLIT_PRODUCTS)
+    rate = {PrecisionClass.IEEE: split, PrecisionClass.HALF: hardware.fp16}.get(precision, hardware.tf32)
     return Measured(
         median_ms=median,
         launches=launches,

@@ -31,6 +31,8 @@ class Hint:
     """Found in the candidate as well, where one is given."""
     error: tuple[float, float] | None
     """Least and largest error relative to the oracle, where one is given."""
+    reference: tuple[float, float] | None
+    """Least and largest error of the reference itself, relative to the oracle, where one is given."""
     text: str
 
     def match(self, verdict: Verdict, source: str, hardware: Hardware) -> str | None:
@@ -42,6 +44,9 @@ class Hint:
             return None
         measured = verdict.correctness.err_vs_oracle if verdict.correctness else -1.0
         if self.error is not None and not self.error[0] <= measured < self.error[1]:
+            return None
+        own = verdict.correctness.reference_err_vs_oracle if verdict.correctness else -1.0
+        if self.reference is not None and not self.reference[0] <= own < self.reference[1]:
             return None
         limits = {"processors": str(hardware.processors), "shared_limit": str(hardware.shared_per_block), "card": hardware.name}
         groups = {name: value or "" for name, value in found.groupdict().items()}
@@ -59,6 +64,7 @@ def hint_table() -> tuple[Hint, ...]:
             message=re.compile(row.get("message", ""), re.DOTALL),
             source=re.compile(row["source"], re.DOTALL) if "source" in row else None,
             error=(float(row["error"][0]), float(row["error"][1])) if "error" in row else None,
+            reference=(float(row["reference"][0]), float(row["reference"][1])) if "reference" in row else None,
             text=row["text"].strip(),
         )
         for row in rows

@@ -254,6 +254,38 @@ JUDGED_PRODUCTS: dict[str, str] = {
     "transposed": _PRODUCT.replace("DOT", 'tl.dot(a, tl.trans(b), input_precision="ieee")'),
 }
 
+HALF_TASK = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=-1)
+
+def get_inputs():
+    return [0.25 * torch.randn(96, 256, dtype=torch.float16)]
+
+def get_init_inputs():
+    return []
+"""
+JUDGED_HALVES: dict[str, str] = {
+    "half_sums": HEAD + """@triton.jit
+def kernel(x, y):
+    at = tl.program_id(0) * 256 + tl.arange(0, 256)
+    v = tl.load(x + at).to(tl.float32)
+    v = tl.exp(v - tl.max(v))
+    tl.store(y + at, v / tl.sum(v.to(tl.float16)).to(tl.float32))
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        kernel[(x.shape[0],)](x, y)
+        return y
+""",
+}
+"""Kernels of a task in fp16."""
+
 HINTS = {
     "float_pointer_store": "load_no_pointer", "only_in_a_loop": "undefined", "only_in_a_branch": "undefined",
     "comprehension": "unsupported_syntax", "try": "unsupported_syntax", "continue": "break", "atomic_max_float16": "atomics_dtype",

@@ -89,6 +89,7 @@ def test_every_message_of_the_compiler_gets_its_hint(tmp_path: Path) -> None:
 def test_every_verdict_gets_its_hint() -> None:
     assert asyncio.run(_judge(hint_kernels.JUDGED, hint_kernels.TASK)) == set(hint_kernels.JUDGED)
     assert asyncio.run(_judge(hint_kernels.JUDGED_PRODUCTS, hint_kernels.PRODUCT_TASK)) == set(hint_kernels.JUDGED_PRODUCTS)
+    assert asyncio.run(_judge(hint_kernels.JUDGED_HALVES, hint_kernels.HALF_TASK)) == set(hint_kernels.JUDGED_HALVES)
     assert asyncio.run(_judge(hint_kernels.STRICT, hint_kernels.TASK, profile="strict")) == set(hint_kernels.STRICT)
     assert asyncio.run(_judge(hint_kernels.LATE, hint_kernels.TASK, call_seconds=10.0)) == set(hint_kernels.LATE)
 
@@ -104,7 +105,8 @@ async def _judge(texts: dict[str, str], source: str, profile: str = "quick", **s
 
 
 def test_every_hint_has_a_kernel_and_every_kernel_a_hint() -> None:
-    tables = (hint_kernels.COMPILED, hint_kernels.JUDGED, hint_kernels.JUDGED_PRODUCTS, hint_kernels.STRICT, hint_kernels.LATE)
+    judged = (hint_kernels.JUDGED, hint_kernels.JUDGED_PRODUCTS, hint_kernels.JUDGED_HALVES)
+    tables = (hint_kernels.COMPILED, *judged, hint_kernels.STRICT, hint_kernels.LATE)
     provoked = {hint_kernels.HINTS.get(name, name) for table in tables for name in table}
     names = [hint.name for hint in hint_table()]
     assert len(names) == len(set(names)) >= 30

@@ -13,7 +13,8 @@ from tritonsmith.graph.storage.summary import Summary
 _OPTIONS = {
     "model": "--model", "analyst_model": "--analyst-model", "repair_model": "--repair-model", "base_url": "--base-url",
     "key_env": "--key-env", "model_timeout": "--model-timeout", "prices": "--prices", "replay": "--replay", "memory": "--memory",
-    "policy": "--policy", "seeds": "--seeds", "size": "--size", "precision": "--precision", "sandbox": "--sandbox", "allow": "--allow",
+    "policy": "--policy", "seeds": "--seeds", "size": "--size", "precision": "--precision", "mode": "--mode",
+    "sandbox": "--sandbox", "allow": "--allow",
 }  # fmt: skip
 """Fields of RunConfig to options of `tritonsmith optimize`; the target is in the run itself."""
 _PATHS = ("task", "prices", "replay", "memory")
@@ -47,7 +48,9 @@ def _from_summary(summary: Summary) -> str:
     words = ["tritonsmith", "optimize", f"{summary.task}.py"]
     seeds = sum(row.stage == "seed" for row in summary.candidates)
     options = {"--model": summary.model, "--policy": summary.policy, "--seeds": str(seeds or ""), "--size": summary.size}
-    for option, value in (options | {"--precision": summary.precision, "--allow": summary.allow}).items():
+    for option, value in (
+        options | {"--precision": summary.precision, "--mode": summary.mode if summary.mode == "train" else "", "--allow": summary.allow}
+    ).items():
         if value and value != "custom":
             words += [option, value]
     return shlex.join(words)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, Candidate, PrecisionClass, Stage, Task, Verdict
+from tritonsmith.evaluator.tasks import Mode
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import Decision, State, Usage
 from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object
@@ -185,9 +186,10 @@ def _make_state(files: RunFiles, config: dict[str, Any], task: str) -> State:
     size = next((str(event["size"]) for event in files.events if event.get("size")), str(config.get("size") or ""))
     decisions = [decision for decision in map(_parse_decision, files.events) if decision is not None]
     precision = PrecisionClass(config["precision"]) if config.get("precision") in list(PrecisionClass) else PrecisionClass.IEEE
+    mode: Mode = "train" if config.get("mode") == "train" else "eval"
     calls = {str(call.get("file")): usage for call in files.calls if (usage := _parse_usage(call)) is not None}
     return {
-        "task": Task(name=Path(task).stem, path="", source="", size=size, precision=precision),
+        "task": Task(name=Path(task).stem, path="", source="", size=size, precision=precision, mode=mode),
         "candidates": candidates, "verdicts": verdicts, "allow": allow, "winner": leader.id if leader else None,
         "searched": {cid: score for cid, score in searched.items() if score is not None},
         "decisions": {decision.id: decision for decision in decisions}, "usage": calls, "stopped_because": _stop_reason(files.events),

@@ -11,7 +11,7 @@ from tritonsmith.cli.report.run.records import RunReport
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 CANDIDATES = (
     "id", "parent", "branch", "stage", "status", "label", "score", "kind", "comparison", "interval_low", "interval_high", "score_eager",
-    "search_score", "baseline", "median_ms", "baseline_ms", "precision", "err_vs_oracle", "launches_per_forward", "own_time_share",
+    "search_score", "baseline", "median_ms", "baseline_ms", "precision", "mode", "err_vs_oracle", "launches_per_forward", "own_time_share",
     "seconds", "lines_added", "lines_removed", "winner", "not_allowed", "sha", "recipe", "rationale", "message",
 )  # fmt: skip
 """Columns of `candidates.csv`; `seconds` is when the candidate was judged, in working seconds of the run."""
@@ -65,6 +65,7 @@ def _candidate_fields(report: RunReport, candidate: str) -> dict[str, Any]:
         "baseline": timing.baseline if timing else None,
         "baseline_ms": timing.baselines_ms.get(timing.baseline) if timing else None,
         "precision": correctness.precision_class.value if correctness and correctness.precision_class else None,
+        "mode": verdict.environment.get("mode") if verdict else None,
         "err_vs_oracle": correctness.err_vs_oracle if correctness else None,
         "own_time_share": verdict.facts.own_time_share if verdict else None,
         "seconds": next((point.seconds for point in report.points if point.candidate == candidate), None),

@@ -13,6 +13,7 @@ from tritonsmith.cli.report.run.records import RunReport, RunState
 from tritonsmith.cli.report.run.texts import MOST_OF_ONE, Room, diff_html, python_html
 from tritonsmith.evaluator.schema import Comparison, KernelFacts, TimingKind, Verdict
 from tritonsmith.graph.state import Decision
+from tritonsmith.graph.storage.header import describe_mode
 from tritonsmith.graph.storage.outcome import digits, kind_of_win
 from tritonsmith.graph.storage.summary import CandidateRow, Summary
 
@@ -259,6 +260,7 @@ def _timing_facts(verdict: Verdict) -> list[tuple[str, str]]:
         reached = found.precision_class.value if found.precision_class else "none is met"
         errors = f"error {found.err_vs_oracle:.1e} of the float64 oracle, the reference's own {found.reference_err_vs_oracle:.1e}"
         facts.append(("Precision", f"{reached}; {errors}"))
+    facts.append(("Mode", describe_mode(str(verdict.environment.get("mode", "eval")))))
     return facts
 
 

@@ -59,7 +59,7 @@ def _run_forward(module: Any, request: dict[str, Any], recorder: LaunchRecorder,
     for name, value in request["overrides"].items():
         if hasattr(module, name):
             setattr(module, name, value)
-    model = module.ModelNew(*request["init"]).cuda().eval()
+    model = module.ModelNew(*request["init"]).cuda().train(request.get("train", False))
     first, second = ([make_argument(spec) for spec in request["inputs"]] for _ in range(2))
     with recorder.recording():
         model(*first)

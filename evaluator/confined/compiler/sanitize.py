@@ -29,7 +29,7 @@ def _run_target(candidate: Path, request: Path) -> None:
     made = [make_argument(spec) for spec in said["inputs"]]
     arguments = [value.cuda() if isinstance(value, torch.Tensor) else value for value in made]
     with torch.no_grad():
-        model = import_candidate(candidate).ModelNew(*said["init"]).cuda().eval()
+        model = import_candidate(candidate).ModelNew(*said["init"]).cuda().train(said["train"])
         for _ in range(_CALLS):
             model(*arguments)
             torch.cuda.synchronize()

@@ -13,6 +13,7 @@ from tritonsmith.evaluator.channel.doorbell import BASELINES
 from tritonsmith.evaluator.confined.runner.tuning import settle_tuning
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.precision import set_tf32
+from tritonsmith.evaluator.reference.updates import UpdatedBuffers
 from tritonsmith.evaluator.schema import Task
 
 _WARMUP = 3
@@ -29,16 +30,22 @@ class Baselines:
         weights: file with the state_dict that the oracle drew.
         arguments: forward's arguments; tensors are the input slots, whose addresses never change.
         build: numbers of the modes to build at once; one that cannot be built says so at its first call.
+        updates: buffers whose values after a call are its last outputs.
         frugal: whether memory that building took is given back to the card.
     """
 
-    def __init__(self, task: Task, weights: str, arguments: list[Any], build: Sequence[int] = (), *, frugal: bool = False) -> None:
+    def __init__(
+        self, task: Task, weights: str, arguments: list[Any], build: Sequence[int] = (), updates: Sequence[str] = (), *,
+        frugal: bool = False,
+    ) -> None:  # fmt: skip
         self._model = load_reference(task).build(0).cuda()
         self._arguments = arguments
         self._forwards: dict[int, Forward] = {}
         self._mode = -1
         self._forward: Forward = self._model
         self._failed: dict[int, Exception] = {}
+        self._buffers = UpdatedBuffers(self._model, updates)
+        self._called = False
         self.load_weights(Path(weights))
         for mode in build:
             try:
@@ -52,6 +59,14 @@ class Baselines:
     def load_weights(self, path: Path) -> None:
         """Copy a state_dict into the model in place."""
         self._model.load_state_dict(torch.load(path, weights_only=True, map_location="cuda"))
+        self._buffers.keep()
+        self._called = False
+
+    def set_back(self) -> None:
+        """Give the buffers the values that each call starts from; nothing to do where no call has changed them."""
+        if self._called:
+            self._buffers.set_back()
+            self._called = False
 
     def call(self, arguments: list[Any], mode: int) -> Any:
         """What one forward of the baseline with that number returns."""
@@ -61,9 +76,12 @@ class Baselines:
             self._mode = -1
             set_tf32(bool(mode % 2))
             if mode not in self._forwards:
+                self._called = True  # a graph is captured after some forwards
                 self._forwards[mode] = _BUILDERS[BASELINES[mode // 2]](self._model, self._arguments)
             self._mode, self._forward = mode, self._forwards[mode]
-        return flatten(self._forward(*arguments))
+        self.set_back()
+        self._called = True
+        return [*flatten(self._forward(*arguments)), *self._buffers.read()]
 
     def facts(self, arguments: list[Any]) -> tuple[dict[str, Any], Any]:
         """The reference's launches are counted from its operator trace, not here."""

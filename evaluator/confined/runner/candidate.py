@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -16,6 +17,7 @@ from tritonsmith.evaluator.confined.runner.faults import CandidateFault
 from tritonsmith.evaluator.confined.runner.weights import transfer_weights
 from tritonsmith.evaluator.confined.stand_ins.operators import TorchOpCounter
 from tritonsmith.evaluator.reference.module import flatten
+from tritonsmith.evaluator.reference.updates import UpdatedBuffers
 from tritonsmith.evaluator.schema import Hardware, Status
 
 MODULE_NAME = "candidate"
@@ -37,6 +39,10 @@ class Subject(Protocol):
         """Copy the state_dict in the file into the model in place."""
         ...
 
+    def set_back(self) -> None:
+        """Undo what the last call left in buffers that forward updates."""
+        ...
+
     def facts(self, arguments: list[Any]) -> tuple[dict[str, Any], Any]:
         """What one forward launches, and what it returned where it was run for that."""
         ...
@@ -48,40 +54,71 @@ def choose_candidate_class(*, cuda: bool) -> type[Subject]:
 
 
 def open_candidate(
-    source: Path, init: list[Any], weights: Path, hardware: Hardware, *, cuda: bool, trace: dict[str, Any] | None = None
-) -> Subject:
+    source: Path, init: list[Any], weights: Path, hardware: Hardware, *, cuda: bool, trace: dict[str, Any] | None = None,
+    state: StateOfCalls | None = None,
+) -> Subject:  # fmt: skip
     """Import the candidate and give it the reference's weights. Raises CandidateFault or what candidate code raises.
 
     Without a card, `trace` is the handle of the block where each call is written down for the replay.
     """
+    state = state or StateOfCalls()
     if cuda:
-        return CardCandidate(source, init, weights, hardware)
-    return InterpretedCandidate(source, init, weights, hardware, trace)
+        return CardCandidate(source, init, weights, hardware, state)
+    return InterpretedCandidate(source, init, weights, hardware, state, trace)
+
+
+@dataclass(frozen=True)
+class StateOfCalls:
+    """The mode of a module, and the buffers that its forward updates."""
+
+    train: bool = False
+    updates: tuple[str, ...] = ()
+    """The reference's names."""
 
 
 class _Candidate:
-    def __init__(self, source: Path, init: list[Any], weights: Path) -> None:
+    def __init__(self, source: Path, init: list[Any], weights: Path, state: StateOfCalls) -> None:
         self.module = import_candidate(source)
         if not isinstance(getattr(self.module, "ModelNew", None), type):
             raise CandidateFault(Status.INVALID_FILE, "the module defines no class ModelNew")
         model = self.module.ModelNew(*init)
         if not isinstance(model, nn.Module):
             raise CandidateFault(Status.INVALID_FILE, "ModelNew is not a torch.nn.Module")
-        self.model = self._to_device(model.eval())
+        self.model = self._to_device(model.train(state.train))
+        self._state = state
+        self._buffers: UpdatedBuffers | None = None
+        self._called = False
+        """Whether a call has left something in the buffers."""
         self.load_weights(weights)
 
     def _to_device(self, model: nn.Module) -> nn.Module:
         return model
 
     def load_weights(self, path: Path) -> None:
-        transfer_weights(self.model, torch.load(path, weights_only=True, map_location="cpu"))
+        names = transfer_weights(self.model, torch.load(path, weights_only=True, map_location="cpu"))
+        if self._state.updates:
+            self._buffers = UpdatedBuffers(self.model, [names[name] for name in self._state.updates])
+
+    def _run(self, arguments: list[Any]) -> list[torch.Tensor]:
+        """What forward returns, taken apart, then the buffers as it leaves them."""
+        if self._buffers is None:
+            return flatten(self.model(*arguments))
+        self.set_back()
+        self._called = True
+        return [*flatten(self.model(*arguments)), *self._buffers.read()]
+
+    def set_back(self) -> None:
+        """Give the buffers the values that each call starts from; nothing to do where no call has changed them."""
+        if self._buffers is not None and self._called:
+            self._buffers.set_back()
+            self._called = False
 
 
 class CardCandidate(_Candidate):
     """The candidate on the card."""
 
-    def __init__(self, source: Path, init: list[Any], weights: Path, hardware: Hardware) -> None:
-        super().__init__(source, init, weights)
+    def __init__(self, source: Path, init: list[Any], weights: Path, hardware: Hardware, state: StateOfCalls) -> None:
+        super().__init__(source, init, weights, state)
         self._hardware = hardware
 
     def _to_device(self, model: nn.Module) -> nn.Module:
@@ -89,20 +126,22 @@ class CardCandidate(_Candidate):
 
     def call(self, arguments: list[Any], mode: int) -> Any:
         """One forward, taken apart within the call; `mode` has no meaning on the card."""
-        return flatten(self.model(*arguments))
+        return self._run(arguments)
 
     def facts(self, arguments: list[Any]) -> tuple[dict[str, Any], Any]:
         """Launches, resources and device time of one forward, as the profiler and Triton report them."""
         # imports Triton, which must see the interpreter switch
         from tritonsmith.evaluator.confined.runner.launches import profile_forward  # noqa: PLC0415
 
-        return profile_forward(lambda: flatten(self.model(*arguments)), self._hardware)
+        return profile_forward(lambda: self._run(arguments), self._hardware, self.set_back)
 
 
 class InterpretedCandidate(_Candidate):
     """The candidate in Triton's interpreter, every program a coroutine that the schedule may switch."""
 
-    def __init__(self, source: Path, init: list[Any], weights: Path, hardware: Hardware, trace: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, source: Path, init: list[Any], weights: Path, hardware: Hardware, state: StateOfCalls, trace: dict[str, Any] | None = None
+    ) -> None:
         # these import Triton, which must see the interpreter switch
         from tritonsmith.evaluator.confined.interpreter import launch, patches, schedule  # noqa: PLC0415
         from tritonsmith.evaluator.confined.runner import recorder  # noqa: PLC0415
@@ -118,15 +157,16 @@ class InterpretedCandidate(_Candidate):
         self._record = recorder.ForwardRecorder
         self._recorder: recorder.ForwardRecorder | None = None
         with self._fake():
-            super().__init__(source, init, weights)
+            super().__init__(source, init, weights, state)
 
     def call(self, arguments: list[Any], mode: int) -> Any:
         """One forward under the schedule: 0 runs programs in turn, any other number seeds a shuffled order."""
         order: Literal["round_robin", "shuffled"] = "round_robin" if mode == _ROUND_ROBIN else "shuffled"
+        self.set_back()
         counter = TorchOpCounter(spare=False, inside_kernel=self._inside_kernel)
         recorder = self._record(next((argument for argument in arguments if isinstance(argument, torch.Tensor)), None), self._inside_kernel)
         with self._schedule.session(order=order, seed=mode, before_launch=recorder.record_launch) as run, self._fake(), counter, recorder:
-            result = flatten(self.model(*arguments))  # taking apart what it returns may run its code: that counts
+            result = self._run(arguments)  # taking apart what it returns may run its code: that counts
         recorder.finish(result)
         if run.faults:  # also those that candidate code caught and hid
             raise run.faults[0]

@@ -75,11 +75,14 @@ def _describe_kernel(kernel: Any, grid: tuple[int, int, int], count: int, hardwa
     }
 
 
-def profile_forward(forward: Callable[[], Any], hardware: Hardware) -> tuple[dict[str, Any], Any]:
+def profile_forward(
+    forward: Callable[[], Any], hardware: Hardware, set_back: Callable[[], None] = lambda: None
+) -> tuple[dict[str, Any], Any]:
     """What one forward launches: `kernels` through Triton's JIT, and `device`, {kernel's name: (count, milliseconds)} by the profiler.
 
-    Comes with what the profiled forward returned.
+    Comes with what the profiled forward returned; `set_back` undoes before each forward what the last one left in buffers.
     """
+    set_back()
     with record_launches() as launches:
         forward()
         torch.cuda.synchronize()
@@ -90,6 +93,7 @@ def profile_forward(forward: Callable[[], Any], hardware: Hardware) -> tuple[dic
         counts[key] += 1
         kernels[key] = launch["kernel"]
     facts = [_describe_kernel(kernels[key], key[1], count, hardware) for key, count in counts.most_common(_MOST_KERNELS)]
+    set_back()
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         result = forward()
         torch.cuda.synchronize()

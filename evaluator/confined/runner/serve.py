@@ -70,7 +70,9 @@ class RunnerServer:
         tensors = flatten(result)
         wanted = self.layout.outputs
         if len(tensors) != len(wanted):
-            raise CandidateFault(Status.WRONG_SHAPE, f"forward returned {len(tensors)} tensors, the reference returns {len(wanted)}")
+            buffers = len(self.config["updates"])
+            wrong = f"forward returned {len(tensors) - buffers} tensors, the reference returns {len(wanted) - buffers}"
+            raise CandidateFault(Status.WRONG_SHAPE, wrong)
         for number, (tensor, slot, spec) in enumerate(zip(tensors, self.outputs, wanted, strict=True)):
             kind = self._type(tensor)
             if kind is not self._plain[0] and kind is not self._plain[1]:  # a subclass could do its work while it is delivered
@@ -94,12 +96,13 @@ class RunnerServer:
         self._place_arguments()
         if self.config["role"] == "reference":
             task, config = Task.model_validate(self.config["task"]), self.config
-            weights, build, frugal = config["weights"], config["build"], config["frugal"]
-            self.subject: candidate.Subject | Baselines = Baselines(task, weights, self.arguments, build, frugal=frugal)
+            weights, build, updates, frugal = (config[name] for name in ("weights", "build", "updates", "frugal"))
+            self.subject: candidate.Subject | Baselines = Baselines(task, weights, self.arguments, build, updates, frugal=frugal)
         else:
             self.subject = candidate.open_candidate(
                 Path(self.config["source"]), pickle.loads(Path(self.config["init"]).read_bytes()), Path(self.config["weights"]),
                 Hardware.model_validate(self.config["hardware"]), cuda=self.cuda, trace=self.config["trace"],
+                state=candidate.StateOfCalls(self.config["train"], tuple(self.config["updates"])),
             )  # fmt: skip
         gc.freeze()
         if self.cuda:
@@ -136,6 +139,7 @@ class RunnerServer:
                 self._clocked = False
             with torch.no_grad():
                 self.deliver(self._result)
+                self.subject.set_back()  # now, so that no timed call does it
             self._result = None
             self._sync()
         elif command is Command.EMPTY:

@@ -10,16 +10,17 @@ from tritonsmith.evaluator.confined.runner.faults import CandidateFault
 from tritonsmith.evaluator.schema import Status
 
 
-def transfer_weights(model: nn.Module, reference: dict[str, torch.Tensor]) -> None:
+def transfer_weights(model: nn.Module, reference: dict[str, torch.Tensor]) -> dict[str, str]:
     """Copy the reference's parameters and persistent buffers by name, or by the candidate's WEIGHT_MAP {its name: reference's name}.
 
+    Returns the candidate's name for each of the reference's; the first, where it has several.
     Raises CandidateFault(wrong_weights) for an entry without counterpart, a shape that differs, or a parameter that the reference lacks.
     """
     mapping = getattr(model, "WEIGHT_MAP", None)
     mapping = dict(mapping) if isinstance(mapping, dict) else {}
     parameters = dict(model.named_parameters(remove_duplicate=False))
     own = {**parameters, **dict(model.named_buffers(remove_duplicate=False))}
-    used: set[str] = set()
+    used: dict[str, str] = {}
     with torch.no_grad():
         for name, tensor in own.items():
             origin = mapping.get(name, name)
@@ -33,8 +34,8 @@ def transfer_weights(model: nn.Module, reference: dict[str, torch.Tensor]) -> No
                     f"{name} has shape {list(tensor.shape)}, {origin} of the reference has {list(reference[origin].shape)}",
                 )
             tensor.copy_(reference[origin])
-            used.add(origin)
-    missing = sorted(set(reference) - used)
+            used.setdefault(origin, name)
+    missing = sorted(set(reference) - set(used))
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise CandidateFault(
@@ -43,6 +44,7 @@ def transfer_weights(model: nn.Module, reference: dict[str, torch.Tensor]) -> No
             "use the reference's names or declare WEIGHT_MAP = {own name: reference name}",
         )
     _run_load_hooks(model)
+    return used
 
 
 def _run_load_hooks(model: nn.Module) -> None:

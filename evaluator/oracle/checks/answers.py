@@ -13,6 +13,7 @@ from tritonsmith.evaluator.oracle.checks.inputs import perturb_last_place
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.measure import ErrorMeter
 from tritonsmith.evaluator.oracle.checks.memory import OraclePlace
+from tritonsmith.evaluator.oracle.checks.undecided import settle_undecided
 from tritonsmith.evaluator.schema import PrecisionClass
 
 Tensors = list[torch.Tensor]
@@ -49,7 +50,8 @@ class Answers:
         meter = ErrorMeter(got)
         for first, tensors in self._cut():
             oracle = self._compute(tensors)
-            meter.add(cut_outputs(got, first, oracle), oracle, first)
+            ours = cut_outputs(got, first, oracle)
+            meter.add(ours, settle_undecided(self._loaded, tensors, self._loaded.task.precision, oracle, ours), first)
         return meter.finish()
 
     def measure_reference(self, classes: Sequence[PrecisionClass], *, moved: bool = False) -> ReferenceErrors:
@@ -61,10 +63,13 @@ class Answers:
             oracle = self._compute(tensors)
             finite = finite and all(not output.is_floating_point() or bool(torch.isfinite(output).all()) for output in oracle)
             for precision, meter in meters.items():
-                meter.add(loaded.reference_outputs(tensors, precision), oracle, first)
+                own = loaded.reference_outputs(tensors, precision)
+                meter.add(own, settle_undecided(loaded, tensors, precision, oracle, own), first)
             if moved_meter is not None:
                 inputs = [tensor.to(loaded.oracle_device) for tensor in tensors]
-                moved_meter.add(loaded.oracle(perturb_last_place(inputs)), oracle, first)
+                shifted = loaded.oracle(perturb_last_place(inputs))
+                floating = [one if one.is_floating_point() else right for one, right in zip(shifted, oracle, strict=True)]
+                moved_meter.add(floating, oracle, first)  # whole numbers are settled each by itself
         factor = self._batch.factor if self._batch else 1.0
         errors = {precision: meter.finish().scale_errors(factor) for precision, meter in meters.items()}
         return ReferenceErrors(errors, moved_meter.finish() if moved_meter else None, finite)

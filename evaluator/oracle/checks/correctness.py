@@ -23,7 +23,10 @@ from tritonsmith.evaluator.schema import Correctness, PrecisionClass
 
 RMS_FACTOR = 4.0
 MAX_FACTOR = 8.0
-_EDGE_SLACK = 2.0
+ROW_FACTOR = 3.0
+"""For what the errors of a row have in common: honest kernels are within 1.5 times the reference, and a root mean square over 64 rows or
+more varies little."""
+EDGE_SLACK = 2.0
 """Factor for edges: errors of neighbours can go together (one column of running sums), which leaves few independent ones there."""
 _FEWEST_PLACES = 8.0
 """In a part whose errors come from fewer places two honest errors may differ by more than the factors; of 64 elements with errors alike
@@ -46,10 +49,12 @@ class Part:
     places: float
     """How many places the error of an edge comes from: `(sum e^2)^2 / sum e^4`, the participation ratio, n for n equal errors; infinite
     for a whole output, and where the error is a floor and no sample."""
+    slack: float = 1.0
+    """Factor of the rule where errors are few, or go together."""
 
     def within(self, rms: float, max_abs: float) -> bool:
         """The rule for given errors of the reference, floor and an edge's slack included."""
-        floor, slack = self.epsilon / 4, 1.0 if self.whole else _EDGE_SLACK
+        floor, slack = self.epsilon / 4, self.slack
         return self.rms <= slack * RMS_FACTOR * max(rms, floor * self.oracle_rms) and self.max_abs <= slack * MAX_FACTOR * max(
             max_abs, floor * self.oracle_max
         )
@@ -77,12 +82,21 @@ class ErrorStats:
     worst_expected: float | None = None
     worst_actual: float | None = None
     parts: tuple[Part, ...] = ()
+    row_scales: tuple[float, ...] = ()
+    """For each output: the error that the elements of a row have in common (`row_scales.py`)."""
     unwritten: int = 0
     """Elements of the worst tensor that still hold the poison where something else is expected."""
 
     def within(self, reference: ErrorStats) -> bool:
         """The acceptance rule of the module's docstring."""
-        return self.exact and self.within_on_average(reference) and self.wrong_part(reference) is None
+        if not (self.exact and self.within_on_average(reference) and self.wrong_part(reference) is None):
+            return False
+        return self.wrong_rows(reference) is None
+
+    def wrong_rows(self, reference: ErrorStats) -> int | None:
+        """The first output whose rows have more of an error in common than the rule allows."""
+        pairs = enumerate(zip(self.row_scales, reference.row_scales, strict=True))
+        return next((number for number, (own, theirs) in pairs if own > ROW_FACTOR * theirs), None)
 
     def within_on_average(self, reference: ErrorStats) -> bool:
         """The rule over all elements together."""
@@ -95,7 +109,7 @@ class ErrorStats:
         """The first part that breaks the rule by itself."""
         around: ErrorStats | Part = reference
         for part, own in zip(self.parts, reference.parts, strict=True):
-            around = reference if own.whole else around
+            around = reference.around(own) if own.whole else around
             if max(part.places, own.places) < _FEWEST_PLACES:
                 continue
             share_rms, share_max = _share(around.rms, around.oracle_rms), _share(around.max_abs, around.oracle_max)
@@ -104,10 +118,20 @@ class ErrorStats:
             around = own if own.whole else around
         return None
 
+    def around(self, part: Part) -> ErrorStats | Part:
+        """What a whole output's relative error is compared with: all outputs, or the worst one of its type where types differ."""
+        alike = [other for other in self.parts if other.whole and other.epsilon == part.epsilon]
+        if all(other.epsilon == part.epsilon for other in self.parts):
+            return self
+        return max(alike, key=lambda other: _share(other.rms, other.oracle_rms))
+
     def lift_to_share(self, share: float) -> ErrorStats:
         """At least this share of the result for an error, place by place: for the reference's side of the rule."""
         parts = tuple(part.lift_to(share * part.oracle_rms, share * part.oracle_max) for part in self.parts)
-        return replace(self, rms=max(self.rms, share * self.oracle_rms), max_abs=max(self.max_abs, share * self.oracle_max), parts=parts)
+        return replace(
+            self, rms=max(self.rms, share * self.oracle_rms), max_abs=max(self.max_abs, share * self.oracle_max), parts=parts,
+            row_scales=tuple(max(scale, share) for scale in self.row_scales),
+        )  # fmt: skip
 
     def lift_edges_to_share(self, share: float) -> ErrorStats:
         """At least this share of the whole output's scale for the error of its edges, whose own results may be small by chance."""
@@ -128,7 +152,8 @@ class ErrorStats:
     def scale_errors(self, factor: float) -> ErrorStats:
         """The same with every error multiplied."""
         parts = tuple(replace(part, rms=part.rms * factor, max_abs=part.max_abs * factor) for part in self.parts)
-        return replace(self, rms=self.rms * factor, max_abs=self.max_abs * factor, parts=parts)
+        scales = tuple(scale * factor for scale in self.row_scales)
+        return replace(self, rms=self.rms * factor, max_abs=self.max_abs * factor, parts=parts, row_scales=scales)
 
     def widen(self, other: ErrorStats) -> ErrorStats:
         """The larger of two errors, place by place: for the reference's side of the rule."""
@@ -137,7 +162,10 @@ class ErrorStats:
             for a, b in zip(self.parts, other.parts, strict=True)
         )
         exact = self.exact and other.exact
-        return replace(self, rms=max(self.rms, other.rms), max_abs=max(self.max_abs, other.max_abs), exact=exact, parts=parts)
+        return replace(
+            self, rms=max(self.rms, other.rms), max_abs=max(self.max_abs, other.max_abs), exact=exact, parts=parts,
+            row_scales=tuple(map(max, self.row_scales, other.row_scales)),
+        )  # fmt: skip
 
 
 def _share(error: float, scale: float) -> float:

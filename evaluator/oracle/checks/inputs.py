@@ -235,12 +235,16 @@ def _raise_ends(values: torch.Tensor, axis: int) -> torch.Tensor:
 
 def perturb_last_place(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Floating tensors in float64, each value moved by up to one unit of float32's last place: what rounding of the inputs may do."""
+    return move_values([tensor.double() if tensor.is_floating_point() else tensor for tensor in tensors], torch.finfo(torch.float32).eps)
+
+
+def move_values(tensors: Sequence[torch.Tensor], step: float) -> list[torch.Tensor]:
+    """The tensors in their own types, each floating value moved by up to `step` as a share of it."""
     moved = []
     for tensor in tensors:
-        if tensor.is_floating_point():
-            step = min(torch.finfo(torch.float32).eps, torch.finfo(tensor.dtype).eps)
-            tensor = tensor.double()
-            moved_by = 1.0 + step * (2.0 * torch.rand_like(tensor) - 1.0)
-            tensor = (tensor * moved_by).clamp(tensor.min(), tensor.max()) if tensor.numel() else tensor  # a share stays one
+        if tensor.is_floating_point() and tensor.numel():
+            values = tensor.double()
+            moved_by = 1.0 + step * (2.0 * torch.rand_like(values) - 1.0)
+            tensor = (values * moved_by).clamp(values.min(), values.max()).to(tensor.dtype)  # a share stays one
         moved.append(tensor)
     return moved

@@ -26,8 +26,11 @@ from tritonsmith.evaluator.oracle.checks.measure import equal_bits
 from tritonsmith.evaluator.oracle.checks.memory import ROOMY, MemoryPlan, OraclePlace
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle, RunnerSetup
-from tritonsmith.evaluator.reference.module import flatten, load_reference
+from tritonsmith.evaluator.reference.float64 import InFloat64
+from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.reference.precision import set_tf32
+from tritonsmith.evaluator.reference.updates import run_forward
+from tritonsmith.evaluator.reference.watch import run_watched
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task
 
 UNDEFINED = (RuntimeError, ValueError, ArithmeticError, LookupError, AssertionError)
@@ -40,6 +43,8 @@ _CHECKS_A_RANGE = re.compile(r"\bbinary_cross_entropy\b|\bBCELoss\b")
 """Operators that stop the whole card when a value is no share: there nothing can be tried out."""
 _MOVE = 0.2
 """Standard deviation of the change to constant weights, as a share of their value."""
+_MOST_BATCHES = 100
+"""Batches that a norm in training mode has seen at most."""
 _FARTHEST = 3.0
 """The largest such change, in standard deviations."""
 
@@ -64,6 +69,9 @@ def move_constants(model: nn.Module, seed: int) -> None:
     """
     generator = torch.Generator().manual_seed(seed)
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]  # the only base that they share
+    for norm in norms:
+        if norm.training and norm.num_batches_tracked is not None:  # else a kernel that stores 1 would count
+            norm.num_batches_tracked.random_(1, _MOST_BATCHES, generator=generator)
     statistics = [statistic for norm in norms for statistic in (norm.running_mean, norm.running_var) if statistic is not None]
     with torch.no_grad():
         for values in (*model.parameters(), *statistics):
@@ -106,10 +114,18 @@ class LoadedTask:
         """Every draw of weights, by its number."""
         self.weights_number = 0
         """The draw that is in use."""
+        self.in_float64 = InFloat64()
+        """Around a forward of `model64`, so that all of it is in float64."""
         self._draw_weights()
         tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
         before = [tensor.clone() for tensor in tensors]
-        outputs = flatten(self.reference.forward(self.model, arguments))
+        shown = run_watched(self.reference, self.model, arguments)
+        outputs = shown.outputs
+        self.updates = shown.updates
+        """Names of the buffers whose values after a call are its last outputs."""
+        self.half = shown.precision is PrecisionClass.HALF
+        """Whether the task is one of 16 bits by its own types: then the reference's own error is that of the module as it is."""
+        self.task = task = task if task.asked else task.model_copy(update={"precision": shown.precision})
         self.changes_inputs = any(not torch.equal(after, original) for after, original in zip(tensors, before, strict=True))
         self._in_unit_range = _refuses_other_ranges(self, before)
         self.layout = Layout(tuple(map(input_spec, tensors)), tuple(map(spec_of, outputs)))
@@ -119,10 +135,14 @@ class LoadedTask:
         init_path, arguments_path = folder / "init.pkl", folder / "arguments.pkl"
         init_path.write_bytes(pickle.dumps(self.reference.init_inputs()))
         arguments_path.write_bytes(pickle.dumps(list(zip(self.plain, self.is_tensor, strict=True))))
-        tf32 = task.precision is not PrecisionClass.IEEE
+        self.tf32 = task.precision is not PrecisionClass.IEEE and not (self.half and task.precision is PrecisionClass.HALF)
+        """Whether library calls in fp32 may use TF32."""
         for path in (init_path, arguments_path, self.weights_path):
             path.chmod(0o644)  # runners of the pool, which are another user, find them in the folder
-        self.setup = RunnerSetup(device, self.layout, init_path, arguments_path, self.weights_path, hardware, self.block, tf32)
+        self.setup = RunnerSetup(
+            device, self.layout, init_path, arguments_path, self.weights_path, hardware, self.block, self.tf32,
+            train=task.mode == "train", updates=self.updates,
+        )  # fmt: skip
         self.mark: Path | None = None
         """A file that exists while something is measured."""
         self.compile_request = folder / "compile.pkl"
@@ -131,7 +151,7 @@ class LoadedTask:
     def _compile_arguments(self) -> dict[str, Any]:
         specs = iter([spec if spec.strides or spec.offset else (spec.shape, spec.dtype) for spec in self.layout.inputs])
         values = [next(specs) if is_tensor else plain for plain, is_tensor in zip(self.plain, self.is_tensor, strict=True)]
-        return {"init": self.reference.init_inputs(), "inputs": values, "overrides": {}}
+        return {"init": self.reference.init_inputs(), "inputs": values, "overrides": {}, "train": self.task.mode == "train"}
 
     def _draw_weights(self, *, moved: bool = False) -> None:
         self.model: nn.Module = self.reference.build(fresh_seed())
@@ -211,11 +231,11 @@ class LoadedTask:
         return [next(left) if is_tensor else plain for plain, is_tensor in zip(self.plain, self.is_tensor, strict=True)]
 
     def oracle(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        """The reference in float64, where the plan has it computed; integer outputs as the reference in its own dtype gives them."""
+        """The reference in float64, where the plan has it computed."""
         device = self.oracle_device
         doubled = [tensor.to(device, torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True) for tensor in tensors]
-        with torch.no_grad():
-            return flatten(self.model64(*self.fill_arguments(doubled)))
+        with self.in_float64():
+            return run_forward(self.model64, self.fill_arguments(doubled), self.updates)
 
     def output_shapes(self, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
         """Tensors without values in the shapes of the outputs; `dtype` stands for that of floating ones."""
@@ -226,7 +246,7 @@ class LoadedTask:
         """What the reference itself returns when it computes in the given class, in the outputs' own types."""
         set_tf32(precision is PrecisionClass.TF32)
         model, inputs = self.model, [tensor.clone() for tensor in tensors]
-        if precision is PrecisionClass.HALF:
+        if precision is PrecisionClass.HALF and not self.half:
             model = copy.deepcopy(self.model).bfloat16()
             inputs = [tensor.bfloat16() if tensor.is_floating_point() else tensor for tensor in inputs]
         elif precision is PrecisionClass.TF32 and self.device == "cpu":
@@ -234,11 +254,30 @@ class LoadedTask:
             for parameter in model.parameters():
                 parameter.data = round_to_tf32(parameter.data)
             inputs = [round_to_tf32(tensor) for tensor in inputs]
-        with torch.no_grad():
-            outputs = flatten(model(*self.fill_arguments(inputs)))
+        outputs = run_forward(model, self.fill_arguments(inputs), self.updates)
         set_tf32(False)
         dtypes = [spec.dtype for spec in self.layout.outputs]
         return [output.to(getattr(torch, name)) for output, name in zip(outputs, dtypes, strict=True)]
+
+    @property
+    def classes(self) -> list[PrecisionClass]:
+        """The classes whose rule is looked at: every one up to the class asked for; in a task of 16 bits only that one."""
+        known = list(PrecisionClass)
+        asked = self.task.precision
+        return [asked] if self.half and asked is PrecisionClass.HALF else known[: known.index(asked) + 1]
+
+    @property
+    def half_step(self) -> float:
+        """A unit of the last place of the coarsest 16-bit type that the task has; of bfloat16 where it has none."""
+        weights = [str(value.dtype).removeprefix("torch.") for value in self.model.state_dict().values()]
+        names = {spec.dtype for spec in (*self.layout.inputs, *self.layout.outputs)} | set(weights)
+        return torch.finfo(torch.float16 if "float16" in names and "bfloat16" not in names else torch.bfloat16).eps
+
+    def name_buffers(self, text: str) -> str:
+        """A message about outputs, with the names of those that are buffers after the call."""
+        first = len(self.layout.outputs) - len(self.updates)
+        names = {str(first + number): name for number, name in enumerate(self.updates)}
+        return re.sub(r"\boutput (\d+)\b", lambda at: f"buffer {names[at[1]]} after the call" if at[1] in names else at[0], text)
 
     def runner(self, kernel: KernelText, environment: dict[str, str] | None = None) -> RunnerHandle:
         """A runner for this candidate: the one that has waited longest, where one does."""
@@ -277,8 +316,8 @@ def _refuses_other_ranges(loaded: LoadedTask, tensors: list[torch.Tensor]) -> bo
     if loaded.device == "cuda":
         return bool(_CHECKS_A_RANGE.search(loaded.task.source))
     try:
-        with torch.no_grad():
-            loaded.model(*loaded.fill_arguments([tensor.clone() for tensor in redraw("signed", tensors, fresh_seed())]))
+        inputs = [tensor.clone() for tensor in redraw("signed", tensors, fresh_seed())]
+        run_forward(loaded.model, loaded.fill_arguments(inputs), loaded.updates)
     except UNDEFINED:
         return True
     return False

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats, Part
+from tritonsmith.evaluator.oracle.checks.correctness import EDGE_SLACK, ErrorStats, Part
+from tritonsmith.evaluator.oracle.checks.row_scales import RowScale
 
 PIECE = 1 << 25
 """Elements that are looked at together: 256 MB of float64."""
@@ -87,8 +88,12 @@ class _Sums:
         root = math.sqrt(self.count)
         return Part(
             number, self.words, self.axis is None, math.hypot(*self.errors) / root, self.max_abs, math.hypot(*self.scales) / root,
-            self.oracle_max, epsilon, self._count_places(),
+            self.oracle_max, epsilon, self._count_places(), self._slack(),
         )  # fmt: skip
+
+    def _slack(self) -> float:
+        """An edge has its tolerance; of a small output few errors are seen, whose sizes may differ more."""
+        return EDGE_SLACK if self.axis is not None else max(1.0, math.sqrt(_FEWEST / self.count))
 
     def _count_places(self) -> float:
         """`Part.places`; 0 where an edge has no error."""
@@ -110,6 +115,7 @@ class ErrorMeter:
     def __init__(self, like: Sequence[torch.Tensor]) -> None:
         self._like = like
         self._parts = [_list_parts(number, tensor) if tensor.is_floating_point() else [] for number, tensor in enumerate(like)]
+        self._rows = [RowScale(tensor) for tensor in like]
         self._absolute = self._worst = 0.0
         self._exact, self._unwritten = True, 0
         self._where: tuple[int, tuple[int, ...], float | None, float | None] = (0, (), None, None)
@@ -144,6 +150,7 @@ class ErrorMeter:
             error = torch.where(known, torch.where(same, got64, 0.0) - scale, 0.0).abs()
             scale = torch.where(known, scale, 0.0)
             figures = self._compute(number, first, error, scale)
+        self._rows[number].note(got, want)
         for sums, row in figures:
             sums.note(row)
         _, (_, largest, *_, total) = figures[0]
@@ -182,12 +189,13 @@ class ErrorMeter:
             oracle_squares += whole.oracle_rms * whole.oracle_rms * tensor.numel()
             oracle_max, epsilon = max(oracle_max, whole.oracle_max), max(epsilon, own_epsilon)
             count += tensor.numel()
-            parts += [whole, *edges] if tensor.numel() >= _FEWEST else []
+            parts += [whole, *edges]
         count = max(count, 1)
         return ErrorStats(
             rms=(squares / count) ** 0.5, max_abs=self._worst, mean_abs=self._absolute / count, oracle_rms=(oracle_squares / count) ** 0.5,
             oracle_max=oracle_max, epsilon=epsilon, exact=self._exact, worst_tensor=self._where[0], worst_index=self._where[1],
             worst_expected=self._where[2], worst_actual=self._where[3], parts=tuple(parts), unwritten=self._unwritten,
+            row_scales=tuple(rows.finish() for rows in self._rows),
         )  # fmt: skip
 
 

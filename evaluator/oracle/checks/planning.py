@@ -81,10 +81,9 @@ def _count_needs(loaded: LoadedTask, peak: float) -> Needs:
     layout = loaded.layout
     floating = [spec.dtype for spec in (*layout.inputs, *layout.outputs) if getattr(torch, spec.dtype).is_floating_point]
     narrowest = min((getattr(torch, name).itemsize for name in floating), default=8)
-    classes = list(PrecisionClass)
     return Needs(
         inputs=float(layout.input_bytes), outputs=float(layout.output_bytes), weights=float(loaded.weight_bytes), peak=peak,
-        wide=8.0 / narrowest, classes=classes.index(loaded.task.precision) + 1,
+        wide=8.0 / narrowest, classes=len(loaded.classes),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from tritonsmith.evaluator.oracle.checks.inputs import KINDS, InputKind
 from tritonsmith.evaluator.oracle.checks.loaded_task import UNDEFINED, LoadedTask
 from tritonsmith.evaluator.oracle.checks.measure import equal_bits
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
-from tritonsmith.evaluator.schema import Correctness, PrecisionClass, Status, Task, TensorSpec
+from tritonsmith.evaluator.schema import Correctness, PrecisionClass, Status, TensorSpec
 
 _LATE_WRITE_SECONDS = 0.05
 """Between an answer and the look for outputs that still change."""
@@ -77,6 +77,11 @@ def describe_error(trials: list[Trial], asked: PrecisionClass) -> str:
         return f"{place} is {actual} where {expected} is expected"
     scale = worst.oracle_rms or 1.0
     part = worst.wrong_part(own) if worst.within_on_average(own) else None
+    if part is None and worst.within_on_average(own) and (rows := worst.wrong_rows(own)) is not None:
+        return (
+            f"output {rows}: every element of a row is off by one factor ({worst.row_scales[rows]:.3g} root mean square, "
+            f"the reference's rows {own.row_scales[rows]:.3g}): a sum or a statistic of the row is rounded to 16 bits; keep it in fp32"
+        )
     where = f"{part.words}: too far off by itself (root mean square error {part.rms:.3g}); over all outputs " if part else ""
     return (
         f"{where}maximum error {worst.max_abs:.3g} at {place} (expected {expected:.6g}, got {actual:.6g}); "
@@ -170,10 +175,10 @@ def _can_tell(log: TrialLog, trial: Trial, kind: InputKind) -> bool:
     """
     if not trial.finite and all(earlier.finite for earlier in log.trials):
         return False
-    if kind.natural:
-        return True
     loaded = log.loaded
     own = trial.reference[loaded.task.precision]
+    if kind.natural:
+        return own.exact  # a reference that overflows its 16-bit type here shows nothing
     indices = any(not getattr(torch, spec.dtype).is_floating_point for spec in loaded.layout.outputs)
     return own.exact and not (indices and kind.ties) and not trial.blurred
 
@@ -231,7 +236,7 @@ def compute_expected(
     """
     answers, depth = Answers(loaded, tensors), _order_factor(loaded.layout)
     moved = not kind.natural or depth > 1.0 or loaded.device == "cpu"
-    errors, rounding, finite = answers.measure_reference(_wanted_classes(loaded.task), moved=moved)
+    errors, rounding, finite = answers.measure_reference(loaded.classes, moved=moved)
     blurred = False
     if rounding is not None:
         rounding = rounding.scale_errors(depth * (1.0 if kind.natural else _MOVED))
@@ -279,15 +284,9 @@ def require_unchanged(loaded: LoadedTask, tensors: list[torch.Tensor]) -> None:
         raise RunnerFault(Status.CHEATING, f"forward changed its input {changed}; the reference does not")
 
 
-def _wanted_classes(task: Task) -> list[PrecisionClass]:
-    """Every class up to the one asked for."""
-    classes = list(PrecisionClass)
-    return classes[: classes.index(task.precision) + 1]
-
-
 def reference_errors(loaded: LoadedTask, answers: Answers) -> dict[PrecisionClass, ErrorStats]:
-    """The reference's own error in every class up to the one asked for."""
-    return answers.measure_reference(_wanted_classes(loaded.task)).by_class
+    """The reference's own error in every class that is looked at."""
+    return answers.measure_reference(loaded.classes).by_class
 
 
 def require_no_race(races: Iterable[object]) -> None:

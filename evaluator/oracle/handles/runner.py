@@ -41,9 +41,13 @@ class RunnerSetup:
     hardware: Hardware
     inputs: SharedBlock
     tf32: bool
-    """Whether library calls may use TF32: the task's precision class is not `ieee`."""
+    """Whether library calls in fp32 may use TF32: the task's precision class allows it."""
     memory: float = 0.0
     """Bytes of the card that a candidate's process may take beside its slots; 0 where nobody limits it."""
+    train: bool = False
+    """Whether modules are in training mode."""
+    updates: tuple[str, ...] = ()
+    """The reference's names of buffers whose values after a call are its last outputs."""
 
 
 class RunnerHandle:
@@ -86,7 +90,8 @@ class RunnerHandle:
             "role": self._role, "device": setup.device, "doorbell": (bell.fd, bell.wake), "layout": layout,
             "init": str(setup.init), "arguments": str(setup.arguments), "weights": str(setup.weights), "source": str(process.source),
             "inputs": setup.inputs.handle(), "outputs": self.block.handle(), "hardware": setup.hardware.model_dump(mode="json"),
-            "tf32": setup.tf32, "memory": setup.memory, "trace": self.trace.handle() if self.trace else None,
+            "tf32": setup.tf32, "train": setup.train, "updates": setup.updates, "memory": setup.memory,
+            "trace": self.trace.handle() if self.trace else None,
         } | config  # fmt: skip
         with contextlib.suppress(OSError):  # it died at once; wait_ready says so
             send_line(process.stdin, message)

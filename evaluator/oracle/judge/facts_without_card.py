@@ -81,11 +81,15 @@ def _add_mean_counts(kernel: KernelFacts, launches: list[LaunchCount]) -> Kernel
     if not chosen:
         return kernel
     count = sum(launch.count for launch in chosen)
+    products: Counter[str] = Counter()
+    for launch in chosen:
+        products.update({kind: flops * launch.count for kind, flops in launch.dot_flops.items()})
     return kernel.model_copy(
         update={
             "bytes_loaded": sum(launch.bytes_loaded * launch.count for launch in chosen) / count,
             "bytes_stored": sum(launch.bytes_stored * launch.count for launch in chosen) / count,
             "flops": sum(launch.total_flops * launch.count for launch in chosen) / count,
+            "product": products.most_common(1)[0][0] if products else "",
             "sync_rounds": max(launch.sync_rounds for launch in chosen),
         }
     )

@@ -13,7 +13,6 @@ from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
-from tritonsmith.evaluator.schema import PrecisionClass
 
 BUILD_SECONDS = 300.0
 """Limit of a call that may build a baseline: torch.compile of a large network takes minutes."""
@@ -104,7 +103,7 @@ class BaselineProcess:
 
         Where TF32 is allowed both do: a stricter setting is a fair bar as well. Once chosen, a setting stays.
         """
-        settings = (False,) if self.session.task.precision is PrecisionClass.IEEE else (False, True)
+        settings = (False, True) if self.session.tf32 else (False,)
         return [self.modes[name]] if name in self.modes else [mode_number(name, tf32) for tf32 in settings]
 
     @contextlib.contextmanager

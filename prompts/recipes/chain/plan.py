@@ -43,6 +43,8 @@ class ChainPlan(KernelPlan):
     bias: str = ""
     columns: int = 0
     inner: int = 0
+    half: bool = False
+    """Whether it multiplies 16-bit matrices."""
     flops: float = 0.0
 
 
@@ -175,14 +177,15 @@ class _ChainReader:
             raise ValueError("nn.Linear with its input by name")
         source = self.sources[node.args[0]["ref"]]
         inner, columns = int(node.attributes["in_features"]), int(node.attributes["out_features"])
-        if source.dtype != "float32" or source.shape[-1] != inner:
-            raise ValueError(f"nn.Linear on {source.dtype}")
+        weight = self.facts.parameters[f"{node.target}.weight"].dtype
+        if source.dtype != weight or source.shape[-1] != inner:
+            raise ValueError(f"nn.Linear of {weight} on {source.dtype}")
         names = [name for name in (f"{node.target}.weight", f"{node.target}.bias") if name in self.facts.parameters]
         self.members.extend(parent_lines(f"{node.target}.weight"))
         self.members.extend(parameter_lines(name, self.facts)[-1] for name in names)
         self.linear = {
             "x": source.name, "weight": attribute(names[0]), "bias": attribute(names[1]) if len(names) > 1 else "",
-            "columns": columns, "inner": inner,
+            "columns": columns, "inner": inner, "half": weight != "float32",
         }  # fmt: skip
         self.product = (dataclasses.replace(source, shape=(*source.shape[:-1], columns), inner=inner),)
         self.variables[node.name] = "total"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
 from tritonsmith.prompts.recipes.chain.example import LINEAR_EXAMPLE, POINTWISE_EXAMPLE
-from tritonsmith.prompts.recipes.chain.plan import DTYPES, read_linear_chain, read_plain_chain
+from tritonsmith.prompts.recipes.chain.plan import DTYPES, ChainPlan, read_linear_chain, read_plain_chain
 from tritonsmith.prompts.recipes.kinds import Family
 from tritonsmith.prompts.recipes.plan import KernelPlan
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily, Settings
@@ -25,6 +25,8 @@ def _tile_fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool
 
 def _linear_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings:
     scheme = "fp16x3" if precision is PrecisionClass.IEEE else "tf32"
+    if isinstance(plan, ChainPlan) and plan.half:
+        scheme = "as they are"
     return {"group": 1, "block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 4, "num_stages": 2, "scheme": scheme}
 
 
@@ -35,7 +37,7 @@ def _sharpen(settings: Settings) -> Settings | None:
 
 LINEAR = RecipeFamily(
     name="linear",
-    writes="one `nn.Linear` on a float32 input, then elementwise operations on its result",
+    writes=f"one `nn.Linear` on an input of its weight's type ({', '.join(DTYPES)}), then elementwise operations on its result",
     read=read_linear_chain,
     recipes=(
         Recipe(

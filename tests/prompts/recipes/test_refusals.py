@@ -64,7 +64,7 @@ REFUSALS = [
      "a second nn.Linear (line 15: return self.b(x))"),
     ("self.a = nn.Linear(32, 16)", "return self.a(x + 1)", ROWS, "nn.Linear behind another operation (line 13: "),
     ("self.a = nn.Linear(32, 16)", "return self.a(input=x)", ROWS, "nn.Linear with its input by name (line 13: "),
-    ("self.a = nn.Linear(32, 16).half()", "return self.a(x)", "torch.rand(8, 32).half()", "nn.Linear on float16 (line 13: "),
+    ("self.a = nn.Linear(32, 16).double()", "return self.a(x)", "torch.rand(8, 32).double()", "the float64 input x"),
     ("", "return x + 1, x * 2", ROWS, "a forward that returns 2 tensors;"),
     ("", "return x ** 2.5", ROWS, "pow with exponent 2.5 (line 13: return x ** 2.5)"),
     ("", "return x ** x", ROWS, "pow with a tensor as exponent (line 13: return x ** x)"),

@@ -1,0 +1,33 @@
+"""The router of a mixture of experts: fp32 shares, places of the best experts, and a mask, from bf16 tokens."""
+
+import torch
+from torch import nn
+
+tokens = 65536
+features = 1024
+experts = 64
+chosen = 4
+
+SMALL = {"tokens": 64, "features": 64, "experts": 16, "chosen": 2}
+
+
+class Model(nn.Module):
+    """Maps x [tokens, features] to shares (fp32) and places (int64) of the chosen experts, and which experts are used (bool)."""
+
+    def __init__(self, features, experts, chosen):
+        super().__init__()
+        self.gate = nn.Linear(features, experts, bias=False, dtype=torch.bfloat16)
+        self.chosen = chosen
+
+    def forward(self, x):
+        shares = torch.softmax(self.gate(x).float(), dim=-1)
+        best, places = shares.topk(self.chosen, dim=-1)
+        return best / best.sum(-1, keepdim=True), places, torch.zeros_like(shares, dtype=torch.bool).scatter(-1, places, True)
+
+
+def get_inputs():
+    return [torch.randn(tokens, features, dtype=torch.bfloat16)]
+
+
+def get_init_inputs():
+    return [features, experts, chosen]

@@ -1,0 +1,59 @@
+"""Sums in 16 bits: an error that a whole row has in common, hidden below the rounding of its elements. Imports torch.
+
+Where a row is divided by a sum (a norm, a softmax) and the sum is rounded to 16 bits, every element is off by one factor. It is as large
+as the rounding of each element by itself, so an average over elements says little. But roundings of elements cancel along a row, and a
+common factor does not. So for each row the error's part along the result is taken, `sum(e y) / sum(y y)`. Its root mean square over the
+rows is compared with the reference's.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+_LEAST_EPSILON = 2.0**-10
+"""Machine epsilon of float16: outputs of finer types show such an error on average."""
+_SHORTEST = 32
+"""A row with fewer elements hides nothing."""
+_FEWEST = 64
+"""Of fewer rows the root mean square is no measure."""
+_CHUNK = 1 << 23
+"""Elements that are looked at together; their float64 copies take 64 MB each."""
+
+
+class RowScale:
+    """What the errors of an output's rows (its last axis) have in common, from pieces of it.
+
+    Args:
+        like: a tensor of the output's shape and type; its values are not read.
+    """
+
+    def __init__(self, like: torch.Tensor) -> None:
+        self._length = like.shape[-1] if like.ndim else 0
+        self._epsilon = torch.finfo(like.dtype).eps if like.is_floating_point() else 0.0
+        self._judged = self._epsilon >= _LEAST_EPSILON and self._length >= _SHORTEST and like.numel() >= _FEWEST * self._length
+        self._squares, self._count = 0.0, 0
+
+    def note(self, got: torch.Tensor, want: torch.Tensor) -> None:
+        """Add a piece of some rows."""
+        if not self._judged or got.shape[-1] != self._length:
+            return
+        rows, expected = got.reshape(-1, self._length), want.reshape(-1, self._length)
+        count = max(1, _CHUNK // self._length)
+        for ours, theirs in zip(rows.split(count), expected.split(count), strict=True):
+            result = torch.nan_to_num(theirs.double(), nan=0.0, posinf=0.0, neginf=0.0)
+            error = torch.nan_to_num(ours.double(), nan=0.0, posinf=0.0, neginf=0.0) - result
+            share = (error * result).sum(-1) / (result * result).sum(-1).clamp(min=torch.finfo(torch.float64).tiny)
+            self._squares += float((share * share).sum())
+        self._count += len(rows)
+
+    def finish(self) -> float:
+        """Root mean square over the rows of the error along the result, and at least what one rounding of each element leaves.
+
+        0 where it would say nothing.
+        """
+        if self._count < _FEWEST:
+            return 0.0
+        own = self._epsilon / 4 / math.sqrt(self._length)  # independent roundings of the elements
+        return max(own, math.sqrt(self._squares / self._count))

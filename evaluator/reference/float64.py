@@ -1,0 +1,62 @@
+"""A forward in float64 from end to end, also where its code casts to another type or makes tensors of one. Imports torch.
+
+A module in float64 need not compute in float64: `x.float()`, `.to(torch.bfloat16)`, autocast and `torch.zeros(n)` leave it. The oracle
+is no oracle then, and its error would count as the reference's. So every operator gets and gives float64 in place of narrower types.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+_NARROW = (torch.float16, torch.bfloat16, torch.float32)
+
+
+class InFloat64:
+    """Makes forwards of a module in float64 stay there.
+
+    What the first forward shows about the code holds for later ones: where it never leaves float64 they run without the detour.
+    """
+
+    def __init__(self) -> None:
+        self._needed: bool | None = None
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Around one forward."""
+        if self._needed is False:
+            yield
+            return
+        widen = _Widen()
+        with widen:
+            yield
+        self._needed = bool(self._needed) or widen.used
+
+
+class _Widen(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.used = False
+        """Whether anything had to be widened."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func.is_view or func._schema.is_mutable:
+            return func(*args, **kwargs)
+        args, kwargs = tree_map(self._widen, (args, kwargs))
+        return tree_map(self._widen, func(*args, **kwargs))
+
+    def _widen(self, value: Any) -> Any:
+        """float64 in place of a narrower floating type, or of a tensor of one."""
+        if isinstance(value, torch.dtype) and value in _NARROW:
+            self.used = True
+            return torch.float64
+        if isinstance(value, torch.Tensor) and value.dtype in _NARROW:
+            self.used = True
+            return value.double()
+        return value

@@ -1,0 +1,126 @@
+"""What one forward shows: the class of its types, random operators, updated buffers; and forwards that stay in float64."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.reference.float64 import InFloat64
+from tritonsmith.evaluator.reference.probe import probe
+from tritonsmith.evaluator.reference.updates import UpdatedBuffers, run_forward
+from tritonsmith.evaluator.schema import PrecisionClass, Task, TaskFacts
+from tritonsmith.evaluator.tasks import load_task, settle_task
+
+HALF, IEEE = PrecisionClass.HALF, PrecisionClass.IEEE
+
+
+def task_of(folder: Path, init: str, forward: str, inputs: str, mode: str = "eval") -> Task:
+    lines = ["import torch", "from torch import nn", "from torch.nn import functional as F", "class Model(nn.Module):"]
+    lines += ["    def __init__(self):", "        super().__init__()", f"        {init or 'pass'}"]
+    lines += ["    def forward(self, x):", f"        {forward}", f"def get_inputs(): return [{inputs}]", "def get_init_inputs(): return []"]
+    path = folder / "task.py"
+    path.write_text("\n".join(lines) + "\n")
+    return load_task(path, mode=mode)
+
+
+def facts_of(task: Task) -> TaskFacts:
+    return probe(task)[0]
+
+
+@pytest.mark.parametrize(
+    ("init", "forward", "inputs", "found"),
+    [
+        ("self.a = nn.Linear(8, 4)", "return self.a(x)", "torch.randn(2, 8)", IEEE),
+        ("self.a = nn.Linear(8, 4).half()", "return self.a(x)", "torch.randn(2, 8).half()", HALF),
+        ("self.a = nn.Embedding(8, 4).bfloat16()", "return self.a(x).float()", "torch.arange(8)", HALF),
+        ("self.a = nn.Linear(8, 4)", "return self.a(x.bfloat16().float())", "torch.randn(2, 8)", HALF),
+        ("self.a = nn.Linear(8, 4)", "return self.a(x.float())", "torch.randn(2, 8).bfloat16()", IEEE),
+        ("self.a = nn.Linear(8, 4)", "return self.a(x).bfloat16()", "torch.randn(2, 8)", HALF),
+    ],
+)
+def test_the_class_follows_from_the_types(tmp_path: Path, init: str, forward: str, inputs: str, found: PrecisionClass) -> None:
+    task = task_of(tmp_path, init, forward, inputs)
+    facts = facts_of(task)
+    assert facts.precision is found and settle_task(task, facts).precision is found
+    asked = load_task(task.path, precision="tf32")
+    assert settle_task(asked, facts).precision is PrecisionClass.TF32  # the option only overrides
+
+
+def test_autocast_counts_as_16_bits(tmp_path: Path) -> None:
+    forward = "with torch.autocast(x.device.type, dtype=torch.bfloat16):\n            return self.a(x).float()"
+    assert facts_of(task_of(tmp_path, "self.a = nn.Linear(8, 4)", forward, "torch.randn(2, 8)")).precision is HALF
+
+
+@pytest.mark.parametrize(
+    ("init", "forward", "named"),
+    [
+        ("self.a = nn.Dropout(0.1)", "return self.a(x)", "bernoulli_"),
+        ("", "return x + torch.rand(8)", "rand"),
+        ("self.a = nn.LSTM(8, 8, 2, dropout=0.3)", "return self.a(x)[0]", "dropout between the layers of nn.LSTM"),
+    ],
+)
+def test_chance_in_training_mode_is_named(tmp_path: Path, init: str, forward: str, named: str) -> None:
+    with pytest.raises(TaskError, match=r"line \d+: forward draws random numbers in training mode") as refused:
+        facts_of(task_of(tmp_path, init, forward, "torch.randn(2, 8)", "train"))
+    assert named in str(refused.value) and "--mode eval" in str(refused.value)
+    facts_of(task_of(tmp_path, init, forward, "torch.randn(2, 8)"))  # evaluation as before
+
+
+def test_dropout_of_nothing_is_no_chance(tmp_path: Path) -> None:
+    forward = "return F.scaled_dot_product_attention(x, x, x) + self.a(x)"
+    assert facts_of(task_of(tmp_path, "self.a = nn.Dropout(0.0)", forward, "torch.randn(1, 2, 8, 8)", "train")).updates == ()
+
+
+def test_updates_are_found_in_training_mode_only(tmp_path: Path) -> None:
+    init = 'self.a = nn.BatchNorm1d(8); self.register_buffer("seen", torch.zeros(3)); self.register_buffer("fixed", torch.ones(3))'
+    task = task_of(tmp_path, init, "self.seen.add_(1); return self.a(x) * self.fixed.sum()", "torch.randn(4, 8)", "train")
+    names = ("seen", "a.running_mean", "a.running_var", "a.num_batches_tracked")
+    assert set(facts_of(task).updates) == set(names)
+    assert facts_of(load_task(task.path)).updates == ()
+    assert task.sha != load_task(task.path).sha and load_task(task.path).sha == load_task(task.path, precision="ieee").sha
+
+
+def test_a_call_leaves_the_buffers_as_they_were() -> None:
+    model = nn.BatchNorm1d(4).train()
+    names = ("running_mean", "num_batches_tracked")
+    first, second = (run_forward(model, [torch.ones(3, 4) * 2], names) for _ in range(2))
+    assert torch.equal(first[1], torch.full((4,), 0.2)) and int(first[2]) == 1
+    assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+    assert int(model.num_batches_tracked) == 0
+
+
+def test_a_buffer_that_is_replaced_comes_back() -> None:
+    model = nn.Module()
+    model.register_buffer("state", torch.zeros(2))
+    buffers, before = UpdatedBuffers(model, ["state"]), model.state
+    model.state = torch.ones(2)
+    assert buffers.list_changed() == [True] and torch.equal(buffers.read()[0], torch.ones(2))
+    buffers.set_back()
+    assert model.state is before and torch.equal(before, torch.zeros(2))
+
+
+class _Casts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.linear(x.to(torch.bfloat16)) @ torch.eye(32, dtype=torch.float32)
+        scores = F.scaled_dot_product_attention(y[None].half(), y[None].half(), y[None].half())
+        return (torch.softmax(scores.float(), -1, dtype=torch.float32) + torch.zeros(32)).half()
+
+
+def test_a_forward_that_casts_stays_in_float64() -> None:
+    torch.manual_seed(5)
+    model, x = _Casts().double(), torch.randn(8, 32, dtype=torch.float64)
+    inside = InFloat64()
+    with torch.no_grad():
+        with inside():
+            found = model(x)
+        y = model.linear(x)[None]
+        right = torch.softmax(torch.softmax(y @ y.mT / 32**0.5, -1) @ y, -1)
+    assert found.dtype == torch.float64 and torch.allclose(found, right, rtol=1e-12)
