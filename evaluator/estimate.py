@@ -103,9 +103,10 @@ def estimate_candidate(
     torch_ops: Mapping[str, int],
     torch_flops: float,
     torch_bytes: float,
-    in_graph: bool = False,
     torch_launches: int | None = None,
     torch_half: bool = False,
+    *,
+    in_graph: bool = False,
 ) -> LatencyEstimate:
     """Estimate of one forward from compile facts and the interpreter's counts (see `oracle/judge/facts_without_card.py`).
 
@@ -115,9 +116,9 @@ def estimate_candidate(
         torch_ops: compute operators of torch with their counts.
         torch_flops: floating-point operations of all of them together.
         torch_bytes: their operands and results, bytes.
-        in_graph: replayed from a CUDA graph instead of launched one by one.
         torch_launches: kernels the operators start together; one each when None.
         torch_half: whether they multiply 16-bit matrices.
+        in_graph: replayed from a CUDA graph instead of launched one by one.
     """
     launches = [_describe_launch(kernel) for kernel in kernels]
     calls = sum(torch_ops.values())

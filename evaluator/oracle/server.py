@@ -13,6 +13,7 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -38,6 +39,9 @@ from tritonsmith.evaluator.sandbox.policy import sandbox_report
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.sandbox.warm_start import end_warm_start, finish_warm_start, is_warm_start_begun
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Task, Verdict
+
+_OUTPUT = re.compile(r"\boutput (\d+)\b")
+"""How messages name an output."""
 
 DEFAULT_TARGET = "h200"
 """The card that estimates are made for when none is named and none is present."""
@@ -97,7 +101,7 @@ class Oracle:
             judge.take_trace([OperatorCost(**cost) for cost in request["trace"]])
             judge.session.mark = Path(request["measuring"])
             verdict = _judge_in_memory(judge, kernel, profile, Path(request["raw"]), limit)
-            verdict = verdict.model_copy(update={"message": judge.session.name_buffers(verdict.message)})
+            verdict = verdict.model_copy(update={"message": _name_buffers(verdict.message, judge.session)})
             judged["precision"] = judge.session.task.precision.value
         if verdict.status not in (Status.OK, Status.INACCURATE) and self._hardware.present:
             self._require_healthy_card()
@@ -135,6 +139,13 @@ class Oracle:
         end_warm_start()
         if self._pool is not None:
             self._pool.close()
+
+
+def _name_buffers(text: str, loaded: LoadedTask) -> str:
+    """A message about outputs, with the names of those that are buffers after the call."""
+    first = len(loaded.layout.outputs) - len(loaded.updates)
+    names = {str(first + number): name for number, name in enumerate(loaded.updates)}
+    return _OUTPUT.sub(lambda at: f"buffer {names[at[1]]} after the call" if at[1] in names else at[0], text)
 
 
 def _judge_in_memory(judge: CardJudge | CardFreeJudge, kernel: KernelText, profile: str, raw: Path, limit: float) -> Verdict:

@@ -20,6 +20,7 @@ from torch import nn
 from tritonsmith.evaluator.channel.slots import Layout, SharedBlock, fill_slots, input_spec, spec_of
 from tritonsmith.evaluator.channel.strides import distinct
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.oracle.checks.arithmetic import Arithmetic
 from tritonsmith.evaluator.oracle.checks.batch import Batch
 from tritonsmith.evaluator.oracle.checks.inputs import map_to_unit_range, redraw
 from tritonsmith.evaluator.oracle.checks.measure import equal_bits
@@ -114,33 +115,27 @@ class LoadedTask:
         """Every draw of weights, by its number."""
         self.weights_number = 0
         """The draw that is in use."""
-        self.in_float64 = InFloat64()
-        """Around a forward of `model64`, so that all of it is in float64."""
+        self.in_float64 = InFloat64()  # around a forward of `model64`
         self._draw_weights()
         tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
         before = [tensor.clone() for tensor in tensors]
         shown = run_watched(self.reference, self.model, arguments)
-        outputs = shown.outputs
-        self.updates = shown.updates
-        """Names of the buffers whose values after a call are its last outputs."""
-        self.half = shown.precision is PrecisionClass.HALF
-        """Whether the task is one of 16 bits by its own types: then the reference's own error is that of the module as it is."""
+        self.updates = shown.updates  # names of the buffers whose values after a call are its last outputs
         self.task = task = task if task.asked else task.model_copy(update={"precision": shown.precision})
+        self.arithmetic = Arithmetic.of(task.precision, shown.precision, (*tensors, *self.model.state_dict().values(), *shown.outputs))
         self.changes_inputs = any(not torch.equal(after, original) for after, original in zip(tensors, before, strict=True))
         self._in_unit_range = _refuses_other_ranges(self, before)
-        self.layout = Layout(tuple(map(input_spec, tensors)), tuple(map(spec_of, outputs)))
+        self.layout = Layout(tuple(map(input_spec, tensors)), tuple(map(spec_of, shown.outputs)))
         self.block = SharedBlock(self.layout.input_bytes, device)
         self.block.tensor.fill_(0xFF)  # what lies between elements and between tensors belongs to no input
         self.slots = self.layout.views(self.block.tensor, self.layout.inputs)
         init_path, arguments_path = folder / "init.pkl", folder / "arguments.pkl"
         init_path.write_bytes(pickle.dumps(self.reference.init_inputs()))
         arguments_path.write_bytes(pickle.dumps(list(zip(self.plain, self.is_tensor, strict=True))))
-        self.tf32 = task.precision is not PrecisionClass.IEEE and not (self.half and task.precision is PrecisionClass.HALF)
-        """Whether library calls in fp32 may use TF32."""
         for path in (init_path, arguments_path, self.weights_path):
             path.chmod(0o644)  # runners of the pool, which are another user, find them in the folder
         self.setup = RunnerSetup(
-            device, self.layout, init_path, arguments_path, self.weights_path, hardware, self.block, self.tf32,
+            device, self.layout, init_path, arguments_path, self.weights_path, hardware, self.block, self.arithmetic.tf32,
             train=task.mode == "train", updates=self.updates,
         )  # fmt: skip
         self.mark: Path | None = None
@@ -246,7 +241,7 @@ class LoadedTask:
         """What the reference itself returns when it computes in the given class, in the outputs' own types."""
         set_tf32(precision is PrecisionClass.TF32)
         model, inputs = self.model, [tensor.clone() for tensor in tensors]
-        if precision is PrecisionClass.HALF and not self.half:
+        if precision is PrecisionClass.HALF and not self.arithmetic.half:
             model = copy.deepcopy(self.model).bfloat16()
             inputs = [tensor.bfloat16() if tensor.is_floating_point() else tensor for tensor in inputs]
         elif precision is PrecisionClass.TF32 and self.device == "cpu":
@@ -256,28 +251,7 @@ class LoadedTask:
             inputs = [round_to_tf32(tensor) for tensor in inputs]
         outputs = run_forward(model, self.fill_arguments(inputs), self.updates)
         set_tf32(False)
-        dtypes = [spec.dtype for spec in self.layout.outputs]
-        return [output.to(getattr(torch, name)) for output, name in zip(outputs, dtypes, strict=True)]
-
-    @property
-    def classes(self) -> list[PrecisionClass]:
-        """The classes whose rule is looked at: every one up to the class asked for; in a task of 16 bits only that one."""
-        known = list(PrecisionClass)
-        asked = self.task.precision
-        return [asked] if self.half and asked is PrecisionClass.HALF else known[: known.index(asked) + 1]
-
-    @property
-    def half_step(self) -> float:
-        """A unit of the last place of the coarsest 16-bit type that the task has; of bfloat16 where it has none."""
-        weights = [str(value.dtype).removeprefix("torch.") for value in self.model.state_dict().values()]
-        names = {spec.dtype for spec in (*self.layout.inputs, *self.layout.outputs)} | set(weights)
-        return torch.finfo(torch.float16 if "float16" in names and "bfloat16" not in names else torch.bfloat16).eps
-
-    def name_buffers(self, text: str) -> str:
-        """A message about outputs, with the names of those that are buffers after the call."""
-        first = len(self.layout.outputs) - len(self.updates)
-        names = {str(first + number): name for number, name in enumerate(self.updates)}
-        return re.sub(r"\boutput (\d+)\b", lambda at: f"buffer {names[at[1]]} after the call" if at[1] in names else at[0], text)
+        return [output.to(getattr(torch, spec.dtype)) for output, spec in zip(outputs, self.layout.outputs, strict=True)]
 
     def runner(self, kernel: KernelText, environment: dict[str, str] | None = None) -> RunnerHandle:
         """A runner for this candidate: the one that has waited longest, where one does."""

@@ -83,7 +83,7 @@ def _count_needs(loaded: LoadedTask, peak: float) -> Needs:
     narrowest = min((getattr(torch, name).itemsize for name in floating), default=8)
     return Needs(
         inputs=float(layout.input_bytes), outputs=float(layout.output_bytes), weights=float(loaded.weight_bytes), peak=peak,
-        wide=8.0 / narrowest, classes=len(loaded.classes),
+        wide=8.0 / narrowest, classes=len(loaded.arithmetic.classes),
     )  # fmt: skip
 
 

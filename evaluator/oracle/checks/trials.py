@@ -236,7 +236,7 @@ def compute_expected(
     """
     answers, depth = Answers(loaded, tensors), _order_factor(loaded.layout)
     moved = not kind.natural or depth > 1.0 or loaded.device == "cpu"
-    errors, rounding, finite = answers.measure_reference(loaded.classes, moved=moved)
+    errors, rounding, finite = answers.measure_reference(loaded.arithmetic.classes, moved=moved)
     blurred = False
     if rounding is not None:
         rounding = rounding.scale_errors(depth * (1.0 if kind.natural else _MOVED))
@@ -286,7 +286,7 @@ def require_unchanged(loaded: LoadedTask, tensors: list[torch.Tensor]) -> None:
 
 def reference_errors(loaded: LoadedTask, answers: Answers) -> dict[PrecisionClass, ErrorStats]:
     """The reference's own error in every class that is looked at."""
-    return answers.measure_reference(loaded.classes).by_class
+    return answers.measure_reference(loaded.arithmetic.classes).by_class
 
 
 def require_no_race(races: Iterable[object]) -> None:

@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 from torch import nn
 
+from tritonsmith.evaluator.oracle.checks.arithmetic import Arithmetic
 from tritonsmith.evaluator.oracle.checks.inputs import move_values
 from tritonsmith.evaluator.schema import PrecisionClass
 
@@ -32,11 +33,7 @@ class Judged(Protocol):
     """What is needed of a loaded task."""
 
     model64: nn.Module
-
-    @property
-    def half_step(self) -> float:
-        """A unit of the last place of the coarsest 16-bit type that the task has."""
-        ...
+    arithmetic: Arithmetic
 
     def oracle(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         """The reference in float64."""
@@ -56,7 +53,7 @@ def settle_undecided(
     total = sum(int(found.sum()) for found in differing.values())
     if not total:
         return oracle
-    step = _STEPS.get(precision, loaded.half_step)
+    step = _STEPS.get(precision, loaded.arithmetic.half_step)
     undecided = {number: torch.zeros_like(found) for number, found in differing.items()}
     for draw in range(_MOST_DRAWS):
         for other in (_move_oracle(loaded, tensors, step), loaded.reference_outputs(move_values(tensors, step), precision)):

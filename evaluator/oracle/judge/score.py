@@ -44,7 +44,7 @@ def make_timing(sessions: Sequence[TimingSession], timed: Timed, baselines: Base
     worst = max((session.control for session in sessions), key=lambda pair: abs(pair.ratio - 1.0))
     notes = [*baselines.notes, *(note for session in sessions for note in session.notes)]
     notes.append(f"spread of the candidate's samples (IQR/median) {spread(paired[best].candidate):.1%}")
-    if baselines.session.tf32:
+    if baselines.session.arithmetic.tf32:
         tf32 = [name for name, mode in baselines.modes.items() if mode % 2]
         notes.append(f"baselines with TF32 on: {', '.join(tf32) or 'none (off was faster)'}")
     return Timing(

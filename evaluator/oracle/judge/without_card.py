@@ -252,13 +252,11 @@ class CardFreeJudge:
 
     def _estimate(self, library: ForwardReport, facts: LaunchFacts, raw: Path) -> tuple[Timing, LaunchFacts]:
         hardware = self.session.hardware
-        half = self.session.half
-        torch_part = (library.torch_ops, library.torch_flops, library.torch_bytes)
-        whole = estimate_candidate(hardware, facts.kernels, *torch_part, torch_launches=library.torch_launches, torch_half=half)
+        torch_part = (library.torch_ops, library.torch_flops, library.torch_bytes, library.torch_launches, self.session.arithmetic.half)
+        whole = estimate_candidate(hardware, facts.kernels, *torch_part)
         library_ms = 0.0
         if library.torch_ops:
-            alone = estimate_candidate(hardware, (), *torch_part, in_graph=True, torch_launches=library.torch_launches, torch_half=half)
-            library_ms = alone.parts["device"]
+            library_ms = estimate_candidate(hardware, (), *torch_part, in_graph=True).parts["device"]
         working = [kernel for kernel in facts.kernels if kernel.bytes_loaded or kernel.bytes_stored or kernel.flops]
         own = estimate_candidate(hardware, working, {}, 0.0, 0.0).parts["device"] if working else 0.0  # a launch on nothing is no work
         share = own / (own + library_ms) if own + library_ms else None

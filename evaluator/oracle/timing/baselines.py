@@ -103,7 +103,7 @@ class BaselineProcess:
 
         Where TF32 is allowed both do: a stricter setting is a fair bar as well. Once chosen, a setting stays.
         """
-        settings = (False, True) if self.session.tf32 else (False,)
+        settings = (False, True) if self.session.arithmetic.tf32 else (False,)
         return [self.modes[name]] if name in self.modes else [mode_number(name, tf32) for tf32 in settings]
 
     @contextlib.contextmanager

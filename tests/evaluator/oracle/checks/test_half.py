@@ -9,6 +9,7 @@ from torch import nn
 
 from project import ROOT
 from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.oracle.checks.arithmetic import Arithmetic
 from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats
 from tritonsmith.evaluator.oracle.checks.inputs import KINDS
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
@@ -80,7 +81,7 @@ def test_an_output_is_compared_with_those_of_its_own_type() -> None:
 class _Judged:
     """y = x w, and the place of the largest value of each row."""
 
-    half_step = torch.finfo(torch.bfloat16).eps
+    arithmetic = Arithmetic(HALF, half=True, half_step=torch.finfo(torch.bfloat16).eps)
 
     def __init__(self) -> None:
         torch.manual_seed(4)
@@ -133,7 +134,7 @@ def test_a_kind_that_overflows_fp16_is_not_judged() -> None:
 def test_each_task_is_one_of_16_bits_and_its_reference_passes(path: object) -> None:
     loaded = LoadedTask(load_task(str(path), "small"), CARDS["h200"], "cpu")
     try:
-        assert loaded.task.precision is HALF and loaded.half and not loaded.tf32
+        assert loaded.task.precision is HALF and loaded.arithmetic.half and not loaded.arithmetic.tf32
         tensors = loaded.draw("own")
         expected = compute_expected(loaded, tensors)
         assert set(expected.errors) == {HALF} and expected.trial(loaded.reference_outputs(tensors, HALF)).meets(HALF)

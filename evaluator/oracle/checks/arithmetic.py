@@ -1,0 +1,40 @@
+"""In which classes a task is judged, as its own types and the class asked for say. Imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from tritonsmith.evaluator.schema import PrecisionClass
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What a task computes in."""
+
+    asked: PrecisionClass
+    """The class that a candidate must reach."""
+    half: bool
+    """Whether the task is one of 16 bits by its own types: then the reference's own error is that of the module as it is."""
+    half_step: float
+    """A unit of the last place of the coarsest 16-bit type that the task has; of bfloat16 where it has none."""
+
+    @classmethod
+    def of(cls, asked: PrecisionClass, found: PrecisionClass, tensors: Iterable[torch.Tensor]) -> Arithmetic:
+        """From the class asked for, the one that follows from the task's types, and its inputs, weights and outputs."""
+        types = {tensor.dtype for tensor in tensors}
+        fine = torch.float16 in types and torch.bfloat16 not in types
+        return cls(asked, found is PrecisionClass.HALF, torch.finfo(torch.float16 if fine else torch.bfloat16).eps)
+
+    @property
+    def classes(self) -> list[PrecisionClass]:
+        """The classes whose rule is looked at: every one up to the class asked for; in a task of 16 bits only that one."""
+        known = list(PrecisionClass)
+        return [self.asked] if self.half and self.asked is PrecisionClass.HALF else known[: known.index(self.asked) + 1]
+
+    @property
+    def tf32(self) -> bool:
+        """Whether library calls in fp32 may use TF32; in a task of 16 bits they may not, unless that is asked for."""
+        return self.asked is PrecisionClass.TF32 or (self.asked is PrecisionClass.HALF and not self.half)
