@@ -60,6 +60,7 @@ def load_task(
     _require_parts(path, tree)
     names = _literals(tree)
     _shapes(path, tree, names)  # a malformed declaration is said at once, not when a candidate is to be promoted
+    put_into = _mode(path, tree, mode)
     chosen: dict[str, Value] = {}
     if size == FIT and (overrides or _find_value(tree, "SMALL")):
         size = "small"
@@ -78,7 +79,7 @@ def load_task(
         overrides=chosen,
         precision=_precision(precision),
         asked=precision not in (None, "auto"),
-        mode=_mode(path, tree, mode),
+        mode=put_into,
     )
 
 

@@ -11,7 +11,7 @@ from tritonsmith.evaluator.schema import Comparison, Record, Verdict
 from tritonsmith.graph.pool import refusal
 from tritonsmith.graph.state import Decision, State, Usage, allow_of, total, usage_by
 from tritonsmith.graph.storage.files import fault_of, put_text
-from tritonsmith.graph.storage.header import describe_mode, describe_proof, describe_use
+from tritonsmith.graph.storage.header import describe_proof, describe_use
 from tritonsmith.graph.storage.outcome import (
     RunOutcome,
     describe_best,
@@ -201,8 +201,7 @@ def write_best(summary: Summary, store: Store) -> Path | None:
     interval = f", 95 % interval {timing.interval[0]:.3f} to {timing.interval[1]:.3f}" if timing.interval else ""
     baselines = ", ".join(f"{name} {value:.4g} ms" for name, value in timing.baselines_ms.items())
     lines = [
-        f"{summary.task} ({summary.size} size, {summary.precision}, {describe_mode(summary.mode)}), "
-        f"written by tritonsmith on {summary.date}",
+        f"{summary.task} ({summary.size} size, {summary.precision}), written by tritonsmith on {summary.date}",
         winner.result,
         f"score {timing.score:.3f} against {timing.baseline}{interval}: {timing.kind.value} on {summary.target}",
         f"latency {timing.median_ms:.4g} ms ({timing.kind.value}); baselines: {baselines}",

@@ -119,9 +119,19 @@ def test_a_file_without_a_small_size_loads_at_full_size(tmp_path: Path) -> None:
     assert reference.module.twice == 32  # a name computed from an overridden one follows
 
 
+def test_a_file_may_name_its_mode(tmp_path: Path) -> None:
+    plain, train = write(tmp_path, PLAIN), tmp_path / "train.py"
+    train.write_text(PLAIN + '\nMODE = "train"')
+    assert (load_task(plain).mode, load_task(train).mode) == ("eval", "train")
+    assert (load_task(plain, mode="train").mode, load_task(train, mode="eval").mode) == ("train", "eval")
+    assert load_reference(load_task(train)).build(0).training and not load_reference(load_task(plain)).build(0).training
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        (PLAIN + "MODE = 'trian'", r"task\.py, line 22: MODE is 'trian'; write MODE = \"eval\" or MODE = \"train\""),
+        (PLAIN + "MODE = width", r"task\.py, line 22: MODE is width; write MODE = "),
         (PLAIN.replace("class Model", "class Net"), r"task\.py: lacks Model; add a class Model"),
         (PLAIN.replace("def get_inputs", "def inputs"), r"task\.py: lacks get_inputs; add a function get_inputs"),
         (PLAIN.replace("def get_init_inputs", "def init"), r"task\.py: lacks get_init_inputs; add"),

@@ -159,6 +159,15 @@ def test_the_card_the_precision_and_the_verdict_are_told():
     assert "round once, at the store" in said[PrecisionClass.HALF]
 
 
+def test_16_bits_of_its_own_and_training_mode_are_told():
+    facts = TaskFacts(returns="a tensor", precision=PrecisionClass.HALF, updates=("norm.running_mean", "norm.num_batches_tracked"))
+    task = Task(name="t", path="t", source='MODE = "train"\nclass Model: ...', precision=PrecisionClass.HALF, mode="train")
+    text = prompt_for("seed", brief(task=task, facts=facts)).text
+    assert "sums in 16 bits are refused as inaccurate" in text and "fp32 (class ieee)" not in text
+    assert "Mode: training" in text and "in place, as the reference does: norm.running_mean, norm.num_batches_tracked." in text
+    assert "Mode:" not in prompt_for("seed", brief()).text and 'MODE = "train"' not in text
+
+
 def test_sizes_that_only_the_checks_know_are_not_told():
     source = "SMALL = {'n': 4}\nn = 8\nSHAPES = [\n    {'n': 9081},\n]\n\nclass Model: ...\n"
     text = prompt_for("seed", brief(task=Task(name="t", path="t", source=source))).text

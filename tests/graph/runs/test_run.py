@@ -139,7 +139,7 @@ def test_a_winner_has_its_confirmed_figure_and_label(task, tmp_path):
     assert f"# {line}\n" in best and "score 4.550 against eager" in best
     header = [line.removeprefix("# ") for line in best.splitlines() if line.startswith("# ")]
     assert header[-7:] == [
-        "proven for: ModelNew(8, ..., 'gelu') on float32[4, 8], which gives a tensor float32[4, 8]; precision class ieee",
+        "proven for: ModelNew(8, ..., 'gelu') on float32[4, 8], which gives a tensor float32[4, 8]; precision class ieee; evaluation mode",
         "proven on: NVIDIA H200 (sm_90), driver 580.1, torch 2.11.0, python 3.11",
         "other sizes: none was tried; what the kernel is not made for, it should refuse",
         "use, where `reference` is the task's Model with your weights:",

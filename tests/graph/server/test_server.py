@@ -276,7 +276,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     ({"task": {"name": "t"}}, {"replay": TAPE}, "task.path: Field required; or give the path of a task file"),
     ({**SMALL, "size": "big"}, {"replay": TAPE}, "size 'big' does not exist; choose full or small"),
     ({**SMALL, "overrides": [1]}, {"replay": TAPE}, "overrides [1]: give names of the task file with their values"),
-    ({**SMALL, "precision": "x"}, {"replay": TAPE}, "precision 'x' does not exist; choose one of ieee, tf32, 16-bit"),
+    ({**SMALL, "precision": "x"}, {"replay": TAPE}, "precision 'x' does not exist; choose one of auto, ieee, tf32, 16-bit"),
 ]
 
 

@@ -12,7 +12,7 @@ from tritonsmith.evaluator.oracle.checks.memory import ROOMY
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.oracle.timing import baselines as module
 from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess, Blamed
-from tritonsmith.evaluator.schema import PrecisionClass, Status
+from tritonsmith.evaluator.schema import Status
 
 
 class Process:
@@ -48,7 +48,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> tuple[BaselineProcess, Process, 
     monkeypatch.setattr(module, "replace", lambda setup, **changes: changes)
     session = SimpleNamespace(
         layout=SimpleNamespace(input_bytes=4, inputs=(), views=lambda tensor, specs: ["slot"]), device="cuda", setup=None,
-        task=SimpleNamespace(precision=PrecisionClass.TF32, model_dump=lambda mode: {}), weights_number=1, plan=ROOMY, draw=lambda kind: [],
+        task=SimpleNamespace(model_dump=lambda mode: {}), arithmetic=SimpleNamespace(tf32=True),
+        weights_number=1, plan=ROOMY, draw=lambda kind: [],
         sync=lambda: None, copy_weights=lambda: Path("baselines.pt"), new_runner=lambda role, setup: process,
     )  # fmt: skip
     return BaselineProcess(cast(Any, session)), process, session
