@@ -56,7 +56,7 @@ class Task(Record):
     overrides: dict[str, int | float | bool | str] = Field(default_factory=dict)
     """Module-level names that are set after the file ran and before `get_inputs` is called."""
     precision: PrecisionClass = PrecisionClass.IEEE
-    asked: bool = False  # whether a user chose the class; else it is found from the task's types once the task is described
+    asked: bool = False  # whether a user chose the class; else `ieee` stands for the one that follows from its types
     mode: Literal["eval", "train"] = "eval"
     sized: str = ""
     """What an evaluator did about the size, in one line; empty where nobody had to choose."""

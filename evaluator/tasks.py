@@ -103,7 +103,12 @@ def at_chosen_size(task: Task, chosen: ChosenSize | None) -> Task:
 def settle_task(task: Task, facts: TaskFacts) -> Task:
     """The task at the size that an evaluator chose, in the class that its types mean where nobody asked for another. Raises TaskError."""
     task = at_chosen_size(task, facts.chosen)
-    return task if task.asked or task.precision is facts.precision else task.model_copy(update={"precision": facts.precision})
+    return in_found_class(task, facts.precision)
+
+
+def in_found_class(task: Task, found: PrecisionClass) -> Task:
+    """The task in the class that its types mean; as it is where a class was asked for."""
+    return task if task.asked or task.precision is not PrecisionClass.IEEE else task.model_copy(update={"precision": found})
 
 
 def settled_size(task: Task) -> str:

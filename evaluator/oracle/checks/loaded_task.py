@@ -33,6 +33,7 @@ from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.reference.updates import run_forward
 from tritonsmith.evaluator.reference.watch import run_watched
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task
+from tritonsmith.evaluator.tasks import in_found_class
 
 UNDEFINED = (RuntimeError, ValueError, ArithmeticError, LookupError, AssertionError)
 """What a reference raises on inputs that mean nothing to it."""
@@ -121,7 +122,7 @@ class LoadedTask:
         before = [tensor.clone() for tensor in tensors]
         shown = run_watched(self.reference, self.model, arguments)
         self.updates = shown.updates  # names of the buffers whose values after a call are its last outputs
-        self.task = task = task if task.asked else task.model_copy(update={"precision": shown.precision})
+        self.task = task = in_found_class(task, shown.precision)
         self.arithmetic = Arithmetic.of(task.precision, shown.precision, (*tensors, *self.model.state_dict().values(), *shown.outputs))
         self.changes_inputs = any(not torch.equal(after, original) for after, original in zip(tensors, before, strict=True))
         self._in_unit_range = _refuses_other_ranges(self, before)

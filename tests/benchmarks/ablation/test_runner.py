@@ -45,7 +45,7 @@ def test_an_experiment_end_to_end(suite, tmp_path):
     assert [row.state for row in tables.cells] == [CellState.DONE] * 12 and judge.most == 1
     assert len(told) == 12 and told[-1][1:] == (12, 12)
     assert Ablation.model_validate_json((out / "ablation.json").read_text()) == tables
-    assert (tables.kind, tables.card, tables.precision) == ("measured", driver.PRESENT.name, "ieee")
+    assert (tables.kind, tables.card, tables.precision) == ("measured", driver.PRESENT.name, "auto")
 
     asked = (tmp_path / "log").read_text().splitlines()
     assert len(asked) == len(set(asked)), "nothing is judged twice within a repeat of a task"
