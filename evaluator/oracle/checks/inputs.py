@@ -49,6 +49,8 @@ _EMPTY_SLICES = 8
 _SHORT_AXIS = 4
 """The ends of an axis up to this length are most of it: none stands out."""
 _HIGHEST_INT = 2
+_MOVED_TOGETHER = 1 << 24
+"""Values that are moved at once: 128 MB of float64."""
 
 Drawing = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 """Values in the shape of a tensor, of any dtype, drawn by a generator on the tensor's device."""
@@ -239,12 +241,15 @@ def perturb_last_place(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def move_values(tensors: Sequence[torch.Tensor], step: float) -> list[torch.Tensor]:
-    """The tensors in their own types, each floating value moved by up to `step` as a share of it."""
-    moved = []
-    for tensor in tensors:
-        if tensor.is_floating_point() and tensor.numel():
-            values = tensor.double()
-            moved_by = 1.0 + step * (2.0 * torch.rand_like(values) - 1.0)
-            tensor = (values * moved_by).clamp(values.min(), values.max()).to(tensor.dtype)  # a share stays one
-        moved.append(tensor)
+    """Copies in the tensors' own types, each floating value moved by up to `step` as a share of it."""
+    return [_move(tensor, step) if tensor.is_floating_point() and tensor.numel() else tensor for tensor in tensors]
+
+
+def _move(tensor: torch.Tensor, step: float) -> torch.Tensor:
+    moved = tensor.clone(memory_format=torch.contiguous_format)
+    least, most = (float(end) for end in torch.aminmax(tensor))
+    for values in moved.view(-1).split(_MOVED_TOGETHER):
+        doubled = values.double()
+        doubled.mul_(torch.rand_like(doubled).mul_(2.0 * step).add_(1.0 - step)).clamp_(least, most)  # a share stays one
+        values.copy_(doubled)
     return moved

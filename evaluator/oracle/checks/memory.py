@@ -56,8 +56,8 @@ class Needs:
 
     @property
     def whole(self) -> float:
-        """The float64 reference at once: its inputs, its temporaries, and the result that the next one is compared with."""
-        return self.wide * (self.inputs + self.peak + self.outputs)
+        """The float64 reference at once: its inputs, twice where they are moved, its temporaries, and the result to compare with."""
+        return self.wide * (2.0 * self.inputs + self.peak + self.outputs)
 
     @property
     def candidate(self) -> float:

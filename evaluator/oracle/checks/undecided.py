@@ -2,7 +2,8 @@
 
 Of two equal or nearly equal values either may be the largest, and a value near zero may have either sign. In 16 bits this is common. So a
 whole number that differs from the oracle's is right where the task itself cannot tell: where moving inputs and weights by a unit of the
-last place of the class's type changes the oracle's number too, or that of the reference in its own type. Everywhere else it must be equal.
+last place of the class's type makes the oracle give that number too, or the reference in its own type. Where they give three numbers or
+more, another one is right as well, since not all can be seen. Everywhere else it must be equal.
 Asked only where something differs.
 """
 
@@ -54,18 +55,47 @@ def settle_undecided(
     if not total:
         return oracle
     step = _STEPS.get(precision, loaded.arithmetic.half_step)
-    undecided = {number: torch.zeros_like(found) for number, found in differing.items()}
+    seen = {number: _Seen(oracle[number], ours[number]) for number in differing}
     for draw in range(_MOST_DRAWS):
         for other in (_move_oracle(loaded, tensors, step), loaded.reference_outputs(move_values(tensors, step), precision)):
-            for number, found in undecided.items():
-                found |= other[number].to(found.device) != oracle[number].to(other[number].dtype)
-        left = sum(int((differing[number] & ~found).sum()) for number, found in undecided.items())
+            for number, values in seen.items():
+                values.note(other[number])
+        left = sum(int((differing[number] & ~values.admits).sum()) for number, values in seen.items())
         if not left or (draw + 1 >= _LEAST_DRAWS and left > (1.0 - _EXPLAINED) * total):
             break
     return [
-        torch.where(differing[number] & undecided[number], ours[number].to(values.dtype), values) if number in differing else values
+        torch.where(differing[number] & seen[number].admits, ours[number].to(values.dtype), values) if number in differing else values
         for number, values in enumerate(oracle)
     ]
+
+
+class _Seen:
+    """Which numbers the task gave at each place of an output while its values were moved.
+
+    Args:
+        oracle: the number of the values as they are.
+        ours: the candidate's.
+    """
+
+    def __init__(self, oracle: torch.Tensor, ours: torch.Tensor) -> None:
+        self._oracle, self._ours = oracle.to(ours.dtype), ours
+        self._second = self._oracle.clone()
+        """Another number than the oracle's, where one was seen."""
+        self._many = torch.zeros_like(ours, dtype=torch.bool)
+        self._given = torch.zeros_like(self._many)
+
+    def note(self, moved: torch.Tensor) -> None:
+        """Add what the task gives for other values."""
+        moved = moved.to(self._ours.device, self._ours.dtype)
+        self._given |= moved == self._ours
+        new = (moved != self._oracle) & (moved != self._second)
+        self._many |= new & (self._second != self._oracle)
+        self._second = torch.where(self._second == self._oracle, moved, self._second)
+
+    @property
+    def admits(self) -> torch.Tensor:
+        """Where the candidate's number was given too, or where so many were that not all can have been seen."""
+        return self._given | self._many
 
 
 def _find_differing(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor | None:

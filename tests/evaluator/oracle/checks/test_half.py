@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -117,6 +118,23 @@ def test_a_place_that_the_values_decide_may_not() -> None:
     nowhere = oracle[0].clone()
     nowhere[100] = 10**9
     assert settle_undecided(judged, tensors, HALF, oracle, [nowhere])[0][100] == oracle[0][100]
+
+
+def test_a_place_between_two_numbers_admits_those_two() -> None:
+    class Largest:
+        arithmetic, model64 = _Judged().arithmetic, torch.nn.Identity()
+        reference_outputs = staticmethod(lambda tensors, precision: [tensors[0].argmax(1)])
+        oracle = staticmethod(lambda tensors: [tensors[0].argmax(1)])
+
+    values = torch.rand(40, 16).bfloat16() / 4
+    values[:, 3], values[:, 11] = 1.0, 1.0 - 2.0**-8  # one unit of bfloat16's last place apart
+    values[0, 0] = values[1, 15] = 2.0  # so that every number is possible
+    judged: Any = Largest()
+    oracle = judged.oracle([values])
+    for place, right in ((11, True), (5, False)):
+        ours = oracle[0].clone()
+        ours[7] = place
+        assert torch.equal(settle_undecided(judged, [values], HALF, oracle, [ours])[0], ours) is right
 
 
 def test_a_kind_that_overflows_fp16_is_not_judged() -> None:
