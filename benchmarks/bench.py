@@ -87,7 +87,7 @@ def main() -> int:
     """Run every named task (default: all that come along) as often as asked and record each run."""
     parser = argparse.ArgumentParser(prog="python -m tritonsmith.benchmarks.bench", description=__doc__)
     parser.add_argument("tasks", nargs="*", help="task files; default: benchmarks/tasks/*.py")
-    parser.add_argument("--precision", default="auto", choices=("auto", "ieee", "tf32", "16-bit"))
+    parser.add_argument("--precision", default="auto", choices=("auto", "ieee", "split", "tf32", "16-bit"))
     parser.add_argument("--mode", choices=("eval", "train"))
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--results", type=Path, default=HERE / "results")

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.cards import CARDS, named_card
 from tritonsmith.evaluator.errors import KernelFileError, UsageError
-from tritonsmith.evaluator.schema import Allow, Record
+from tritonsmith.evaluator.schema import Record
 
 _AS_IT_IS: Any = {"markup": False, "emoji": False, "highlight": False}
 """Texts of models, servers and files are printed as they are; our own colours are `Text` objects and styles."""
@@ -49,10 +50,12 @@ class SandboxChoice(StrEnum):
 
 
 class PrecisionChoice(StrEnum):
-    """The arithmetic that a task allows; auto: what its types mean."""
+    """How exact a task's results must be, from strict to loose; auto: what its types mean."""
+
 
     AUTO = "auto"
     IEEE = "ieee"
+    SPLIT = "split"
     TF32 = "tf32"
     HALF = "16-bit"
 
@@ -87,7 +90,8 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a module-level name of the task file; repeatable.")
 ]
 PrecisionOption = Annotated[
-    PrecisionChoice, typer.Option(help="The arithmetic that the task allows; auto: 16-bit where the task's own types are, else ieee.")
+    PrecisionChoice,
+    typer.Option(help="How exact results must be: as fp32, near it (split), as TF32, as 16 bit; auto: by the task's types."),
 ]
 ModeOption = Annotated[
     ModeChoice | None, typer.Option(help="What the module is put into: eval or train; default: the file's MODE, else eval.")

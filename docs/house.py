@@ -34,7 +34,7 @@ STOREYS = {
     "cli/report": ("write", "forms charts"),
     "prompts": ("__main__", "author promises analysis"),
     "prompts/recipes": ("author analyst book", "recipe measured plan constructor members operations kinds"),
-    "evaluator": ("local self_check", "tasks machine estimate", "schema protocol errors cards kernel_text operator_cost plain"),
+    "evaluator": ("local self_check", "tasks machine estimate", "schema protocol allow errors cards kernel_text operator_cost plain"),
 }
 """Folders whose own files stand on several floors, with other folders in between; each line of files is a room of its own."""
 

@@ -23,8 +23,20 @@ class PrecisionClass(StrEnum):
     """What arithmetic a task asks for and a candidate reached; the order is from strict to loose."""
 
     IEEE = "ieee"
+    SPLIT = "split"
+    """Operands split into narrow parts whose products are summed: near fp32, far better than TF32. The reference computes in `ieee`."""
     TF32 = "tf32"
     HALF = "16-bit"
+
+    @property
+    def allows_tf32(self) -> bool:
+        """Whether plain TF32 products are accurate enough, and a library may use them."""
+        return self in (PrecisionClass.TF32, PrecisionClass.HALF)
+
+    @property
+    def arithmetic(self) -> PrecisionClass:
+        """The class in which the reference computes."""
+        return PrecisionClass.IEEE if self is PrecisionClass.SPLIT else self
 
 
 CORRECTNESS_ONLY = "correctness"
@@ -195,19 +207,6 @@ class Label(StrEnum):
     KERNEL = "kernel"
     HYBRID = "hybrid"
     LIBRARY = "library"
-
-
-class Allow(StrEnum):
-    """Which labels may win a run: kernels alone, kernels and hybrids, or all; the winner keeps its label."""
-
-    KERNEL = "kernel"
-    HYBRID = "hybrid"
-    LIBRARY = "library"
-
-    def admits(self, label: Label | None) -> bool:
-        """Whether a candidate of this label may win; one without a label (nobody knows who does the work) counts as a hybrid."""
-        order = (Label.KERNEL, Label.HYBRID, Label.LIBRARY)
-        return order.index(label or Label.HYBRID) <= order.index(Label(self.value))
 
 
 class Correctness(Record):

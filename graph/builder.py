@@ -10,8 +10,20 @@ from langgraph.types import Send
 
 from tritonsmith.evaluator.schema import Stage
 from tritonsmith.graph.context import Context
-from tritonsmith.graph.sites import SITES
-from tritonsmith.graph.state import BranchInput, BranchState, Budget, RunInput, RunOutput, Shared, State, Update, allow_of
+from tritonsmith.graph.pool import lineage
+from tritonsmith.graph.sites import LINES, SITES
+from tritonsmith.graph.state import (
+    BranchInput,
+    BranchState,
+    Budget,
+    RunInput,
+    RunOutput,
+    Shared,
+    State,
+    Update,
+    allow_of,
+    count_returned_repairs,
+)
 from tritonsmith.graph.steps import GATE_TRACE, NODE_TRACE, Edge, Step
 from tritonsmith.nodes.analyze import analyze
 from tritonsmith.nodes.common import NodeRuntime, context_of
@@ -66,7 +78,7 @@ def build_graph(context_schema: type[Any] = Context, around: Around | None = Non
 
 
 def build_branch(context_schema: type[Any] = Context, around: Around | None = None) -> Graph:
-    """One line of work: a seed, its repairs and its rescue; or, entered with a candidate, the rescue alone."""
+    """One line of work: a seed, its repairs and its rescue; or, entered with a candidate, from its analysis or its repair on."""
     graph: Graph = StateGraph(BranchState, context_schema=context_schema, input_schema=BranchInput, output_schema=Shared)
     add = partial(_add_node, graph, BranchState, around)
     add("seed", seed)
@@ -75,7 +87,7 @@ def build_branch(context_schema: type[Any] = Context, around: Around | None = No
     add("analyze", analyze)
     add("optimize", optimize)
     add("check", check)
-    graph.add_conditional_edges(START, Edge("entry", _read_entry), {"new": "seed", "selected": "analyze"})
+    graph.add_conditional_edges(START, Edge("entry", _read_entry), {"new": "seed", "selected": "analyze", "refused": "repair"})
     graph.add_edge("seed", "evaluate")
     _add_gate(graph, BranchState, around, "evaluate", "after_evaluate")
     _add_gate(graph, BranchState, around, "analyze", "worth_optimizing")
@@ -91,6 +103,8 @@ def step_limit(budget: Budget) -> int:
 
 
 def _read_entry(state: BranchState) -> str:
+    if state.get("returns"):
+        return "refused"
     return "selected" if state.get("current") else "new"
 
 
@@ -103,10 +117,15 @@ def _send_seeds(state: State) -> list[Send]:
     return [Send("branch", {**shared, "branch": f"seed{index}", "index": index}) for index in range(state["seeds"])]
 
 
-def _send_improvement(state: State) -> Send:
-    best = str(state["current"])
-    line = {"branch": f"improve{state['improvements']}", "index": None, "current": best}
-    pool = {"candidates": {best: state["candidates"][best]}, "verdicts": {best: state["verdicts"][best]}}
+def _send_back(gate: str, state: State) -> Send:
+    """A line of work that begins with the current candidate; one to be repaired knows its ancestors, as in the branch that it came from."""
+    chosen, refused = str(state["current"]), gate == "after_confirm"
+    counters = {"returns": state["returns"], "repairs": count_returned_repairs(state) - 1} if refused else {"returns": 0, "repairs": 0}
+    number = state["returns"] if refused else state["improvements"]
+    line = {"branch": f"{LINES[gate]}{number}", "index": None, "current": chosen, **counters}
+    known = [one.id for one in lineage(state["candidates"], chosen)] if refused else [chosen]
+    verdicts = {cid: state["verdicts"][cid] for cid in known if cid in state["verdicts"]}
+    pool = {"candidates": {cid: state["candidates"][cid] for cid in known}, "verdicts": verdicts}
     shared = {"task": state["task"], "facts": state["facts"], "run": state["run"], "allow": allow_of(state)}
     return Send("improve", {**shared, **line, **pool})
 
@@ -116,7 +135,7 @@ def _add_gate(graph: Graph, schema: type[Any], around: Around | None, source: st
 
     def read(state: Any) -> Hashable:
         choice = choice_of(state)
-        return _send_improvement(state) if SITES[gate].choices[choice] == "improve" else choice
+        return _send_back(gate, state) if SITES[gate].choices[choice] == "improve" else choice
 
     _add_node(graph, schema, around, f"decide_{gate}", partial(decide, gate))
     graph.add_edge(source, f"decide_{gate}")

@@ -8,14 +8,14 @@ from langchain_core.runnables.graph import Graph
 from langgraph.graph import START
 
 from tritonsmith.graph.builder import build_graph
-from tritonsmith.graph.sites import SITES
+from tritonsmith.graph.sites import LINES, SITES
 from tritonsmith.graph.state import Decision
 
 _TAKEN = "fill:#ffd8a8,stroke:#d9480f,stroke-width:2px"
 _OVERRULE = ("budget", "graph")
 """Sites whose answer at a gate replaces the policy's."""
-_ENTRIES = {f"branch:{START}": "branch:seed", f"improve:{START}": "improve:analyze"}
-"""Where a branch begins: a seed's with the seed, the improvement of a candidate with the analysis."""
+_ENTRIES = {"seed": "seed", LINES["after_select"]: "analyze", LINES["after_confirm"]: "repair"}
+"""The node with which a line of work begins, by what its name begins with."""
 _LABELLED = re.compile(r"(decide_(\w+) -\. )&nbsp;(\w+)&nbsp;( \.-> )")
 
 
@@ -63,6 +63,11 @@ def drawn_edges(graph: Graph) -> dict[tuple[str, str], str]:
     return edges
 
 
+def entry_of(branch: str) -> str:
+    """The node with which a line of work begins."""
+    return _ENTRIES[branch.rstrip("0123456789")]
+
+
 def find_followed(decisions: Iterable[Decision]) -> list[Decision]:
     """The decisions that the run followed: where a gate recorded two answers at once, the second one."""
     followed: list[Decision] = []
@@ -97,7 +102,9 @@ def visited_nodes(graph: Graph, decisions: Iterable[Decision]) -> list[str]:
             continue
         if where:
             seen.add(f"{where}{START}")
-            walk(where + ("seed" if decision.branch.startswith("seed") else "analyze"))
+            walk(where + entry_of(decision.branch))
+        if where and (decision.candidate or "").startswith(f"{decision.branch}-"):  # a kernel of this line was judged
+            walk(f"{where}evaluate")
         gate = f"{where}decide_{decision.gate}"
         walk(gate)
         target = SITES[decision.gate].choices.get(decision.choice) if decision.gate in SITES else None
@@ -119,19 +126,25 @@ def possible_decisions(answers: Iterable[tuple[str, str]]) -> tuple[Decision, ..
         analysed = f"{inside}analyze" in seen
         return [choice for choice in choices[gate] if analysed or SITES[gate].needs.get(choice) != "analysis"]
 
+    def is_begun(line: str) -> bool:
+        return any(SITES[gate].choices[choice] == "improve" for gate in SITES if LINES.get(gate) == line for choice in choices[gate])
+
     def leads_on(source: str, target: str) -> bool:
         inside, _, gate = source.rpartition("decide_")
         if gate in SITES:
             nodes = {f"{inside}{SITES[gate].choices[choice]}" for choice in choices_at(inside, gate)}
             return bool({target, target.removesuffix(f":{START}")} & nodes)
-        return _ENTRIES.get(source, target) == target
+        if source.endswith(f":{START}"):
+            lines = ["seed"] if source.startswith("branch") else [line for line in LINES.values() if is_begun(line)]
+            return target.rpartition(":")[2] in {_ENTRIES[line] for line in lines}
+        return True
 
     edges, seen = drawn_graph(True).edges, {START}
     while found := {edge.target for edge in edges if edge.source in seen and leads_on(edge.source, edge.target)} - seen:
         seen |= found
     return tuple(
         Decision(id=f"{branch}/{gate}/{choice}", site=SITES[gate].asks, gate=gate, choice=choice, reason="", branch=branch)
-        for inside, branch in (("branch:", "seed0"), ("improve:", "improve1"), ("", "main"))
+        for inside, branch in (("branch:", "seed0"), *(("improve:", f"{line}1") for line in LINES.values() if is_begun(line)), ("", "main"))
         for gate in SITES
         if f"{inside}decide_{gate}" in seen
         for choice in choices_at(inside, gate)

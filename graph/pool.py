@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from tritonsmith.evaluator.schema import Allow, Candidate, Comparison, Label, Status, Verdict
+from tritonsmith.evaluator.allow import Allow
+from tritonsmith.evaluator.schema import Candidate, Comparison, Label, Status, Verdict
 
 
 def rank_working(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict], allow: Allow) -> list[Candidate]:

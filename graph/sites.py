@@ -18,7 +18,8 @@ class Site:
     spends: dict[str, str] = field(default_factory=dict)
     """Choice to the allowance it uses up: `repairs`, `rounds` or `improvements`."""
     needs: dict[str, str] = field(default_factory=dict)
-    """Choice to its condition: `best` (a working candidate), `analysis`, or `unconfirmed` (a best without a strict verdict)."""
+    """Choice to its condition: `best` (a working candidate), `analysis`, `unconfirmed` (a best without a strict verdict), or `refused` (the
+    strict profile refuses the current candidate)."""
     budgeted: bool = True
     """False where going on costs nothing and stopping would waste what was reached."""
 
@@ -56,12 +57,16 @@ SITES: dict[str, Site] = {
     "after_memory": Site(asks="after_stage", choices={"next": "confirm", "stop": "confirm"}, exit="stop"),
     "after_confirm": Site(
         asks="after_confirm",
-        choices={"accept": "finish", "next_best": "confirm", "give_up": "finish"},
+        choices={"accept": "finish", "repair": "improve", "next_best": "confirm", "give_up": "finish"},
         exit="give_up",
-        needs={"next_best": "unconfirmed"},
+        spends={"repair": "repairs"},
+        needs={"repair": "refused", "next_best": "unconfirmed"},
         budgeted=False,  # the measurement is already paid for
     ),
 }
+
+LINES: dict[str, str] = {"after_select": "improve", "after_confirm": "return"}
+"""What a line of work is called that a gate begins with a chosen candidate; a number follows."""
 
 QUESTIONS: tuple[str, ...] = tuple(dict.fromkeys(site.asks for site in SITES.values()))
 """The methods that every policy has."""

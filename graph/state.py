@@ -9,7 +9,8 @@ from langgraph.channels import EphemeralValue
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from tritonsmith.evaluator.schema import Allow, Candidate, Record, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.allow import Allow
+from tritonsmith.evaluator.schema import Candidate, Record, Task, TaskFacts, Verdict
 from tritonsmith.prompts.analysis import Analysis
 
 Evidence = dict[str, float | int | bool | str | list[str] | None]
@@ -31,7 +32,7 @@ class Decision(Record):
     evidence: Evidence = Field(default_factory=dict)
     policy: str = ""
     branch: str = "main"
-    """`seed0`, `seed1`, ..., `improve1` or `main`."""
+    """`seed0`, `seed1`, ..., `improve1`, `return1` or `main`."""
     candidate: str | None = None
     gate: str = ""
     """The gate's name in the drawing; several gates may ask one site (`after_stage`)."""
@@ -190,6 +191,8 @@ class State(Shared, total=False):
     """Why variants of the present tuning stage are not judged, or not even asked for; empty where all are."""
     improvements: int
     """How often the selected candidate was sent back to be analysed."""
+    returns: int
+    """How often a kernel that only the strict profile refuses went back to repair."""
     choice: str
     """The last gate's answer; the edges read it."""
     winner: str | None
@@ -221,12 +224,14 @@ class BranchState(Shared, total=False):
     allow: Allow
     branch: str
     index: int | None
-    """Number of the seed; None when the branch improves a selected candidate."""
+    """Number of the seed; None when the branch has a chosen candidate to begin with."""
+    returns: int
+    """Which return to repair this line is; 0 for any other line."""
     current: str | None
     analysis: str
     """Id of the analysis in force."""
     repairs: int
-    """Repairs in a row of the line in hand."""
+    """Repairs in a row of the line in hand; of a kernel that the strict profile refused, those of earlier returns too."""
     rounds: int
     """Analyses so far."""
     optimized: bool
@@ -237,7 +242,7 @@ class BranchState(Shared, total=False):
 
 
 class BranchInput(TypedDict, total=False):
-    """What a branch is started with; with a `current` candidate it starts at the analysis."""
+    """What a branch is started with. A `current` candidate is analysed; one that the strict profile refuses is repaired."""
 
     task: Task
     run: str
@@ -246,6 +251,8 @@ class BranchInput(TypedDict, total=False):
     branch: str
     index: int | None
     current: str | None
+    returns: int
+    repairs: int
     candidates: Annotated[dict[str, Candidate], by_id]
     verdicts: Annotated[dict[str, Verdict], by_id]
 
@@ -257,6 +264,12 @@ Update = dict[str, Any]
 def allow_of(state: State | BranchState) -> Allow:
     """Which labels may win this run; hybrids where a state was written before that could be chosen."""
     return Allow(state.get("allow", Allow.HYBRID))  # some checkpointers keep an enumeration as plain text
+
+
+def count_returned_repairs(state: "State | BranchState") -> int:
+    """Repairs so far of kernels that only the strict profile refused, the one that was just decided among them."""
+    decisions = state.get("decisions", {}).values()
+    return sum(one.choice == "repair" and (one.gate == "after_confirm" or one.branch.startswith("return")) for one in decisions)
 
 
 def total(usage: dict[str, Usage] | None) -> Usage:

@@ -6,8 +6,9 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
+from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Allow, Candidate, Stage, Verdict
+from tritonsmith.evaluator.schema import Candidate, Stage, Verdict
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.pool import refusal
 from tritonsmith.graph.session import Session
@@ -33,7 +34,7 @@ def session_of(state: State | BranchState, runtime: NodeRuntime) -> Session:
 
 
 def branch_of(state: State | BranchState) -> str:
-    """`seed0`, `improve1`, ... or `main`."""
+    """`seed0`, `improve1`, `return1`, ... or `main`."""
     return str(state.get("branch", "main"))
 
 

@@ -12,9 +12,10 @@ from tritonsmith.nodes.common import NodeRuntime, branch_of, context_of, emit, s
 async def decide(gate: str, state: State | BranchState, runtime: NodeRuntime) -> Update:
     """Answer one gate. Raises UsageError when the policy answers something that the site does not offer."""
     context, session, site = context_of(runtime), session_of(state, runtime), SITES[gate]
-    view = view_of(gate, state, context.budget)
     part = _part(state, context)
-    spent = session.stop_reason(context.budget, candidates=part is None) if site.budgeted else None
+    stop = session.stop_reason(context.budget, candidates=part is None)
+    spent = stop if site.budgeted else None
+    view = view_of(gate, state, context.budget, stop=stop or "")
     waits = session.waits(branch_of(state)) if site.budgeted else ""
     stuck = _stuck(state, session) if site.budgeted else ""
     used_up = part is not None and len(state.get("candidates", {})) >= part
@@ -40,8 +41,8 @@ async def decide(gate: str, state: State | BranchState, runtime: NodeRuntime) ->
     update: Update = {"decisions": decisions, "choice": chosen or answers[-1][1], "elapsed": session.elapsed}
     if spent is not None and not (waits or stuck):
         update["stopped_because"] = spent
-    if site.spends.get(update["choice"]) == "improvements":
-        update["improvements"] = view.improvements + 1
+    if site.choices.get(update["choice"]) == "improve":
+        update |= {"returns": view.returns + 1} if gate == "after_confirm" else {"improvements": view.improvements + 1}
     return update
 
 

@@ -1,6 +1,7 @@
 """select and finish: the best working candidate goes on, and the confirmed one wins."""
 
-from tritonsmith.evaluator.schema import Allow, Status, Verdict
+from tritonsmith.evaluator.allow import Allow
+from tritonsmith.evaluator.schema import Status, Verdict
 from tritonsmith.graph.pool import best, rank_working, refusal
 from tritonsmith.graph.state import State, Update, allow_of
 from tritonsmith.graph.storage.summary import winner_of

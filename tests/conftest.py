@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tritonsmith.evaluator.schema import Allow, Task, Verdict
+from tritonsmith.evaluator.allow import Allow
+from tritonsmith.evaluator.schema import Task, Verdict
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies.load import load_policy

@@ -23,8 +23,8 @@ from tritonsmith.cli.options import (
     budget_of,
     err,
 )
+from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Allow
 from tritonsmith.evaluator.tasks import load_task, parse_overrides
 from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
 

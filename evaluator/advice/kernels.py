@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from tritonsmith.evaluator.advice.text import Remark, Text, find_assigned_names
-from tritonsmith.evaluator.schema import PrecisionClass
 from tritonsmith.evaluator.source.kernel_file import Function, calls_of
 
 _COMPUTING = frozenset(
@@ -91,7 +90,7 @@ def check_compilers(text: Text) -> Iterator[Remark]:
 
 def check_precision(text: Text) -> Iterator[Remark]:
     """Products and roundings that lose what an fp32 task asks for."""
-    if text.precision is not PrecisionClass.IEEE:
+    if text.precision.allows_tf32:
         return
     halves = any(_is_half(node) for node in text.everything)
     for call in (node for nodes in text.kernels.values() for node in nodes if isinstance(node, ast.Call)):

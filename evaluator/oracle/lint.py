@@ -29,7 +29,7 @@ from tritonsmith.evaluator.reference.choose_size import choose_size
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.reference.updates import UpdatedBuffers, run_forward
-from tritonsmith.evaluator.schema import FIT, PrecisionClass, Task
+from tritonsmith.evaluator.schema import FIT, Task
 from tritonsmith.evaluator.tasks import Value, at_chosen_size, at_shape, declared_shapes, ends_of
 
 _FLAT = 0.01
@@ -98,7 +98,7 @@ class TaskLinter:
     def _say_distance(self, answer: Tensors) -> str:
         """How far an answer is off, for a reason."""
         stats = error_stats([tensor.to(own.dtype) for tensor, own in zip(answer, self.own_output, strict=True)], self.oracle)
-        own = self.errors[self.task.precision]
+        own = self.errors[self.task.precision.arithmetic]
         return f"its root mean square error is {stats.rms:.3g}, the reference's own {own.rms:.3g}, results are near {own.oracle_rms:.3g}"
 
     # ---- the questions
@@ -147,7 +147,7 @@ class TaskLinter:
         if len(oracle) == 1 and floating and floating[0].shape == oracle[0].shape:
             yield "first input", "the first input, unchanged", [floating[0]]
         rounded = [output.bfloat16().double() if output.is_floating_point() else output for output in oracle]
-        strict = self.task.precision is PrecisionClass.IEEE and any(output.dtype == torch.float32 for output in self.own_output)
+        strict = not self.task.precision.allows_tf32 and any(output.dtype == torch.float32 for output in self.own_output)
         if strict:
             yield "rounded", "the right result rounded to bfloat16", rounded
 

@@ -76,6 +76,7 @@ def _after_evaluate() -> Iterator[tuple[str, View]]:
         yield f"seed: {name}", _view(gate, pool, seed.id)
         yield f"seed: {name}; repairs are spent", _view(gate, pool, seed.id, repairs=5)
         yield f"seed: {name}; no allowance at all", _view(gate, pool, seed.id, budget=_FEW)
+        yield f"kernel that the strict profile refused, repaired: {name}", _view(gate, pool, seed.id, repairs=2, returns=1)
         two = {seed.id: (seed, slow), second.id: (second, verdict)}
         line: dict[str, Any] = {"optimized": True, "rounds": 1, "analysis": _analysis()}
         yield f"optimized kernel: {name}", _view(gate, two, second.id, **line)
@@ -123,6 +124,7 @@ def _after_select() -> Iterator[tuple[str, View]]:
         yield f"best of one at {score:g}", _view(gate, pool, first.id)
         yield f"best of one at {score:g}, analysed once more already", _view(gate, pool, first.id, improvements=1)
         yield f"best of one at {score:g}, no allowance at all", _view(gate, pool, first.id, budget=_FEW)
+        yield f"best of one at {score:g}, after a return from the confirmation", _view(gate, pool, first.id, returns=1)
         both = {first.id: (first, scripted_verdict(score)), second.id: (second, scripted_verdict(0.9 * score))}
         yield f"best of two at {score:g}", _view(gate, both, first.id)
     nothing = {first.id: (first, scripted_verdict(None)), second.id: (second, scripted_verdict(None, status=Status.INACCURATE))}
@@ -158,6 +160,7 @@ def _after_confirm() -> Iterator[tuple[str, View]]:
         for other, rival in (("waits", scripted_verdict(0.5)), ("is a proven gain", scripted_verdict(1.05, comparison=Comparison.FASTER))):
             pool = {first.id: (first, strict), second.id: (second, rival)}
             yield f"confirmation: {name}; another {other}", _view(gate, pool, first.id)
+        yield f"confirmation: {name}; no allowance at all", _view(gate, {first.id: (first, strict)}, first.id, budget=_FEW)
         known = {first.id: (first, strict), second.id: (second, scripted_verdict(0.5).model_copy(update={"profile": "strict"}))}
         yield f"confirmation: {name}; another is confirmed already", _view(gate, known, first.id)
     yield "the strict measurement failed", _view(gate, {first.id: (first, scripted_verdict(1.2))}, first.id)

@@ -95,7 +95,8 @@ def _seeds_for(seeds: tuple[str, ...], policy: Policy) -> tuple[str, ...]:
 def trials() -> tuple[TrialRun, ...]:
     """Every scripted world."""
     return tuple(make() for make in (
-        _rescue, _endless_repairs, _endless_analyses, _no_repair, _rejected, _all_rejected, _noise, _persistent, _worse_tuning, _library,
+        _rescue, _endless_repairs, _endless_analyses, _no_repair, _rejected, _all_rejected, _mended, _never_mended, _noise, _persistent,
+        _worse_tuning, _library,
         _few_candidates, _no_allowance,
     ))  # fmt: skip
 
@@ -141,6 +142,20 @@ def _rejected() -> TrialRun:
 def _all_rejected() -> TrialRun:
     verdicts = _score_texts({"best": 3.0, "second": 0.7})
     return TrialRun("every confirmation is a rejection", verdicts, ("best", "second"), strict=_score_texts({"best": None, "second": None}))
+
+
+def _mended() -> TrialRun:
+    verdicts = _score_texts({"best": 3.0, "mended": 2.5, "second": 0.7})
+    rejected, author = _score_texts({"best": None}), {"repairs": {"best": "mended"}}
+    return TrialRun("a rejected kernel that is repaired", verdicts, ("best", "second"), strict=rejected, author=author, twice=True)
+
+
+def _never_mended() -> TrialRun:
+    chain = [f"best {number}" for number in range(_ENDLESS)]
+    return TrialRun(
+        "a rejected kernel whose repairs are rejected", _score_texts({**dict.fromkeys(chain, 3.0), "second": 0.7}), (chain[0], "second"),
+        Budget(repairs=3, candidates=30), strict=_score_texts(dict.fromkeys(chain)), author={"repairs": _chain(chain)},
+    )  # fmt: skip
 
 
 def _noise() -> TrialRun:

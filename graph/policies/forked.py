@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
 from tritonsmith.graph.policies.view import Answer, Policy, View
-from tritonsmith.graph.sites import QUESTIONS, SITES
+from tritonsmith.graph.sites import LINES, QUESTIONS, SITES
 from tritonsmith.graph.state import Decision
 from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object
 from tritonsmith.graph.storage.folder import EVENTS
@@ -133,16 +133,17 @@ def decisions_before(at: str, decisions: Iterable[Decision]) -> tuple[dict[str, 
 
 
 def _main_before(at: str, lines: Mapping[str, list[Decision]]) -> tuple[list[Decision], bool]:
-    """The run after its branches joined: each rescue of the selected candidate is a line that lies between two decisions."""
+    """The run after its branches joined: each return of a chosen candidate to a branch is a line that lies between two decisions."""
     answers: list[Decision] = []
-    improvements = 0
+    begun = dict.fromkeys(LINES, 0)
     for decision in lines.get("main", []):
         if _was_asked_at(at, decision):
             return answers, True
         answers.append(decision)
         if decision.gate in SITES and SITES[decision.gate].choices.get(decision.choice) == "improve":
-            improvements += 1
-            part, reached = _line_before(at, lines.get(f"improve{improvements}", []))  # empty where the budget refused it
+            begun[decision.gate] += 1
+            name = f"{LINES[decision.gate]}{begun[decision.gate]}"
+            part, reached = _line_before(at, lines.get(name, []))  # empty where the budget refused it
             answers += part
             if reached:
                 return answers, True

@@ -25,11 +25,11 @@ class Default:
     """Repair failures, analyse what scores below 1.0, check each promise, tune all but fast persistent and highly complex kernels.
 
     The notes, 1 to 12: write several seeds, because kernels from one prompt differ 6.5-fold in speed. Show a failing kernel its error and
-    repair it up to five times. Analyse the algorithm of a seed below 1.0, and rewrite it if at least 10 % is to be gained. Keep every
-    working kernel in a pool and continue with the best; no stage replaces it by a worse one. Tune it in three stages unless it is
-    persistent or of high complexity. Three rules go further than the notes. A persistent kernel skips tuning only once it scores 1.0 (8).
-    Every promise of an analysis is compared with what was measured (11). A persistent kernel whose grid covers only the batch gets another
-    round (12).
+    repair it up to five times; one that only the strict profile refuses is failing too. Analyse the algorithm of a seed below 1.0, and
+    rewrite it if at least 10 % is to be gained. Keep every working kernel in a pool and continue with the best; no stage replaces it by a
+    worse one. Tune it in three stages unless it is persistent or of high complexity. Three rules go further than the notes. A persistent
+    kernel skips tuning only once it scores 1.0 (8). Every promise of an analysis is compared with what was measured (11). A persistent
+    kernel whose grid covers only the batch gets another round (12).
     """
 
     name = "default"
@@ -45,6 +45,8 @@ class Default:
             return "accept", f"the author has no further kernel for this branch; it keeps {view.best.id if view.best else 'nothing'}"
         if view.optimized:
             return "check", f"works ({_score_words(view.score)}); does it keep what the analysis promised?"
+        if view.returns:
+            return "accept", f"works again ({_score_words(view.score)}); the strict profile judges it next"
         return self.seed_works(view)
 
     def failing(self, view: View) -> Answer:
@@ -96,7 +98,10 @@ class Default:
         if view.best is None:
             also = f", {view.not_allowed} not allowed to win" if view.not_allowed else ""
             return "finish", f"no candidate works ({view.failed} failed{also})"
-        return "detect", f"{view.best.id} is the best of {len(view.scores)} working candidates ({_score_words(view.best_score)})"
+        chosen = f"{view.best.id} is the best of {len(view.scores)} working candidates ({_score_words(view.best_score)})"
+        if view.returns:
+            return "finish", f"{chosen}: judged by the strict profile next"
+        return "detect", chosen
 
     def after_detect(self, view: View) -> Answer:
         """Skip tuning for persistent kernels that score at least 1.0 and for kernels of high complexity."""
@@ -115,13 +120,24 @@ class Default:
         return "next", f"best so far: {view.best.id if view.best else 'none'} ({_score_words(view.best_score)}){unjudged}"
 
     def after_confirm(self, view: View) -> Answer:
-        """Accept only a strict verdict. A winner that fails, or whose gain was noise, makes room for the next best."""
+        """Accept only a strict verdict. A kernel that fails goes back to repair. One whose gain was noise makes room for the next best."""
         if view.verdict is None or view.verdict.profile != "strict":
             return "give_up", "no strict verdict could be had" if view.current else "there is no working candidate to confirm"
         if view.works and view.proven_rival and view.best:
             return "next_best", f"confirmed at {_score_words(view.score)}, which is no proven gain; {view.best.id} may be one"
         if view.works:
             return "accept", f"confirmed: {_score_words(view.score)}"
+        return self.refused(view)
+
+    def refused(self, view: View) -> Answer:
+        """What to do with a kernel that only the strict profile refuses."""
+        if view.repairs_left:
+            what = f"rejected on confirmation ({view.status}{_refusal_words(view)})"
+            return "repair", f"{what}: repair {view.repairs + 1} of {view.budget.repairs}"
+        return self.pass_over(view)
+
+    def pass_over(self, view: View) -> Answer:
+        """The next best in place of a refused kernel."""
         if view.best is not None and view.lacks("next_best"):
             return "accept", f"rejected on confirmation ({view.status}{_refusal_words(view)}); {view.best.id} was confirmed before"
         if view.best is not None:
@@ -197,6 +213,10 @@ class NoRepair(Default):
         if view.optimized and view.best:
             return "check", f"{view.status}; this policy never repairs, the branch keeps {view.best.id}"
         return "give_up", f"{view.status}; this policy never repairs"
+
+    def refused(self, view: View) -> Answer:
+        """The next best."""
+        return self.pass_over(view)
 
 
 class NoDetect(Default):
@@ -276,6 +296,10 @@ class BestOfN(NoTune):
     def after_evaluate(self, view: View) -> Answer:
         """Accept what works, drop what does not."""
         return ("accept", f"{_score_words(view.score)}; seeds only") if view.works else ("give_up", f"{view.status}; seeds only")
+
+    def refused(self, view: View) -> Answer:
+        """The next best."""
+        return self.pass_over(view)
 
 
 PRESETS: dict[str, type[Default]] = {

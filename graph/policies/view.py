@@ -7,7 +7,7 @@ from typing import Protocol
 from tritonsmith.evaluator.schema import Candidate, Status, Verdict
 from tritonsmith.graph.pool import is_proven, rank_working, refusal
 from tritonsmith.graph.sites import SITES
-from tritonsmith.graph.state import BranchState, Budget, Evidence, PromiseCheck, State, allow_of
+from tritonsmith.graph.state import BranchState, Budget, Evidence, PromiseCheck, State, allow_of, count_returned_repairs
 from tritonsmith.prompts.analysis import Analysis
 
 Answer = tuple[str, str]
@@ -50,6 +50,10 @@ class View:
     repairs: int = 0
     rounds: int = 0
     improvements: int = 0
+    returns: int = 0
+    """How often a kernel that only the strict profile refused went back to repair; in a branch, 0 unless it is such a line."""
+    stop: str = ""
+    """Why the run may write no more kernels; empty while it may."""
     budget: Budget = field(default_factory=Budget)
     step: int = 0
     """How many decisions were recorded in this branch before."""
@@ -80,8 +84,8 @@ class View:
 
     @property
     def repairs_left(self) -> int:
-        """Repairs that the line in hand may still use."""
-        return max(0, self.budget.repairs - self.repairs)
+        """Repairs that the line in hand may still use; none once a budget is spent."""
+        return 0 if self.stop else max(0, self.budget.repairs - self.repairs)
 
     @property
     def rounds_left(self) -> int:
@@ -99,6 +103,8 @@ class View:
         need = SITES[self.gate].needs.get(choice) if self.gate in SITES else None
         if need == "analysis" and self.analysis is None:
             return "there is no analysis"
+        if need == "refused" and (self.works or self.verdict is None or self.verdict.profile != "strict"):
+            return "the strict profile refuses nothing"
         if need in ("best", "unconfirmed") and self.best is None:
             return "nothing works that may win"
         if need == "unconfirmed" and self.best and self.best_verdict and self.best_verdict.profile == "strict":
@@ -136,6 +142,8 @@ class View:
             found |= {"promise_kept": self.promise.kept, "time_loop_in_python": self.promise.time_loop_in_python}
         if self.site in ("after_select", "after_confirm"):
             found |= {"working": len(self.scores), "failed": self.failed, "not_allowed": self.not_allowed or None}
+        if self.site == "after_confirm":
+            found |= {"repairs": self.repairs or None}
         if self.site == "after_stage":
             found |= {"stage": self.gate.removeprefix("after_"), "unjudged": self.unjudged or None}
         return {key: value for key, value in found.items() if value is not None}
@@ -173,12 +181,12 @@ class Policy(Protocol):
         ...
 
     def after_confirm(self, view: View) -> Answer:
-        """`accept`, `next_best` or `give_up`."""
+        """`accept`, `repair`, `next_best` or `give_up`."""
         ...
 
 
-def view_of(gate: str, state: State | BranchState, budget: Budget) -> View:
-    """The view that a gate's policy gets, from the state alone."""
+def view_of(gate: str, state: State | BranchState, budget: Budget, *, stop: str = "") -> View:
+    """The view that a gate's policy gets, from the state and from what the run may still spend."""
     candidates, verdicts = state.get("candidates", {}), state.get("verdicts", {})
     branch = str(state.get("branch", "main"))
     allow = allow_of(state)
@@ -206,9 +214,11 @@ def view_of(gate: str, state: State | BranchState, budget: Budget) -> View:
         optimized=bool(state.get("optimized", False)),
         exhausted=bool(state.get("exhausted", False)),
         unjudged=str(state.get("unjudged", "")) if SITES[gate].asks == "after_stage" else "",
-        repairs=int(str(state.get("repairs", 0))),
+        repairs=count_returned_repairs(state) if gate == "after_confirm" else int(str(state.get("repairs", 0))),
         rounds=int(str(state.get("rounds", 0))),
         improvements=int(str(state.get("improvements", 0))),
+        returns=int(str(state.get("returns", 0))),
+        stop=stop,
         budget=budget,
         step=sum(decision.branch == branch for decision in state.get("decisions", {}).values()),
     )

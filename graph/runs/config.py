@@ -7,9 +7,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import ConfigDict, Field
 
+from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.schema import Allow, PrecisionClass, Record
+from tritonsmith.evaluator.schema import PrecisionClass, Record
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.schema import Allow
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.policies.view import Policy

@@ -111,6 +111,9 @@ class TaskInput(TypedDict):
         Annotated[dict[str, int | float | bool | str], Field(description="Values for module-level names of the task file.")]
     ]
     precision: NotRequired[
-        Annotated[Literal["auto", "ieee", "tf32", "16-bit"], Field(description="The arithmetic that the task allows; auto: by its types.")]
+        Annotated[
+            Literal["auto", "ieee", "split", "tf32", "16-bit"],
+            Field(description="How exact results must be, from strict to loose; auto: by the task's types."),
+        ]
     ]
     mode: NotRequired[Annotated[Literal["eval", "train"], Field(description="What the module is put into; empty: the file's MODE.")]]

@@ -4,6 +4,7 @@ from typing import Any
 
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.schema import TensorSpec, TimingKind, Verdict
+from tritonsmith.graph.storage.outcome import precision_of
 
 _VERSIONS = ("torch", "triton", "python", "tritonsmith")
 """Versions that a reader may want to have the same, most telling first."""
@@ -15,7 +16,7 @@ def describe_proof(verdict: Verdict, facts: dict[str, Any], *, precision: str, m
     Args:
         verdict: its last one.
         facts: inputs, result and constructor's arguments of the task, as a summary holds them.
-        precision: class of the task's arithmetic.
+        precision: class that the task asks for.
         mode: what the module was put into.
         target: name of the card that the figures are for.
     """
@@ -26,7 +27,7 @@ def describe_proof(verdict: Verdict, facts: dict[str, Any], *, precision: str, m
     beyond = f"{other}, out of those that the task allows" if other else "none was tried; what the kernel is not made for, it should refuse"
     updates = f"; it updates {', '.join(facts['updates'])}, compared after each call" if facts.get("updates") else ""
     return [
-        f"proven for: {_write_call(facts)} on {given}{returns}; precision class {precision}; {describe_mode(mode)}{updates}",
+        f"proven for: {_write_call(facts)} on {given}{returns}; {_describe_class(verdict, precision)}; {describe_mode(mode)}{updates}",
         f"proven on: {_describe_place(verdict, target)}",
         f"other sizes: {beyond}",
     ]
@@ -35,6 +36,11 @@ def describe_proof(verdict: Verdict, facts: dict[str, Any], *, precision: str, m
 def describe_mode(mode: str) -> str:
     """What a module was put into, in words."""
     return "training mode" if mode == "train" else "evaluation mode"
+
+
+def _describe_class(verdict: Verdict, asked: str) -> str:
+    reached = precision_of(verdict) or asked
+    return f"precision class {reached}" + (f", where {asked} was asked for" if reached != asked else "")
 
 
 def describe_use(facts: dict[str, Any], text: str, mode: str = "eval") -> list[str]:

@@ -77,6 +77,12 @@ def kind_of_win(verdict: Verdict) -> str:
     return named if label is Label.HYBRID else f"{named} win" if label else f"win, {named}"
 
 
+def precision_of(verdict: Verdict) -> str:
+    """The strictest precision class whose rule a candidate meets; empty where that is not known, or none is met."""
+    found = verdict.correctness
+    return found.precision_class.value if found and found.precision_class else ""
+
+
 def describe_search(search: float | None, confirmed: float | None) -> str:
     """`search said 4.61x, confirmed 4.55x`; empty where the search has no figure of its own."""
     if search is None:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field, ValidationError, computed_field
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Comparison, Record, Verdict
+from tritonsmith.evaluator.schema import Comparison, PrecisionClass, Record, Verdict
 from tritonsmith.graph.pool import refusal
 from tritonsmith.graph.state import Decision, State, Usage, allow_of, total, usage_by
 from tritonsmith.graph.storage.files import fault_of, put_text
@@ -20,6 +20,7 @@ from tritonsmith.graph.storage.outcome import (
     describe_waiting,
     judge_outcome,
     kind_of_win,
+    precision_of,
 )
 from tritonsmith.graph.storage.store import Store
 
@@ -43,13 +44,14 @@ class Winner(Record):
 
     @property
     def result(self) -> str:
-        """The result in one line: `4.55x: FASTER than cuda_graph (kernel win); search said 4.61x, confirmed 4.55x`.
+        """The result in one line: `4.55x: FASTER than cuda_graph (kernel win, ieee); search said 4.61x, confirmed 4.55x`.
 
         Any other than FASTER begins with `NOT FASTER`.
         """
         if self.verdict.timing is None:
             return ""
-        line = f"{describe_comparison(self.verdict.timing)} ({kind_of_win(self.verdict)})"
+        named = ", ".join(filter(None, (kind_of_win(self.verdict), precision_of(self.verdict))))
+        line = f"{describe_comparison(self.verdict.timing)} ({named})"
         if self.verdict.timing.said is not Comparison.FASTER:
             line = f"NOT FASTER, {line}"
         if not self.confirmed:
@@ -73,6 +75,8 @@ class CandidateRow(Record):
     comparison: str | None = None
     """`faster`, `same`, `slower` or `ambiguous` against the strongest baseline."""
     label: str | None = None
+    precision: str = ""
+    """The strictest precision class whose rule it meets."""
     not_allowed: str = ""
     """Why it may not win although it works."""
     branch: int | None = None
@@ -151,7 +155,8 @@ class Summary(Record):
             return describe_waiting(self.waits_for).replace("waiting", "WAITING", 1)
         if self.winner is None or self.winner.verdict.timing is None:
             return "NO KERNEL: no candidate was accepted"
-        return describe_best(self.winner.verdict.timing, confirmed=self.winner.confirmed)
+        words, precision = describe_best(self.winner.verdict.timing, confirmed=self.winner.confirmed), precision_of(self.winner.verdict)
+        return words if precision in ("", PrecisionClass.IEEE) else f"{words}, precision {precision}"
 
     def write(self, folder: Path) -> None:
         """Write `summary.json`; a run that has one is over, or waits. Raises OSError."""
@@ -244,6 +249,7 @@ def _row(state: State, candidate_id: str) -> CandidateRow:
         search_score=state.get("searched", {}).get(candidate_id),
         comparison=timing.comparison.value if timing and timing.comparison else None,
         label=verdict.label.value if verdict and verdict.label else None,
+        precision=precision_of(verdict) if verdict else "",
         not_allowed=refusal(verdict, allow_of(state)) if verdict else "",
         median_ms=timing.median_ms if timing else None,
         kind=timing.kind.value if timing else None,

@@ -64,7 +64,7 @@ def measure(verdict: Verdict, facts: TaskFacts, hardware: Hardware, precision: P
     if kernels and len(device) == len(kernels) and sum(device) < median:
         launch_ms = median - sum(device)
     split = max(hardware.fp32, hardware.fp16 / _SPLIT_PRODUCTS)
-    rate = {PrecisionClass.IEEE: split, PrecisionClass.HALF: hardware.fp16}.get(precision, hardware.tf32)
+    rate = hardware.fp16 if precision is PrecisionClass.HALF else hardware.tf32 if precision.allows_tf32 else split
     return Measured(
         median_ms=median,
         launches=launches,

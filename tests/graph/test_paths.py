@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import InfrastructureError, KernelFileError, UsageError
-from tritonsmith.evaluator.schema import Allow, Comparison, Label, Status
+from tritonsmith.evaluator.schema import Comparison, Label, Status
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.policies.presets import Default
 from tritonsmith.graph.state import Budget
@@ -177,7 +178,7 @@ def test_an_equal_variant_replaces_nothing(script):
 def test_a_winner_that_fails_confirmation_gives_way(script):
     """A winner that fails confirmation makes room for the next best."""
     lucky = scripted_verdict(None, status=Status.RACY)
-    run = script({"lucky": 3.0, "honest": 1.5}, strict={"lucky": lucky}, seeds=("lucky", "honest", "lucky"), policy="no-tune")
+    run = script({"lucky": 3.0, "honest": 1.5}, strict={"lucky": lucky}, seeds=("lucky", "honest", "lucky"), policy="no-repair")
     result = run.run()
     assert run.path("main")[-2:] == [("after_confirm", "next_best"), ("after_confirm", "accept")]
     assert run.text(result["winner"]) == "honest"
@@ -307,7 +308,7 @@ def test_tuning_does_not_go_on_from_a_variant_that_may_not_win(script):
 
 
 def test_a_winner_whose_label_falls_on_confirmation_makes_room(script):
-    run = script({"two-faced": HYBRID, "own": KERNEL}, strict={"two-faced": LIBRARY}, seeds=("two-faced", "own"), policy="no-tune")
+    run = script({"two-faced": HYBRID, "own": KERNEL}, strict={"two-faced": LIBRARY}, seeds=("two-faced", "own"), policy="no-repair")
     result = run.run()
     assert run.path("main")[-2:] == [("after_confirm", "next_best"), ("after_confirm", "accept")]
     assert run.text(result["winner"]) == "own"

@@ -126,14 +126,14 @@ def outcome_of(out):
     return summary["decisions"], summary["winner"], summary["candidates"], summary["stopped_because"]
 
 
-def begin(task, players, out, at="verdict", count=1, **options):
-    """A run that was left in the middle, at that many events of a kind."""
+def begin(task, players, out, at="verdict", count=1, branch=None, **options):
+    """A run that was left in the middle, at that many events of a kind, in one branch where that is given."""
 
     async def leave():
         run, seen = Run(RunConfig(task=str(task), out=str(out), **options), **players), 0
         events = run.stream()
         async for event in events:
-            seen += event["event"] == at
+            seen += event["event"] == at and branch in (None, event["branch"])
             if seen == count:
                 break
         await events.aclose()

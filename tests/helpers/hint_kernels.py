@@ -250,6 +250,7 @@ LATE = {"endless": module("while N > 0:\n    v += 1")}
 """Found by a limit of time; judge it with a short one."""
 JUDGED_PRODUCTS: dict[str, str] = {
     "tf32": _PRODUCT.replace("DOT", "tl.dot(a, b)"),
+    "near_fp32": _PRODUCT.replace("DOT", 'tl.dot(a, b, input_precision="bf16x3")'),
     "half": _PRODUCT.replace("DOT", "tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))"),
     "transposed": _PRODUCT.replace("DOT", 'tl.dot(a, tl.trans(b), input_precision="ieee")'),
 }

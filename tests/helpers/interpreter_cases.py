@@ -145,7 +145,7 @@ def _products() -> dict[str, float]:
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(64, 64, generator=generator) for _ in range(2))
     errors = {}
-    for precision in ("ieee", "tf32", "tf32x3"):
+    for precision in ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"):
         out = torch.zeros(64, 64)
         product[(1,)](a, b, out, 64, precision)
         errors[precision] = float((out - a.double() @ b.double()).abs().max())

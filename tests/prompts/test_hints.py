@@ -158,4 +158,5 @@ def test_the_size_of_an_error_tells_rounding_from_wrong() -> None:
         said = f"maximum error {error:.3g} at output 0 at index [0] (expected 1, got 2)"
         return list(hints_for(Verdict(status=Status.INACCURATE, message=said, correctness=found), "tl.dot(a, b)", H200))
 
-    assert hinted(4e-4) == ["tf32"] and hinted(4e-3) == ["half"] and hinted(0.4) == ["plainly_wrong"] and hinted(1e-6) == []
+    assert hinted(4e-4) == ["tf32"] and hinted(4e-3) == ["half"] and hinted(0.4) == ["plainly_wrong"]
+    assert hinted(1e-6) == ["near_fp32"] and hinted(1e-7) == []

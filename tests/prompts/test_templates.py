@@ -157,6 +157,7 @@ def test_the_card_the_precision_and_the_verdict_are_told():
     said = {one: prompt_for("seed", brief(task=Task(name="t", path="t", source="", precision=one))).text for one in PrecisionClass}
     assert 'input_precision="ieee"' in said[PrecisionClass.IEEE] and "bf16 has too few" in said[PrecisionClass.TF32]
     assert "round once, at the store" in said[PrecisionClass.HALF]
+    assert "ten times below TF32's" in said[PrecisionClass.SPLIT] and 'input_precision="bf16x3"' in said[PrecisionClass.SPLIT]
 
 
 def test_16_bits_of_its_own_and_training_mode_are_told():

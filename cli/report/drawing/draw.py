@@ -8,7 +8,7 @@ from langchain_core.runnables.graph import Graph
 from markupsafe import Markup, escape
 
 from tritonsmith.cli.report.drawing.layout import Placed, Spot, place
-from tritonsmith.graph.drawing import drawn_edges, drawn_graph, find_followed, visited_nodes
+from tritonsmith.graph.drawing import drawn_edges, drawn_graph, entry_of, find_followed, visited_nodes
 from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import Decision
 
@@ -66,7 +66,7 @@ def draw_panels(decisions: Sequence[Decision], *, link: bool, counted: bool = Tr
 
     What was `counted` says how often; what only can happen does not.
 
-    The branch of an improvement is drawn only where a run went into it; without a way it is the same as a seed's.
+    A branch that begins with a chosen candidate is drawn only where a run went into it; without a way it is the same as a seed's.
     """
     whole, closed = drawn_graph(True), drawn_graph(False)
     seen = set(visited_nodes(whole, decisions)) | set(visited_nodes(closed, decisions))
@@ -76,7 +76,7 @@ def draw_panels(decisions: Sequence[Decision], *, link: bool, counted: bool = Tr
     improved = [decision for decision in way if decision not in main and decision not in seeds]
     parts = [("branch", "One seed's branch", seeds), ("", "The run, after the branches have joined", main)]
     if improved:
-        parts.append(("improve", "The selected candidate, analysed again", improved))
+        parts.append(("improve", "A chosen candidate, analysed again or repaired", improved))
     return tuple(_draw_panel(name, title, whole if name else closed, seen, taken, link, counted) for name, title, taken in parts)
 
 
@@ -106,9 +106,11 @@ def _draw_panel(name: str, title: str, graph: Graph, seen: set[str], decisions: 
     counts = Counter((f"{prefix}{_GATE}{decision.gate}", _target_of(prefix, decision)) for decision in decisions)
     asked = Counter(f"{prefix}{_GATE}{decision.gate}" for decision in decisions) if counted else Counter()
     counts = counts if counted else Counter(counts.keys())
+    entries = {f"{prefix}{entry_of(decision.branch)}" for decision in decisions if name}
     body: list[str] = []
     for pair, label in edges.items():
-        body.append(_draw_edge(placed, sizes, pair, label, _count_way(pair, graph, seen, counts, prefix), (pair[1], pair[0]) in edges))
+        times = _count_way(pair, graph, seen, counts, prefix, entries)
+        body.append(_draw_edge(placed, sizes, pair, label, times, (pair[1], pair[0]) in edges))
     body += [_draw_node(placed.nodes[node], sizes[node][0], node.removeprefix(prefix), node in seen, asked[node], link) for node in nodes]
     return Panel(name=name or "main", title=title, placed=placed, body="".join(body))
 
@@ -118,19 +120,16 @@ def _target_of(prefix: str, decision: Decision) -> str:
     return f"{prefix}{choices.get(decision.choice, '')}"
 
 
-def _count_way(pair: tuple[str, str], graph: Graph, seen: set[str], counts: Counter[tuple[str, str]], prefix: str) -> int:
+def _count_way(
+    pair: tuple[str, str], graph: Graph, seen: set[str], counts: Counter[tuple[str, str]], prefix: str, entries: set[str]
+) -> int:
     """How often the run went along an edge; 1 where only that it did is known."""
     source, target = pair
     if source.removeprefix(prefix).startswith(_GATE):
         return counts[pair]
     others = [edge for edge in graph.edges if edge.source == source and edge.target != target]
-    straight = not others or target.endswith(":evaluate") or (source.endswith("__start__") and _is_entry(prefix, target))
+    straight = not others or target.endswith(":evaluate") or (source.endswith("__start__") and target in entries)
     return int(straight and source in seen and target in seen)
-
-
-def _is_entry(prefix: str, target: str) -> bool:
-    """A branch begins with its seed, an improvement with the analysis."""
-    return target == f"{prefix}{'analyze' if prefix.startswith('improve') else 'seed'}"
 
 
 def _node_width(name: str) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tritonsmith.cli.report.run.records import RunReport
+from tritonsmith.graph.storage.outcome import precision_of
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 CANDIDATES = (
@@ -64,7 +65,7 @@ def _candidate_fields(report: RunReport, candidate: str) -> dict[str, Any]:
         "score_eager": timing.score_eager if timing else None,
         "baseline": timing.baseline if timing else None,
         "baseline_ms": timing.baselines_ms.get(timing.baseline) if timing else None,
-        "precision": correctness.precision_class.value if correctness and correctness.precision_class else None,
+        "precision": row.precision or (precision_of(verdict) if verdict else "") or None,
         "mode": verdict.environment.get("mode") if verdict else None,
         "err_vs_oracle": correctness.err_vs_oracle if correctness else None,
         "own_time_share": verdict.facts.own_time_share if verdict else None,

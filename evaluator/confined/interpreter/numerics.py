@@ -1,9 +1,10 @@
 """Arithmetic of the Triton interpreter brought to what the hardware does: bfloat16, TF32 products, rounding, NaN rules.
 
-The stock interpreter keeps bfloat16 as uint16 and adds the integers, truncates float32 to bfloat16, and computes TF32 products in full
-float32. Imports Triton: for evaluator processes with TRITON_INTERPRET=1 only.
+The stock interpreter keeps bfloat16 as uint16 and adds the integers, truncates float32 to bfloat16, and computes TF32 and bf16x3 products
+in full float32. Imports Triton: for evaluator processes with TRITON_INTERPRET=1 only.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,9 @@ Array = NDArray[Any]
 
 _TF32_MASK = np.uint32(0xFFFFE000)
 """Tensor cores read the upper 19 bits of a float32; Triton passes them on unrounded."""
+
+_INPUT_PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")
+"""Products of fp32 operands that an NVIDIA card has; the stock interpreter knows the first three."""
 
 
 def widen(bits: Array) -> Array:
@@ -56,12 +60,24 @@ def truncate_to_tf32(values: Array) -> Array:
     return (np.ascontiguousarray(values, dtype=np.float32).view(np.uint32) & _TF32_MASK).view(np.float32)
 
 
+def multiply_bf16x3(left: Array, right: Array) -> Array:
+    """Each operand as the sum of two bfloat16 values, all products but the smallest: about 16 bits of an operand count."""
+    (high, low), (other_high, other_low) = _halve(left), _halve(right)
+    product: Array = np.matmul(high, other_high) + (np.matmul(high, other_low) + np.matmul(low, other_high))
+    return product
+
+
+def _halve(values: Array) -> tuple[Array, Array]:
+    high = widen(narrow(values))
+    return high, widen(narrow(values - high))
+
+
 def name_dot(left: Any, precision: Any) -> str:
     """Name of the product a tl.dot asks for: by operand type, and for float32 by input precision."""
     scalar = left.dtype.scalar
     if scalar == tl.float32:
         name = str(precision).rsplit(".", 1)[-1].lower()
-        return name if name in ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6") else "tf32"
+        return name if name in _INPUT_PRECISIONS else "tf32"
     return str(scalar)
 
 
@@ -70,6 +86,8 @@ def _wrap_dot(stock: Callable[..., Any]) -> Callable[..., Any]:
         kind = name_dot(left, precision)
         if kind == "tf32":
             product = np.matmul(truncate_to_tf32(left.data), truncate_to_tf32(right.data))
+        elif kind == "bf16x3":
+            product = multiply_bf16x3(left.data, right.data)
         elif kind in ("bf16", "fp16") and accumulator.dtype.scalar == tl.float32:
             # 16-bit products are exact in float32, and one float32 BLAS call beats numpy's half-precision loop
             product = np.matmul(values_of(left).astype(np.float32), values_of(right).astype(np.float32))
@@ -171,6 +189,8 @@ def install_numerics() -> None:
     }  # fmt: skip
     for name, wrap in replacements.items():
         setattr(Builder, name, wrap(getattr(Builder, name)))
+    builder = interpreter.interpreter_builder
+    builder.options = dataclasses.replace(builder.options, allowed_dot_input_precisions=_INPUT_PRECISIONS)
     Builder.create_rsqrt = lambda self, argument: self.unary_op(argument, lambda values: 1 / np.sqrt(values))
     Builder.create_erf = lambda self, argument: self.unary_op(argument, wrap_torch_function(torch.erf))
     # the hardware's min and max return the operand that is a number; numpy's minimum and maximum return the NaN

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tritonsmith.evaluator.oracle.checks.correctness import list_arithmetic
 from tritonsmith.evaluator.schema import PrecisionClass
 
 
@@ -30,11 +31,10 @@ class Arithmetic:
 
     @property
     def classes(self) -> list[PrecisionClass]:
-        """The classes whose rule is looked at: every one up to the class asked for; in a task of 16 bits only that one."""
-        known = list(PrecisionClass)
-        return [self.asked] if self.half and self.asked is PrecisionClass.HALF else known[: known.index(self.asked) + 1]
+        """What the reference computes in for every class up to the one asked for; in a task of 16 bits only that one."""
+        return [self.asked] if self.half and self.asked is PrecisionClass.HALF else list_arithmetic(self.asked)
 
     @property
     def tf32(self) -> bool:
         """Whether library calls in fp32 may use TF32; in a task of 16 bits they may not, unless that is asked for."""
-        return self.asked is PrecisionClass.TF32 or (self.asked is PrecisionClass.HALF and not self.half)
+        return self.asked.allows_tf32 and not (self.half and self.asked is PrecisionClass.HALF)

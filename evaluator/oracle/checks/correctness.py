@@ -26,6 +26,10 @@ MAX_FACTOR = 8.0
 ROW_FACTOR = 3.0
 """For what the errors of a row have in common: honest kernels are within 1.5 times the reference, and a root mean square over 64 rows or
 more varies little."""
+SPLIT_FACTOR = 32.0
+"""The `split` class admits this many times the reference's own error, in the root mean square and in the largest error."""
+SPLIT_GAIN = 10.0
+"""And it must be this many times better than TF32 on the same inputs."""
 EDGE_SLACK = 2.0
 """Factor for edges: errors of neighbours can go together (one column of running sums), which leaves few independent ones there."""
 _FEWEST_PLACES = 8.0
@@ -125,6 +129,16 @@ class ErrorStats:
             return self
         return max(alike, key=lambda other: _share(other.rms, other.oracle_rms))
 
+    def bound_split(self, tf32: ErrorStats) -> ErrorStats:
+        """What stands for the reference's error in the class `split`, place by place; self is its `ieee` error."""
+        parts = tuple(
+            replace(part, rms=rms, max_abs=max_abs)
+            for part, coarse in zip(self.parts, tf32.parts, strict=True)
+            for rms, max_abs in [_bound_split(part, coarse)]
+        )
+        rms, max_abs = _bound_split(self, tf32)
+        return replace(self, rms=rms, max_abs=max_abs, parts=parts)
+
     def lift_to_share(self, share: float) -> ErrorStats:
         """At least this share of the result for an error, place by place: for the reference's side of the rule."""
         parts = tuple(part.lift_to(share * part.oracle_rms, share * part.oracle_max) for part in self.parts)
@@ -168,13 +182,24 @@ class ErrorStats:
         )  # fmt: skip
 
 
+def _bound_split(own: ErrorStats | Part, tf32: ErrorStats | Part) -> tuple[float, float]:
+    """Root mean square and largest error that, times the factors of the rule, give the limits of `split`.
+
+    Where TF32 is no worse than the reference, as in a task without products, these are the reference's own errors.
+    """
+    floor = own.epsilon / 4
+    rms = min(SPLIT_FACTOR * max(own.rms, floor * own.oracle_rms), tf32.rms / SPLIT_GAIN) / RMS_FACTOR
+    largest = min(SPLIT_FACTOR * max(own.max_abs, floor * own.oracle_max), tf32.max_abs / SPLIT_GAIN) / MAX_FACTOR
+    return max(own.rms, rms), max(own.max_abs, largest)
+
+
 def _share(error: float, scale: float) -> float:
     return error / scale if scale else 0.0
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One checked call: the candidate's error and the reference's own in every class that was computed."""
+    """One checked call: the candidate's error and the reference's own in every arithmetic that was computed."""
 
     candidate: ErrorStats
     reference: dict[PrecisionClass, ErrorStats]
@@ -185,15 +210,38 @@ class Trial:
     blurred: bool = False
     """Whether the reference's own rounding hides what is right on these inputs."""
 
+    def own(self, asked: PrecisionClass) -> ErrorStats:
+        """The reference's error in the arithmetic that it has in a class."""
+        return self.reference[asked.arithmetic]
+
+    def bound(self, precision: PrecisionClass) -> ErrorStats | None:
+        """What the candidate's error is compared with for a class; None where the reference was not run for it."""
+        if precision is not PrecisionClass.SPLIT:
+            return self.reference.get(precision)
+        ieee, tf32 = self.reference.get(PrecisionClass.IEEE), self.reference.get(PrecisionClass.TF32)
+        return ieee.bound_split(tf32) if ieee and tf32 else None
+
+    def reaches(self, precision: PrecisionClass) -> bool:
+        """Whether the candidate meets the rule of just this class."""
+        bound = self.bound(precision)
+        return bound is not None and self.candidate.within(bound)
+
     def meets(self, asked: PrecisionClass) -> bool:
         """Whether this trial reaches the class asked for (or a stricter one)."""
         return accepted(reached_class([self]), asked)
 
 
+def list_arithmetic(asked: PrecisionClass) -> list[PrecisionClass]:
+    """What the reference computes in for every class up to the one asked for; `split` is compared with TF32 too."""
+    classes = list(PrecisionClass)
+    last = PrecisionClass.TF32 if asked is PrecisionClass.SPLIT else asked
+    return list(dict.fromkeys(precision.arithmetic for precision in classes[: classes.index(last) + 1]))
+
+
 def reached_class(trials: list[Trial]) -> PrecisionClass | None:
     """The strictest class whose rule every trial meets."""
     for precision in PrecisionClass:
-        if all(precision in trial.reference and trial.candidate.within(trial.reference[precision]) for trial in trials):
+        if all(trial.reaches(precision) for trial in trials):
             return precision
     return None
 
@@ -212,7 +260,7 @@ def worst_trial(trials: list[Trial], asked: PrecisionClass) -> Trial:
 def summarize(trials: list[Trial], asked: PrecisionClass) -> Correctness:
     """Figures of the worst trial and the class reached over all; values of hidden inputs are left out."""
     worst = worst_trial(trials, asked)
-    candidate, own = worst.candidate, worst.reference[asked]
+    candidate, own = worst.candidate, worst.own(asked)
     scale = candidate.oracle_rms or 1.0
     return Correctness(
         max_abs_err=candidate.max_abs, mean_abs_err=candidate.mean_abs, err_vs_oracle=candidate.rms / scale,
@@ -224,7 +272,7 @@ def summarize(trials: list[Trial], asked: PrecisionClass) -> Correctness:
 
 
 def _relative_error(trial: Trial, asked: PrecisionClass) -> float:
-    own = trial.reference[asked]
+    own = trial.own(asked)
     return trial.candidate.rms / max(own.rms, own.epsilon / 4 * own.oracle_rms, 1e-300)
 
 

@@ -15,7 +15,14 @@ import torch
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.channel.slots import Layout
 from tritonsmith.evaluator.oracle.checks.answers import Answers
-from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats, Trial, accepted, reached_class, summarize, worst_trial
+from tritonsmith.evaluator.oracle.checks.correctness import (
+    ErrorStats,
+    Trial,
+    accepted,
+    reached_class,
+    summarize,
+    worst_trial,
+)
 from tritonsmith.evaluator.oracle.checks.inputs import KINDS, InputKind
 from tritonsmith.evaluator.oracle.checks.loaded_task import UNDEFINED, LoadedTask
 from tritonsmith.evaluator.oracle.checks.measure import equal_bits
@@ -64,7 +71,7 @@ class TrialLog:
 def describe_error(trials: list[Trial], asked: PrecisionClass) -> str:
     """What is wrong in words: where and how much; for hidden inputs only where."""
     trial = worst_trial(trials, asked)
-    worst, own = trial.candidate, trial.reference[asked]
+    worst, own = trial.candidate, trial.own(asked)
     place = f"output {worst.worst_tensor} at index {list(worst.worst_index)}"
     expected, actual = worst.worst_expected, worst.worst_actual
     if trial.hidden:
@@ -76,8 +83,9 @@ def describe_error(trials: list[Trial], asked: PrecisionClass) -> str:
     if not worst.exact:
         return f"{place} is {actual} where {expected} is expected"
     scale = worst.oracle_rms or 1.0
-    part = worst.wrong_part(own) if worst.within_on_average(own) else None
-    if part is None and worst.within_on_average(own) and (rows := worst.wrong_rows(own)) is not None:
+    bound = trial.bound(asked) or own
+    part = worst.wrong_part(bound) if worst.within_on_average(bound) else None
+    if part is None and worst.within_on_average(bound) and (rows := worst.wrong_rows(bound)) is not None:
         return (
             f"output {rows}: every element of a row is off by one factor ({worst.row_scales[rows]:.3g} root mean square, "
             f"the reference's rows {own.row_scales[rows]:.3g}): a sum or a statistic of the row is rounded to 16 bits; keep it in fp32"
@@ -176,7 +184,7 @@ def _can_tell(log: TrialLog, trial: Trial, kind: InputKind) -> bool:
     if not trial.finite and all(earlier.finite for earlier in log.trials):
         return False
     loaded = log.loaded
-    own = trial.reference[loaded.task.precision]
+    own = trial.own(loaded.task.precision)
     if kind.natural:
         return own.exact  # a reference that overflows its 16-bit type here shows nothing
     indices = any(not getattr(torch, spec.dtype).is_floating_point for spec in loaded.layout.outputs)
@@ -242,10 +250,10 @@ def compute_expected(
         rounding = rounding.scale_errors(depth * (1.0 if kind.natural else _MOVED))
         share = _SUM * depth if depth > 1.0 else 0.0
         errors = {precision: error.widen(rounding).lift_to_share(share) for precision, error in errors.items()}
-        own = errors[loaded.task.precision]
+        own = errors[loaded.task.precision.arithmetic]
         if not kind.natural:
             errors = {precision: error.lift_edges_to_share(_LEVEL) for precision, error in errors.items()}
-            own = errors[loaded.task.precision]
+            own = errors[loaded.task.precision.arithmetic]
         blurred = not kind.natural and own.rms > _BLURRED * own.oracle_rms
     if kind.exact:
         for trial in before[:1]:

@@ -20,8 +20,8 @@ _MARGIN = 0.7
 """Part of a ceiling's time that is still believed: caches, clocks and better shapes may be a little faster than what was measured."""
 _FEWER_PRODUCTS = 4.0
 """Algorithms for convolutions and products that save multiplications save at most this factor (Winograd F(4x4, 3x3): Lavin 2016)."""
-_PRODUCTS_OF_IEEE = 3.0
-"""Half-precision products that stand for one in float32."""
+_PRODUCTS_OF_FLOAT32 = 3.0
+"""Half-precision products that stand for one in float32. With two, one operand keeps 11 bits, which the class `split` refuses too."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Ceilings:
         algorithm needs a quarter of them.
         """
         moved = input_bytes + max(0.0, output_bytes - l2_bytes)
-        rate = self.matrix / (_PRODUCTS_OF_IEEE if precision is PrecisionClass.IEEE else 1.0)
+        rate = self.matrix / (1.0 if precision.allows_tf32 else _PRODUCTS_OF_FLOAT32)
         return _MARGIN * max(moved / self.bandwidth, flops / _FEWER_PRODUCTS / rate) * 1e3
 
     @property

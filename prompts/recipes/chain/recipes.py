@@ -24,7 +24,7 @@ def _tile_fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool
 
 
 def _linear_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings:
-    scheme = "fp16x3" if precision is PrecisionClass.IEEE else "tf32"
+    scheme = "tf32" if precision.allows_tf32 else "fp16x3"
     if isinstance(plan, ChainPlan) and plan.half:
         scheme = "as they are"
     return {"group": 1, "block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 4, "num_stages": 2, "scheme": scheme}

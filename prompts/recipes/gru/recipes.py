@@ -81,7 +81,7 @@ PERSISTENT_BATCH = Recipe(
 def _wavefront_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
     """The widest slices that fit; narrow ones need more programs."""
     for slice_ in (32, 16, 8):
-        parts = 2 if precision is PrecisionClass.IEEE else 1
+        parts = 1 if precision.allows_tf32 else 2
         warps = 8 if slice_ >= 32 else 4
         settings: Settings = {"slice": slice_, "parts": parts, "layers_per_launch": 1, "batch_block": 16, "num_warps": warps}
         settings = _complete_wavefront(plan, settings, hardware)

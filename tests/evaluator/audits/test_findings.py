@@ -219,6 +219,7 @@ def test_the_floor_follows_from_bytes_or_operations() -> None:
     assert card.floor_ms(4e9, 0.0, 0.0, PrecisionClass.IEEE, 0) == pytest.approx(0.7)
     assert card.floor_ms(0.0, 4e9, 0.0, PrecisionClass.IEEE, int(4e9)) == 0.0  # what is written may stay in the cache
     assert card.floor_ms(0.0, 0.0, 4 * 8e14 / 3e3, PrecisionClass.IEEE, 0) == pytest.approx(0.7)
+    assert card.floor_ms(0.0, 0.0, 4 * 8e14 / 3e3, PrecisionClass.SPLIT, 0) == pytest.approx(0.7)
     assert card.floor_ms(0.0, 0.0, 4 * 8e14 / 1e3, PrecisionClass.HALF, 0) == pytest.approx(0.7)
 
 

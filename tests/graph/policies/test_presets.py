@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Allow, Candidate, Comparison, Label, Stage, Status
+from tritonsmith.evaluator.schema import Candidate, Comparison, Label, Stage, Status
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.policies.presets import PRESETS, Default
 from tritonsmith.graph.policies.view import View
@@ -97,7 +98,8 @@ RULES = [
     ("default", "after_evaluate", view(1.7, refusal="the library does the work; write Triton kernels"), "repair"),
     ("default", "after_evaluate", view(1.7, refusal="the library does the work; write Triton kernels", exhausted=True), "give_up"),
     ("no-repair", "after_evaluate", view(1.7, refusal="the library does the work; write Triton kernels"), "give_up"),
-    ("default", "after_confirm", view(1.7, refusal="quarantined: 20x", profile="strict", best=None, best_score=None), "give_up"),
+    ("default", "after_confirm", view(1.7, refusal="quarantined: 20x", profile="strict", best=None, best_score=None), "repair"),
+    ("default", "after_confirm", view(1.7, refusal="quarantined: 20x", profile="strict", best=None, best_score=None, repairs=5), "give_up"),
     # confirmation
     ("default", "after_confirm", view(1.2, profile="strict"), "accept"),
     ("default", "after_confirm", view(1.2), "give_up"),
@@ -105,8 +107,17 @@ RULES = [
     ("default", "after_confirm", view(1.2, comparison="faster", profile="strict", best_verdict=PROVEN), "accept"),
     ("default", "after_confirm", view(1.2, comparison="same", profile="strict", best_verdict=CONFIRMED), "accept"),
     ("default", "after_confirm", view(1.2, comparison="same", profile="strict", best_verdict=NOISE), "accept"),
-    ("default", "after_confirm", view(profile="strict", best=KERNEL, best_score=1.0), "next_best"),
-    ("default", "after_confirm", view(profile="strict"), "give_up"),
+    # so is a kernel that only the strict profile refuses, while repairs and budgets last
+    ("default", "after_confirm", view(profile="strict", best=KERNEL, best_score=1.0), "repair"),
+    ("default", "after_confirm", view(profile="strict", repairs=4), "repair"),
+    ("default", "after_confirm", view(profile="strict", best=KERNEL, best_score=1.0, repairs=5), "next_best"),
+    ("default", "after_confirm", view(profile="strict", best=KERNEL, best_score=1.0, stop="budget: all is spent"), "next_best"),
+    ("default", "after_confirm", view(profile="strict", repairs=5), "give_up"),
+    ("no-repair", "after_confirm", view(profile="strict", best=KERNEL, best_score=1.0), "next_best"),
+    ("best-of-n", "after_confirm", view(profile="strict"), "give_up"),
+    ("default", "after_evaluate", view(0.2, returns=1), "accept"),
+    ("default", "after_evaluate", view(returns=1, repairs=5), "give_up"),
+    ("default", "after_select", view(1.2, returns=1), "finish"),
 ]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.evaluator.errors import TaskError, UsageError
-from tritonsmith.evaluator.schema import FIT, ChosenSize, Comparison, Label, TaskFacts, TensorSpec
+from tritonsmith.evaluator.schema import FIT, ChosenSize, Comparison, Label, PrecisionClass, TaskFacts, TensorSpec
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.policies.presets import Default
 from tritonsmith.graph.run import RunConfig, make_context, optimize, optimize_async, resume
@@ -125,21 +125,25 @@ def test_a_winner_has_its_confirmed_figure_and_label(task, tmp_path):
     """A winner is shown with its confirmed figure, its label and what was proven."""
     quick = scripted_verdict(4.61, comparison=Comparison.FASTER, label=Label.HYBRID, share=0.62)
     strict = scripted_verdict(4.55, comparison=Comparison.FASTER, label=Label.HYBRID, share=0.62)
-    strict = strict.model_copy(update={"environment": {"versions": {"python": "3.11", "torch": "2.11.0"}, "nvml": {"driver": "580.1"}}})
+    correctness = strict.correctness.model_copy(update={"precision_class": PrecisionClass.SPLIT})
+    environment = {"versions": {"python": "3.11", "torch": "2.11.0"}, "nvml": {"driver": "580.1"}}
+    strict = strict.model_copy(update={"correctness": correctness, "environment": environment})
     facts = TaskFacts(inputs=(TensorSpec(shape=(4, 8)),), init_inputs=("8", "", "'gelu'"), returns="a tensor float32[4, 8]")
     players = {"author": ScriptedAuthor(seeds=("good",)), "evaluator": ScriptedEvaluator({"good": quick}, {"good": strict}, facts=facts)}
-    summary = optimize(task, out=str(tmp_path / "out"), seeds=1, target="h200", **players)
-    line = "4.55x: FASTER than eager (hybrid: 62 % of device time in own Triton kernels); search said 4.61x, confirmed 4.55x"
+    summary = optimize(task, out=str(tmp_path / "out"), seeds=1, target="h200", precision="tf32", **players)
+    line = "4.55x: FASTER than eager (hybrid: 62 % of device time in own Triton kernels, split); search said 4.61x, confirmed 4.55x"
     told = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary.result == told["result"] == line and told["allow"] == "hybrid"
     assert told["winner"]["verdict"]["timing"]["score"] == 4.55 and told["winner"]["search_score"] == 4.61
     (row,) = told["candidates"]
-    assert (row["score"], row["search_score"], row["comparison"], row["label"]) == (4.55, 4.61, "faster", "hybrid")
+    assert (row["score"], row["search_score"], row["comparison"]) == (4.55, 4.61, "faster")
+    assert (row["label"], row["precision"]) == ("hybrid", "split")
     best = (tmp_path / "out" / "best.py").read_text()
     assert f"# {line}\n" in best and "score 4.550 against eager" in best
     header = [line.removeprefix("# ") for line in best.splitlines() if line.startswith("# ")]
     assert header[-7:] == [
-        "proven for: ModelNew(8, ..., 'gelu') on float32[4, 8], which gives a tensor float32[4, 8]; precision class ieee; evaluation mode",
+        "proven for: ModelNew(8, ..., 'gelu') on float32[4, 8], which gives a tensor float32[4, 8]; "
+        "precision class split, where tf32 was asked for; evaluation mode",
         "proven on: NVIDIA H200 (sm_90), driver 580.1, torch 2.11.0, python 3.11",
         "other sizes: none was tried; what the kernel is not made for, it should refuse",
         "use, where `reference` is the task's Model with your weights:",
@@ -169,6 +173,10 @@ RESULTS = [
     ("a hybrid estimate", {"score": 1.7, "label": Label.HYBRID, "share": 0.5},
      "1.70x ESTIMATE: FASTER than eager (hybrid: 50 % of estimated time in own Triton kernels)",
      "FASTER than eager: 1.70x (1.61 to 1.78), ESTIMATE"),
+    ("fp32", {"score": 2.0, "comparison": Comparison.FASTER, "label": Label.KERNEL, "precision": PrecisionClass.IEEE},
+     "2.00x: FASTER than eager (kernel win, ieee)", "FASTER than eager: 2.00x, measured"),
+    ("a looser class", {"score": 2.0, "comparison": Comparison.FASTER, "label": Label.KERNEL, "precision": PrecisionClass.SPLIT},
+     "2.00x: FASTER than eager (kernel win, split)", "FASTER than eager: 2.00x, measured, precision split"),
     ("an old verdict", {"score": 1.7, "old": True}, "NOT FASTER, 1.70x ESTIMATE: AMBIGUOUS against eager (no win; no label)",
      "NOT FASTER: the best kernel is AMBIGUOUS against eager: 1.70x, ESTIMATE"),
 ]  # fmt: skip
@@ -176,7 +184,10 @@ RESULTS = [
 
 @pytest.mark.parametrize(("fields", "line", "first"), [case[1:] for case in RESULTS], ids=[case[0] for case in RESULTS])
 def test_nothing_is_called_faster_that_was_not_found_to_be(fields, line, first):
-    verdict = scripted_verdict(fields["score"], **{key: value for key, value in fields.items() if key not in ("score", "old")})
+    verdict = scripted_verdict(fields["score"], **{key: value for key, value in fields.items() if key not in ("score", "old", "precision")})
+    if "precision" in fields:
+        found = verdict.correctness.model_copy(update={"precision_class": fields["precision"]})
+        verdict = verdict.model_copy(update={"correctness": found})
     if "old" in fields:
         timing = verdict.timing.model_copy(update={"comparison": None, "band": None})
         verdict = verdict.model_copy(update={"timing": timing})

@@ -68,7 +68,7 @@ def choices(result: dict[str, Any]) -> list[str]:
 def test_a_recording(tmp_path: Path) -> None:
     result = ask(tmp_path, SMALL, replay=TAPE)
     assert choices(result) == WAY and result["winner"] == "seed0-03"
-    words = "NOT FASTER, 1.17x ESTIMATE: AMBIGUOUS against cuda_graph (no win; label kernel)"
+    words = "NOT FASTER, 1.17x ESTIMATE: AMBIGUOUS against cuda_graph (no win; label kernel, ieee)"
     assert result["result"] == f"{words}; search said 1.17x, confirmed 1.17x"
 
 

@@ -111,6 +111,8 @@ def test_products_have_the_accuracy_that_was_asked_for(results: Any) -> None:
     assert errors["ieee"] < 1e-4 and errors["tf32x3"] < 1e-4 and errors["bf16"] < 1e-4
     assert errors["tf32"] > 20 * errors["ieee"], "TF32 must not be as good as float32"
     assert errors["tf32"] < 0.1
+    assert 5 * errors["ieee"] < errors["bf16x3"] < errors["tf32"] / 10, "two bfloat16 halves hold 16 bits"
+    assert errors["bf16x6"] < 1e-4
 
 
 def test_runtime_ranges_reductions_libdevice_and_autotuning_work(results: Any) -> None:

@@ -8,11 +8,12 @@ import pytest
 
 from tritonsmith.evaluator.channel.doorbell import Command, mode_number
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.oracle.checks.arithmetic import Arithmetic
 from tritonsmith.evaluator.oracle.checks.memory import ROOMY
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.oracle.timing import baselines as module
 from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess, Blamed
-from tritonsmith.evaluator.schema import Status
+from tritonsmith.evaluator.schema import PrecisionClass, Status
 
 
 class Process:
@@ -68,6 +69,14 @@ def test_the_faster_setting_of_each_baseline_is_kept(started: tuple[BaselineProc
     assert baselines.owns(cast(Any, process)) and baselines.inputs == ["slot"] and baselines.outputs == ["result"]
     baselines.close()
     assert not baselines.is_running and process.asked[-2:] == ["close", "block closed"] and baselines.inputs == []
+
+
+@pytest.mark.parametrize("precision", [PrecisionClass.IEEE, PrecisionClass.SPLIT])
+def test_without_tf32_each_baseline_has_one_setting(started: tuple[BaselineProcess, Process, Any], precision: PrecisionClass) -> None:
+    baselines, process, session = started
+    session.arithmetic = Arithmetic(precision, half=False, half_step=0.0)
+    baselines.start(("eager", "compile"))
+    assert process.asked == [("begin", [mode_number(name, False) for name in ("eager", "compile")])]
 
 
 def test_weights_that_were_drawn_meanwhile_are_read_again(started: tuple[BaselineProcess, Process, Any]) -> None:
