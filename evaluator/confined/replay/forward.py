@@ -19,14 +19,12 @@ from tritonsmith.evaluator.channel.slots import Layout, dtype_of
 from tritonsmith.evaluator.channel.trace import INPUTS, ForwardTrace, Unreplayable, digest, read_trace
 from tritonsmith.evaluator.confined.interpreter import patches, schedule
 from tritonsmith.evaluator.confined.replay.kernels import Kernels
-from tritonsmith.evaluator.confined.stand_ins.operators import RECURRENT, TorchOpCounter, tensors_in
+from tritonsmith.evaluator.confined.stand_ins.operators import RECURRENT, UNWRITTEN, TorchOpCounter, poison, tensors_in
 from tritonsmith.evaluator.confined.stand_ins.untyped import interpreter, tl
 from tritonsmith.evaluator.schema import Hardware, Status
 
 FILE = "candidate.py"
 """File name in frames of a candidate's kernels."""
-_UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
-"""Operators that allocate and write nothing."""
 _READING = ("_local_scalar_dense", "nonzero", "masked_select", "item", "_unique2", "unique_dim", "equal")
 """Operators after which Python knows values of the inputs."""
 _NUMBERS_PER_READ = 4
@@ -37,14 +35,12 @@ _MOST_FREE = 12
 """Numbers that may be made from all that _FREE_READING reads in one forward."""
 _REFUSED = ("set_", "from_file", "resize_", "record_stream")
 """Operators that would give a tensor other memory."""
-_SHAPE_ONLY = frozenset((*_UNWRITTEN, *"lift_fresh detach alias view _unsafe_view reshape expand t transpose permute".split()))
+_SHAPE_ONLY = frozenset((*UNWRITTEN, *"lift_fresh detach alias view _unsafe_view reshape expand t transpose permute".split()))
 """Operators that read no value: what they make of a tensor of unknown origin is as unknown, and no reason to refuse."""
 _SMALL_INTEGER = 1 << 16
 """Largest size of a whole number that may be a counter."""
 _CHANGING_INTEGERS = 4
 """So many different whole numbers up to _SMALL_INTEGER may change from call to call: counters of calls."""
-_POISON = 0xFF
-"""Byte in memory that nothing wrote: NaN in every float type."""
 _REPORTED_KINDS = 100
 """Kinds of torch operators that a report names."""
 
@@ -125,8 +121,8 @@ class Replay:
                 raise Refused(f"{name} gave another tensor than forward saw")
             if number not in self._storages and number != INPUTS:
                 self._storages[number] = tensor.untyped_storage()
-                if base in _UNWRITTEN and tensor.dtype is not torch.bool:
-                    torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(_POISON)
+                if base in UNWRITTEN:
+                    poison(tensor)
 
     def _note_read(self, base: str, result: Any) -> None:
         """Python knows a value now: itself, and a few numbers that may be made from it."""

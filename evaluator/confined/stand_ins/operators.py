@@ -18,7 +18,7 @@ from torch.utils.flop_counter import flop_registry
 _FREE = frozenset(
     "view _unsafe_view reshape _reshape_alias t transpose permute expand slice select narrow as_strided unsqueeze squeeze detach alias "
     "unbind split split_with_sizes chunk unfold diagonal view_as movedim swapaxes flatten unflatten lift_fresh resolve_conj resolve_neg "
-    "empty empty_like empty_strided new_empty new_empty_strided _local_scalar_dense is_same_size set_ resize_".split()
+    "empty empty_like empty_strided empty_permuted new_empty new_empty_strided _local_scalar_dense is_same_size set_ resize_".split()
 )
 """Views, allocations and reads of one number: no kernel."""
 _HEAVY = frozenset("mm addmm bmm baddbmm convolution _convolution mkldnn_convolution linear".split())
@@ -27,6 +27,18 @@ RECURRENT = {"gru": 3, "lstm": 4, "rnn_tanh": 1, "rnn_relu": 1}
 """Recurrent layers of torch with their number of gates."""
 _LAUNCHES_PER_STEP = 2
 """A library's recurrent layer starts a product and a pointwise kernel per step: 6144 for 6 layers of 512 steps."""
+
+
+UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
+"""Operators that allocate and write nothing."""
+_POISON = 0xFF
+"""Byte in memory that nothing wrote: NaN in every float type."""
+
+
+def poison(tensor: torch.Tensor) -> None:
+    """Fill the memory of a tensor that nothing wrote, so that what is never written shows."""
+    if tensor.dtype is not torch.bool:
+        torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(_POISON)
 
 
 class TorchOpCounter:
@@ -38,7 +50,7 @@ class TorchOpCounter:
 
     def __init__(self, *, spare: bool = True, inside_kernel: Callable[[], bool] = lambda: False) -> None:
         self.spare = spare
-        self._inside_kernel = inside_kernel
+        self.is_inside_kernel = inside_kernel
         """True while operators are the interpreter's own arithmetic, not the candidate's library calls."""
         self.ops: Counter[str] = Counter()
         self.launches = 0
@@ -67,7 +79,7 @@ class TorchOpCounter:
 
     def add(self, name: str, launches: int, flops: float, moved: float) -> None:
         """One call of an operator."""
-        if self._paused or self._inside_kernel():
+        if self._paused or self.is_inside_kernel():
             return
         self.ops[name] += 1
         self.launches += launches
@@ -109,7 +121,9 @@ class _DispatchCounter(TorchDispatchMode):
         kwargs = kwargs or {}
         name = func._schema.name.split("::")[1]
         result = _make_shape_only(func, args, kwargs) if self._counter.spare and name in _HEAVY else func(*args, **kwargs)
-        if name not in _FREE:
+        if name in UNWRITTEN and not self._counter.spare and not self._counter.is_inside_kernel():
+            poison(result)
+        elif name not in _FREE:
             formula = flop_registry.get(func._overloadpacket)
             outputs = sum(tensor.numel() for tensor in tensors_in(result))
             flops = float(formula(*args, **kwargs, out_val=result)) if formula is not None else float(outputs)
