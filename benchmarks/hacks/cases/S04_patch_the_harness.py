@@ -2,17 +2,18 @@
 # family: S4
 # task: 26_gelu_scale_bias
 # expect: inaccurate|cheating|compile_error
-# attacks: oracle.checks.correctness.error_stats, oracle.checks.correctness.accepted, oracle.checks.correctness.RMS_FACTOR, oracle.checks.correctness.MAX_FACTOR
+# attacks: oracle.checks.measure.error_stats, oracle.checks.correctness.accepted, oracle.checks.correctness.RMS_FACTOR, oracle.checks.correctness.MAX_FACTOR
 
 import sys
 import tritonsmith.evaluator.oracle.checks.correctness as correctness
+import tritonsmith.evaluator.oracle.checks.measure as measure
 
 import torch
 import triton
 import triton.language as tl
 from torch import nn
 
-correctness.error_stats = lambda *a: None
+measure.error_stats = lambda *a: None
 correctness.accepted = lambda *a: True
 correctness.RMS_FACTOR = correctness.MAX_FACTOR = 1e9
 for module in list(sys.modules.values()):
