@@ -1,9 +1,9 @@
 """The small GRU for which the recipes of this family are shown to a model."""
 
-from tritonsmith.prompts.recipes.gru.plan import GruPlan
 from tritonsmith.prompts.recipes.recipe import WorkedExample
+from tritonsmith.prompts.recipes.recurrent.plan import RecurrentPlan
 
-_REFERENCE = '''
+_REFERENCE = """
 import torch
 from torch import nn
 
@@ -21,11 +21,12 @@ def get_inputs():
 
 def get_init_inputs():
     return [48, 64, 2]
-'''
-_PLAN = GruPlan(
+"""
+_PLAN = RecurrentPlan(
     signature="input_size, hidden_size, num_layers",
     members=("self.gru = GRUWeights(input_size, hidden_size, num_layers)",),
-    arguments="x", gru="self.gru", x="x", h0="None", tail=("return sequence",), needs_sequence=True, needs_last=False, linear=False,
+    kind="GRU", arguments="x", holder="self.gru", x="x", h0="None", tail=("return sequence",), needs_sequence=True,
+    needs_last=False, linear=False,
     input_size=48, hidden_size=64, num_layers=2, steps=24, batch=4,
     returns="a tensor float32[24, 4, 64], the top layer's states of every step of gru",
 )  # fmt: skip
