@@ -265,15 +265,15 @@ def test_kernels_of_earlier_runs_come_before_recipes():
     one = prompt_for("seed", brief(examples=remembered[:1])).text
     assert "# Worked example 1: number 0" in one and "# Worked example 2: a kernel that" in one
     assert "remembered_0" not in prompt_for("repair", brief(examples=remembered, current=attempt(verdict=failed("x")))).text
-    own = attempt().model_copy(update={"candidate": Candidate(id="c", sha="s", stage=Stage.SEED, recipe="gru_wavefront")})
+    own = attempt().model_copy(update={"candidate": Candidate(id="c", sha="s", stage=Stage.SEED, recipe="recurrent_wavefront")})
     assert "one launch per layer, with one program per batch row" in prompt_for("optimize", brief(current=own, analysis=PLAN)).text
-    assert recipe_names((Family.RECURRENT,))[0] == "gru_wavefront"
+    assert recipe_names((Family.RECURRENT,))[0] == "recurrent_wavefront"
 
 
 @pytest.mark.parametrize("name", LEVEL_3)
 def test_prompts_of_level_3_stay_within_their_length(name):
     task, facts = probed(name)
-    kernel = worked_example("gru_wavefront", H200, PrecisionClass.IEEE).source  # the longest kernel that we know
+    kernel = worked_example("recurrent_wavefront", H200, PrecisionClass.IEEE).source  # the longest kernel that we know
     history = (attempt(kernel, failed("line 3: " + "long error " * 400)),) * 12
     working = attempt(kernel, scripted_verdict(0.2, message="slow"))
     broken = attempt(kernel, failed("kernel gru, line 40: " + "context " * 900 + "reason"))

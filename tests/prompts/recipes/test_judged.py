@@ -68,10 +68,10 @@ def get_init_inputs():
     return []
 """
 CASES = [
-    (GRU, "gru_per_step", PrecisionClass.IEEE),
-    (GRU, "gru_persistent_batch", PrecisionClass.IEEE),
-    (GRU, "gru_wavefront", PrecisionClass.IEEE),
-    (GRU, "gru_wavefront", PrecisionClass.TF32),
+    (GRU, "recurrent_per_step", PrecisionClass.IEEE),
+    (GRU, "recurrent_persistent_batch", PrecisionClass.IEEE),
+    (GRU, "recurrent_wavefront", PrecisionClass.IEEE),
+    (GRU, "recurrent_wavefront", PrecisionClass.TF32),
     (CHAIN, "pointwise", PrecisionClass.IEEE),
     (LINEAR, "linear", PrecisionClass.IEEE),
     (LINEAR, "linear", PrecisionClass.TF32),
@@ -102,7 +102,7 @@ def judged(evaluator: LocalEvaluator, task: Task, text: str) -> Verdict:
 
 def _case(source: str, name: str, precision: PrecisionClass) -> Any:
     """The demo judges both seeds, and TF32 takes the same kernels with another setting: those wait for `make test-all`."""
-    slow = name.startswith("gru_") or precision is not PrecisionClass.IEEE  # the demo's test has two of them judged
+    slow = name.startswith("recurrent_") or precision is not PrecisionClass.IEEE  # the demo's test has two of them judged
     return pytest.param(source, name, precision, id=f"{name}-{precision.value}", marks=pytest.mark.slow if slow else ())
 
 
@@ -114,12 +114,12 @@ def test_recipes_are_right(evaluator: LocalEvaluator, source: str, name: str, pr
     assert verdict.label is Label.KERNEL and not verdict.facts.races
     if source != GRU:
         assert verdict.facts.launches_per_forward == 1
-    if name == "gru_wavefront":
+    if name == "recurrent_wavefront":
         assert next(kernel.launches for kernel in verdict.facts.kernels if kernel.name == "gru_wavefront") == 1
 
 
 def test_a_wavefront_without_its_barriers_is_racy(evaluator: LocalEvaluator) -> None:
-    task, text = rendered(evaluator, GRU, "gru_wavefront", PrecisionClass.IEEE)
+    task, text = rendered(evaluator, GRU, "recurrent_wavefront", PrecisionClass.IEEE)
     broken = text.replace("tl.debug_barrier()", "pass")
     assert broken != text
     assert judged(evaluator, task, broken).status is Status.RACY

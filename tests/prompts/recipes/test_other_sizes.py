@@ -22,11 +22,13 @@ RIGHT = {
     "states": {"steps and rows", "arguments: bare"},
     "last states": {"one step", "arguments: deep", "arguments: wide"},
     "last step": {"steps and rows", "arguments: dropout"},
+    "both ways": {"steps and rows", "arguments: bare"},
+    "relu": {"one step", "large"},
 }
 """Trials at which the kernels of a case compute what the reference does; they refuse every other one."""
-TOO_WIDE = ("last states: gru_wavefront", "arguments: wide")
+TOO_WIDE = ("last states: recurrent_wavefront", "arguments: wide")
 """More programs than fit on the card at once: refused by the one kernel that needs them all there."""
-RECIPES = {"pointwise", "linear", "gru_per_step", "gru_persistent_batch", "gru_wavefront"}
+RECIPES = {"pointwise", "linear", "recurrent_per_step", "recurrent_persistent_batch", "recurrent_layers", "recurrent_wavefront"}
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +65,6 @@ def test_a_refusal_names_what_the_kernel_is_made_for_and_what_it_was_given(outco
     )
     assert "made for x float32[4, 6] on a CUDA device" in outcomes["all fixed: pointwise"]["rows"]
     assert outcomes[TOO_WIDE[0]][TOO_WIDE[1]].endswith("made for 4 programs at once, and was given a GRU that needs 8")
-    for recipe in ("gru_per_step", "gru_persistent_batch", "gru_wavefront"):
+    for recipe in ("recurrent_per_step", "recurrent_persistent_batch", "recurrent_wavefront"):
         said = outcomes[f"states: {recipe}"]["width"]
         assert "x float32[steps, batch, 12] and h0 float32[2, batch, 20]" in said and "was given x float32[3, 2, 13] on cpu" in said

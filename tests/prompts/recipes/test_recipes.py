@@ -30,7 +30,7 @@ from tritonsmith.prompts.author import Attempt, Brief, Draft
 from tritonsmith.prompts.recipes.author import RecipeAuthor
 from tritonsmith.prompts.recipes.book import match
 from tritonsmith.prompts.recipes.chain.plan import ChainPlan
-from tritonsmith.prompts.recipes.gru.plan import GruPlan
+from tritonsmith.prompts.recipes.recurrent.plan import RecurrentPlan
 
 H200 = CARDS["h200"]
 MODEL = """
@@ -117,13 +117,13 @@ def assignments(source: str) -> dict[str, Any]:
 
 def test_seeds_differ_by_branch_and_repeat_themselves() -> None:
     plain, persistent, again = (seed(gru_facts(), branch) for branch in (0, 1, 2))
-    assert (plain.recipe, persistent.recipe, again.recipe) == ("gru_per_step", "gru_persistent_batch", "gru_per_step")
+    assert (plain.recipe, persistent.recipe, again.recipe) == ("recurrent_per_step", "recurrent_persistent_batch", "recurrent_per_step")
     assert plain.source != again.source, "a third branch tries other settings"
     assert seed(gru_facts(), 0) == plain
 
 
 @pytest.mark.parametrize("index", [0, 1])
-@pytest.mark.parametrize("level", ["gru_per_step", "gru_persistent_batch", "gru_wavefront"])
+@pytest.mark.parametrize("level", ["recurrent_per_step", "recurrent_persistent_batch", "recurrent_wavefront"])
 def test_gru_kernels_are_complete_modules_without_a_library_gru(level: str, index: int) -> None:
     found = match(task(), gru_facts(index), H200)
     assert found is not None
@@ -169,11 +169,11 @@ def test_a_wavefront_needs_all_programs_resident(card: str) -> None:
     for hidden, layers in ((64, 6), (256, 6), (256, 40), (512, 3), (2048, 2)):
         found = match(task(), gru_facts(hidden=hidden, layers=layers), hardware)
         assert found is not None
-        plan, top = found.plan, found.recipe("gru_wavefront")
+        plan, top = found.plan, found.recipe("recurrent_wavefront")
         if top is None:
             assert hidden >= 512
             continue
-        assert isinstance(plan, GruPlan)
+        assert isinstance(plan, RecurrentPlan)
         settings = top.defaults(plan, hardware, PrecisionClass.IEEE) or {}
         at_once = min(layers, int(settings["layers_per_launch"]))
         assert 2 * at_once * -(-hidden // int(settings["slice"])) <= hardware.processors
@@ -195,7 +195,7 @@ def test_last_step_through_a_linear_layer() -> None:
         node("output", "output", "output", ref("fc")),
     )  # fmt: skip
     found = match(task(), gru_facts(batch_first=True).model_copy(update={"ops": ops}), H200)
-    assert found is not None and isinstance(found.plan, GruPlan)
+    assert found is not None and isinstance(found.plan, RecurrentPlan)
     assert found.plan.tail == ("return self.fc.apply_to(last[-1])",)
     assert not found.plan.needs_sequence
     for recipe in found.recipes:
@@ -206,12 +206,12 @@ def test_launch_bound_analysis_counts_launches() -> None:
     current = attempt(seed(gru_facts()), ms=59.0, launches=3072, programs=8)
     analysis = asyncio.run(RecipeAuthor().analyze(brief(gru_facts(), current=current)))
     assert analysis.category is Category.LAUNCHES and "launch-bound: 3072 launches" in analysis.bottleneck
-    assert analysis.worth_optimizing and analysis.kernel_type == "gru_wavefront"
+    assert analysis.worth_optimizing and analysis.kernel_type == "recurrent_wavefront"
     assert analysis.promise is not None and analysis.promise.metric == "launches_per_forward"
     assert analysis.promise.before == 3072 and analysis.promise.bound < 24
     assert analysis.evidence["shortest_chain"] == 512 + 6 - 1 and analysis.evidence["processors"] == H200.processors
     optimized = asyncio.run(RecipeAuthor().optimize(brief(gru_facts(), current=current, analysis=analysis)))
-    assert optimized is not None and optimized.recipe == "gru_wavefront"
+    assert optimized is not None and optimized.recipe == "recurrent_wavefront"
 
 
 def test_one_axis_grid_analysis_counts_idle_processors() -> None:
@@ -226,7 +226,19 @@ def test_time_loop_is_proposed_where_no_wavefront_fits() -> None:
     facts = gru_facts(hidden=2048, layers=2)
     current = attempt(seed(facts), ms=900.0, launches=60000, programs=8)
     analysis = asyncio.run(RecipeAuthor().analyze(brief(facts, current=current)))
-    assert analysis.kernel_type == "gru_persistent_batch" and analysis.category is Category.LAUNCHES
+    assert analysis.kernel_type == "recurrent_persistent_batch" and analysis.category is Category.LAUNCHES
+
+
+def test_two_directions_are_run_layer_by_layer() -> None:
+    """Two directions have no wavefront: the chain is every step of every layer, and one launch per layer is proposed."""
+    facts = gru_facts(bidirectional=True)
+    current = attempt(seed(facts, 1), ms=90.0, launches=24, programs=10)
+    analysis = asyncio.run(RecipeAuthor().analyze(brief(facts, current=current)))
+    assert analysis.kernel_type == "recurrent_layers" and analysis.worth_optimizing
+    assert analysis.evidence["shortest_chain"] == 512 * 6 and "both directions side by side" in analysis.optimisation_method
+    assert analysis.promise is not None and analysis.promise.metric == "programs" and analysis.promise.bound == 16
+    drawn = asyncio.run(RecipeAuthor().optimize(brief(facts, current=current, analysis=analysis)))
+    assert drawn is not None and assignments(drawn.source)["PROGRAMS"] == 16
 
 
 def test_known_device_times_outweigh_the_launch_constant() -> None:
@@ -241,10 +253,10 @@ def test_known_device_times_outweigh_the_launch_constant() -> None:
 
 def test_nothing_is_proposed_without_room_or_recipe() -> None:
     """Nothing is proposed at the floor, or without another recipe."""
-    floor = attempt(Draft(source="", rationale="", recipe="gru_persistent_batch"), ms=0.82, launches=2, programs=96)
+    floor = attempt(Draft(source="", rationale="", recipe="recurrent_persistent_batch"), ms=0.82, launches=2, programs=96)
     at_floor = asyncio.run(RecipeAuthor().analyze(brief(gru_facts(), current=floor)))
     assert not at_floor.worth_optimizing and "within 10 %" in at_floor.reason
-    top = attempt(Draft(source="", rationale="", recipe="gru_wavefront"), ms=1.4, launches=2, programs=96)
+    top = attempt(Draft(source="", rationale="", recipe="recurrent_wavefront"), ms=1.4, launches=2, programs=96)
     seen = (attempt(seed(gru_facts()), 60.0), attempt(seed(gru_facts(), 1), 48.0))
     spent = asyncio.run(RecipeAuthor().analyze(brief(gru_facts(), current=top, history=seen)))
     assert not spent.worth_optimizing and "tuning" in spent.reason

@@ -75,7 +75,10 @@ REFUSALS = [
     ("", "return torch.softmax(x, -1) if x.shape[0] > 4 else x", ROWS, "torch.softmax (line 13: "),
     ("self.g = nn.GRU(32, 8)", "x = x if len(x) > 1 else x + 1; return self.g(x)[0]", STEPS,
      "a forward that goes by the sizes of tensors next to nn.GRU (line 13: "),
-    ("self.g = nn.GRU(32, 8, bidirectional=True)", "return self.g(x)[0]", STEPS, "a bidirectional nn.GRU (line 13: "),
+    ("self.g = nn.LSTM(32, 8, proj_size=4)", "return self.g(x)[0]", STEPS, "an nn.LSTM with proj_size (line 13: "),
+    ("self.g = nn.RNN(32, 8)", "return self.g(x)[0]", ROWS, "nn.RNN without a batch (line 13: "),
+    ("self.g = nn.LSTM(32, 8)", "return self.g(x)[1][0].relu()", STEPS, "Tensor.relu next to nn.LSTM (line 13: "),
+    ("self.g = nn.GRU(32, 8).double()", "return self.g(x)[0]", f"{STEPS}.double()", "nn.GRU on float64 (line 13: "),
     ("self.g = nn.GRU(32, 8)", "return torch.relu(self.g(x)[0])", STEPS, "torch.relu next to nn.GRU (line 13: "),
     ("self.g = nn.GRU(32, 8); self.h = nn.GRU(8, 8)", "return self.h(self.g(x)[0])[0]", STEPS, "a second nn.GRU (line 14: "),
 ]  # fmt: skip
