@@ -180,6 +180,8 @@ class _Reader:
             self._visit(item)
         (result,) = [item for item in self.facts.ops if item.op == "output"]
         value = self._text(result.args[0], result)
+        if "None" in value:
+            raise NoPlan(("zeros in what forward returns", result))
         first = bool(attributes.get("batch_first", False))
         steps, batch = (spec.shape[1], spec.shape[0]) if first else (spec.shape[0], spec.shape[1])
         make, signature, fixed = call_holder(self.task.source, self.facts, node, layout=self.picks_step, kept=self.indexes)

@@ -76,6 +76,8 @@ REFUSALS = [
     ("self.g = nn.GRU(32, 8)", "x = x if len(x) > 1 else x + 1; return self.g(x)[0]", STEPS,
      "a forward that goes by the sizes of tensors next to nn.GRU (line 13: "),
     ("self.g = nn.LSTM(32, 8, proj_size=4)", "return self.g(x)[0]", STEPS, "an nn.LSTM with proj_size (line 13: "),
+    ("self.g = nn.GRU(32, 8)", "h = torch.zeros(1, x.size(1), 8); return self.g(x, h)[0], h", STEPS,
+     "zeros in what forward returns"),
     ("self.g = nn.RNN(32, 8)", "return self.g(x)[0]", ROWS, "nn.RNN without a batch (line 13: "),
     ("self.g = nn.LSTM(32, 8)", "return self.g(x)[1][0].relu()", STEPS, "Tensor.relu next to nn.LSTM (line 13: "),
     ("self.g = nn.GRU(32, 8).double()", "return self.g(x)[0]", f"{STEPS}.double()", "nn.GRU on float64 (line 13: "),
