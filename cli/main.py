@@ -83,7 +83,8 @@ def _run(arguments: Sequence[str], stopper: Stopper) -> int:
         return _end_with(f"error: {error}", 2)
     except _ClickError as error:
         sentence = error.format_message() if hasattr(error, "format_message") else str(error)
-        return _end_with(f"error: {' '.join(sentence.split())} (see `tritonsmith {_name_command(arguments)}--help`)", 2)
+        sentence = " ".join(sentence.replace("Value error, ", "").split())  # a word of the library that reads values
+        return _end_with(f"error: {sentence} (see `tritonsmith {_name_command(arguments)}--help`)", 2)
     except InfrastructureError as error:
         return _end_with(f"error: the evaluator failed, not the kernel: {error}", 1)
     except RunStopped as stopped:
