@@ -80,7 +80,8 @@ def test_replies_to_a_passed_in_author_are_kept_too(tmp_path):
 def test_the_benchmark_that_kills_real_runs(tmp_path):
     assert kill_resume.main(["--kills", "1", "--out", str(tmp_path / "figures.json")]) == 0
     told = json.loads((tmp_path / "figures.json").read_text())
-    assert (told["same"], told["of"], told["repeated_evaluations"]) == (1, 1, 0) and told["whole"]["evaluations"] > 3
+    assert (told["same"], told["of"], told["repeated_evaluations"]) == (1, 1, 0)
+    assert told["whole"]["evaluations"] >= 3  # two seeds and the winner's confirmation; variants with equal estimates are not judged
 
 
 @pytest.mark.slow
