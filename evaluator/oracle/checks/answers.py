@@ -70,8 +70,10 @@ class Answers:
                 shifted = loaded.oracle(perturb_last_place(inputs))
                 floating = [one if one.is_floating_point() else right for one, right in zip(shifted, oracle, strict=True)]
                 moved_meter.add(floating, oracle, first)  # whole numbers are settled each by itself
-        factor = self._batch.factor if self._batch else 1.0
-        errors = {precision: meter.finish().scale_errors(factor) for precision, meter in meters.items()}
+        errors = {precision: meter.finish() for precision, meter in meters.items()}
+        if self._batch is not None:
+            factors = self._batch.rms_factor, self._batch.max_factor
+            errors = {precision: error.scale_errors(*factors) for precision, error in errors.items()}
         return ReferenceErrors(errors, moved_meter.finish() if moved_meter else None, finite)
 
     def _cut(self) -> Iterator[tuple[int, Tensors]]:

@@ -16,8 +16,10 @@ class Batch:
     """Length of the axis."""
     split: tuple[int, ...]
     """Numbers of the input tensors that have it."""
-    factor: float = 1.0
-    """The reference's own error over all rows at once, in units of that of parts; at least 1."""
+    rms_factor: float = 1.0
+    """The reference's root mean square error over all rows at once, in units of that of parts; at least 1."""
+    max_factor: float = 1.0
+    """The same of its largest error."""
 
     def cut(self, tensors: Sequence[torch.Tensor], first: int, count: int) -> list[torch.Tensor]:
         """Some rows of the inputs; inputs without the axis are whole."""

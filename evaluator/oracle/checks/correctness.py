@@ -163,11 +163,12 @@ class ErrorStats:
         """Root mean square error as a share of the oracle's root mean square."""
         return _share(self.rms, self.oracle_rms)
 
-    def scale_errors(self, factor: float) -> ErrorStats:
-        """The same with every error multiplied."""
-        parts = tuple(replace(part, rms=part.rms * factor, max_abs=part.max_abs * factor) for part in self.parts)
+    def scale_errors(self, factor: float, max_factor: float | None = None) -> ErrorStats:
+        """The same with every error multiplied; `max_factor` stands for largest errors, where theirs is another one."""
+        largest = factor if max_factor is None else max_factor
+        parts = tuple(replace(part, rms=part.rms * factor, max_abs=part.max_abs * largest) for part in self.parts)
         scales = tuple(scale * factor for scale in self.row_scales)
-        return replace(self, rms=self.rms * factor, max_abs=self.max_abs * factor, parts=parts, row_scales=scales)
+        return replace(self, rms=self.rms * factor, max_abs=self.max_abs * largest, parts=parts, row_scales=scales)
 
     def widen(self, other: ErrorStats) -> ErrorStats:
         """The larger of two errors, place by place: for the reference's side of the rule."""

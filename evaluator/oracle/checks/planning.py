@@ -153,7 +153,7 @@ def _agree(parts: Sequence[torch.Tensor], whole: torch.Tensor, count: int) -> bo
 
 
 def calibrate(loaded: LoadedTask, batch: Batch, rows: int, tensors: Tensors, outputs: Tensors, precision: PrecisionClass) -> Batch | None:
-    """The batch with its factor, from all rows at full size; None where the whole is not what its parts are.
+    """The batch with its factors, from all rows at full size; None where the whole is not what its parts are.
 
     Args:
         loaded: the task.
@@ -171,8 +171,9 @@ def calibrate(loaded: LoadedTask, batch: Batch, rows: int, tensors: Tensors, out
         parts.add(loaded.reference_outputs(part, precision), oracle, first)
     whole, own = full.finish(), parts.finish()
     floor = own.epsilon / 4
-    apart = max(whole.rms / max(own.rms, floor * own.oracle_rms, 1e-300), whole.max_abs / max(own.max_abs, floor * own.oracle_max, 1e-300))
-    if not whole.exact or not own.exact or apart > _MOST_APART:
+    rms = whole.rms / max(own.rms, floor * own.oracle_rms, 1e-300)
+    largest = whole.max_abs / max(own.max_abs, floor * own.oracle_max, 1e-300)
+    if not whole.exact or not own.exact or max(rms, largest) > _MOST_APART:
         return None
-    return replace(batch, factor=max(1.0, apart))
+    return replace(batch, rms_factor=max(1.0, rms), max_factor=max(1.0, largest))
 

@@ -81,7 +81,7 @@ def test_the_benchmark_that_kills_real_runs(tmp_path):
     assert kill_resume.main(["--kills", "1", "--out", str(tmp_path / "figures.json")]) == 0
     told = json.loads((tmp_path / "figures.json").read_text())
     assert (told["same"], told["of"], told["repeated_evaluations"]) == (1, 1, 0)
-    assert told["whole"]["evaluations"] >= 3  # two seeds and the winner's confirmation; variants with equal estimates are not judged
+    assert told["whole"]["evaluations"] == 3  # two seeds and the winner's confirmation; variants with equal estimates are not judged
 
 
 @pytest.mark.slow

@@ -170,7 +170,19 @@ def test_a_task_that_mixes_rows_only_in_large_batches_is_found_at_full_size(tmp_
         assert batch is not None  # the sample has too few rows to show it
         found.append(calibrate(loaded, batch, 8, tensors, outputs, IEEE))
         loaded.close()
-    assert found[0] is None and found[1] is not None and 1.0 <= found[1].factor < 4.0
+    assert found[0] is None and found[1] is not None
+    assert 1.0 <= found[1].rms_factor < 4.0 and 1.0 <= found[1].max_factor < 4.0
+
+
+def test_a_larger_largest_error_of_the_whole_does_not_widen_the_mean(linear: LoadedTask) -> None:
+    judge_by(linear, MemoryPlan(OraclePlace.PARTS, 6))
+    assert linear.batch is not None
+    tensors = linear.draw("own")
+    plain = Answers(linear, tensors).measure_reference([IEEE]).by_class[IEEE]
+    linear.batch = replace(linear.batch, max_factor=8.0)
+    wider = Answers(linear, tensors).measure_reference([IEEE]).by_class[IEEE]
+    assert (wider.rms, wider.max_abs) == (plain.rms, 8.0 * plain.max_abs)
+    assert [part.rms for part in wider.parts] == [part.rms for part in plain.parts]
 
 
 def test_pieces_of_the_reference_hold_no_more_rows_than_the_plan_says(linear: LoadedTask, monkeypatch: pytest.MonkeyPatch) -> None:
