@@ -5,6 +5,7 @@
     │   ├── TaskError         the task file
     │   └── KernelFileError   the candidate's file
     ├── InfrastructureError   the machinery failed, not the candidate; never shown to an author as its fault
+    │   └── CardMemoryError   the card's memory ran out under the plan; a leaner one is tried
     └── RunError              a run cannot go on now, and can be resumed; exit code 1
         └── RunStopped        it was asked to stop
 
@@ -37,6 +38,10 @@ class KernelFileError(UsageError):
 
 class InfrastructureError(TritonsmithError):
     """The oracle, the card or the sandbox failed. A verdict is never made from this."""
+
+
+class CardMemoryError(InfrastructureError):
+    """The card's memory ran out under the memory plan, and not in the candidate."""
 
 
 class RunError(TritonsmithError):

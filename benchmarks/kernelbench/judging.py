@@ -85,7 +85,8 @@ async def judge_job(evaluator: Evaluator, job: JudgeJob) -> JudgeRow:
             about["describe_seconds"] = round(time.monotonic() - started, 2)
             started = time.monotonic()
             verdict = await evaluator.evaluate(task, KernelText.of(job.text), job.profile)
-            about |= {"seconds": round(time.monotonic() - started, 2), "precision": task.precision.value} | _describe_verdict(verdict)
+            about |= {"seconds": round(time.monotonic() - started, 2), "precision": task.precision.value}
+            about |= _describe_verdict(verdict)
         except (TaskError, InfrastructureError) as error:
             about |= {"ruling": Ruling.OPEN, "message": _cut_message(str(error)), "seconds": round(time.monotonic() - started, 2)}
     about |= {"card_bytes_before": memory.before, "card_bytes_peak": memory.peak}
@@ -112,8 +113,8 @@ def _describe_verdict(verdict: Verdict) -> dict[str, Any]:
         "ruling": ruling, "status": verdict.status.value, "message": _cut_message(verdict.message),
         "memory": environment.get("memory") or {}, "label": verdict.label.value if verdict.label else "",
         "precision_class": reached.value if reached else "",
-        "mode": str(environment.get("mode") or ""), "card": str(environment.get("card") or environment.get("target") or ""),
-        "versions": environment.get("versions") or versions(),
+        "mode": str(environment.get("mode") or ""), **({"precision": str(environment["precision"])} if "precision" in environment else {}), "card": str(environment.get("card") or environment.get("target") or ""),
+        "versions": environment.get("versions") or versions(), "seconds_by_step": environment.get("seconds_by_step") or {},
     }  # fmt: skip
     return about | (_describe_timing(verdict, verdict.timing) if verdict.timing else {})
 

@@ -85,6 +85,8 @@ class JudgeRow(Record):
     """Most memory of the card in use while the question was answered."""
     seconds: float = 0.0
     """From the question to the verdict."""
+    seconds_by_step: dict[str, float] = {}
+    """Of them, as the judge of a card counts them."""
     describe_seconds: float = 0.0
     """Before that: facts of the task, and its reference run on the card."""
     card: str = ""

@@ -16,6 +16,9 @@ WRONG_PLACE = 17
 WRONG_STORE = f"tl.store(out + place, tl.where(place % {WRONG_EVERY} == {WRONG_PLACE}, value * 1.01, value), mask=inside)"
 """What a twin stores: about one value in a million is 1 % too large, at the same places in every call."""
 
+SUMS = "ACCUMULATED = tl.constexpr(tl.float32)"
+"""How each kernel below `half_kernels/` sets the type of its sums; it stands there once."""
+
 
 def copy_reference(text: str, path: str) -> str:
     """A task's own text as a candidate: its class `Model` and every use of that name become `ModelNew`; strings and comments stay.
@@ -50,6 +53,13 @@ def make_wrong(text: str, path: str) -> str:
     if text.count(STORE) != 1:
         raise UsageError(f"{path}: holds `{STORE}` {text.count(STORE)} times; a kernel with a wrong twin holds it once")
     return text.replace(STORE, WRONG_STORE)
+
+
+def narrow_sums(text: str, path: str) -> str:
+    """The twin of a kernel for a 16-bit task that adds up in the type of its file's name. Raises UsageError for a kernel without `SUMS`."""
+    if text.count(SUMS) != 1:
+        raise UsageError(f"{path}: holds `{SUMS}` {text.count(SUMS)} times; a kernel with a twin holds it once")
+    return text.replace(SUMS, SUMS.replace("float32", "bfloat16" if path.startswith("bf16") else "float16"))
 
 
 def set_constants(text: str, values: dict[str, int], path: str) -> str:

@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.errors import CardMemoryError, InfrastructureError
 
 _IPC_HANDLE_BYTES = 64
 _LAZY_ENABLE_PEER_ACCESS = 1
+_OUT_OF_MEMORY = 2
+"""The driver's CUDA_ERROR_OUT_OF_MEMORY."""
 
 
 class _IpcHandle(ctypes.Structure):
@@ -42,12 +44,19 @@ def _wrap(address: int, nbytes: int) -> torch.Tensor:
 
 
 class Allocation:
-    """`nbytes` of plain device memory of its own (not from torch's pool, whose blocks hold other tensors)."""
+    """`nbytes` of plain device memory of its own (not from torch's pool, whose blocks hold other tensors). Raises CardMemoryError."""
 
     def __init__(self, nbytes: int) -> None:
         self._cuda = _load_driver()
         pointer = ctypes.c_uint64()
-        _check(self._cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(nbytes)), "cuMemAlloc")
+        code = self._cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(nbytes))
+        if code == _OUT_OF_MEMORY:
+            torch.cuda.empty_cache()  # torch keeps what it freed
+            code = self._cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(nbytes))
+        if code == _OUT_OF_MEMORY:
+            free, _ = torch.cuda.mem_get_info()
+            raise CardMemoryError(f"tensors of {nbytes / 1e9:.1f} GB that two processes share: the card has {free / 1e9:.1f} GB left")
+        _check(code, "cuMemAlloc")
         self._pointer = pointer
         self.tensor = _wrap(pointer.value, nbytes)
 

@@ -14,6 +14,7 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,11 +23,12 @@ from typing import Any
 import torch
 
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.errors import CardMemoryError, InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.machine import describe_environment, present_card
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.oracle.checks.memory import MemoryPlan
 from tritonsmith.evaluator.oracle.checks.other_size import judge_correctness
 from tritonsmith.evaluator.oracle.checks.planning import load_on_card
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
@@ -90,17 +92,14 @@ class Oracle:
     def _evaluate(self, request: dict[str, Any]) -> Verdict:
         started = time.monotonic()
         task = Task.model_validate(request["task"])
-        kernel, profile, limit = KernelText(**request["kernel"]), request["profile"], request["call_seconds"]
+        kernel, profile = KernelText(**request["kernel"]), request["profile"]
         assert self._hardware is not None
         finish_warm_start()
         judged = {"mode": task.mode, "precision": task.precision.value}
         if profile == CORRECTNESS_ONLY:
-            verdict = judge_correctness(task, self._hardware, kernel, limit, self._pool)
+            verdict = judge_correctness(task, self._hardware, kernel, request["call_seconds"], self._pool)
         else:
-            judge = self._judge(task)
-            judge.take_trace([OperatorCost(**cost) for cost in request["trace"]])
-            judge.session.mark = Path(request["measuring"])
-            verdict = _judge_in_memory(judge, kernel, profile, Path(request["raw"]), limit)
+            judge, verdict = self._judge_in_memory(task, request, kernel)
             verdict = verdict.model_copy(update={"message": _name_buffers(verdict.message, judge.session)})
             judged["precision"] = judge.session.task.precision.value
         if verdict.status not in (Status.OK, Status.INACCURATE) and self._hardware.present:
@@ -109,15 +108,38 @@ class Oracle:
         environment = describe_environment(self._hardware) | {"sandbox": sandbox_report()} | judged | verdict.environment
         return verdict.model_copy(update={"environment": environment, "seconds": seconds})
 
-    def _judge(self, task: Task) -> CardJudge | CardFreeJudge:
+    def _judge_in_memory(self, task: Task, request: dict[str, Any], kernel: KernelText) -> tuple[CardJudge | CardFreeJudge, Verdict]:
+        """The verdict; where the card's memory runs out, under a leaner plan. Raises TaskError, and InfrastructureError under the last."""
+        after: MemoryPlan | None = None
+        why = ""
+        while True:
+            try:
+                judge = self._judge(task, after)
+            except TaskError as error:
+                if after is None:
+                    raise
+                cure = "stop what else uses this card, or choose a smaller size with --set"
+                raise InfrastructureError(f"{why} under the plan {after.describe()}, and no leaner one fits: {cure}") from error
+            judge.take_trace([OperatorCost(**cost) for cost in request["trace"]])
+            judge.session.mark = Path(request["measuring"])
+            try:
+                return judge, judge.judge(kernel, request["profile"], Path(request["raw"]), request["call_seconds"])
+            except (torch.OutOfMemoryError, CardMemoryError) as error:  # neither comes without a card
+                after = judge.session.plan
+                why = str(error) if isinstance(error, CardMemoryError) else "the evaluator ran out of the card's memory"
+                print(f"memory plan {after.describe()} did not do: {why}", file=sys.stderr)
+
+    def _judge(self, task: Task, after: MemoryPlan | None = None) -> CardJudge | CardFreeJudge:
+        """The task's judge; a new one with a leaner memory plan than `after`."""
         assert self._hardware is not None
         key = f"{task.sha} {task.asked}"
-        if key not in self._judges:
+        if key not in self._judges or after is not None:
             for old in self._judges.values():
                 old.close()
             self._judges.clear()
             if self._hardware.present:
-                self._judges[key] = CardJudge(load_on_card(task, self._hardware, self._pool))
+                torch.cuda.empty_cache()
+                self._judges[key] = CardJudge(load_on_card(task, self._hardware, self._pool, after=after))
             else:
                 self._judges[key] = CardFreeJudge(LoadedTask(task, self._hardware, "cpu"))
         return self._judges[key]
@@ -146,17 +168,6 @@ def _name_buffers(text: str, loaded: LoadedTask) -> str:
     first = len(loaded.layout.outputs) - len(loaded.updates)
     names = {str(first + number): name for number, name in enumerate(loaded.updates)}
     return _OUTPUT.sub(lambda at: f"buffer {names[at[1]]} after the call" if at[1] in names else at[0], text)
-
-
-def _judge_in_memory(judge: CardJudge | CardFreeJudge, kernel: KernelText, profile: str, raw: Path, limit: float) -> Verdict:
-    """The verdict. Raises InfrastructureError where this process itself runs out of the card's memory."""
-    try:
-        return judge.judge(kernel, profile, raw, limit)
-    except torch.OutOfMemoryError as error:
-        raise InfrastructureError(
-            f"the evaluator ran out of the card's memory under its plan ({judge.session.plan.describe()}): "
-            "stop what else uses this card, or choose a smaller size with --set"
-        ) from error
 
 
 def serve(requests: Iterable[str], out: int, pool: RunnerPool | None = None) -> None:

@@ -23,6 +23,8 @@ _KEPT = 8.0 * GIGABYTE
 """Inputs and answers that are kept for further candidates, at the most."""
 _CONTEXTS = {True: 6.0 * GIGABYTE, False: 3.5 * GIGABYTE}
 """CUDA contexts and kernels of the processes that are still to start; fewer of them wait where baselines come one at a time."""
+_TIGHT = 0.7
+"""Share of the room from which on freed memory is given back at once."""
 _FRAGMENTS = 1.05
 """torch's allocators hold somewhat more than is asked of them."""
 
@@ -91,6 +93,19 @@ class MemoryPlan:
     kept: float = 0.0
     """Bytes of inputs and answers that may be kept for further candidates."""
 
+    @property
+    def is_tight(self) -> bool:
+        """Whether what torch's allocator keeps of freed memory is missed elsewhere."""
+        return self.needed > _TIGHT * self.room
+
+    def is_leaner(self, other: MemoryPlan) -> bool:
+        """Whether this plan saves more than another; of two for the same task the later one in `list_plans` does."""
+        return self._savings > other._savings
+
+    @property
+    def _savings(self) -> tuple[bool, bool, int]:
+        return not self.together, self.input_sets == 1, list(OraclePlace).index(self.oracle)
+
     def describe(self) -> str:
         """The plan in one line."""
         oracle = {
@@ -118,15 +133,18 @@ ROOMY = MemoryPlan()
 """Where memory is no question."""
 
 
-def choose_plan(needs: Needs, room: float, host_room: float) -> MemoryPlan | None:
+def choose_plan(needs: Needs, room: float, host_room: float, after: MemoryPlan | None = None) -> MemoryPlan | None:
     """The first plan whose largest step fits; None where none does.
 
     Args:
         needs: the task's bytes.
         room: bytes of the card that are free for the evaluator and what it starts.
         host_room: bytes of the host's memory that are free.
+        after: a plan under which memory ran out; only leaner ones are chosen.
     """
     for plan in list_plans(needs, host_room):
+        if after is not None and not plan.is_leaner(after):
+            continue
         needed = count_bytes(needs, plan)
         if needed <= room:
             kept = min(_KEPT, (room - needed) / 2.0) if plan.together else 0.0

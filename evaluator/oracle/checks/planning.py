@@ -18,7 +18,7 @@ from tritonsmith.evaluator.channel.slots import spec_bytes
 from tritonsmith.evaluator.oracle.checks.batch import Batch, cut_outputs
 from tritonsmith.evaluator.oracle.checks.loaded_task import UNDEFINED, LoadedTask
 from tritonsmith.evaluator.oracle.checks.measure import ErrorMeter
-from tritonsmith.evaluator.oracle.checks.memory import Needs, OraclePlace, choose_plan, list_plans, refuse
+from tritonsmith.evaluator.oracle.checks.memory import MemoryPlan, Needs, OraclePlace, choose_plan, list_plans, refuse
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task, TensorSpec
 
@@ -36,18 +36,23 @@ _HOST_SHARE = 0.5
 Tensors = list[torch.Tensor]
 
 
-def load_on_card(task: Task, hardware: Hardware, pool: RunnerPool | None = None, *, timed: bool = True) -> LoadedTask:
-    """The task with the first memory plan that fits; with the leanest one where none does and nothing will be timed. Raises TaskError."""
+def load_on_card(
+    task: Task, hardware: Hardware, pool: RunnerPool | None = None, *, timed: bool = True, after: MemoryPlan | None = None
+) -> LoadedTask:
+    """The task with the first memory plan that fits; with the leanest one where none does and nothing will be timed.
+
+    Where memory ran out under the plan `after`, only leaner ones count. Raises TaskError.
+    """
     loaded = LoadedTask(task, hardware, "cuda", pool)
     try:
-        _make_plan(loaded, timed=timed)
+        _make_plan(loaded, after, timed=timed)
     except BaseException:
         loaded.close()
         raise
     return loaded
 
 
-def _make_plan(loaded: LoadedTask, *, timed: bool) -> None:
+def _make_plan(loaded: LoadedTask, after: MemoryPlan | None, *, timed: bool) -> None:
     """Choose the plan from what the reference needs, and prove that the task can be taken apart where the plan wants that."""
     tensors = loaded.draw("own")
     torch.cuda.reset_peak_memory_stats()
@@ -56,17 +61,17 @@ def _make_plan(loaded: LoadedTask, *, timed: bool) -> None:
     peak = float(torch.cuda.max_memory_allocated() - before - loaded.layout.input_bytes)  # forward has a copy of its inputs there
     needs = _count_needs(loaded, max(peak, 0.0))
     room, host_room = _measure_room(loaded), _HOST_SHARE * _read_host_memory()
-    plan = choose_plan(needs, room, host_room)
+    plan = choose_plan(needs, room, host_room, after)
     if plan is None or plan.oracle is not OraclePlace.WHOLE:
         batch = find_batch(loaded, tensors, outputs)
         if batch is not None:
             needs = replace(needs, rows=batch.rows)
-            plan = choose_plan(needs, room, host_room)
+            plan = choose_plan(needs, room, host_room, after)
             if plan is not None and plan.oracle is OraclePlace.PARTS:
                 batch = calibrate(loaded, batch, plan.rows, tensors, outputs, loaded.task.precision)
                 if batch is None:
                     needs = replace(needs, rows=0)
-                    plan = choose_plan(needs, room, host_room)
+                    plan = choose_plan(needs, room, host_room, after)
         loaded.batch = batch
     del tensors, outputs
     torch.cuda.empty_cache()

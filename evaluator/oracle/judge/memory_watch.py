@@ -6,12 +6,11 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.errors import CardMemoryError
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
+from tritonsmith.evaluator.oracle.timing.baselines import OUT_OF_MEMORY
 
-_WORDS = "out of memory"
-"""What torch and CUDA say."""
 _HONOURED = 0.9
 """Share of what the plan grants a candidate that must have been free for it."""
 
@@ -40,15 +39,15 @@ class MemoryWatch:
     def explain(self, fault: RunnerFault) -> RunnerFault:
         """The fault; where the candidate ran out of memory, with what it may have. To be asked when its processes are gone.
 
-        Raises InfrastructureError where the card has not got what the plan grants: then the candidate is not to blame.
+        Raises CardMemoryError where the card has not got what the plan grants: then the candidate is not to blame.
         """
-        if _WORDS not in str(fault):
+        if OUT_OF_MEMORY not in str(fault):
             return fault
         plan = self._loaded.plan
         torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info()
         if free < _HONOURED * plan.granted:
-            raise InfrastructureError(
+            raise CardMemoryError(
                 f"a candidate may have {plan.granted / 1e9:.1f} GB of the card's memory and {free / 1e9:.1f} GB are free: "
                 "something else uses this card; stop it, or choose a smaller size with --set"
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import math
 import time
@@ -26,6 +25,7 @@ from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.oracle.judge.memory_watch import MemoryWatch
 from tritonsmith.evaluator.oracle.judge.score import Timed, describe_score, make_timing
 from tritonsmith.evaluator.oracle.judge.suspicion import Floor, find_other_forward, find_suspicion
+from tritonsmith.evaluator.oracle.judge.variation import Variation
 from tritonsmith.evaluator.oracle.judge.witness import Witness, has_room
 from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
 from tritonsmith.evaluator.oracle.timing.calls import CallTimer
@@ -70,6 +70,7 @@ class CardJudge:
         self._limit = 0.0
         self._floor = Floor(session)
         self._steps: dict[str, float] = {}
+        self._variation = Variation(session)
 
     def take_trace(self, trace: list[OperatorCost]) -> None:
         """The reference's operators, from the probe; before the first verdict."""
@@ -135,6 +136,7 @@ class CardJudge:
             if facts is None or find_other_forward(facts, clocks):  # no profiler runs in a process before it is timed
                 with self._step("facts of the runner"):
                     facts = _read_facts(runner.facts(self._limit), kernel, order_dependent)
+            self._variation.require_explained(facts)
             with self._step("baseline alone"):
                 first.compare_alone()
         return Timed(first, first.paired, clocks, facts)
@@ -149,6 +151,7 @@ class CardJudge:
             memory.look()
             with self._step("facts of the runner"):
                 facts = _read_facts(runner.facts(self._limit), kernel, order_dependent)
+                self._variation.require_explained(facts)
         self.baselines.notes.clear()
         sessions = {}
         with self._step("time"):
@@ -190,6 +193,8 @@ class CardJudge:
         """Note how long a part of the verdict takes."""
         started = time.monotonic()
         yield
+        if self.session.plan.is_tight:
+            torch.cuda.empty_cache()
         self._steps[name] = round(time.monotonic() - started, 3)
 
     def _witness(self) -> contextlib.AbstractContextManager[Witness | None]:
@@ -215,7 +220,7 @@ class CardJudge:
             self.session.pool.fill(candidate=waiting, witness=waiting if self._roomy else 0)
 
     def _check(self, log: TrialLog, runner: RunnerHandle, kernel: KernelText, profile: str) -> bool:
-        """Check accuracy, settled outputs and repetition. Returns whether bits vary, which is allowed with atomic adds only."""
+        """Check accuracy, settled outputs and repetition. Returns whether bits vary; `Variation` says when they may."""
         got: list[torch.Tensor] = []
         asked: Counter[str] = Counter()
         for number, kind in enumerate((*_FIRST_TRIALS[profile], *stress_kinds(profile), *_LAST_TRIALS[profile])):
@@ -229,12 +234,7 @@ class CardJudge:
             asked[kind] += 1
             log.require_accurate()
         require_settled(runner, got)
-        differing = repeat_bitwise(runner, got, _REPEATS[profile], self._limit)
-        if differing and not _adds_atomically(kernel.text):
-            raise RunnerFault(
-                Status.RACY, f"{differing} of {_REPEATS[profile]} calls on the same inputs gave other bits, and no atomic add explains it"
-            )
-        return bool(differing)
+        return self._variation.look(repeat_bitwise(runner, got, _REPEATS[profile], self._limit), _REPEATS[profile], kernel.text)
 
     def _further_sessions(self, kernel: KernelText, profile: str, strongest: str) -> list[TimingSession]:
         """Measure against the strongest baseline again, with fresh processes, weights and inputs. Raises RunnerFault."""
@@ -251,15 +251,6 @@ def _choose_baselines(known: dict[str, float]) -> list[str]:
     """All at the first verdict; then eager execution, and those that may be the strongest."""
     best = min(known.values(), default=0.0)
     return [name for name in BASELINES if not known or name == "eager" or known.get(name, math.inf) <= _CLOSE * best]
-
-
-def _adds_atomically(source: str) -> bool:
-    """Whether the code (not a comment or a string) names atomic_add, whose order no card promises."""
-    return any(isinstance(node, ast.Attribute | ast.Name) and _name(node) == "atomic_add" for node in ast.walk(ast.parse(source)))
-
-
-def _name(node: ast.Attribute | ast.Name) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id
 
 
 def _read_facts(report: dict[str, Any], kernel: KernelText, order_dependent: bool) -> LaunchFacts:

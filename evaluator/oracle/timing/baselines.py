@@ -10,12 +10,14 @@ import torch
 
 from tritonsmith.evaluator.channel.doorbell import BASELINES, Command, mode_number
 from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
-from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.errors import CardMemoryError, InfrastructureError
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 
 BUILD_SECONDS = 300.0
 """Limit of a call that may build a baseline: torch.compile of a large network takes minutes."""
+OUT_OF_MEMORY = "out of memory"
+"""What torch and CUDA say."""
 _NOTE_LENGTH = 200
 """Characters of a baseline's failure that are noted."""
 
@@ -91,6 +93,9 @@ class BaselineProcess:
                 self.close()  # so that the next candidate finds all of them built and chosen again
                 raise
             except RunnerFault as fault:
+                if OUT_OF_MEMORY in str(fault) and self.session.plan.together:  # alone it may fit
+                    self.close()
+                    raise CardMemoryError(f"baseline {name} could not be had: {fault}") from fault
                 self.notes.append(f"baseline {name} could not be had: {str(fault)[:_NOTE_LENGTH]}")
                 return
             if best is None or ms < best[0]:
@@ -115,7 +120,8 @@ class BaselineProcess:
             raise
         except RunnerFault as fault:
             self.close()
-            raise InfrastructureError(f"{message}: {fault}") from fault
+            error = CardMemoryError if OUT_OF_MEMORY in str(fault) else InfrastructureError
+            raise error(f"{message}: {fault}") from fault
 
     @property
     def is_running(self) -> bool:

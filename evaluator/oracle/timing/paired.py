@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -52,6 +53,10 @@ _QUIET = 10
 """Percentile of what the oracle saw that counts: what disturbs a call makes it longer, never shorter."""
 _MIN_PAIRS = 12
 """Pairs with a baseline at the least."""
+_MEDIAN_WIDTH = 1.96 * 1.2533
+"""Half of the 95 % interval of a median of n normal samples, in units of their deviation over the root of n."""
+_NOISE_MARGIN = 1.3
+"""A deviation that was seen in few pairs may be larger by this factor."""
 Samples = npt.NDArray[np.float64]
 
 
@@ -113,6 +118,12 @@ class Paired:
         """Ratio, interval and count of pairs."""
         return Measurement(ratio=self.ratio, interval=self.interval(), pairs=len(self.candidate))
 
+    @property
+    def noise(self) -> float:
+        """Standard deviation of one pair's ratio as a share, from the median distance to the median: no single disturbance counts."""
+        ratios = self._ratios()
+        return float(1.4826 * np.median(np.abs(ratios - np.median(ratios))) / np.median(ratios))
+
     def _ratios(self) -> Samples:
         return np.divide(np.asarray(self.baseline, dtype=np.float64), np.asarray(self.candidate, dtype=np.float64))
 
@@ -127,6 +138,16 @@ class Paired:
 def pair_count(baseline_ms: float, seconds: float, most: int = 60) -> int:
     """Pairs per baseline, fixed from the baseline's time alone so that a candidate cannot choose how often it is timed."""
     return max(_MIN_PAIRS, min(most, int(seconds * 1e3 / max(baseline_ms, 1e-3)))) // 2 * 2
+
+
+def count_needed(noise: float, width: float) -> int:
+    """Pairs after which the 95 % interval of the median ratio is known to +- `width`.
+
+    Args:
+        noise: standard deviation of the ratio of one pair.
+        width: half of the interval, as a share.
+    """
+    return math.ceil((_MEDIAN_WIDTH * _NOISE_MARGIN * noise / width) ** 2)
 
 
 def split_rounds(pairs: int, rounds: int) -> list[int]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
+import time
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,6 +27,7 @@ from tritonsmith.evaluator.oracle.timing.paired import (
     Weighed,
     abba,
     alone_factor,
+    count_needed,
     find_strongest,
     pair_count,
     split_rounds,
@@ -39,6 +42,10 @@ _SECONDS_PER_BASELINE = {"quick": 1.0, "strict": 2.0}
 """By profile: what the pairs with one baseline may take."""
 _MAX_PAIRS = {"quick": 80, "strict": 120}
 """By profile. At the noise of the card's clock on an H200 (1 % between calls of 20 us) half of them know the ratio within 0.3 %."""
+_WIDTH = {"quick": 0.004, "strict": 0.003}
+"""By profile: half of the 95 % interval, as a share, at which the ratio to a baseline is known well enough."""
+_NOISE_PAIRS = 12
+"""Pairs of the fastest baseline with itself, which show how many pairs that takes."""
 _MAX_CONTROL_PAIRS = 60
 """Pairs of the strongest baseline with itself."""
 _FEW_PAIRS = 16
@@ -60,6 +67,8 @@ _MAX_TAKES = 3
 wrong can have a session taken again, and so choose among as many takes, whose ratios differ by a few tenths of a percent."""
 _OUTPUTS_PER_ORACLE = 6
 """One timed output in so many is compared with an oracle of its own; nobody knows which before. The others: `oracle/timing/screen.py`."""
+_ORACLE_SECONDS = 2.0
+"""What these oracles may take in one session, where one takes long: of larger tasks fewer outputs have one."""
 
 
 class TimingSession:
@@ -87,18 +96,26 @@ class TimingSession:
         self.takes: list[float] = []
         """Share of the candidate's calls for which the card's clock stands, take by take; the last take is the result."""
         self.before = clocks()
+        self._oracle_seconds = 0.0
+        """What the last oracle took."""
+        self.outputs_per_oracle = _OUTPUTS_PER_ORACLE
         self._alone: dict[str, list[float]] = {}
         """Milliseconds of the baselines without the candidate's processes."""
         timer.set_candidate(runner)
         processors = os.sched_getaffinity(0)
         with timer.session.measuring():
-            for _ in range(WARM_CALLS):
-                self._judge(*self._call(self._inputs.next))
+            for number in range(WARM_CALLS):
+                warm = self._call(self._inputs.next)
+                if not number or self._oracle_seconds < _ORACLE_SECONDS / WARM_CALLS:
+                    self._judge(*warm)
             rough = {name: self._rough_ms(name) for name in names}
             best = min(rough.values())
-            most, seconds = _MAX_PAIRS[profile], _SECONDS_PER_BASELINE[profile]
-            pairs = {name: pair_count(ms, seconds, most if ms <= best * _CLOSE else _FEW_PAIRS) for name, ms in rough.items()}
-            control = pair_count(best, seconds, _MAX_CONTROL_PAIRS)
+            seconds = _SECONDS_PER_BASELINE[profile]
+            most = self._choose_most_pairs(min(rough, key=lambda name: rough[name]), profile)
+            pairs = {name: pair_count(ms, seconds, most if ms <= best * _CLOSE else min(most, _FEW_PAIRS)) for name, ms in rough.items()}
+            per_oracle = sum(pairs.values()) * self._oracle_seconds / _ORACLE_SECONDS
+            self.outputs_per_oracle = max(_OUTPUTS_PER_ORACLE, math.ceil(per_oracle))
+            control = pair_count(best, seconds, min(most, _MAX_CONTROL_PAIRS))
             try:
                 while len(self.takes) < _MAX_TAKES:
                     if self._placement.choose(processors):
@@ -144,6 +161,11 @@ class TimingSession:
     def _baseline_ms(self, name: str) -> float:
         """One call of a baseline, by the card's clock."""
         return self.timer.time_baseline(name, self._inputs.next, self.limit).card
+
+    def _choose_most_pairs(self, name: str, profile: str) -> int:
+        """Pairs that the noise of this baseline calls for; the candidate has no part in it, so that it cannot choose how often it is timed."""
+        probe = abba(lambda: self._baseline_ms(name), lambda: self._baseline_ms(name), _NOISE_PAIRS)
+        return min(_MAX_PAIRS[profile], count_needed(probe.noise, _WIDTH[profile]))
 
     def _rough_ms(self, name: str) -> float:
         return median(self._baseline_ms(name) for _ in range(WARM_CALLS))
@@ -192,8 +214,9 @@ class TimingSession:
 
     def _judge(self, sample: Sample, tensors: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
         """Compare one timed call's outputs with the oracle. Raises RunnerFault."""
-        session = self.timer.session
+        session, started = self.timer.session, time.monotonic()
         asked, trial = session.task.precision, judge_outputs(session, tensors, outputs)
+        self._oracle_seconds = time.monotonic() - started
         if not accepted(reached_class([trial]), asked):
             message = f"a timed call (number {self._calls}) gave a wrong result, the checked calls did not"
             raise RunnerFault(Status.CHEATING, f"{message}: {describe_error([trial], asked)}")
@@ -280,7 +303,7 @@ class _Pairs:
     def _compare(self) -> None:
         assert self._candidate is not None
         distances = measure_distances(self._candidate[2], self._session.timer.baselines.outputs)
-        if not self._screen.is_usual(distances) or secrets.randbelow(_OUTPUTS_PER_ORACLE) == 0:
+        if not self._screen.is_usual(distances) or secrets.randbelow(self._session.outputs_per_oracle) == 0:
             self._session._judge(*self._candidate)
             self._screen.accept(distances)
 

@@ -114,6 +114,7 @@ class Timer:
 def session(monkeypatch: pytest.MonkeyPatch, wrong: Iterable[int] = (), void: Iterable[int] = ()) -> tuple[TimingSession, Timer, list[int]]:
     """A session whose oracle refuses wrong calls; the numbers of those that it was asked about."""
     made, timer = object.__new__(TimingSession), Timer(wrong, void)
+    made.outputs_per_oracle = 6
     made.timer, made.runner, made.limit, made._calls = cast(Any, timer), cast(Any, timer), 1.0, 0
     made._screens, made._outputs = {"eager": Screen()}, [torch.empty(64)]
     made._inputs = cast(Any, type("Inputs", (), {"next": staticmethod(lambda: [torch.randn(64)])}))
