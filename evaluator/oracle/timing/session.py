@@ -42,8 +42,8 @@ _SECONDS_PER_BASELINE = {"quick": 1.0, "strict": 2.0}
 """By profile: what the pairs with one baseline may take."""
 _MAX_PAIRS = {"quick": 80, "strict": 120}
 """By profile. At the noise of the card's clock on an H200 (1 % between calls of 20 us) half of them know the ratio within 0.3 %."""
-_WIDTH = {"quick": 0.004, "strict": 0.003}
-"""By profile: half of the 95 % interval, as a share, at which the ratio to a baseline is known well enough."""
+_WIDTH = 0.004
+"""Half of the 95 % interval, as a share, at which one session knows the ratio to a baseline well enough."""
 _NOISE_PAIRS = 12
 """Pairs of the fastest baseline with itself, which show how many pairs that takes."""
 _MAX_CONTROL_PAIRS = 60
@@ -165,7 +165,7 @@ class TimingSession:
     def _choose_most_pairs(self, name: str, profile: str) -> int:
         """Pairs that the noise of this baseline calls for; the candidate has no part in it, so that it cannot choose how often it is timed."""
         probe = abba(lambda: self._baseline_ms(name), lambda: self._baseline_ms(name), _NOISE_PAIRS)
-        return min(_MAX_PAIRS[profile], count_needed(probe.noise, _WIDTH[profile]))
+        return min(_MAX_PAIRS[profile], count_needed(probe.noise, _WIDTH))
 
     def _rough_ms(self, name: str) -> float:
         return median(self._baseline_ms(name) for _ in range(WARM_CALLS))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,7 +20,7 @@ from tritonsmith.evaluator.oracle.checks.memory import MemoryPlan, Needs, Oracle
 from tritonsmith.evaluator.oracle.checks.planning import calibrate, find_batch
 from tritonsmith.evaluator.oracle.checks.trials import compute_expected, judge_outputs
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
-from tritonsmith.evaluator.oracle.judge import on_card
+from tritonsmith.evaluator.oracle.judge import further, on_card
 from tritonsmith.evaluator.oracle.judge.memory_watch import MemoryWatch
 from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
 from tritonsmith.evaluator.oracle.timing.paired import Paired
@@ -57,6 +58,17 @@ def test_every_plan_keeps_within_the_card_and_grants_a_candidate_the_references_
                 assert count_bytes(one, plan) == plan.needed <= room and plan.granted >= one.candidate
                 assert f"of {room / GB:.1f} GB" in plan.describe() and plan.record(5)["peak_bytes"] == 5
     assert found >= 6
+
+
+def test_after_a_plan_that_did_not_do_each_next_one_is_leaner_until_none_is_left() -> None:
+    one, plans = needs(4, 4, 4), []
+    plan = choose_plan(one, H200, HOST)
+    while plan is not None:
+        plans.append(plan)
+        plan = choose_plan(one, H200, HOST, after=plan)
+    assert len(plans) >= 4 and len({plan.describe() for plan in plans}) == len(plans)
+    assert (plans[0].together, plans[0].input_sets) == (True, 3) and (plans[-1].together, plans[-1].input_sets) == (False, 1)
+    assert all(later.is_leaner(earlier) and not earlier.is_leaner(later) for earlier, later in pairwise(plans))
 
 
 def test_a_task_that_fits_under_no_plan_is_refused_with_its_tensors_and_the_size_that_would_fit() -> None:
@@ -227,7 +239,7 @@ def test_where_memory_is_short_baselines_that_cannot_be_the_strongest_are_timed_
 
     class Baselines:
         def __init__(self, session: Any, modes: dict[str, int] | None = None) -> None:
-            self.modes, self.notes = dict(modes or {}), []
+            self.session, self.modes, self.notes = session, dict(modes or {}), []
 
         def start(self, names: tuple[str, ...]) -> None:
             self.modes |= {name: 0 for name in names if name != "compile"}
@@ -245,6 +257,7 @@ def test_where_memory_is_short_baselines_that_cannot_be_the_strongest_are_timed_
     plan = MemoryPlan(together=False, input_sets=1)
     session = cast(Any, SimpleNamespace(plan=plan, pool=None, hardware=SimpleNamespace(l2_bytes=1)))
     monkeypatch.setattr(on_card, "BaselineProcess", Baselines)
+    monkeypatch.setattr(further, "BaselineProcess", Baselines)
     monkeypatch.setattr(on_card, "CallTimer", lambda baselines: SimpleNamespace(set_candidate=made.append, open_baselines=lambda: None))
     monkeypatch.setattr(on_card, "TimingSession", Session)
     monkeypatch.setattr(on_card, "_read_facts", lambda report, kernel, order: LaunchFacts())

@@ -3,18 +3,21 @@
 import random
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from tritonsmith.evaluator.oracle.timing.paired import (
     ENOUGH,
     UNSEEN_MS,
     Empty,
+    Paired,
     Sample,
     Weighed,
     abba,
     alone_factor,
     clocks_apart,
     compare,
+    count_needed,
     find_strongest,
     pair_count,
     split_rounds,
@@ -57,6 +60,22 @@ def test_pairs_are_even_and_bounded() -> None:
     counts = [pair_count(ms, 0.5) for ms in (0.001, 1.0, 25.0, 4000.0)]
     assert all(count % 2 == 0 and 12 <= count <= 60 for count in counts)
     assert counts == sorted(counts, reverse=True)
+
+
+@pytest.mark.parametrize("noise", [0.002, 0.006, 0.012])
+def test_so_many_pairs_as_needed_know_the_ratio_well_enough(noise: float) -> None:
+    draws = np.random.default_rng(1)
+    count = count_needed(noise, 0.004)
+    medians = np.median(draws.normal(1.0, noise, (2000, count)), axis=1)
+    assert np.percentile(np.abs(medians - 1.0), 95) <= 0.004
+    assert count <= 4 * (noise / 0.004) ** 2 * 3
+
+
+def test_one_disturbance_is_no_noise() -> None:
+    draws = np.random.default_rng(2)
+    quiet = tuple(draws.normal(1.0, 0.003, 11))
+    assert Paired((1.0,) * 12, (*quiet, 9.0)).noise < 0.008
+    assert 0.0015 < Paired((1.0,) * 200, tuple(draws.normal(2.0, 0.006, 200))).noise < 0.0045  # a share of the ratio
 
 
 def test_rounds_share_the_pairs_out_evenly() -> None:
