@@ -34,6 +34,7 @@ from tritonsmith.evaluator.oracle.checks.planning import load_on_card
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
 from tritonsmith.evaluator.oracle.judge.without_card import CardFreeJudge
+from tritonsmith.evaluator.oracle.sanitizer import run_sanitizer
 from tritonsmith.evaluator.processes.serve import serve_requests
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.sandbox.policy import sandbox_report
@@ -74,8 +75,7 @@ class Oracle:
         if request["op"] == "prepare":
             return {"request": str(self._judge(Task.model_validate(request["task"])).session.compile_request)}
         if request["op"] == "sanitize":
-            assert self._pool is not None  # asked of an oracle with a card only
-            found, text = self._pool.sanitize(KernelText(**request["kernel"]), Path(request["request"]), request["seconds"])
+            found, text = run_sanitizer(KernelText(**request["kernel"]), Path(request["request"]), request["seconds"])
             self._require_healthy_card()
             return {"found": found, "text": text}
         return {"verdict": self._evaluate(request).model_dump(mode="json")}

@@ -10,7 +10,7 @@ import pytest
 
 from project import ROOT
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
-from tritonsmith.evaluator.oracle.handles.sanitizer import find_obstacle
+from tritonsmith.evaluator.X
 from tritonsmith.evaluator.schema import Label, Status, Task, TimingKind
 from tritonsmith.evaluator.tasks import load_task
 
@@ -64,7 +64,7 @@ def test_strict_adds_trials_new_weights_and_the_audit(evaluator: LocalEvaluator,
     assert verdict.status is Status.OK, verdict.message
     assert verdict.correctness is not None and verdict.correctness.trials >= 6
     assert verdict.environment["audit"]["interpreter"] == "no race found"
-    assert verdict.environment["audit"]["compute-sanitizer"] in ("no memory error found", find_obstacle())
+    assert verdict.environment["audit"]["compute-sanitizer"] in ("no memory error found", "not done: compute-sanitizer is not installed")
     assert verdict.timing is not None and len(verdict.timing.sessions) == 3
 
 

@@ -23,10 +23,6 @@ _KEPT = 8.0 * GIGABYTE
 """Inputs and answers that are kept for further candidates, at the most."""
 _CONTEXTS = {True: 6.0 * GIGABYTE, False: 3.5 * GIGABYTE}
 """CUDA contexts and kernels of the processes that are still to start; fewer of them wait where baselines come one at a time."""
-_PROCESS = 0.7 * GIGABYTE
-"""Context and kernels of one process."""
-_SPARE = 0.25
-"""Share of what is left of the card that processes which only save time may take."""
 _TIGHT = 0.7
 """Share of the room from which on freed memory is given back at once."""
 _FRAGMENTS = 1.05
@@ -96,8 +92,6 @@ class MemoryPlan:
     """Bytes that a candidate may have beside its slots."""
     kept: float = 0.0
     """Bytes of inputs and answers that may be kept for further candidates."""
-    keeps_sessions: bool = False
-    """Whether the processes of baselines that `strict` adds stay alive between candidates."""
 
     @property
     def is_tight(self) -> bool:
@@ -153,10 +147,6 @@ def choose_plan(needs: Needs, room: float, host_room: float, after: MemoryPlan |
             continue
         needed = count_bytes(needs, plan)
         if needed <= room:
-            roomy = replace(plan, keeps_sessions=plan.together)
-            more = count_bytes(needs, roomy)
-            if more - needed <= _SPARE * (room - needed):
-                plan, needed = roomy, more
             kept = min(_KEPT, (room - needed) / 2.0) if plan.together else 0.0
             granted = room - needed - kept + needs.candidate
             return replace(plan, needed=needed, room=room, peak=needs.peak, granted=granted, kept=kept)
@@ -182,7 +172,7 @@ def count_bytes(needs: Needs, plan: MemoryPlan) -> float:
     graph_inputs = needs.inputs  # torch.compile with CUDA graphs copies them into its pool
     if plan.together:
         baselines = needs.weights + 3.0 * needs.peak + graph_inputs  # one cache, and a pool for each of two kinds of CUDA graphs
-        further = _count_session(needs)
+        further = needs.inputs + needs.outputs + needs.weights + 2.0 * needs.peak + graph_inputs  # strict: a second process of them
     else:
         baselines, further = needs.weights + needs.peak + graph_inputs, 0.0  # what building took is given back
     slots = 2.0 * (needs.inputs + needs.outputs)
@@ -191,13 +181,7 @@ def count_bytes(needs: Needs, plan: MemoryPlan) -> float:
     if plan.together:
         checks += needs.inputs + needs.outputs + baselines
     timing = slots + plan.input_sets * needs.inputs + needs.outputs + judging + needs.candidate + baselines + further
-    another = _FRAGMENTS * _count_session(needs) + _PROCESS if plan.keeps_sessions else 0.0  # one is in `timing`
-    return _FRAGMENTS * (model + max(checks, timing)) + _CONTEXTS[plan.together] + another
-
-
-def _count_session(needs: Needs) -> float:
-    """A process of one baseline beside that of all of them, as `strict` has: its slots, weights and pools."""
-    return 2.0 * needs.inputs + needs.outputs + needs.weights + 2.0 * needs.peak
+    return _FRAGMENTS * (model + max(checks, timing)) + _CONTEXTS[plan.together]
 
 
 def _count_judging(needs: Needs, plan: MemoryPlan) -> float:

@@ -6,9 +6,7 @@ import contextlib
 import tempfile
 from pathlib import Path
 
-from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.handles.process import RunnerProcess
-from tritonsmith.evaluator.oracle.handles.sanitizer import SanitizerProcess, find_obstacle, start_sanitizer
 
 
 class RunnerPool:
@@ -21,8 +19,6 @@ class RunnerPool:
     def __init__(self, sessions: Path) -> None:
         self.sessions = sessions
         self._waiting: dict[str, list[RunnerProcess]] = {}
-        self._sanitizer: SanitizerProcess | None = None
-        """One that waits for a candidate."""
         self._compiled = tempfile.TemporaryDirectory(prefix="tritonsmith-compiled-", ignore_cleanup_errors=True)
         """What torch.compile makes of references, for every process of baselines and for no candidate: only this user may read it."""
 
@@ -56,29 +52,6 @@ class RunnerPool:
             while len(waiting) < count:
                 waiting.append(self._start(role, waits=True))
 
-    def prepare_sanitizer(self) -> None:
-        """Start compute-sanitizer, where it can be used, so that its imports are done when a candidate is examined."""
-        if self._sanitizer is not None and not self._sanitizer.sandbox.alive:
-            self.drop_sanitizer()
-        if self._sanitizer is None:
-            self._sanitizer = start_sanitizer()
-
-    def sanitize(self, kernel: KernelText, request: Path, seconds: float) -> tuple[bool, str]:
-        """Whether compute-sanitizer finds memory errors, and what it found or why nothing can be said."""
-        self.prepare_sanitizer()
-        if self._sanitizer is None:
-            return False, find_obstacle()
-        try:
-            return self._sanitizer.examine(kernel, request, seconds)
-        finally:
-            self.drop_sanitizer()
-
-    def drop_sanitizer(self) -> None:
-        """End the one that waits, whose context holds some of the card's memory."""
-        if self._sanitizer is not None:
-            self._sanitizer.close()
-            self._sanitizer = None
-
     def _start(self, role: str, *, waits: bool) -> RunnerProcess:
         folder = Path(self._compiled.name)
         shared = {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")} if role == "reference" else None
@@ -86,23 +59,19 @@ class RunnerPool:
 
     def pause(self) -> None:
         """Let those that wait stand still."""
-        for process in self._list_pausable():
+        for process in self._list_all():
             process.pause()
 
     def resume(self) -> None:
         """Let them go on."""
-        for process in self._list_pausable():
+        for process in self._list_all():
             process.resume()
-
-    def _list_pausable(self) -> list[RunnerProcess | SanitizerProcess]:
-        return [*self._list_all(), *([self._sanitizer] if self._sanitizer else [])]
 
     def _list_all(self) -> list[RunnerProcess]:
         return [process for waiting in self._waiting.values() for process in waiting]
 
     def close(self) -> None:
         """End them, all at the same time: giving a context on the card back takes a moment."""
-        self.drop_sanitizer()
         for process in self._list_all():
             with contextlib.suppress(OSError):
                 process.sandbox.process.terminate()

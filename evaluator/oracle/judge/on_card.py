@@ -21,7 +21,6 @@ from tritonsmith.evaluator.oracle.checks.shared_inputs import SharedInputs
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, ask, checked_call, repeat_bitwise, require_settled
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.judge.facts_on_card import read_launch_facts
-from tritonsmith.evaluator.oracle.judge.further import FurtherBaselines
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.oracle.judge.memory_watch import MemoryWatch
 from tritonsmith.evaluator.oracle.judge.score import Timed, describe_score, make_timing
@@ -72,16 +71,14 @@ class CardJudge:
         self._floor = Floor(session)
         self._steps: dict[str, float] = {}
         self._variation = Variation(session)
-        self._further = FurtherBaselines(self.baselines)
 
     def take_trace(self, trace: list[OperatorCost]) -> None:
         """The reference's operators, from the probe; before the first verdict."""
         self._floor.flops = sum(cost.flops for cost in trace)
 
     def close(self) -> None:
-        """End the baselines' processes and give the slots back."""
+        """End the baselines' process and give the slots back."""
         self.baselines.close()
-        self._further.close()
         self.session.close()
 
     def judge(self, kernel: KernelText, profile: str, raw: Path, call_seconds: float) -> Verdict:
@@ -89,8 +86,6 @@ class CardJudge:
         self._limit, self._steps = call_seconds, {}
         self.timer.set_candidate(None)
         self.session.use_weights(0)
-        if profile == "strict" and self.session.pool is not None:
-            self.session.pool.prepare_sanitizer() if self._together else self.session.pool.drop_sanitizer()
         log, memory = TrialLog(self.session), MemoryWatch(self.session)
         started = time.time()
         try:
@@ -123,7 +118,7 @@ class CardJudge:
                 with self._step("start"):
                     runner = stack.enter_context(self._runner(kernel, witness))
                     if self.session.pool is not None:  # every further session has a baselines' process of its own
-                        self.session.pool.fill(reference=_SESSIONS[profile] - 1 - self._further.count)
+                        self.session.pool.fill(reference=_SESSIONS[profile] - 1)
                 with self._step("check"):
                     order_dependent = self._check(log, runner, kernel, profile)
                 memory.look()
@@ -171,9 +166,9 @@ class CardJudge:
         first = sessions[find_strongest(paired)]
         return Timed(first, paired, first.clocks, facts, [session for session in sessions.values() if session is not first])
 
-    def _time_in_own_processes(self, kernel: KernelText, profile: str, name: str, number: int = 0) -> TimingSession | None:
-        """A session against one baseline, each in a process of its own; None, and a note, where it cannot be had. Raises RunnerFault."""
-        with self._further.take(name, number) as baselines:
+    def _time_in_own_processes(self, kernel: KernelText, profile: str, name: str) -> TimingSession | None:
+        """A session against one baseline, both processes fresh; None, and a note, where it cannot be had. Raises RunnerFault."""
+        with contextlib.closing(BaselineProcess(self.session, self.baselines.modes)) as baselines:
             timer = CallTimer(baselines)
             baselines.start((name,))
             if not self._together:
@@ -246,7 +241,7 @@ class CardJudge:
         sessions = []
         for number in range(_OTHER_WEIGHTS + 1, _OTHER_WEIGHTS + _SESSIONS[profile]):
             self.session.use_weights(number)
-            session = self._time_in_own_processes(kernel, profile, strongest, number)  # that of all baselines stays
+            session = self._time_in_own_processes(kernel, profile, strongest)  # a process of all baselines stays for the next candidate
             assert session is not None  # its setting is known
             sessions.append(session)
         return sessions

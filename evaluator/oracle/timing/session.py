@@ -46,10 +46,10 @@ _WIDTH = 0.004
 """Half of the 95 % interval, as a share, at which one session knows the ratio to a baseline well enough."""
 _NOISE_PAIRS = 12
 """Pairs of the fastest baseline with itself, which show how many pairs that takes."""
-_MAX_CONTROL_PAIRS = 60
+_MAX_CONTROL_PAIRS = 30
 """Pairs of the strongest baseline with itself."""
 _FEW_PAIRS = 16
-"""Pairs, at the most, with a baseline that is far from the strongest."""
+"""Pairs, at the most, with each baseline before the strongest of them is known; with that one as many as its noise calls for."""
 _MAX_CALLS_ALONE = 40
 """Calls of the strongest baseline, at the most, once the candidate's processes are gone."""
 _MIN_CALLS_ALONE = 12
@@ -58,8 +58,6 @@ _ROUGH_CALLS = 5
 """Calls of each other baseline then."""
 _HELD_BACK = 0.95
 """Of a few calls: another baseline that takes less than this part of the strongest one's time was held back."""
-_CLOSE = 1.15
-"""Baselines within this factor of the strongest get as many pairs as it."""
 _ROUNDS = 6
 """Parts of a take, in each of which every baseline has its turn."""
 _MAX_TAKES = 3
@@ -112,15 +110,16 @@ class TimingSession:
             best = min(rough.values())
             seconds = _SECONDS_PER_BASELINE[profile]
             most = self._choose_most_pairs(min(rough, key=lambda name: rough[name]), profile)
-            pairs = {name: pair_count(ms, seconds, most if ms <= best * _CLOSE else min(most, _FEW_PAIRS)) for name, ms in rough.items()}
-            per_oracle = sum(pairs.values()) * self._oracle_seconds / _ORACLE_SECONDS
+            pairs = {name: pair_count(ms, seconds, min(most, _FEW_PAIRS)) for name, ms in rough.items()}
+            needed = pair_count(best, seconds, most)
+            per_oracle = (sum(pairs.values()) + needed) * self._oracle_seconds / _ORACLE_SECONDS
             self.outputs_per_oracle = max(_OUTPUTS_PER_ORACLE, math.ceil(per_oracle))
             control = pair_count(best, seconds, min(most, _MAX_CONTROL_PAIRS))
             try:
                 while len(self.takes) < _MAX_TAKES:
                     if self._placement.choose(processors):
                         timer.forget_paces()
-                    self._take(pairs, control)
+                    self._take(pairs, needed, control)
                     if take_is_valid(self._weighed[self.strongest], self.control.ratio):
                         break
             finally:
@@ -170,8 +169,8 @@ class TimingSession:
     def _rough_ms(self, name: str) -> float:
         return median(self._baseline_ms(name) for _ in range(WARM_CALLS))
 
-    def _take(self, pairs: dict[str, int], control: int) -> None:
-        """In rounds, so that a noisy second of the machine falls on every baseline and not on one."""
+    def _take(self, pairs: dict[str, int], needed: int, control: int) -> None:
+        """In rounds, so that a noisy second of the machine falls on every baseline and not on one; then more with the strongest."""
         plan = {name: split_rounds(count, _ROUNDS) for name, count in pairs.items()}
         if self.takes:
             self._discarded.append({"baseline": self.strongest, **_list_calls(*self._samples[self.strongest])})
@@ -182,13 +181,21 @@ class TimingSession:
             for name, parts in plan.items():
                 if number < len(parts):
                     self._take_pairs(name, parts[number])
+        self._weigh(empties)
+        while (more := needed - len(self._samples[self.strongest][0])) > 0:  # again where another one turns out stronger
+            self._take_pairs(self.strongest, more)
+            empties.append(self.timer.measure_empty(self.limit))
+            self._weigh(empties)
+        self.takes.append(self._weighed[self.strongest].share)
+        best = self.strongest
+        self.control = abba(lambda: self._baseline_ms(best), lambda: self._baseline_ms(best), control)
+
+    def _weigh(self, empties: list[Empty]) -> None:
+        """What the samples so far say, and which baseline is the strongest."""
         self._empty = Empty(median(empty.early for empty in empties), median(empty.late for empty in empties))
         self._weighed = {name: weigh(candidate, baseline, self._empty) for name, (candidate, baseline) in self._samples.items()}
         self.paired = {name: weighed.paired for name, weighed in self._weighed.items()}
         self.strongest = find_strongest(self.paired)
-        self.takes.append(self._weighed[self.strongest].share)
-        best = self.strongest
-        self.control = abba(lambda: self._baseline_ms(best), lambda: self._baseline_ms(best), control)
 
     def _take_pairs(self, name: str, count: int) -> None:
         pairs = _Pairs(self, name)

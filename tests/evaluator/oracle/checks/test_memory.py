@@ -20,7 +20,7 @@ from tritonsmith.evaluator.oracle.checks.memory import MemoryPlan, Needs, Oracle
 from tritonsmith.evaluator.oracle.checks.planning import calibrate, find_batch
 from tritonsmith.evaluator.oracle.checks.trials import compute_expected, judge_outputs
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
-from tritonsmith.evaluator.oracle.judge import further, on_card
+from tritonsmith.evaluator.oracle.judge import on_card
 from tritonsmith.evaluator.oracle.judge.memory_watch import MemoryWatch
 from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
 from tritonsmith.evaluator.oracle.timing.paired import Paired
@@ -239,7 +239,7 @@ def test_where_memory_is_short_baselines_that_cannot_be_the_strongest_are_timed_
 
     class Baselines:
         def __init__(self, session: Any, modes: dict[str, int] | None = None) -> None:
-            self.session, self.modes, self.notes = session, dict(modes or {}), []
+            self.modes, self.notes = dict(modes or {}), []
 
         def start(self, names: tuple[str, ...]) -> None:
             self.modes |= {name: 0 for name in names if name != "compile"}
@@ -257,7 +257,6 @@ def test_where_memory_is_short_baselines_that_cannot_be_the_strongest_are_timed_
     plan = MemoryPlan(together=False, input_sets=1)
     session = cast(Any, SimpleNamespace(plan=plan, pool=None, hardware=SimpleNamespace(l2_bytes=1)))
     monkeypatch.setattr(on_card, "BaselineProcess", Baselines)
-    monkeypatch.setattr(further, "BaselineProcess", Baselines)
     monkeypatch.setattr(on_card, "CallTimer", lambda baselines: SimpleNamespace(set_candidate=made.append, open_baselines=lambda: None))
     monkeypatch.setattr(on_card, "TimingSession", Session)
     monkeypatch.setattr(on_card, "_read_facts", lambda report, kernel, order: LaunchFacts())
