@@ -21,7 +21,10 @@ HERE = Path(__file__).resolve().parent
 TASKS = HERE.parent / "tasks" / "half"
 KERNELS = HERE / "half_kernels"
 _TITLE = "Right and wrong kernels for 16-bit tasks"
-_ABOUT = "The references add up in fp32. A wrong twin adds up in the type of the task's inputs. Right kernels must be accepted, twins refused."
+_ABOUT = (
+    "The references add up in fp32. A wrong twin adds up in the type of the task's inputs. "
+    "Right kernels must be accepted, and twins refused."
+)
 
 
 def make_jobs(size: str = "full") -> list[JudgeJob]:

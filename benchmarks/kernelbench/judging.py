@@ -113,9 +113,11 @@ def _describe_verdict(verdict: Verdict) -> dict[str, Any]:
         "ruling": ruling, "status": verdict.status.value, "message": _cut_message(verdict.message),
         "memory": environment.get("memory") or {}, "label": verdict.label.value if verdict.label else "",
         "precision_class": reached.value if reached else "",
-        "mode": str(environment.get("mode") or ""), **({"precision": str(environment["precision"])} if "precision" in environment else {}), "card": str(environment.get("card") or environment.get("target") or ""),
+        "mode": str(environment.get("mode") or ""), "card": str(environment.get("card") or environment.get("target") or ""),
         "versions": environment.get("versions") or versions(), "seconds_by_step": environment.get("seconds_by_step") or {},
     }  # fmt: skip
+    if asked := environment.get("precision"):  # the class that was found in the task's types
+        about["precision"] = str(asked)
     return about | (_describe_timing(verdict, verdict.timing) if verdict.timing else {})
 
 

@@ -127,7 +127,7 @@ class Oracle:
             except (torch.OutOfMemoryError, CardMemoryError) as error:  # neither comes without a card
                 after = judge.session.plan
                 why = str(error) if isinstance(error, CardMemoryError) else "the evaluator ran out of the card's memory"
-                print(f"memory plan {after.describe()} did not do: {why}", file=sys.stderr)
+                sys.stderr.write(f"memory plan {after.describe()} did not do: {why}\n")
 
     def _judge(self, task: Task, after: MemoryPlan | None = None) -> CardJudge | CardFreeJudge:
         """The task's judge; a new one with a leaner memory plan than `after`."""

@@ -10,7 +10,6 @@ import pytest
 
 from project import ROOT
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
-from tritonsmith.evaluator.X
 from tritonsmith.evaluator.schema import Label, Status, Task, TimingKind
 from tritonsmith.evaluator.tasks import load_task
 

@@ -43,7 +43,8 @@ class Variation:
     def require_explained(self, facts: LaunchFacts) -> None:
         """Raises RunnerFault(racy) where results vary as the reference's do and the candidate calls no operator of a library."""
         if self._finding and not facts.library_calls:
-            raise RunnerFault(Status.RACY, f"{self._finding}; the reference's results vary as well, by operators that this kernel does not call")
+            why = "the reference's results vary as well, by operators that this kernel does not call"
+            raise RunnerFault(Status.RACY, f"{self._finding}; {why}")
 
     def _does_reference_vary(self) -> bool:
         if self._reference_varies is None:

@@ -162,7 +162,7 @@ class TimingSession:
         return self.timer.time_baseline(name, self._inputs.next, self.limit).card
 
     def _choose_most_pairs(self, name: str, profile: str) -> int:
-        """Pairs that the noise of this baseline calls for; the candidate has no part in it, so that it cannot choose how often it is timed."""
+        """Pairs that the noise of this baseline calls for. The candidate has no part in it: it cannot choose how often it is timed."""
         probe = abba(lambda: self._baseline_ms(name), lambda: self._baseline_ms(name), _NOISE_PAIRS)
         return min(_MAX_PAIRS[profile], count_needed(probe.noise, _WIDTH))
 
