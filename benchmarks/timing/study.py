@@ -169,11 +169,16 @@ def _make_row(answer: Verdict | str, part: str, kernel: str, kind: str, seconds:
 
 
 def pair_ratios(verdict: Verdict, baseline: str = "") -> list[float]:
-    """Baseline over candidate, pair by pair, from the raw samples; empty where they are not to be had. Default: the strongest baseline."""
+    """Baseline over candidate, pair by pair, from the first session with this baseline; empty where there are no raw samples.
+
+    Default: the strongest baseline. Where memory is short each baseline has a session of its own.
+    """
     timing = verdict.timing
     if timing is None or not timing.raw or not Path(timing.raw).is_file():
         return []
-    samples = json.loads(Path(timing.raw).read_text(encoding="utf-8")).get("samples", {}).get(baseline or timing.baseline, {})
+    raw = json.loads(Path(timing.raw).read_text(encoding="utf-8"))
+    name = baseline or timing.baseline
+    samples = next((one["samples"][name] for one in (raw, *raw.get("sessions", ())) if name in one.get("samples", {})), {})
     pairs = zip(samples.get("candidate_ms", []), samples.get("baseline_ms", []), strict=True)
     return [round(other / candidate, 5) for candidate, other in pairs]
 

@@ -291,3 +291,17 @@ def test_the_kernels_are_right_and_compile_for_the_card(evaluator: LocalEvaluato
     verdict = evaluator.evaluate_now(site.task(), site.candidate(kind))
     assert verdict.status is Status.OK and verdict.facts.triton_launches == 1, verdict.message
     assert verdict.timing is not None and verdict.timing.comparison in (None, *Comparison)
+
+
+def test_pairs_are_found_in_the_session_of_their_baseline(tmp_path: Path) -> None:
+    milliseconds = {"compile": [2.0, 4.0], "eager": [4.0, 6.0]}
+    sessions = [{"samples": {name: {"candidate_ms": [2.0, 4.0], "baseline_ms": ms}}} for name, ms in milliseconds.items()]
+    raw = tmp_path / "raw.json"
+    raw.write_text(json.dumps(sessions[0] | {"sessions": sessions}))
+    timing = Timing(
+        kind=TimingKind.MEASURED, baselines_ms={"eager": 5.0, "compile": 3.0}, baseline="compile", median_ms=3.0, score=1.0,
+        score_eager=1.75, interval=(1.0, 1.0), raw=str(raw),
+    )  # fmt: skip
+    verdict = Verdict.model_construct(status=Status.OK, timing=timing)
+    assert study.pair_ratios(verdict) == [1.0, 1.0]
+    assert (study.pair_ratios(verdict, "eager"), study.pair_ratios(verdict, "cuda_graph")) == ([2.0, 1.5], [])
