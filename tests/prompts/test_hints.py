@@ -64,6 +64,7 @@ def explained(name: str, verdict: Verdict, source: str) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_real_messages_get_their_hints_with_numbers(tmp_path: Path) -> None:
     """A sample of real messages gets its hints, with the numbers of each message."""
     texts = {name: explained(name, verdicts[0], hint_kernels.COMPILED[name]) for name, verdicts in compiled(SAMPLE, tmp_path).items()}

@@ -10,6 +10,8 @@ from tritonsmith.evaluator.schema import Status, TimingKind
 from tritonsmith.graph.run import optimize
 from tritonsmith.graph.storage.summary import Summary
 
+pytestmark = pytest.mark.slow  # `make demo` goes the same way
+
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Path, list[dict[str, object]]]:

@@ -298,6 +298,7 @@ with open_evaluator("h200", call_seconds=300) as evaluator:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_an_orchestrator_that_is_killed_leaves_nothing(task: Task, tmp_path: Path) -> None:
     folder = tmp_path / "tmp"

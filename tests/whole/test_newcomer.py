@@ -187,6 +187,7 @@ def test_a_right_kernel_is_said_to_be_right(desk: Path) -> None:
     assert "status    ok (kernel)" in done.stdout and "ESTIMATE" in done.stdout and "1 x softmax_rows" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_is_told_where_it_is_wrong(desk: Path) -> None:
     done = call(desk, "evaluate", "softmax.py", "wrong.py", *HERE)
     assert done.returncode == 1
@@ -194,6 +195,7 @@ def test_a_wrong_kernel_is_told_where_it_is_wrong(desk: Path) -> None:
     assert re.search(r"maximum error [\d.e-]+ at output 0 at index \[\d+, \d+\] \(expected [\d.e-]+, got [\d.e-]+\)", words_of(done.stdout))
 
 
+@pytest.mark.slow
 def test_replies_by_hand_ctrl_c_and_a_slower_kernel(desk: Path) -> None:
     """A bfloat16 norm. A run that waits has an exit code of its own, stops at Ctrl-C, goes on, and calls no slower kernel a win."""
     settings = ["--precision", "16-bit", "--policy", "best-of-n", "--seeds", "1", "--out", "runs/by_hand"]

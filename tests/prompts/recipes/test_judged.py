@@ -118,6 +118,7 @@ def test_recipes_are_right(evaluator: LocalEvaluator, source: str, name: str, pr
         assert next(kernel.launches for kernel in verdict.facts.kernels if kernel.name == "gru_wavefront") == 1
 
 
+@pytest.mark.slow
 def test_a_wavefront_without_its_barriers_is_racy(evaluator: LocalEvaluator) -> None:
     task, text = rendered(evaluator, GRU, "recurrent_wavefront", PrecisionClass.IEEE)
     broken = text.replace("tl.debug_barrier()", "pass")

@@ -30,6 +30,8 @@ TOO_WIDE = ("last states: recurrent_wavefront", "arguments: wide")
 """More programs than fit on the card at once: refused by the one kernel that needs them all there."""
 RECIPES = {"pointwise", "linear", "recurrent_per_step", "recurrent_persistent_batch", "recurrent_layers", "recurrent_wavefront"}
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, dict[str, str]]:

@@ -73,7 +73,7 @@ CASES = {
     "RNN relu, two directions": write("RNN", TWO + RELU + BARE, "states[-1]"),
 }
 PER_STEP, ROWWISE, LAYERS, WAVEFRONT = ("recurrent_per_step", "recurrent_persistent_batch", "recurrent_layers", "recurrent_wavefront")
-FAST = {("LSTM, one step", WAVEFRONT), ("GRU, two directions, one step", LAYERS)}
+FAST = {("GRU, two directions, one step", LAYERS)}
 """What `make test` judges; the others wait for `make test-all`."""
 TRIALS = [
     (name, recipe, PrecisionClass.IEEE)
