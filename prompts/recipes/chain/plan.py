@@ -1,8 +1,7 @@
-"""Reads the traced forward of a task: is it an elementwise chain, and has it a linear layer in front?"""
+"""Reads the traced forward of a task: is it an elementwise chain?"""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -26,10 +25,12 @@ class Operand(Record):
     """Its expression in forward."""
     index: str
     """Which of its elements belongs to the flat output position `offset`."""
+    per_column: bool = False
+    """Whether it is one value for each position along the last axis, and nothing else."""
 
 
 class ChainPlan(KernelPlan):
-    """A chain of elementwise operations, after a linear layer when `weight` names one; `value` of the last line is stored."""
+    """A chain of elementwise operations; `value` of the last line is stored."""
 
     operands: tuple[Operand, ...]
     lines: tuple[str, ...]
@@ -38,34 +39,16 @@ class ChainPlan(KernelPlan):
     given: tuple[str, ...]
     """The tensors among forward's arguments that it checks."""
     dtype: str
-    x: str = ""
-    weight: str = ""
-    bias: str = ""
-    columns: int = 0
-    inner: int = 0
-    half: bool = False
-    """Whether it multiplies 16-bit matrices."""
     flops: float = 0.0
 
 
 def read_plain_chain(task: Task, facts: TaskFacts) -> ChainPlan:
     """The plan of elementwise operations on tensors that broadcast to one output. Raises NoPlan."""
-    plan = _ChainReader(task, facts).plan()
-    if plan.weight:
-        raise NoPlan
-    return plan
+    return ChainPlan(**ChainReader(task, facts).fields())
 
 
-def read_linear_chain(task: Task, facts: TaskFacts) -> ChainPlan:
-    """The plan of a linear layer with elementwise operations behind it. Raises NoPlan."""
-    plan = _ChainReader(task, facts).plan()
-    if not plan.weight:
-        raise NoPlan
-    return plan
-
-
-class _ChainReader:
-    """Walks the trace once and writes the kernel's lines."""
+class ChainReader:
+    """Walks the trace once and writes the kernel's lines; a family with something else in front adds it in a class of its own."""
 
     def __init__(self, task: Task, facts: TaskFacts) -> None:
         if not facts.ops:
@@ -83,53 +66,72 @@ class _ChainReader:
         """By the name of its value: every tensor that elementwise nodes read."""
         self.members: list[str] = []
         self.lines: list[str] = []
-        self.linear: dict[str, Any] = {}
-        """Fields of the plan that the linear layer fills; empty without one."""
-        self.product: tuple[Source, ...] = ()
-        """The linear layer's input; empty without one."""
+        self.head: tuple[Source, ...] = ()
+        """What stands in front of the chain reads; empty where nothing does."""
         self.result = ""
         self.flops = 0.0
 
-    def plan(self) -> ChainPlan:
+    def fields(self) -> dict[str, Any]:
+        """The fields of a ChainPlan. Raises NoPlan."""
         self._refuse_other_forms()
         for node in self.facts.ops:
             try:
                 self._visit(node)
             except ValueError as error:
                 raise NoPlan((str(error), node)) from None
-        if self.product and math.prod(self.product[0].shape) != math.prod(self.shape):
-            raise NoPlan(("nn.Linear whose result is broadcast", None))
-        sources = (*self.product, *self.operands.values())
-        sizes = find_sizes(self.shape, sources, fixed=bool(self.facts.size_lines))
+        sources = (*self.head, *self.operands.values())
+        sizes = find_sizes(self.shape, sources, fixed=bool(self.facts.size_lines) or self.is_fixed())
         signature, fixed = made_for(self.task.source, self.facts.init_inputs)
-        return ChainPlan(
-            signature=signature,
-            fixed=fixed,
-            members=complete_members(self.members, list(self.facts.parameters), self.facts),
-            arguments=forward_arguments(self.facts),
-            operands=tuple(
-                Operand(value=value, source=source.name, index=write_index(source, self.shape, sizes.free))
-                for value, source in self.operands.items()
-            ),
-            lines=tuple(self.lines),
-            result=self.result,
-            sizes=sizes,
-            given=tuple(dict.fromkeys(source.name for source in sources if source.given)),
-            dtype=self.facts.outputs[0].dtype,
-            flops=self.flops,
-            **self.linear,
-        )
+        return {
+            "signature": signature,
+            "fixed": fixed,
+            "members": complete_members(self.members, list(self.facts.parameters), self.facts),
+            "arguments": forward_arguments(self.facts),
+            "operands": tuple(self._operand(value, source, sizes) for value, source in self.operands.items()),
+            "lines": tuple(self.lines),
+            "result": self.result,
+            "sizes": sizes,
+            "given": tuple(dict.fromkeys(source.name for source in sources if source.given)),
+            "dtype": self.facts.outputs[0].dtype,
+            "flops": self.flops,
+        }
+
+    def is_fixed(self) -> bool:
+        """Whether the kernel is made for these sizes only."""
+        return False
+
+    def is_head(self, node: OpNode) -> bool:
+        """Whether a node is what may stand in front of the chain."""
+        return False
+
+    def is_view(self, node: OpNode) -> bool:
+        """Whether a node only names axes of a tensor anew, for what stands in front."""
+        return False
+
+    def start(self, node: OpNode) -> None:
+        """Read what stands in front. Raises ValueError for what cannot be written."""
+
+    def name_view(self, node: OpNode) -> None:
+        """Read a view. Raises ValueError for what cannot be written."""
+
+    def _operand(self, value: str, source: Source, sizes: Sizes) -> Operand:
+        per_column = len(self.shape) > 1 and source.shape[-1:] == self.shape[-1:] and math.prod(source.shape) == self.shape[-1]
+        per_column &= math.prod(self.shape[:-1]) > 1
+        return Operand(value=value, source=source.name, index=write_index(source, self.shape, sizes.free), per_column=per_column)
 
     def _refuse_other_forms(self) -> None:
-        """Name everything at once that is no elementwise operation, then a linear layer that stands elsewhere than in front."""
-        unknown = [node for node in self.facts.ops if not _is_known(node)]
+        """Name everything at once that is no elementwise operation, then a head that stands elsewhere than in front."""
+        unknown = [node for node in self.facts.ops if not self._is_known(node)]
         if unknown:
             raise NoPlan(*((name_node(node), node) for node in unknown))
-        linears = [node for node in self.facts.ops if node.module_type == "Linear"]
-        if len(linears) > 1:
-            raise NoPlan(("a second nn.Linear", linears[1]))
-        if linears and linears[0] is not next(node for node in self.facts.ops if _computes(node)):
-            raise NoPlan(("nn.Linear behind another operation", linears[0]))
+        heads = [node for node in self.facts.ops if self.is_head(node)]
+        if len(heads) > 1:
+            raise NoPlan((f"a second {name_node(heads[1])}", heads[1]))
+        if heads and heads[0] is not next(node for node in self.facts.ops if _computes(node) and not self.is_view(node)):
+            raise NoPlan((f"{name_node(heads[0])} behind another operation", heads[0]))
+
+    def _is_known(self, node: OpNode) -> bool:
+        return not _computes(node) or self.is_head(node) or self.is_view(node) or operation_name(node) is not None
 
     def _visit(self, node: OpNode) -> None:
         if node.op == "placeholder":
@@ -146,11 +148,13 @@ class _ChainReader:
             self.members.extend(parameter_lines(node.target, self.facts))
             spec = self.facts.parameters[node.target]
             self.sources[node.name] = Source(attribute(node.target), spec.shape, spec.dtype, given=False)
-        elif node.op == "call_module" and node.module_type == "Linear":
-            self._start_with_linear(node)
+        elif self.is_head(node):
+            self.start(node)
+        elif self.is_view(node):
+            self.name_view(node)
         elif node.op == "output":
             result = node.args[0]
-            if not isinstance(result, dict) or result.get("ref") not in self.variables or not (self.lines or self.linear):
+            if not isinstance(result, dict) or result.get("ref") not in self.variables or not (self.lines or self.head):
                 raise ValueError("a forward that returns something else than the tensor it computes")
             self.result = self.variables[result["ref"]]
         else:
@@ -161,39 +165,16 @@ class _ChainReader:
         assert name is not None, "others are refused before"
         for argument in (*node.args, *node.kwargs.values()):
             if isinstance(argument, dict) and "ref" in argument:
-                self._load(argument["ref"])
+                self.load(argument["ref"])
         self.variables[node.name] = f"t{len(self.lines)}"
         self.lines.append(f"{self.variables[node.name]} = {expression(node, name, self.variables)}")
         self.flops += OPERATIONS[name].flops * math.prod(self.shape)
 
-    def _load(self, name: str) -> None:
+    def load(self, name: str) -> None:
         """Make a tensor an operand of the kernel the first time an elementwise node reads it."""
         if name in self.sources and name not in self.variables:
             self.variables[name] = f"v{len(self.operands)}"
             self.operands[self.variables[name]] = self.sources[name]
-
-    def _start_with_linear(self, node: OpNode) -> None:
-        if not node.args:
-            raise ValueError("nn.Linear with its input by name")
-        source = self.sources[node.args[0]["ref"]]
-        inner, columns = int(node.attributes["in_features"]), int(node.attributes["out_features"])
-        weight = self.facts.parameters[f"{node.target}.weight"].dtype
-        if source.dtype != weight or source.shape[-1] != inner:
-            raise ValueError(f"nn.Linear of {weight} on {source.dtype}")
-        names = [name for name in (f"{node.target}.weight", f"{node.target}.bias") if name in self.facts.parameters]
-        self.members.extend(parent_lines(f"{node.target}.weight"))
-        self.members.extend(parameter_lines(name, self.facts)[-1] for name in names)
-        self.linear = {
-            "x": source.name, "weight": attribute(names[0]), "bias": attribute(names[1]) if len(names) > 1 else "",
-            "columns": columns, "inner": inner, "half": weight != "float32",
-        }  # fmt: skip
-        self.product = (dataclasses.replace(source, shape=(*source.shape[:-1], columns), inner=inner),)
-        self.variables[node.name] = "total"
-
-
-def _is_known(node: OpNode) -> bool:
-    """Whether a node is a linear layer, an elementwise operation, or none that computes."""
-    return not _computes(node) or node.module_type == "Linear" or operation_name(node) is not None
 
 
 def _computes(node: OpNode) -> bool:
