@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tritonsmith.evaluator.schema import Hardware, OpNode, Task, TaskFacts
-from tritonsmith.prompts.recipes.chain.recipes import LINEAR, POINTWISE
+from tritonsmith.prompts.recipes.chain.product_recipes import PRODUCT
+from tritonsmith.prompts.recipes.chain.recipes import POINTWISE
 from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily
 from tritonsmith.prompts.recipes.recurrent.recipes import RECURRENT
 
-FAMILIES: tuple[RecipeFamily, ...] = (RECURRENT, LINEAR, POINTWISE)
+FAMILIES: tuple[RecipeFamily, ...] = (RECURRENT, PRODUCT, POINTWISE)
 """In the order in which they try to read a task."""
 _MOST_NAMED = 3
 """Operations that a refusal names; what one model would not do, it need not read to its end."""

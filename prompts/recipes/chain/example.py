@@ -1,10 +1,11 @@
 """The small modules for which the recipes of this folder are shown to a model."""
 
 from tritonsmith.prompts.recipes.chain.plan import ChainPlan, Operand
+from tritonsmith.prompts.recipes.chain.product import FactorPlan, ProductPlan
 from tritonsmith.prompts.recipes.chain.sizes import Source, find_sizes
 from tritonsmith.prompts.recipes.recipe import WorkedExample
 
-_LINEAR_REFERENCE = '''
+_PRODUCT_REFERENCE = '''
 import torch
 from torch import nn
 
@@ -22,18 +23,22 @@ def get_inputs():
 def get_init_inputs():
     return [160, 72]
 '''
-_LINEAR_PLAN = ChainPlan(
+_PRODUCT_PLAN = ProductPlan(
     signature="inputs, outputs", fixed={"inputs": "160", "outputs": "72"},
     members=(
         'self.dense = getattr(self, "dense", None) or nn.Module()',
         "self.dense.weight = nn.Parameter(torch.empty((72, 160), dtype=torch.float32))",
         "self.dense.bias = nn.Parameter(torch.empty((72,), dtype=torch.float32))",
     ),
-    arguments="x", operands=(), lines=("t0 = tl.maximum(total, 0.0)", "t1 = t0 * 0.5"), result="t1", dtype="float32",
-    sizes=find_sizes((96, 72), [Source("x", (96, 72), "float32", given=True, inner=160)]), given=("x",),
-    x="x", weight="self.dense.weight", bias="self.dense.bias", columns=72, inner=160, flops=13824.0,
+    arguments="x", operands=(Operand(value="v0", source="self.dense.bias", index="(offset) % 72", per_column=True),),
+    lines=("t0 = total + v0", "t1 = tl.maximum(t0, 0.0)", "t2 = t1 * 0.5"), result="t2", dtype="float32",
+    sizes=find_sizes((96, 72), [Source("x", (96, 72), "float32", given=True, inner=160),
+                                Source("self.dense.bias", (72,), "float32", given=False)]),
+    given=("x",), flops=13824.0, product_flops=2211840.0,
+    a=FactorPlan(source="x[None]", kept=False, along=True), w=FactorPlan(source="self.dense.weight.t()[None]", kept=True, along=True),
+    batch=1, rows=96, columns=72, inner=160, half=False,
 )  # fmt: skip
-LINEAR_EXAMPLE = WorkedExample(_LINEAR_REFERENCE, _LINEAR_PLAN)
+PRODUCT_EXAMPLE = WorkedExample(_PRODUCT_REFERENCE, _PRODUCT_PLAN)
 
 _POINTWISE_REFERENCE = '''
 import torch

@@ -1,0 +1,154 @@
+"""The recipes of matrix products: their settings, where they fit, what bounds their time, and what they teach."""
+
+from __future__ import annotations
+
+from tritonsmith.evaluator.estimate import TRITON_CALL
+from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
+from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
+from tritonsmith.prompts.author import Brief
+from tritonsmith.prompts.recipes.chain.example import PRODUCT_EXAMPLE
+from tritonsmith.prompts.recipes.chain.plan import DTYPES
+from tritonsmith.prompts.recipes.chain.product import ProductPlan, read_product
+from tritonsmith.prompts.recipes.kinds import Family
+from tritonsmith.prompts.recipes.measured import Measured, middle
+from tritonsmith.prompts.recipes.plan import KernelPlan
+from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily, Settings
+
+_MORE_EXACT = {"fp16": "fp16x3", "tf32": "fp16x3", "fp16x3": "tf32x3", "tf32x3": "ieee"}
+"""The next more exact way to multiply."""
+_MOST_ACCUMULATORS = 128
+"""fp32 sums that one thread holds with room for operands; it has 255 registers at most."""
+_MOST_CARRIED = 192
+"""The same where all operands come from shared memory, so that registers hold sums and addresses only."""
+_EFFICIENCY = 0.55
+"""Share of the tensor cores' fp16 peak that the loop over parts is expected to reach (assumed; not measured)."""
+_SPLIT_SHARE = 4
+"""Operands are split ahead where the product takes at least so many times as long as the splitting."""
+_LARGE = 2.0**32
+"""Operations from which a product has tiles of the largest size: 64 million for each of 64 processors."""
+
+
+def _as_product(plan: KernelPlan) -> ProductPlan:
+    assert isinstance(plan, ProductPlan), "the family reads no other plans"
+    return plan
+
+
+def _count_sums(settings: Settings) -> int:
+    """Accumulators of BLOCK_M x BLOCK_N at once: the total, one for a block, one for the small products."""
+    if settings["scheme"] not in ("fp16x3", "tf32x3", "bf16x3"):
+        return 1
+    return 3 if settings.get("carried") else 2
+
+
+def _tile_fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
+    """Operand tiles of all stages within shared memory, sums within registers."""
+    m, n, k = (int(settings[key]) for key in ("block_m", "block_n", "block_k"))
+    size = 2 if settings["scheme"] == "as they are" else 8 if settings["scheme"] == "tf32x3" else 4
+    shared = size * (m + n) * k * max(1, int(settings["num_stages"]))
+    return shared <= hardware.shared_per_block and _count_sums(settings) * m * n <= _MOST_ACCUMULATORS * 32 * int(settings["num_warps"])
+
+
+def _parts_fit(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
+    """Tiles of all parts and stages within shared memory, sums within registers."""
+    m, n, k = (int(settings[key]) for key in ("block_m", "block_n", "block_k"))
+    parts = 2 if settings["scheme"] == "fp16x3" else 1
+    shared = 2 * parts * (m + n) * k * int(settings["num_stages"])
+    return shared <= hardware.shared_per_block and _count_sums(settings) * m * n <= _MOST_CARRIED * 32 * int(settings["num_warps"])
+
+
+def _tile_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings:
+    found = _as_product(plan)
+    small: Settings = {"group": 1, "block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 4, "num_stages": 2}
+    large: Settings = {"group": 8, "block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 8, "num_stages": 3}
+    tile = large if found.product_flops >= _LARGE else small
+    if found.half:
+        return tile | {"block_k": 64 if tile is large else 32, "scheme": "as they are"}
+    return tile | {"scheme": "tf32"} if precision.allows_tf32 else small | {"scheme": "fp16x3"}
+
+
+def _parts_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
+    """None where splitting ahead costs too much of what it saves, and for 16-bit operands, which need no parts."""
+    found = _as_product(plan)
+    products = 1 if precision.allows_tf32 else 3
+    multiply = products * found.product_flops / (_EFFICIENCY * hardware.fp16)
+    split = 2 * (2 + products) * found.activations / hardware.bandwidth + 2 * middle(TRITON_CALL)
+    if found.half or multiply < _SPLIT_SHARE * split:
+        return None
+    scheme = "fp16" if precision.allows_tf32 else "fp16x3"
+    return {
+        "group": 8, "block_m": 128, "block_n": 128, "block_k": 64, "num_warps": 8, "num_stages": 3,
+        "scheme": scheme, "carried": scheme == "fp16x3",
+    }  # fmt: skip
+
+
+def _sharpen(settings: Settings) -> Settings | None:
+    scheme = _MORE_EXACT.get(str(settings.get("scheme", "")))
+    return settings | {"scheme": scheme} if scheme else None
+
+
+def _sharpen_parts(settings: Settings) -> Settings | None:
+    """From one part to two, then to a sum for every product of a block."""
+    if settings["scheme"] == "fp16":
+        return settings | {"scheme": "fp16x3", "carried": True, "block_n": min(128, int(settings["block_n"]))}
+    return settings | {"carried": False} if settings["carried"] else None
+
+
+def _propose_parts(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
+    """The proposal to split operands ahead of the product."""
+    return Analysis(
+        bottleneck=f"every program splits the operands of its own tiles in its loop: {found.median_ms:.3g} ms, where the products alone "
+        f"take {found.compute_ms:.3g} ms on tensor cores",
+        optimisation_method="split the operands into fp16 parts ahead of the product, parameters once",
+        modification_plan="One small kernel writes high and low fp16 parts, each line along K by a power of two of its own; parts of parameters "
+        "are kept by address and version. The product's loop then only loads parts and multiplies them.",
+        category=Category.ALGORITHM,
+        implementation_complexity=Complexity.MEDIUM,
+        promise=Promise(metric="launches_per_forward", before=found.launches, bound=3),
+    )
+
+
+PRODUCT = RecipeFamily(
+    name="product",
+    writes=f"one matrix product of two tensors of one type ({', '.join(DTYPES)}), then elementwise operations on its result. It may be "
+    "`nn.Linear`, `F.linear`, `@`, `torch.matmul`, `mm`, `bmm`, `addmm`, `baddbmm` or an `einsum` with one summed index, with axes of the "
+    "operands exchanged by `t`, `transpose`, `permute`, `T` or `mT`",
+    read=read_product,
+    recipes=(
+        Recipe(
+            name="product",
+            level=0,
+            template="chain/product.py.j2",
+            describes="computes the product tile by tile and applies the tail to the accumulator, in one launch",
+            defaults=_tile_defaults,
+            tunables={
+                Stage.TUNE_GRID: {"group": (1, 4, 8)},
+                Stage.TUNE_BLOCK: {"block_m": (64, 128), "block_n": (64, 128, 256), "block_k": (32, 64)},
+                Stage.TUNE_MEMORY: {"num_warps": (4, 8), "num_stages": (2, 3, 4)},
+            },
+            fits=_tile_fits,
+            shrink={"num_stages": 1, "block_k": 16, "block_n": 16, "block_m": 16},
+            sharpen=_sharpen,
+            lesson="Tiles through tl.dot, the tail on the accumulator before the one store, programs in grouped order.",
+        ),
+        Recipe(
+            name="product_in_parts",
+            level=1,
+            template="chain/product_in_parts.py.j2",
+            describes="splits the operands into fp16 parts ahead of the product, parameters once, and sums three products of parts (one for TF32)",
+            defaults=_parts_defaults,
+            tunables={
+                Stage.TUNE_GRID: {"group": (4, 8, 16)},
+                Stage.TUNE_BLOCK: {"block_m": (64, 128), "block_n": (64, 128, 256), "block_k": (32, 64)},
+                Stage.TUNE_MEMORY: {"num_warps": (4, 8), "num_stages": (2, 3, 4)},
+            },
+            fits=_parts_fit,
+            shrink={"num_stages": 2, "block_k": 32, "block_n": 64, "block_m": 64},
+            sharpen=_sharpen_parts,
+            propose=_propose_parts,
+            lesson="Work that every tile would repeat is done once ahead of the loop; values keep fp32's digits and range as fp16 parts.",
+        ),
+    ),
+    example=PRODUCT_EXAMPLE,
+    kind=Family.GEMM,
+    nearest_to=(Family.ATTENTION, Family.CONVOLUTION),
+)
