@@ -73,8 +73,8 @@ CASES = [
     (GRU, "recurrent_wavefront", PrecisionClass.IEEE),
     (GRU, "recurrent_wavefront", PrecisionClass.TF32),
     (CHAIN, "pointwise", PrecisionClass.IEEE),
-    (LINEAR, "linear", PrecisionClass.IEEE),
-    (LINEAR, "linear", PrecisionClass.TF32),
+    (LINEAR, "product", PrecisionClass.IEEE),
+    (LINEAR, "product", PrecisionClass.TF32),
 ]
 
 

@@ -28,7 +28,7 @@ RIGHT = {
 """Trials at which the kernels of a case compute what the reference does; they refuse every other one."""
 TOO_WIDE = ("last states: recurrent_wavefront", "arguments: wide")
 """More programs than fit on the card at once: refused by the one kernel that needs them all there."""
-RECIPES = {"pointwise", "linear", "recurrent_per_step", "recurrent_persistent_batch", "recurrent_layers", "recurrent_wavefront"}
+RECIPES = {"pointwise", "product", "recurrent_per_step", "recurrent_persistent_batch", "recurrent_layers", "recurrent_wavefront"}
 
 pytestmark = pytest.mark.slow
 

@@ -54,7 +54,11 @@ def task(init: str, forward: str, given: str) -> Task:
 REFUSALS = [
     ("", "return torch.softmax(x, dim=-1)", ROWS, "torch.softmax (line 13: return torch.softmax(x, dim=-1))"),
     ("self.n = nn.LayerNorm(32)", "return self.n(x)", ROWS, "nn.LayerNorm (line 13: return self.n(x))"),
-    ("self.w = nn.Parameter(torch.rand(32, 4))", "return x @ self.w", ROWS, "the operator @ (line 13: return x @ self.w)"),
+    ("self.w = nn.Parameter(torch.rand(32))", "return x @ self.w", ROWS, "the operator @ with a vector (line 13: return x @ self.w)"),
+    ("self.w = nn.Parameter(torch.rand(32, 4))", "return torch.einsum('ij,jk->k', x, self.w)", ROWS,
+     "torch.einsum with 'ij,jk->k' (line 13: "),
+    ("self.w = nn.Parameter(torch.rand(8, 4))", "return torch.addmm(x.t(), x.t(), self.w)", "torch.rand(8, 4)",
+     "torch.addmm that adds a view (line 13: "),
     ("self.c = nn.Conv2d(1, 4, 3)", "x = self.c(x[None]); return F.max_pool2d(x, 2)", ROWS,
      "the operator [] (line 13: x = self.c(x[None])), nn.Conv2d (line 13: x = self.c(x[None])), F.max_pool2d (line 14: "),
     ("", "v = x.float(); v = v.mean(-1, keepdim=True); v = v.to(x.dtype); return x / v", ROWS,
