@@ -8,7 +8,7 @@ from typing import Any
 from tritonsmith.evaluator.schema import OpNode, Record, Task, TaskFacts
 from tritonsmith.prompts.recipes.chain.sizes import Sizes, Source, find_sizes, write_index
 from tritonsmith.prompts.recipes.constructor import made_for
-from tritonsmith.prompts.recipes.members import attribute, complete_members, parameter_lines, parent_lines
+from tritonsmith.prompts.recipes.members import attribute, complete_members, parameter_lines
 from tritonsmith.prompts.recipes.operations import OPERATIONS, expression, operation_name
 from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, forward_arguments, name_node
 

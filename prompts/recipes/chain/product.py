@@ -119,6 +119,8 @@ class _ProductReader(ChainReader):
             a, w = self._read_call(node, name)
         if a.dtype != w.dtype:
             raise ValueError(f"{name_node(node)} of {w.dtype} on {a.dtype}")
+        if a.shape[-1] != w.shape[-2] or a.shape[:-2] != w.shape[:-2] != ():
+            raise ValueError(f"{name_node(node)} whose axes broadcast")
         shape = (*a.shape[:-1], w.shape[-1])
         free = name in ("Linear", "linear") or (len(w.shape) == 2 and not a.moved)
         if a.given and w.kept and free and not a.moved:
@@ -170,6 +172,7 @@ class _ProductReader(ChainReader):
         self.variables[node.name] = "total"
         if name == "Linear":
             bias, beta, alpha = f"{node.target}.bias", 1.0, 1.0
+            bias = bias if bias in self.sources else ""
         elif name in ("addmm", "baddbmm", "linear"):
             operands = [*node.args, *(value for key, value in node.kwargs.items() if key not in ("beta", "alpha"))]
             position = 2 if name == "linear" else 0

@@ -99,8 +99,8 @@ def _propose_parts(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
         bottleneck=f"every program splits the operands of its own tiles in its loop: {found.median_ms:.3g} ms, where the products alone "
         f"take {found.compute_ms:.3g} ms on tensor cores",
         optimisation_method="split the operands into fp16 parts ahead of the product, parameters once",
-        modification_plan="One small kernel writes high and low fp16 parts, each line along K by a power of two of its own; parts of parameters "
-        "are kept by address and version. The product's loop then only loads parts and multiplies them.",
+        modification_plan="One small kernel writes high and low fp16 parts, each line along K by a power of two of its own. Parts of "
+        "parameters are kept by address and version. The product's loop then only loads parts and multiplies them.",
         category=Category.ALGORITHM,
         implementation_complexity=Complexity.MEDIUM,
         promise=Promise(metric="launches_per_forward", before=found.launches, bound=3),
@@ -134,7 +134,8 @@ PRODUCT = RecipeFamily(
             name="product_in_parts",
             level=1,
             template="chain/product_in_parts.py.j2",
-            describes="splits the operands into fp16 parts ahead of the product, parameters once, and sums three products of parts (one for TF32)",
+            describes="splits the operands into fp16 parts ahead of the product, parameters once, and sums three products of parts "
+            "(one for TF32)",
             defaults=_parts_defaults,
             tunables={
                 Stage.TUNE_GRID: {"group": (4, 8, 16)},

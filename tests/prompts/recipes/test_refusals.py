@@ -57,7 +57,7 @@ REFUSALS = [
     ("self.w = nn.Parameter(torch.rand(32))", "return x @ self.w", ROWS, "the operator @ with a vector (line 13: return x @ self.w)"),
     ("self.w = nn.Parameter(torch.rand(32, 4))", "return torch.einsum('ij,jk->k', x, self.w)", ROWS,
      "torch.einsum with 'ij,jk->k' (line 13: "),
-    ("self.w = nn.Parameter(torch.rand(8, 4))", "return torch.addmm(x.t(), x.t(), self.w)", "torch.rand(8, 4)",
+    ("self.w = nn.Parameter(torch.rand(8, 8))", "return torch.addmm(x.t(), x, self.w)", "torch.rand(8, 8)",
      "torch.addmm that adds a view (line 13: "),
     ("self.c = nn.Conv2d(1, 4, 3)", "x = self.c(x[None]); return F.max_pool2d(x, 2)", ROWS,
      "the operator [] (line 13: x = self.c(x[None])), nn.Conv2d (line 13: x = self.c(x[None])), F.max_pool2d (line 14: "),
