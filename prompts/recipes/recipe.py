@@ -70,6 +70,12 @@ class Recipe:
     """The analysis that proposes this kernel in place of the measured one: bottleneck, method, plan, category and promise."""
     lesson: str = ""
     """What to learn from it as a worked example; empty where it is not shown as one."""
+    shown_with: Callable[[PrecisionClass], Settings] | None = None
+    """Settings of its worked example, where the plain ones are for larger modules only."""
+
+    def example_settings(self, plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
+        """Settings with which it is shown to a model; None where it does not fit the card."""
+        return self.shown_with(precision) if self.shown_with else self.defaults(plan, hardware, precision)
 
     def render(self, plan: KernelPlan, settings: Settings) -> str:
         """The complete candidate module."""

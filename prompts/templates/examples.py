@@ -17,7 +17,7 @@ def worked_example(name: str, hardware: Hardware, precision: PrecisionClass) -> 
     """A recipe at a small size for this card and accuracy; None where it does not fit the card."""
     family, recipe = next((family, recipe) for family in FAMILIES for recipe in family.recipes if recipe.name == name)
     model = family.example
-    settings = recipe.defaults(model.plan, hardware, precision)
+    settings = recipe.example_settings(model.plan, hardware, precision)
     if settings is None:
         return None
     title = f"a kernel that {recipe.describes}"

@@ -251,9 +251,9 @@ def test_worked_examples_come_from_the_recipe_book(name):
     task = Task(name="example", path="example.py", source=model.reference)
     facts, _ = probe(task)
     found = match(task, facts, H200)
-    recipe = found.recipe(name)
+    recipe = BOOK[name]
     example = worked_example(name, H200, PrecisionClass.IEEE)
-    written = recipe.render(found.plan, recipe.defaults(found.plan, H200, PrecisionClass.IEEE))
+    written = recipe.render(found.plan, recipe.example_settings(found.plan, H200, PrecisionClass.IEEE))
     assert found.plan == model.plan and example.source == written and example.reference == model.reference.strip()
 
 

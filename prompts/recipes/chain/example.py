@@ -63,7 +63,7 @@ _POINTWISE_PLAN = ChainPlan(
     members=("self.bias = nn.Parameter(torch.empty((96,), dtype=torch.float32))",), arguments="x",
     operands=(
         Operand(value="v0", source="x", index="offset"),
-        Operand(value="v1", source="self.bias", index="(offset) % 96"),
+        Operand(value="v1", source="self.bias", index="(offset) % 96", per_column=True),
     ),
     lines=("t0 = v0 + 1.0 * v1", "t1 = tanh(t0)", "t2 = t1 * 2.0"), result="t2", dtype="float32", flops=38400.0,
     sizes=find_sizes((40, 96), [Source("x", (40, 96), "float32", given=True), Source("self.bias", (96,), "float32", given=False)]),

@@ -72,8 +72,10 @@ def _parts_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionCl
     products = 1 if precision.allows_tf32 else 3
     multiply = products * found.product_flops / (_EFFICIENCY * hardware.fp16)
     split = 2 * (2 + products) * found.activations / hardware.bandwidth + 2 * middle(TRITON_CALL)
-    if found.half or multiply < _SPLIT_SHARE * split:
-        return None
+    return None if found.half or multiply < _SPLIT_SHARE * split else _parts_settings(precision)
+
+
+def _parts_settings(precision: PrecisionClass) -> Settings:
     scheme = "fp16" if precision.allows_tf32 else "fp16x3"
     return {
         "group": 8, "block_m": 128, "block_n": 128, "block_k": 64, "num_warps": 8, "num_stages": 3,
@@ -146,6 +148,7 @@ PRODUCT = RecipeFamily(
             shrink={"num_stages": 2, "block_k": 32, "block_n": 64, "block_m": 64},
             sharpen=_sharpen_parts,
             propose=_propose_parts,
+            shown_with=_parts_settings,
             lesson="Work that every tile would repeat is done once ahead of the loop; values keep fp32's digits and range as fp16 parts.",
         ),
     ),
