@@ -66,13 +66,26 @@ def _tile_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionCla
     return tile | {"scheme": "tf32"} if precision.allows_tf32 else small | {"scheme": "fp16x3"}
 
 
+def _estimate_parts(plan: ProductPlan, hardware: Hardware, tf32: bool) -> tuple[float, float]:
+    """Seconds of the products of parts, and of the splitting ahead of them with its launches.
+
+    The products are bound by the tensor cores' fp16 rate, the splitting by memory: 4 bytes read and 2 written for each part.
+    """
+    products, parts = (1, 1) if tf32 else (3, 2)
+    split = (4 + 2 * parts) * plan.activations / hardware.bandwidth
+    return products * plan.product_flops / (_EFFICIENCY * hardware.fp16), split + 2 * middle(TRITON_CALL)
+
+
 def _parts_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
     """None where splitting ahead costs too much of what it saves, and for 16-bit operands, which need no parts."""
     found = _as_product(plan)
-    products = 1 if precision.allows_tf32 else 3
-    multiply = products * found.product_flops / (_EFFICIENCY * hardware.fp16)
-    split = 2 * (2 + products) * found.activations / hardware.bandwidth + 2 * middle(TRITON_CALL)
+    multiply, split = _estimate_parts(found, hardware, precision.allows_tf32)
     return None if found.half or multiply < _SPLIT_SHARE * split else _parts_settings(precision)
+
+
+def _predict_parts(plan: KernelPlan, found: Measured, brief: Brief) -> float:
+    """The products behind the splitting, milliseconds."""
+    return max(found.memory_ms, sum(_estimate_parts(_as_product(plan), brief.hardware, brief.task.precision.allows_tf32)) * 1e3)
 
 
 def _parts_settings(precision: PrecisionClass) -> Settings:
@@ -147,6 +160,7 @@ PRODUCT = RecipeFamily(
             fits=_parts_fit,
             shrink={"num_stages": 2, "block_k": 32, "block_n": 64, "block_m": 64},
             sharpen=_sharpen_parts,
+            predict=_predict_parts,
             propose=_propose_parts,
             shown_with=_parts_settings,
             lesson="Work that every tile would repeat is done once ahead of the loop; values keep fp32's digits and range as fp16 parts.",

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from project import ROOT
+from tritonsmith.evaluator.advice.advise import advise
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.oracle.checks.correctness import RMS_FACTOR
@@ -96,6 +97,15 @@ def test_the_schemes_follow_the_class() -> None:
         settings = [recipe.defaults(found.plan, H200, task.precision) or {} for recipe in found.recipes]
         assert [one["scheme"] for one in settings] == [loop, parts]
         assert all(recipe.fits(found.plan, one, H200) for recipe, one in zip(found.recipes, settings, strict=True))
+
+
+@pytest.mark.parametrize("precision", list(PrecisionClass))
+def test_the_text_gets_no_advice(precision: PrecisionClass) -> None:
+    task = product_task(4096, 4096, 4096, precision)
+    found = match(task, probe(task)[0], H200)
+    assert found is not None
+    for recipe in found.recipes:
+        assert advise(recipe.render(found.plan, recipe.defaults(found.plan, H200, precision) or {}), precision) == ()
 
 
 def test_a_sum_in_fp32_is_no_accumulator_of_the_tensor_core() -> None:

@@ -300,6 +300,25 @@ def test_linear_applies_its_tail_to_the_accumulator() -> None:
     assert 'input_precision="tf32"' in tf32.source
 
 
+def test_parts_are_proposed_for_a_large_product() -> None:
+    """Its prediction holds the three products and the splitting ahead of them."""
+    size = 4096
+    facts = linear_facts().model_copy(
+        update={
+            "inputs": (TensorSpec(shape=(size, size)),), "outputs": (TensorSpec(shape=(size, size)),), "flops": 2.0 * size**3,
+            "parameters": {"linear.weight": TensorSpec(shape=(size, size)), "linear.bias": TensorSpec(shape=(size,))},
+        }
+    )  # fmt: skip
+    current = attempt(seed(facts), ms=1.8, programs=1024)
+    assert current.candidate.recipe == "product"
+    analysis = asyncio.run(RecipeAuthor().analyze(brief(facts, current=current)))
+    assert analysis.worth_optimizing and analysis.kernel_type == "product_in_parts"
+    multiply = 3 * facts.flops / H200.fp16 * 1e3
+    assert multiply < float(analysis.evidence["predicted_ms_product_in_parts"]) < 3 * multiply
+    drawn = asyncio.run(RecipeAuthor().optimize(brief(facts, current=current, analysis=analysis)))
+    assert drawn is not None and assignments(drawn.source)["PARTS"] == 2
+
+
 @pytest.mark.parametrize("facts", [gru_facts(), relu_chain(), linear_facts()], ids=["gru", "pointwise", "linear"])
 def test_no_recipe_gets_advice(facts: TaskFacts) -> None:
     found = match(task(), facts, H200)
