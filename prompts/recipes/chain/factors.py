@@ -26,6 +26,8 @@ class Factor:
     """Whether forward gets it; else it is a parameter."""
     moved: bool = False
     """Whether axes were permuted."""
+    lines: tuple[str, ...] = ()
+    """Elementwise operations on its values `v` ahead of the product, as Triton writes them."""
 
     @property
     def kept(self) -> bool:

@@ -108,6 +108,10 @@ class ChainReader:
         """Whether a node only names axes of a tensor anew, for what stands in front."""
         return False
 
+    def goes_ahead(self, node: OpNode) -> bool:
+        """Whether a node may stand in front of the head."""
+        return False
+
     def start(self, node: OpNode) -> None:
         """Read what stands in front. Raises ValueError for what cannot be written."""
 
@@ -127,7 +131,8 @@ class ChainReader:
         heads = [node for node in self.facts.ops if self.is_head(node)]
         if len(heads) > 1:
             raise NoPlan((f"a second {name_node(heads[1])}", heads[1]))
-        if heads and heads[0] is not next(node for node in self.facts.ops if _computes(node) and not self.is_view(node)):
+        first = next((node for node in self.facts.ops if _computes(node) and not self.is_view(node) and not self.goes_ahead(node)), None)
+        if heads and heads[0] is not first:
             raise NoPlan((f"{name_node(heads[0])} behind another operation", heads[0]))
 
     def _is_known(self, node: OpNode) -> bool:
@@ -158,9 +163,10 @@ class ChainReader:
                 raise ValueError("a forward that returns something else than the tensor it computes")
             self.result = self.variables[result["ref"]]
         else:
-            self._apply(node)
+            self.apply(node)
 
-    def _apply(self, node: OpNode) -> None:
+    def apply(self, node: OpNode) -> None:
+        """Write one elementwise operation. Raises ValueError for what cannot be written."""
         name = operation_name(node)
         assert name is not None, "others are refused before"
         for argument in (*node.args, *node.kwargs.values()):

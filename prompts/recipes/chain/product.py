@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from tritonsmith.evaluator.schema import OpNode, Record, Task, TaskFacts
 from tritonsmith.prompts.recipes.chain.factors import Factor, flatten, read_equation
 from tritonsmith.prompts.recipes.chain.plan import ChainPlan, ChainReader
 from tritonsmith.prompts.recipes.chain.sizes import Source
 from tritonsmith.prompts.recipes.members import attribute, parameter_lines, parent_lines
-from tritonsmith.prompts.recipes.operations import operation_name
+from tritonsmith.prompts.recipes.operations import OPERATIONS, expression, operation_name
 from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 
 _PRODUCTS = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum")
@@ -26,6 +27,8 @@ class FactorPlan(Record):
     """Whether it is a parameter, whose parts are kept between calls."""
     along: bool
     """Whether its values lie next to each other along K."""
+    lines: tuple[str, ...] = ()
+    """Operations on its values `v` ahead of the product."""
 
 
 class ProductPlan(ChainPlan):
@@ -73,8 +76,8 @@ class _ProductReader(ChainReader):
         if batch * rows * columns != math.prod(self.shape):
             raise NoPlan(("a product whose result is broadcast", None))
         return ProductPlan(
-            a=FactorPlan(source=a.source, kept=a.kept, along=a.strides[2] <= a.strides[1]),
-            w=FactorPlan(source=w.source, kept=w.kept, along=w.strides[1] < w.strides[2]),
+            a=FactorPlan(source=a.source, kept=a.kept, along=a.strides[2] <= a.strides[1], lines=a.lines),
+            w=FactorPlan(source=w.source, kept=w.kept, along=w.strides[1] < w.strides[2], lines=w.lines),
             batch=batch, rows=rows, columns=columns, inner=inner, half=a.dtype != "float32",
             product_flops=2.0 * batch * rows * columns * inner, **fields,
         )  # fmt: skip
@@ -86,6 +89,22 @@ class _ProductReader(ChainReader):
     def is_view(self, node: OpNode) -> bool:
         """Whether a node permutes the axes of a tensor, or is the number that addmm has in front."""
         return _call_name(node) in _VIEWS
+
+    def goes_ahead(self, node: OpNode) -> bool:
+        """Whether a node is an elementwise operation on one tensor."""
+        refs = [value for value in (*node.args, *node.kwargs.values()) if isinstance(value, dict) and "ref" in value]
+        return operation_name(node) is not None and len(refs) == 1
+
+    def apply(self, node: OpNode) -> None:
+        """Ahead of the product, write an operation on the values of an operand; behind it, on the product."""
+        name = operation_name(node)
+        if self.pair is not None or name is None or not any(self.is_head(other) for other in self.facts.ops):
+            super().apply(node)
+            return
+        ref = next(value for value in (*node.args, *node.kwargs.values()) if isinstance(value, dict) and "ref" in value)
+        factor = self._factor(ref, node)
+        self.factors[node.name] = replace(factor, lines=(*factor.lines, f"v = {expression(node, name, {ref['ref']: 'v'})}"))
+        self.flops += OPERATIONS[name].flops * math.prod(factor.shape)
 
     def is_fixed(self) -> bool:
         """Rows may have any number where they come from one input as it is, and the other operand is a parameter."""

@@ -126,7 +126,7 @@ PRODUCT = RecipeFamily(
     name="product",
     writes=f"one matrix product of two tensors of one type ({', '.join(DTYPES)}), then elementwise operations on its result. It may be "
     "`nn.Linear`, `F.linear`, `@`, `torch.matmul`, `mm`, `bmm`, `addmm`, `baddbmm` or an `einsum` with one summed index, with axes of the "
-    "operands exchanged by `t`, `transpose`, `permute`, `T` or `mT`",
+    "operands exchanged by `t`, `transpose`, `permute`, `T` or `mT`, and with elementwise operations on one operand ahead of it",
     read=read_product,
     recipes=(
         Recipe(

@@ -66,7 +66,7 @@ REFUSALS = [
      "v = v.to(x.dtype)) and 1 more;"),
     ("self.a = nn.Linear(32, 16); self.b = nn.Linear(16, 4)", "x = torch.relu(self.a(x)); return self.b(x)", ROWS,
      "a second nn.Linear (line 15: return self.b(x))"),
-    ("self.a = nn.Linear(32, 16)", "return self.a(x + 1)", ROWS, "nn.Linear behind another operation (line 13: "),
+    ("self.a = nn.Linear(32, 16)", "return self.a(x + x)", ROWS, "nn.Linear behind another operation (line 13: "),
     ("self.a = nn.Linear(32, 16)", "return self.a(input=x)", ROWS, "nn.Linear with its input by name (line 13: "),
     ("self.a = nn.Linear(32, 16).double()", "return self.a(x)", "torch.rand(8, 32).double()", "the float64 input x"),
     ("", "return x + 1, x * 2", ROWS, "a forward that returns 2 tensors;"),
