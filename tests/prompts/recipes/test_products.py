@@ -19,7 +19,7 @@ from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import PrecisionClass, Status, Task
 from tritonsmith.prompts.recipes.book import BOOK, match
 
-HELPERS = Path(__file__).parents[2] / "helpers"
+FORMS = Path(__file__).parent / "product_forms.py"
 H200 = CARDS["h200"]
 PRODUCT = """
 import torch
@@ -42,7 +42,7 @@ def errors() -> dict[str, dict[str, dict[str, float]]]:
     """Errors over the reference's own, by group, case and kernel; one process computes them all in the interpreter."""
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     done = subprocess.run(
-        [sys.executable, HELPERS / "product_forms.py"], capture_output=True, text=True, check=False, env=environment, timeout=600
+        [sys.executable, FORMS], capture_output=True, text=True, check=False, env=environment, timeout=600
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, dict[str, float]]] = json.loads(done.stdout)
