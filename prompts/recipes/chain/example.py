@@ -5,7 +5,7 @@ from tritonsmith.prompts.recipes.chain.product import FactorPlan, ProductPlan
 from tritonsmith.prompts.recipes.chain.sizes import Source, find_sizes
 from tritonsmith.prompts.recipes.recipe import WorkedExample
 
-_PRODUCT_REFERENCE = '''
+_PRODUCT_REFERENCE = """
 import torch
 from torch import nn
 
@@ -22,7 +22,7 @@ def get_inputs():
 
 def get_init_inputs():
     return [160, 72]
-'''
+"""
 _PRODUCT_PLAN = ProductPlan(
     signature="inputs, outputs", fixed={"inputs": "160", "outputs": "72"},
     members=(
@@ -40,7 +40,7 @@ _PRODUCT_PLAN = ProductPlan(
 )  # fmt: skip
 PRODUCT_EXAMPLE = WorkedExample(_PRODUCT_REFERENCE, _PRODUCT_PLAN)
 
-_POINTWISE_REFERENCE = '''
+_POINTWISE_REFERENCE = """
 import torch
 from torch import nn
 
@@ -57,7 +57,7 @@ def get_inputs():
 
 def get_init_inputs():
     return [96]
-'''
+"""
 _POINTWISE_PLAN = ChainPlan(
     signature="features", fixed={"features": "96"},
     members=("self.bias = nn.Parameter(torch.empty((96,), dtype=torch.float32))",), arguments="x",

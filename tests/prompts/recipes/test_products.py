@@ -41,9 +41,7 @@ def get_init_inputs():
 def errors() -> dict[str, dict[str, dict[str, float]]]:
     """Errors over the reference's own, by group, case and kernel; one process computes them all in the interpreter."""
     environment = os.environ | {"TRITON_INTERPRET": "1"}
-    done = subprocess.run(
-        [sys.executable, FORMS], capture_output=True, text=True, check=False, env=environment, timeout=600
-    )
+    done = subprocess.run([sys.executable, FORMS], capture_output=True, text=True, check=False, env=environment, timeout=600)
     assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, dict[str, float]]] = json.loads(done.stdout)
     return found
