@@ -178,7 +178,8 @@ def pair_ratios(verdict: Verdict, baseline: str = "") -> list[float]:
         return []
     raw = json.loads(Path(timing.raw).read_text(encoding="utf-8"))
     name = baseline or timing.baseline
-    samples = next((one["samples"][name] for one in (raw, *raw.get("sessions", ())) if name in one.get("samples", {})), {})
+    sessions = [one["samples"] for one in (raw, *raw.get("sessions", ())) if name in one.get("samples", {})]
+    samples = sessions[0][name] if sessions else {}
     pairs = zip(samples.get("candidate_ms", []), samples.get("baseline_ms", []), strict=True)
     return [round(other / candidate, 5) for candidate, other in pairs]
 
