@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from tritonsmith.evaluator.schema import Hardware, OpNode, Task, TaskFacts
 from tritonsmith.prompts.recipes.chain.product_recipes import PRODUCT
 from tritonsmith.prompts.recipes.chain.recipes import POINTWISE
+from tritonsmith.prompts.recipes.convnet.recipes import CONVNET
 from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily
 from tritonsmith.prompts.recipes.recurrent.recipes import RECURRENT
 
-FAMILIES: tuple[RecipeFamily, ...] = (RECURRENT, PRODUCT, POINTWISE)
+FAMILIES: tuple[RecipeFamily, ...] = (RECURRENT, CONVNET, PRODUCT, POINTWISE)
 """In the order in which they try to read a task."""
 _MOST_NAMED = 3
 """Operations that a refusal names; what one model would not do, it need not read to its end."""
@@ -33,9 +34,9 @@ class Match:
 
 def match(task: Task, facts: TaskFacts, hardware: Hardware) -> Match | None:
     """The recipes that can write this task; None when none can. The first family that can read the task decides."""
-    if _find_obstacle(task, facts) or facts.updates:  # what forward leaves in buffers is a result that no recipe gives
+    if _find_obstacle(task, facts):
         return None
-    for family in FAMILIES:
+    for family in _list_families(facts):
         try:
             plan = family.read(task, facts)
         except NoPlan:
@@ -49,9 +50,7 @@ def explain_refusal(task: Task, facts: TaskFacts, hardware: Hardware) -> str:
     """What of a task no recipe can write, in forward's order, with the lines of the task that ask for it."""
     if obstacle := _find_obstacle(task, facts):
         return f"this forward ({obstacle})"
-    if facts.updates:
-        return f"a forward that updates buffers in training mode ({', '.join(facts.updates[:_MOST_NAMED])})"
-    for family in FAMILIES:
+    for family in _list_families(facts):
         try:
             family.read(task, facts)
         except NoPlan as reason:
@@ -59,7 +58,14 @@ def explain_refusal(task: Task, facts: TaskFacts, hardware: Hardware) -> str:
                 first = {what: node for what, node in reversed(reason.missing)}
                 named = [_quote(task, what, first[what]) for what in dict.fromkeys(what for what, _ in reason.missing)]
                 return ", ".join(named[:_MOST_NAMED]) + (f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else "")
+    if facts.updates:
+        return f"a forward that updates buffers in training mode ({', '.join(facts.updates[:_MOST_NAMED])})"
     return f"this task that fits {hardware.name}"
+
+
+def _list_families(facts: TaskFacts) -> tuple[RecipeFamily, ...]:
+    """The families to try: what forward leaves in buffers is a result, and not all of them give it."""
+    return tuple(family for family in FAMILIES if family.updates or not facts.updates)
 
 
 def _find_obstacle(task: Task, facts: TaskFacts) -> str:

@@ -107,6 +107,8 @@ class RecipeFamily:
     """The kind of operation that its recipes write."""
     nearest_to: tuple[Family, ...] = ()
     """Kinds of operation without recipes of their own for which its example is the nearest."""
+    updates: bool = False
+    """Whether its kernels also write what forward leaves in buffers, such as running statistics."""
 
 
 @cache

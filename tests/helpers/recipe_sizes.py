@@ -131,6 +131,15 @@ CASES = {
         init="self.rnn = nn.RNN(inputs, hidden, layers, kind, bias, batch_first)", others={"own": [12, 20, 2], "tanh": [12, 20, 2, "tanh"]},
         parameters=", inputs, hidden, layers=1, kind='relu', bias=True, batch_first=False", made_with="12, 20, 2",
     ),
+    "images": Case(
+        "return self.fc(torch.relu(self.conv(x)).flatten(1))", "torch.rand(2, 3, 8, 6)",
+        {
+            "rows": draw((5, 3, 8, 6)), "no row": draw((0, 3, 8, 6)), "lines": draw((2, 3, 9, 6)), "rank": draw((3, 8, 6)),
+            "doubles": draw((2, 3, 8, 6), dtype=torch.float64), "strided": lambda: [torch.rand(6, 8, 2, 3).permute(2, 3, 1, 0)],
+        },
+        init="self.conv, self.fc = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(192, classes)", parameters=", classes", made_with="7",
+        others={"own": [7], "classes": [9]},
+    ),
     "last step": Case(
         "return self.fc(self.gru(x)[0][:, -1])", "torch.rand(2, 3, 12)",
         {"steps and rows": draw((3, 2, 12)), "width": draw((2, 3, 20))},

@@ -46,12 +46,14 @@ def merge_launch_facts(compiled: dict[str, Any], interpreted: dict[str, Any], or
     seen: Counter[tuple[str, Grid]] = Counter()
     for count in counts:
         seen[count.name, count.grid] += count.count
-    kernels = []
-    for values in compiled["kernels"]:
-        kernel = KernelFacts.model_validate(values)
-        launched = max(kernel.launches, seen.pop((kernel.name, kernel.grid), 0))
-        kernels.append(kernel.model_copy(update={"launches": launched}))
-    kernels += [KernelFacts(name=name, grid=grid, launches=launched) for (name, grid), launched in seen.items()]
+    kernels = [KernelFacts.model_validate(values) for values in compiled["kernels"]]
+    for kernel in kernels:
+        seen[kernel.name, kernel.grid] -= kernel.launches  # several compiled kernels may share a name and a grid
+    more = {key: launched for key, launched in seen.items() if launched > 0}
+    kernels = [
+        kernel.model_copy(update={"launches": kernel.launches + more.pop((kernel.name, kernel.grid), 0)}) for kernel in kernels
+    ]  # fmt: skip
+    kernels += [KernelFacts(name=name, grid=grid, launches=launched) for (name, grid), launched in more.items()]
     library = ForwardReport.from_dict(compiled) | ForwardReport.from_dict(interpreted)
     triton_launches = sum(kernel.launches for kernel in kernels)
     facts = LaunchFacts(

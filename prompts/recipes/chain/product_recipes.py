@@ -168,5 +168,5 @@ PRODUCT = RecipeFamily(
     ),
     example=PRODUCT_EXAMPLE,
     kind=Family.GEMM,
-    nearest_to=(Family.ATTENTION, Family.CONVOLUTION),
+    nearest_to=(Family.ATTENTION,),
 )

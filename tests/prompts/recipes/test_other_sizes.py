@@ -21,6 +21,7 @@ RIGHT = {
     "residual": {"rows"},
     "states": {"steps and rows", "arguments: bare"},
     "last states": {"one step", "arguments: deep", "arguments: wide"},
+    "images": {"rows", "arguments: classes"},
     "last step": {"steps and rows", "arguments: dropout"},
     "both ways": {"steps and rows", "arguments: bare"},
     "relu": {"one step", "large"},
@@ -29,6 +30,7 @@ RIGHT = {
 TOO_WIDE = ("last states: recurrent_wavefront", "arguments: wide")
 """More programs than fit on the card at once: refused by the one kernel that needs them all there."""
 RECIPES = {"pointwise", "product", "recurrent_per_step", "recurrent_persistent_batch", "recurrent_layers", "recurrent_wavefront"}
+RECIPES |= {"convnet_library", "convnet_products"}
 
 pytestmark = pytest.mark.slow
 

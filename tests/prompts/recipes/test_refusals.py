@@ -60,7 +60,9 @@ REFUSALS = [
     ("self.w = nn.Parameter(torch.rand(8, 8))", "return torch.addmm(x.t(), x, self.w)", "torch.rand(8, 8)",
      "torch.addmm that adds a view (line 13: "),
     ("self.c = nn.Conv2d(1, 4, 3)", "x = self.c(x[None]); return F.max_pool2d(x, 2)", ROWS,
-     "the operator [] (line 13: x = self.c(x[None])), nn.Conv2d (line 13: x = self.c(x[None])), F.max_pool2d (line 14: "),
+     "the operator [] (line 13: x = self.c(x[None]));"),
+    ("self.c = nn.Conv3d(1, 4, 3)", "x = self.c(x[None]); return F.max_pool3d(x, 2)", "torch.rand(1, 5, 6, 7)",
+     "the operator [] (line 13: x = self.c(x[None])), nn.Conv3d (line 13: x = self.c(x[None])), F.max_pool3d (line 14: "),
     ("", "v = x.float(); v = v.mean(-1, keepdim=True); v = v.to(x.dtype); return x / v", ROWS,
      "Tensor.float (line 13: v = x.float()), Tensor.mean (line 14: v = v.mean(-1, keepdim=True)), the attribute dtype (line 15: "
      "v = v.to(x.dtype)) and 1 more;"),
