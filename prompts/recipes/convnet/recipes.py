@@ -138,9 +138,9 @@ PRODUCTS = Recipe(
 )
 CONVNET = RecipeFamily(
     name="convnet",
-    writes=f"networks of `nn.Conv2d` ({', '.join(DTYPES)}; any stride, padding, dilation, groups), `nn.BatchNorm2d`, elementwise "
-    "functions, sums of two branches, max and average pooling, `flatten` and `nn.Linear`. In training mode a batch norm takes the batch's "
-    "statistics; it must follow a convolution",
+    writes=f"networks of `nn.Conv2d` ({', '.join(DTYPES)}) with any stride, padding, dilation and groups. Next to it stand "
+    "`nn.BatchNorm2d`, elementwise functions, sums of two branches, max and average pooling, `flatten` and `nn.Linear`. In training mode a "
+    "batch norm takes the batch's statistics and must follow a convolution",
     read=read_network,
     recipes=(LIBRARY, PRODUCTS),
     example=EXAMPLE,
