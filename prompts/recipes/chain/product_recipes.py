@@ -125,8 +125,8 @@ def _propose_parts(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
 PRODUCT = RecipeFamily(
     name="product",
     writes=f"one matrix product of two tensors of one type ({', '.join(DTYPES)}), then elementwise operations on its result. It may be "
-    "`nn.Linear`, `F.linear`, `@`, `torch.matmul`, `mm`, `bmm`, `addmm`, `baddbmm` or an `einsum` with one summed index, with axes of the "
-    "operands exchanged by `t`, `transpose`, `permute`, `T` or `mT`, and with elementwise operations on one operand ahead of it",
+    "`nn.Linear`, `F.linear`, `@`, `torch.matmul`, `mm`, `bmm`, `addmm`, `baddbmm` or an `einsum` with one summed index. The operands' "
+    "axes may be exchanged by `t`, `transpose`, `permute`, `T` or `mT`. Elementwise operations may stand ahead of one operand",
     read=read_product,
     recipes=(
         Recipe(
