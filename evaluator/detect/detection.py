@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-import ast
-
-from tritonsmith.evaluator.detect import host, kernels
+from tritonsmith.evaluator.detect.algorithms import (
+    find_flash_attention,
+    find_fourier_transform,
+    find_winograd_matrices,
+    find_winograd_transform,
+)
 from tritonsmith.evaluator.detect.bounds import find_bound
+from tritonsmith.evaluator.detect.grids import find_one_axis_grid, read_constants, read_grid_extents
+from tritonsmith.evaluator.detect.library import find_library_work
+from tritonsmith.evaluator.detect.loops import find_loop_traits
+from tritonsmith.evaluator.detect.products import find_direct_convolution, find_serial_product
 from tritonsmith.evaluator.detect.records import Detection, KernelCode, Trait, TraitHit
+from tritonsmith.evaluator.detect.sharing import find_unsynchronised_sharing
+from tritonsmith.evaluator.detect.time_loops import find_time_loop
 from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts, TaskFacts, Timing
 from tritonsmith.evaluator.source.kernel_file import Call, find_host_calls, read_kernel_source
@@ -46,86 +55,47 @@ def _detect(
     source: str, facts: LaunchFacts | None, task_facts: TaskFacts | None, hardware: Hardware | None, timing: Timing | None, path: str
 ) -> Detection:
     index = read_kernel_source(source, path)
-    walks = {name: walk_kernel(index, node) for name, node in index.find_kernels().items()}
     launches = [call for call in find_host_calls(index) if call.kernel]
     hits: list[TraitHit | None] = []
     codes: list[KernelCode] = []
-    for name, walk in walks.items():
-        known = _facts_of(name, facts)
-        lines = sorted({call.node.lineno for call in launches if call.kernel == name})
-        persistent = kernels.find_persistence(walk)
-        hits.append(persistent)
-        if persistent is not None:
-            hits.append(_find_one_axis_grid(walk, known, [call for call in launches if call.kernel == name], hardware))
-        hits += _find_kernel_traits(walk, known, [call for call in launches if call.kernel == name])
+    walks: dict[str, KernelWalk] = {}
+    for name, node in index.find_kernels().items():
+        known, calls = _facts_of(name, facts), [call for call in launches if call.kernel == name]
+        walk = walks[name] = walk_kernel(index, node, read_constants(index, name, calls, known))
+        found = _find_kernel_traits(walk, known, calls, hardware)
+        hits += found
         codes.append(
             KernelCode(
-                name=name, line=walk.line, launch_lines=tuple(lines), program_axes=tuple(sorted(walk.program_axes)),
-                uses_dot=walk.has_dot, waits=walk.waits, persistent=persistent is not None,
+                name=name, line=walk.line, launch_lines=tuple(sorted({call.node.lineno for call in calls})),
+                program_axes=tuple(sorted(walk.program_axes)), uses_dot=walk.has_dot, waits=walk.waits,
+                persistent=any(hit is not None and hit.name is Trait.PERSISTENT for hit in found),
             )
         )  # fmt: skip
-    hits.append(host.find_time_loop(index, facts, task_facts))
-    hits.append(host.find_library_work(index, facts, uses_dot=any(walk.has_dot for walk in walks.values())))
-    hits.append(kernels.find_winograd(index))
+    hits.append(find_time_loop(index, walks, facts, task_facts))
+    hits.append(find_library_work(index, walks, facts))
+    hits.append(find_winograd_matrices(index))
     if facts is not None and task_facts is not None and hardware is not None and timing is not None:
         hits.append(find_bound(facts, task_facts, hardware, timing))
     order = list(Trait)
-    found = sorted((hit for hit in hits if hit is not None), key=lambda hit: (order.index(hit.name), hit.line or 0))
-    return Detection(labels=tuple(found), kernels=tuple(codes))
+    labels = sorted((hit for hit in hits if hit is not None), key=lambda hit: (order.index(hit.name), hit.line or 0))
+    return Detection(labels=tuple(labels), kernels=tuple(codes))
 
 
-def _find_kernel_traits(walk: KernelWalk, known: KernelFacts | None, launches: list[Call]) -> list[TraitHit | None]:
-    constants = dict(known.constexprs) if known is not None else {}
-    extents = kernels.extents_of(known)
-    if known is None and launches and all(_read_grid_extents(call) == (1,) * len(_read_grid_extents(call) or (0,)) for call in launches):
+def _find_kernel_traits(walk: KernelWalk, known: KernelFacts | None, launches: list[Call], hardware: Hardware | None) -> list[TraitHit | None]:
+    extents = known.grid if known is not None else (None, None, None)
+    if known is None and launches and all(read_grid_extents(call) in ((1,), (1, 1), (1, 1, 1)) for call in launches):
         extents = (1, 1, 1)
-    return [
-        kernels.find_unsynchronised_sharing(walk, extents),
-        kernels.find_serial_product(walk, constants),
-        kernels.find_direct_convolution(walk, constants),
-        kernels.find_flash_attention(walk),
-    ]
+    serial, serial_loops = find_serial_product(walk)
+    convolution, tap_loops = find_direct_convolution(walk)
+    persistent, row = find_loop_traits(walk, serial_loops | tap_loops)
+    grid = find_one_axis_grid(walk, known, launches, hardware) if persistent is not None else None
+    transform = find_flash_attention(walk) or find_winograd_transform(walk) or find_fourier_transform(walk)
+    if transform is not None:
+        row = None  # its loop is that algorithm's
+    return [persistent, row, grid, find_unsynchronised_sharing(walk, extents), serial, convolution, transform]
 
 
 def _facts_of(name: str, facts: LaunchFacts | None) -> KernelFacts | None:
     """The largest launch of a kernel."""
     same = [kernel for kernel in facts.kernels if kernel.name == name] if facts is not None else []
     return max(same, key=lambda kernel: kernel.grid[0] * kernel.grid[1] * kernel.grid[2], default=None)
-
-
-def _find_one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: list[Call], hardware: Hardware | None) -> TraitHit | None:
-    """A grid along one axis that fills less than half of the card, where programs share no work."""
-    if walk.waits or walk.pid_parts or len(walk.program_axes) > 1 and known is None:
-        return None
-    if known is not None:
-        programs = known.grid[0] * known.grid[1] * known.grid[2]
-        if hardware is None or 2 * programs > hardware.processors or sum(extent > 1 for extent in known.grid) > 1:
-            return None
-        text = f"{walk.name}: the grid {known.grid} covers one axis: {programs} programs on {hardware.processors} processors"
-        return TraitHit(name=Trait.ONE_AXIS_GRID, line=launches[0].node.lineno if launches else walk.line, evidence=text)
-    for call in launches:
-        extents = _read_grid_extents(call)
-        if extents is not None and sum(extent != 1 for extent in extents) <= 1:
-            text = f"{walk.name}: the launch in line {call.node.lineno} has a grid of one axis; each program keeps the other one whole"
-            return TraitHit(name=Trait.ONE_AXIS_GRID, line=call.node.lineno, evidence=text)
-    return None
-
-
-def _read_grid_extents(call: Call) -> tuple[int | None, ...] | None:
-    """Extents of a launch grid that is a tuple, also in a lambda or a local name; None for those not literal."""
-    node: ast.expr | None = call.node.func.slice if isinstance(call.node.func, ast.Subscript) else None
-    if isinstance(node, ast.Name):
-        name = node.id
-        node = next(
-            (
-                part.value
-                for part in ast.walk(call.function)
-                if isinstance(part, ast.Assign) and any(isinstance(target, ast.Name) and target.id == name for target in part.targets)
-            ),
-            None,
-        )
-    if isinstance(node, ast.Lambda):
-        node = node.body
-    if not isinstance(node, ast.Tuple):
-        return None
-    return tuple(extent.value if isinstance(extent, ast.Constant) and isinstance(extent.value, int) else None for extent in node.elts)

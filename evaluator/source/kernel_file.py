@@ -43,6 +43,8 @@ class KernelSource:
     classes: dict[str, ast.ClassDef] = field(default_factory=dict)
     kernel_aliases: dict[str, str] = field(default_factory=dict)
     """Local names that stand for a jit function (`k = gru_fast if flag else gru_slow` names the first)."""
+    numbers: dict[str, int] = field(default_factory=dict)
+    """Whole numbers that the module names at its top level."""
     steps: int = 0
     """Nodes visited so far by readers that follow calls."""
     _methods_of: dict[str, dict[str, Function]] = field(default_factory=dict)
@@ -135,8 +137,24 @@ def read_kernel_source(source: str, path: str) -> KernelSource:
             index.classes[statement.name] = statement
         elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name not in index.jit:
             index.functions[statement.name] = statement
+    index.numbers = _read_numbers(tree)
     _index_aliases(index)
     return index
+
+
+def _read_numbers(tree: ast.Module) -> dict[str, int]:
+    """Names that are set once at the top level, to a whole number (also as tl.constexpr)."""
+    found: dict[str, list[int | None]] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            value = statement.value
+            if isinstance(value, ast.Call) and ast.unparse(value.func).endswith("constexpr") and value.args:
+                value = value.args[0]
+            number = value.value if isinstance(value, ast.Constant) and type(value.value) is int else None
+            for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+                for part in (part for part in ast.walk(target) if isinstance(part, ast.Name)):
+                    found.setdefault(part.id, []).append(number)
+    return {name: values[0] for name, values in found.items() if len(values) == 1 and values[0] is not None}
 
 
 def _is_jit(index: KernelSource, decorator: ast.expr) -> bool:

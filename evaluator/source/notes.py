@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from tritonsmith.evaluator.source.kernel_file import KernelSource
-from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, KernelWalk, Product, Rescale, Value
+from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, KernelWalk, Product, Rescale, Use, Value
 
 
 class WalkNotes:
@@ -26,24 +26,31 @@ class WalkNotes:
         """Loops around the statement that is walked through, outermost first."""
         self.silent = 0
         """Above zero nothing is noted that would count twice: in all passes over a loop's body but the last."""
+        self.guards: frozenset[int] = frozenset()
+        """Conditions about program ids around the statement."""
+        self.after_arrival = False
+        """Whether it stands under a condition about what an atomic gave back."""
+        self._scaled: set[tuple[int, str]] = set()
 
-    def note_access(self, kind: str, line: int, address: Value, value: Value) -> None:
-        """A load or a store."""
+    def note_access(self, site: AccessSite) -> None:
+        """A load, a store or an atomic."""
         if not self.silent:
-            self._facts.accesses.append(AccessSite(kind, line, address, value, self.loops))
+            self._facts.accesses.append(site)
+
+    def note_gates(self, first: Value, second: Value) -> None:
+        """Two factors: a name that the innermost loops carry may be multiplied by what the iteration loads."""
+        for carried, other in ((first, second), (second, first)):
+            names = {(owner, name) for owner, name, _ in carried.carried}
+            for owner, name in names:
+                moved = any(f"loop:{owner}" in origin.deps for origin in other.origins)
+                if moved and not other.mixed and not any(loop == owner for loop, *_ in other.carried):
+                    self._facts.loops[owner].gated.add(name)
 
     def note_dot(self) -> None:
         """A product of tiles, for the kernel and all loops around."""
         self._facts.has_dot = True
         for loop in self.loops:
             self._facts.loops[loop].has_dot = True
-
-    def note_poll(self, lock: bool = False) -> None:
-        """A read of memory; in a while loop it may wait for other programs, or for a lock."""
-        if self.loops and self._facts.loops[self.loops[-1]].kind == "while":
-            loop = self._facts.loops[self.loops[-1]]
-            loop.lock = lock and (loop.lock or not loop.polls)
-            loop.polls = True
 
     def note_products(self, target: str, value: ast.expr, env: Env, *, needs_name: bool = False) -> None:
         """The products that are added to a total.
@@ -64,8 +71,9 @@ class WalkNotes:
             pair = _factors_of(self._index, term)
             if pair:
                 left, right = (self._evaluate(factor, env) for factor in pair)
-                outer = all(isinstance(factor, ast.Subscript) for factor in pair) and _indexing_of(pair[0]) != _indexing_of(pair[1])
-                self._facts.products.append(Product(term.lineno, left, right, self.loops, target, outer))
+                outer = {left.axes, right.axes} == {frozenset({0}), frozenset({1})}
+                summed = isinstance(term, ast.Call) and self._index.resolve_language_name(term.func) == "sum"
+                self._facts.products.append(Product(term.lineno, left, right, self.loops, target, outer, summed))
         self.silent -= 1
 
     def note_softmax(self, name: str, node: ast.Call, env: Env, result: Value) -> None:
@@ -73,12 +81,12 @@ class WalkNotes:
         if self.silent or not self.loops:
             return
         loop = self.loops[-1]
-        if name == "maximum" and any(owner == loop for owner, _ in result.carried):
+        if name == "maximum" and any(owner == loop for owner, *_ in result.carried):
             self._facts.rescales.append(Rescale("maximum", node.lineno, self.loops))
         if name in ("exp", "exp2", "math.exp", "math.exp2", "libdevice.exp") and node.args:
             for part in ast.walk(node.args[0]):
                 if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) and isinstance(part.left, ast.Name):
-                    if (loop, part.left.id) in env.get(part.left.id, NOTHING).carried:
+                    if (loop, part.left.id, Use.COPY) in env.get(part.left.id, NOTHING).carried:
                         self._facts.rescales.append(Rescale("exponential", node.lineno, self.loops))
 
     def note_scaling(self, target: str, value: ast.expr, env: Env, direct: bool) -> None:
@@ -86,15 +94,18 @@ class WalkNotes:
 
         With `direct` this is `total *= value`, otherwise `total = value`, where the total is a factor somewhere in `value`.
         """
-        if self.silent or not self.loops or target not in env or (self.loops[-1], target) not in env[target].carried:
+        if self.silent or not self.loops or target not in env or not _carries(env[target], self.loops[-1], target):
             return
         factors = [value] if direct else _partners_of(target, value)
         self.silent += 1
         carried = (pair for factor in factors for pair in self._evaluate(factor, env).carried)
-        found = any(name != target and loop == self.loops[-1] for loop, name in carried)
+        found = any(name != target and loop == self.loops[-1] for loop, name, _ in carried)
         self.silent -= 1
         if found:
             self._facts.rescales.append(Rescale("scaling", value.lineno, self.loops))
+            self._scaled.add((self.loops[-1], target))
+        if (self.loops[-1], target) in self._scaled and any(_is_sum_of_products(self._index, part) for part in ast.walk(value)):
+            self._facts.rescales.append(Rescale("weighted", value.lineno, self.loops))
 
 
 def _partners_of(target: str, value: ast.expr) -> list[ast.expr]:
@@ -128,5 +139,12 @@ def _factors_of(index: KernelSource, node: ast.expr) -> tuple[ast.expr, ast.expr
     return None
 
 
-def _indexing_of(node: ast.expr) -> str:
-    return ast.unparse(node.slice) if isinstance(node, ast.Subscript) else ""
+def _carries(value: Value, loop: int, name: str) -> bool:
+    return any(owner == loop and carried == name for owner, carried, _ in value.carried)
+
+
+def _is_sum_of_products(index: KernelSource, node: ast.AST) -> bool:
+    """tl.sum(a * b)."""
+    if not isinstance(node, ast.Call) or index.resolve_language_name(node.func) != "sum" or not node.args:
+        return False
+    return isinstance(node.args[0], ast.BinOp) and isinstance(node.args[0].op, ast.Mult)

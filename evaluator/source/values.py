@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import TypeAlias
+
+from tritonsmith.evaluator.source.forms import ZERO, Form
+
+
+class Use(IntEnum):
+    """What is done to an earlier value on the way to a later one, mildest first."""
+
+    COPY = 0
+    SUM = 1
+    """Sums, maxima, selections: an associative reduction or scan."""
+    LINEAR = 2
+    """It is multiplied by something."""
+    EXPONENT = 3
+    """An exponential of it; a logarithm leads back to LINEAR."""
+    FULL = 4
+    """Anything else: products of tiles, activations, addresses."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +35,25 @@ class Value:
     """Kernel parameters that may be the base pointer, where this is an address."""
     loops: frozenset[int] = frozenset()
     """Loops whose variable it depends on."""
-    carried: frozenset[tuple[int, str]] = frozenset()
-    """(loop, name): depends on what the name held at the end of the iteration before."""
+    carried: frozenset[tuple[int, str, Use]] = frozenset()
+    """(loop, name, use): depends on what the name held at the end of the iteration before."""
     rank: int = 0
+    form: Form = ZERO
+    """The number or address as a polynomial."""
+    reads: frozenset[tuple[str, Use]] = frozenset()
+    """(root, use): rests on what was loaded from there."""
+    origins: frozenset[Form] = frozenset()
+    """Addresses of the loads that it rests on."""
+    axes: frozenset[int] = frozenset()
+    """Axes of a tile along which it differs, by `[:, None]` and `[None, :]`."""
+    strides: tuple[Form, ...] = ()
+    """Strides of a block pointer or descriptor."""
+    block: tuple[Form, ...] = ()
+    """Extents of its block."""
+    atomic: bool = False
+    """Rests on what an atomic gave back."""
+    mixed: bool = False
+    """Rests on a product of tiles or on a reduction."""
 
 
 NOTHING = Value()
@@ -30,7 +63,7 @@ Env: TypeAlias = dict[str, Value]
 """What is known about each name of a function."""
 
 
-def union(*values: Value, signature: int = 0, roots: bool = True) -> Value:
+def union(*values: Value, signature: int = 0, roots: bool = True, form: Form = ZERO) -> Value:
     """Everything any of the values depends on."""
     return Value(
         signature=signature,
@@ -39,7 +72,21 @@ def union(*values: Value, signature: int = 0, roots: bool = True) -> Value:
         loops=frozenset().union(*(value.loops for value in values)),
         carried=frozenset().union(*(value.carried for value in values)),
         rank=max((value.rank for value in values), default=0),
+        form=form,
+        reads=frozenset().union(*(value.reads for value in values)),
+        origins=frozenset().union(*(value.origins for value in values)),
+        axes=frozenset().union(*(value.axes for value in values)),
+        atomic=any(value.atomic for value in values),
+        mixed=any(value.mixed for value in values),
     )
+
+
+def put_to_use(value: Value, use: Use) -> Value:
+    """The value after something was done to it."""
+    if not value.carried and not value.reads:
+        return value
+    carried = frozenset((loop, name, max(before, use)) for loop, name, before in value.carried)
+    return replace(value, carried=carried, reads=frozenset((root, max(before, use)) for root, before in value.reads))
 
 
 @dataclass
@@ -53,28 +100,51 @@ class Loop:
     outer: tuple[int, ...]
     bound: str = ""
     """Source of the last bound of a range."""
+    first: Form = ZERO
+    last: Form | None = None
+    """The bound as a polynomial."""
+    step: Form | None = None
     trips: int | None = None
-    """Where both bounds are literal."""
-    unit_step: bool = True
-    strided_by_programs: bool = False
-    """Starts at a program id and has a step: a loop over tiles in a grid smaller than the work."""
+    """Where both bounds are known numbers."""
+    variables: list[Form] = field(default_factory=list)
+    """What counts iterations: the variable of a range, and names that grow by the same amount each time."""
+    updates: dict[str, Use] = field(default_factory=dict)
+    """Names that rest on their value of the iteration before, with what an iteration does to it."""
+    gated: set[str] = field(default_factory=set)
+    """Names that are multiplied by what the iteration loads."""
+    pointers: set[str] = field(default_factory=set)
+    """Pointers that change in no even steps, such as two that change places."""
     polls: bool = False
-    """A while loop that reads memory until a value arrives."""
+    """Waits until memory holds a value that another program writes."""
     lock: bool = False
-    """A while loop that takes a lock by compare-and-swap, which orders nothing but itself."""
+    """Takes a lock by compare-and-swap, which orders nothing but itself."""
+    queue: bool = False
+    """Takes its work from a counter."""
+    guards: frozenset[int] = frozenset()
     has_dot: bool = False
-    assigned: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """Its symbol in polynomials."""
+        return f"loop:{self.id}"
 
 
 @dataclass(frozen=True)
 class AccessSite:
-    """A load or store in a kernel's text."""
+    """A load, store or atomic in a kernel's text."""
 
     kind: str
+    """`load`, `store` or `atomic`."""
     line: int
     address: Value
     value: Value
     loops: tuple[int, ...]
+    guards: frozenset[int] = frozenset()
+    """Conditions about program ids under which it stands; negative on the other side of a branch."""
+    swaps: tuple[Form, Form] | None = None
+    """What a compare-and-swap compares with and writes."""
+    after_arrival: bool = False
+    """Stands under a condition about what an atomic gave back."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +158,8 @@ class Product:
     target: str
     outer: bool = False
     """A column times a row, by their indexing."""
+    summed: bool = False
+    """tl.sum over the product."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +167,7 @@ class Rescale:
     """Marks of an online softmax: a running maximum, or a carried total multiplied by exp(old maximum - new maximum)."""
 
     kind: str
-    """`maximum`, `exponential` or `scaling`."""
+    """`maximum`, `exponential`, `scaling`, or `weighted` for a scaled total to which products are added."""
     line: int
     loops: tuple[int, ...]
 
@@ -110,15 +182,23 @@ class KernelWalk:
     accesses: list[AccessSite] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
     rescales: list[Rescale] = field(default_factory=list)
+    operations: dict[int, tuple[str, int, int, int]] = field(default_factory=dict)
+    """By signature: sums, differences and products with the signatures of both sides and the line."""
+    ranges: dict[str, Form] = field(default_factory=dict)
+    """Extents of ranges of elements by the name of their symbol."""
     program_axes: set[str] = field(default_factory=set)
     pid_parts: set[str] = field(default_factory=set)
     has_dot: bool = False
+    reduces: bool = False
+    """It sums, scans or compares along an axis."""
+    foreign: set[int] = field(default_factory=set)
+    """Loops in which a function of another file is called, which may wait; 0 outside of loops."""
 
-    def waits_in(self, loop: int) -> bool:
-        """Whether some iteration of the loop waits for other programs."""
-        return any(loop in inner.outer and inner.polls and not inner.lock for inner in self.loops.values())
+    def polls_in(self, loop: int) -> list[Loop]:
+        """Loops inside this one that wait for other programs; 0 stands for the whole kernel."""
+        return [inner for inner in self.loops.values() if inner.polls and not inner.lock and (loop == 0 or loop in inner.outer)]
 
     @property
     def waits(self) -> bool:
         """Whether programs of the kernel wait for each other at all."""
-        return any(loop.polls and not loop.lock for loop in self.loops.values())
+        return bool(self.polls_in(0))

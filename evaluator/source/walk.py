@@ -10,41 +10,45 @@ import ast
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tritonsmith.evaluator.source.forms import ONE, ZERO, Form, make_number, make_opaque, make_symbol
 from tritonsmith.evaluator.source.kernel_file import KernelSource
+from tritonsmith.evaluator.source.language import Language, get_parameters, read_none_indices
+from tritonsmith.evaluator.source.loop_heads import find_polled_parts, note_trips, read_head, read_loop_test, read_updates
 from tritonsmith.evaluator.source.notes import WalkNotes
-from tritonsmith.evaluator.source.values import NOTHING, Env, KernelWalk, Loop, Value, union
+from tritonsmith.evaluator.source.values import NOTHING, Env, KernelWalk, Loop, Use, Value, put_to_use, union
 
 _MAX_DEPTH = 6
 """Helpers within helpers that are entered; deeper ones only pass on what their arguments depend on."""
-_KEEP_ADDRESS = {"multiple_of", "max_contiguous", "max_constancy", "cast", "where", "advance", "make_block_ptr", "make_tensor_descriptor"}
-"""Functions of the language that give back an address in the same buffer."""
-_REDUCTIONS = {"sum", "max", "min", "argmax", "argmin", "reduce", "xor_sum"}
-"""Functions of the language that take an axis away, or all of them."""
-_SHAPED = {"zeros", "full", "reshape", "view", "broadcast_to"}
-"""Functions of the language whose result has the shape that they are given."""
-_ASSEMBLY = "inline_asm_elementwise"
-"""Inline assembly, which may read memory."""
 
 
-def walk_kernel(index: KernelSource, node: ast.FunctionDef) -> KernelWalk:
-    """Facts of one kernel."""
+def walk_kernel(index: KernelSource, node: ast.FunctionDef, constants: Mapping[str, object] | None = None) -> KernelWalk:
+    """Facts of one kernel.
+
+    Args:
+        index: the file.
+        node: the kernel.
+        constants: values of parameters where a launch shows them.
+    """
     facts = KernelWalk(node.name, node.lineno)
     scalars = _scalar_parameters(node)
-    names = [parameter.arg for parameter in _parameters(node)]
-    env = {name: Value(hash(("parameter", name)), roots=frozenset() if name in scalars else frozenset({name})) for name in names}
+    env: Env = {}
+    for parameter in get_parameters(node):
+        name, known = parameter.arg, (constants or {}).get(parameter.arg)
+        form = make_number(known) if isinstance(known, int) and not isinstance(known, bool) else make_symbol("parameter", name)
+        env[name] = Value(hash(("parameter", name)), roots=frozenset() if name in scalars else frozenset({name}), form=form)
     Walker(index, facts).walk_function(node, env, ())
     return facts
 
 
 def _scalar_parameters(node: ast.FunctionDef) -> set[str]:
     """Parameters that cannot be pointers: constants, and those that are multiplied, compared or bound a range."""
-    annotated = ((parameter.arg, parameter.annotation) for parameter in _parameters(node))
+    annotated = ((parameter.arg, parameter.annotation) for parameter in get_parameters(node))
     scalars = {name for name, annotation in annotated if annotation is not None and "constexpr" in ast.dump(annotation)}
     for part in ast.walk(node):
         operands: list[ast.AST] = []
         if isinstance(part, ast.BinOp) and not isinstance(part.op, ast.Add | ast.Sub):
             operands = [part.left, part.right]
-        elif isinstance(part, ast.Compare):
+        elif isinstance(part, ast.Compare) and not any(isinstance(op, ast.Is | ast.IsNot) for op in part.ops):
             operands = [part.left, *part.comparators]
         elif isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "range":
             operands = list(part.args)
@@ -64,6 +68,7 @@ class Walker:
         self.index = index
         self.facts = facts
         self.notes = WalkNotes(index, facts, self.evaluate)
+        self.language = Language(self)
         self.path: tuple[int, ...] = ()
         """Places of the calls by which the function that is walked through was entered."""
         self.returned: list[list[Value]] = [[]]
@@ -74,6 +79,8 @@ class Walker:
         self.path = path
         self.walk_block(node.body, env)
         values = self.returned.pop()
+        if len(values) == 1:
+            return values[0]
         return union(*values, signature=hash(tuple(value.signature for value in values))) if values else NOTHING
 
     def walk_block(self, body: list[ast.stmt], env: Env) -> None:
@@ -96,17 +103,26 @@ class Walker:
         elif isinstance(node, ast.For | ast.While):
             self.walk_loop(node, env)
         elif isinstance(node, ast.If):
-            self.evaluate(node.test, env)
-            other = dict(env)
-            self.walk_block(node.body, env)
-            self.walk_block(node.orelse, other)
-            _merge(env, other)
+            self._walk_branch(node, env)
         elif isinstance(node, ast.Return):
             self.returned[-1].append(self.evaluate(node.value, env) if node.value is not None else NOTHING)
         elif isinstance(node, ast.Expr):
             self.evaluate(node.value, env)
         elif isinstance(node, ast.With):
             self.walk_block(node.body, env)
+
+    def _walk_branch(self, node: ast.If, env: Env) -> None:
+        """Both sides; what stands there under a condition about programs is noted with it."""
+        test = self.evaluate(node.test, env)
+        other, outside, arrival = dict(env), self.notes.guards, self.notes.after_arrival
+        apart, self.notes.after_arrival = bool(test.pids), arrival or test.atomic
+        guard = abs(test.signature) + 1
+        self.notes.guards = outside | {guard} if apart else outside
+        self.walk_block(node.body, env)
+        self.notes.guards = outside | {-guard} if apart else outside
+        self.walk_block(node.orelse, other)
+        self.notes.guards, self.notes.after_arrival = outside, arrival
+        _merge(env, other)
 
     def assign(self, targets: list[ast.expr], value: ast.expr, env: Env) -> None:
         """Give names new values, and note what an assignment adds to a total."""
@@ -123,43 +139,59 @@ class Walker:
 
     def walk_loop(self, node: ast.For | ast.While, env: Env) -> None:
         """Walk twice through a loop's body, so that the second pass sees what the first one leaves."""
-        loop = self._open_loop(node, env)
+        loop = self._open_loop(node)
         outer, entry = self.notes.loops, dict(env)
+        variable = read_head(node, loop, env, self.evaluate) if isinstance(node, ast.For) else NOTHING
         self.notes.loops = (*outer, loop.id)
         parts = (part for statement in node.body for part in ast.walk(statement))
-        assigned = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-        loop.assigned = frozenset(assigned)
-        left: Mapping[str, Value] = {}
+        assigned = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)} & entry.keys()
+        left: dict[str, Value] = {}
         for last in (False, True):
-            for name in assigned & entry.keys():
-                before = union(entry[name], left.get(name, NOTHING), signature=hash(("carried", name, loop.id)))
-                env[name] = replace(before, carried=before.carried | {(loop.id, name)})
+            loop.variables = [variable.form] if isinstance(node, ast.For) else []
+            for name in assigned:
+                env[name] = self._enter_iteration(name, loop, entry[name], left.get(name))
             if isinstance(node, ast.For):
-                variable = union(self.evaluate(node.iter, env), signature=hash(("loop", loop.id)), roots=False)
-                _bind(node.target, replace(variable, loops=variable.loops | {loop.id}, rank=0), env)
+                _bind(node.target, variable, env)
             self.notes.silent += not last
+            at_test = dict(env)
             if isinstance(node, ast.While):
                 self.evaluate(node.test, env)
+            stored = len(self.facts.accesses)
             self.walk_block(node.body, env)
             self.notes.silent -= not last
             left = dict(env)
+        if isinstance(node, ast.While):
+            accesses = self.facts.accesses[stored:]
+            find_polled_parts(node.test, loop, at_test, left, accesses, self.evaluate)
+            read_loop_test(node.test, loop, at_test, self.evaluate)
+        note_trips(loop)
+        read_updates(loop, {name: left[name] for name in assigned})
         self.notes.loops = outer
         _merge(env, entry)
 
-    def _open_loop(self, node: ast.For | ast.While, env: Env) -> Loop:
-        key = hash((self.path, node.lineno, node.col_offset))
-        loop = Loop(key, node.lineno, "for" if isinstance(node, ast.For) else "while", self.notes.loops)
-        loop = self.facts.loops.setdefault(key, loop)
-        if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
-            bounds = node.iter.args
-            literals = [bound.value if isinstance(bound, ast.Constant) and isinstance(bound.value, int) else None for bound in bounds]
-            loop.bound = ast.unparse(bounds[min(1, len(bounds) - 1)]) if bounds else ""
-            loop.unit_step = len(bounds) < 3 or literals[2] == 1
-            if bounds and None not in literals:
-                loop.trips = len(range(*(int(literal) for literal in literals if literal is not None)))
-            if len(bounds) == 3:
-                loop.strided_by_programs = bool(self.evaluate(bounds[0], env).pids)
-        return loop
+    def _enter_iteration(self, name: str, loop: Loop, entry: Value, left: Value | None) -> Value:
+        """What a name holds as an iteration begins: itself plus even steps where it grows by those, else what the last one left."""
+        symbol = make_symbol("carried", f"{loop.id}:{name}")
+        if left is None:
+            return replace(entry, form=symbol, carried=entry.carried | {(loop.id, name, Use.COPY)}, reads=frozenset(), origins=frozenset())
+        step = left.form - symbol
+        if not left.reads and not left.atomic and symbol.terms and not any(dep.startswith("carried:") for dep in step.deps):
+            if step.terms and loop.name not in step.deps and not _is_masked(step):
+                form = entry.form + step * make_symbol("loop", str(loop.id))
+                loop.variables.append(form)
+                signature = hash((entry.signature, step, loop.id))
+                return replace(entry, signature=signature, form=form, loops=entry.loops | {loop.id}, pids=entry.pids | left.pids)
+        before = union(entry, left, signature=hash(("carried", name, loop.id)), form=symbol)
+        if before.roots and not left.reads:
+            loop.pointers.add(name)
+        carried = frozenset(item for item in before.carried if item[0] != loop.id)
+        strides, block = entry.strides, entry.block
+        return replace(before, carried=carried | {(loop.id, name, Use.COPY)}, strides=strides, block=block)
+
+    def _open_loop(self, node: ast.For | ast.While) -> Loop:
+        key = abs(hash((self.path, node.lineno, node.col_offset))) + 1
+        loop = Loop(key, node.lineno, "for" if isinstance(node, ast.For) else "while", self.notes.loops, guards=self.notes.guards)
+        return self.facts.loops.setdefault(key, loop)
 
     def evaluate(self, node: ast.AST | None, env: Env) -> Value:
         """What is known about an expression."""
@@ -167,62 +199,62 @@ class Walker:
         if node is None:
             return NOTHING
         if isinstance(node, ast.Name):
-            return env.get(node.id, Value(hash(("global", node.id))))
+            return env.get(node.id) or self._read_global(node.id)
         if isinstance(node, ast.Constant):
-            return Value(hash(("constant", str(node.value))))
+            whole = isinstance(node.value, int) and not isinstance(node.value, bool)
+            form = make_number(int(str(node.value))) if whole else make_symbol("constant", str(node.value))
+            return Value(hash(("constant", str(node.value))), form=form)
         if isinstance(node, ast.BinOp):
             return self.evaluate_binary(node.left, node.op, node.right, env)
         if isinstance(node, ast.Call):
-            return self.evaluate_call(node, env)
+            return self.language.evaluate_call(node, env)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            value = self.evaluate(node.operand, env)
+            return replace(put_to_use(value, Use.SUM), form=value.form.scaled(-1), signature=hash(("-", value.signature)))
         parts = (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr | ast.keyword | ast.slice))
         values = [self.evaluate(part, env) for part in parts]
-        result = union(*values, signature=hash((type(node).__name__, *(value.signature for value in values))))
+        kind = type(node).__name__ + "".join(type(op).__name__ for op in getattr(node, "ops", ()))
+        signature = hash((kind, *(value.signature for value in values)))
         if isinstance(node, ast.Subscript):
-            base = self.evaluate(node.value, env)
-            indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            added = sum(isinstance(index, ast.Constant) and index.value is None for index in indices)
-            return replace(result, rank=base.rank + added, signature=hash((base.signature, ast.dump(node.slice))))
-        return result
+            return self._evaluate_subscript(node, env)
+        result = union(*values, signature=signature, form=make_opaque(kind, *(value.form for value in values)))
+        return result if isinstance(node, ast.Attribute | ast.Tuple | ast.List | ast.keyword) else put_to_use(result, Use.SUM)
+
+    def _read_global(self, name: str) -> Value:
+        known = self.index.numbers.get(name)
+        return Value(hash(("global", name)), form=make_symbol("parameter", name) if known is None else make_number(known))
+
+    def _evaluate_subscript(self, node: ast.Subscript, env: Env) -> Value:
+        base = self.evaluate(node.value, env)
+        added, kept = read_none_indices(node)
+        signature = hash((base.signature, ast.dump(node.slice)))
+        if not added:
+            return replace(base, signature=signature, form=make_opaque(ast.unparse(node.slice), base.form) if base.form.terms else ZERO)
+        form = self.language.mark_axis(base.form, kept)
+        axes = frozenset({kept}) if kept is not None and base.rank == 1 else base.axes
+        return replace(base, rank=base.rank + added, signature=signature, form=form, axes=axes)
 
     def evaluate_binary(self, left: ast.expr, op: ast.operator, right: ast.expr, env: Env) -> Value:
         """What is known about a sum, product, quotient or remainder."""
         first, second = self.evaluate(left, env), self.evaluate(right, env)
-        signature = hash((type(op).__name__, first.signature, second.signature))
-        result = union(first, second, signature=signature, roots=isinstance(op, ast.Add | ast.Sub))
+        name = type(op).__name__
+        signature = hash((name, first.signature, second.signature))
+        form, mild = _combine_forms(name, first.form, second.form), isinstance(op, ast.Add | ast.Sub | ast.BitAnd | ast.BitOr | ast.BitXor)
+        if isinstance(op, ast.Add | ast.Sub | ast.Mult):
+            self.facts.operations[signature] = (name, first.signature, second.signature, left.lineno if hasattr(left, "lineno") else 0)
+        if isinstance(op, ast.Mult):
+            self.notes.note_gates(first, second)
+        use = Use.SUM if mild else Use.LINEAR if isinstance(op, ast.Mult | ast.Div | ast.LShift | ast.RShift) else Use.FULL
+        if isinstance(op, ast.Mult) and {item[:2] for item in first.carried} & {item[:2] for item in second.carried}:
+            use = Use.FULL
+        first = put_to_use(first, use)
+        second = put_to_use(second, Use.FULL if isinstance(op, ast.Div) else use)
+        result = union(first, second, signature=signature, roots=isinstance(op, ast.Add | ast.Sub), form=form)
         if isinstance(op, ast.FloorDiv | ast.Mod) and first.pids and first.rank == 0:
             sign = "//" if isinstance(op, ast.FloorDiv) else "%"
             result = replace(result, pids=frozenset(f"{pid}{sign}{second.signature}" for pid in first.pids) | second.pids)
             self.facts.pid_parts |= result.pids
         return result
-
-    def evaluate_call(self, node: ast.Call, env: Env) -> Value:
-        """What is known about the result of a call; accesses, products of tiles and polls are noted."""
-        name = self.index.resolve_language_name(node.func)
-        if name == "program_id":
-            axis = node.args[0] if node.args else next((keyword.value for keyword in node.keywords if keyword.arg == "axis"), None)
-            text = str(axis.value) if isinstance(axis, ast.Constant) else "?"
-            self.facts.program_axes.add(text)
-            return Value(hash(("program", text)), pids=frozenset({text}))
-        if isinstance(node.func, ast.Name) and node.func.id in self.index.jit:
-            return self.enter_helper(self.index.jit[node.func.id], node, env)
-        receiver = [self.evaluate(node.func.value, env)] if isinstance(node.func, ast.Attribute) and not name else []
-        arguments = receiver + [self.evaluate(argument, env) for argument in node.args]
-        named = {keyword.arg or "": self.evaluate(keyword.value, env) for keyword in node.keywords}
-        values = [*arguments, *named.values()]
-        signature = hash((ast.dump(node.func), *(value.signature for value in values)))
-        result = union(*values, signature=signature, roots=False)
-        if name in ("load", "store") or name.startswith("atomic_"):
-            return self.evaluate_access(name, node, arguments, named, signature)
-        if name in ("dot", "dot_scaled"):
-            self.notes.note_dot()
-            return replace(result, rank=2)
-        if name == _ASSEMBLY or (not name and isinstance(node.func, ast.Name) and node.func.id in self.index.aliases):
-            self.notes.note_poll()  # a function of another file may read memory too
-        self.notes.note_softmax(name, node, env, result)
-        if arguments and (name in _KEEP_ADDRESS or receiver):
-            pointers = [*arguments, named.get("base", NOTHING)] if name == "where" or not receiver else receiver
-            result = replace(result, roots=frozenset().union(*(pointer.roots for pointer in pointers)))
-        return replace(result, rank=_rank_of(name or getattr(node.func, "attr", ""), node, arguments, result.rank))
 
     def enter_helper(self, function: ast.FunctionDef, node: ast.Call, env: Env) -> Value:
         """Walk through another jit function with the values of its arguments."""
@@ -230,26 +262,37 @@ class Walker:
         named = {keyword.arg or "": self.evaluate(keyword.value, env) for keyword in node.keywords}
         if len(self.path) >= _MAX_DEPTH:
             return union(*arguments, *named.values())
-        names = [parameter.arg for parameter in _parameters(function)]
+        parameters = [*function.args.posonlyargs, *function.args.args]
+        given = len(function.args.defaults)
+        inner = {
+            parameter.arg: self.evaluate(default, {})
+            for parameter, default in zip(parameters[len(parameters) - given :], function.args.defaults, strict=True)
+        }
+        inner |= dict(zip([parameter.arg for parameter in get_parameters(function)], arguments, strict=False)) | named
         outer = self.path
-        inner = dict(zip(names, arguments, strict=False)) | named
         result = self.walk_function(function, inner, (*outer, node.lineno * 1000 + node.col_offset))
         self.path = outer
         return result
 
-    def evaluate_access(self, name: str, node: ast.Call, arguments: list[Value], named: dict[str, Value], signature: int) -> Value:
-        """What is known about the result of a load, a store or an atomic."""
-        address = arguments[0] if arguments else named.get("pointer", NOTHING)
-        value = arguments[1] if len(arguments) > 1 else named.get("value", NOTHING)
-        if name != "store":
-            self.notes.note_poll(lock=name == "atomic_cas")
-        if name in ("load", "store"):
-            self.notes.note_access(name, node.lineno, address, value)
-        return Value(signature, pids=address.pids, loops=address.loops, rank=address.rank)
+
+def _is_masked(step: Form) -> bool:
+    """Whether a step differs between the elements of a tile."""
+    return any(dep.startswith(("range:", "program:")) for dep in step.deps)
 
 
-def _parameters(function: ast.FunctionDef) -> list[ast.arg]:
-    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+def _combine_forms(op: str, first: Form, second: Form) -> Form:
+    if op == "Add":
+        return first + second
+    if op == "Sub":
+        return first - second
+    if op == "Mult":
+        return first * second
+    left, right = first.constant, second.constant
+    if left is not None and right is not None and right > 0 and op in ("FloorDiv", "Mod", "LShift"):
+        return make_number(left // right if op == "FloorDiv" else left % right if op == "Mod" else left << min(right, 64))
+    if op == "FloorDiv" and second == ONE:
+        return first
+    return make_opaque(op, first, second)
 
 
 def _merge(env: Env, other: Mapping[str, Value]) -> None:
@@ -258,7 +301,9 @@ def _merge(env: Env, other: Mapping[str, Value]) -> None:
         if own is None:
             env[name] = value
         elif own != value:
-            env[name] = union(own, value, signature=hash((own.signature, value.signature)))
+            form = own.form if own.form == value.form else make_opaque("either", own.form, value.form)
+            merged = union(own, value, signature=hash((own.signature, value.signature)), form=form)
+            env[name] = replace(merged, strides=own.strides or value.strides, block=own.block or value.block)
 
 
 def _bind(target: ast.expr, value: Value, env: Env) -> None:
@@ -267,16 +312,3 @@ def _bind(target: ast.expr, value: Value, env: Env) -> None:
     elif isinstance(target, ast.Tuple):
         for number, element in enumerate(target.elts):
             _bind(element, replace(value, signature=hash((value.signature, number))), env)
-
-
-def _rank_of(name: str, node: ast.Call, arguments: list[Value], rank: int) -> int:
-    if name == "arange":
-        return 1
-    if name in _REDUCTIONS:
-        has_axis = len(node.args) > 1 or any(keyword.arg in ("axis", "dim") for keyword in node.keywords)
-        own = arguments[0].rank if arguments else 0
-        return max(0, own - 1) if has_axis else 0
-    if name in _SHAPED:
-        shape = node.args[-1] if name not in ("zeros", "full") or len(node.args) == 1 else node.args[0]
-        return len(shape.elts) if isinstance(shape, ast.Tuple | ast.List) else max(1, rank)
-    return rank + 1 if name == "expand_dims" else rank

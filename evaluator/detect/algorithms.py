@@ -1,0 +1,109 @@
+"""Algorithms of high complexity, by their arithmetic: Flash Attention, Winograd convolution, the fast Fourier transform."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tritonsmith.evaluator.detect.records import Trait, TraitHit
+from tritonsmith.evaluator.source.kernel_file import KernelSource
+from tritonsmith.evaluator.source.parse import parse_expression
+from tritonsmith.evaluator.source.values import KernelWalk
+
+_WINOGRAD_MATRICES = (
+    "[[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]]",
+    "[[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]",
+    "[[1, 1, 1, 0], [0, 1, -1, -1]]",
+)
+"""Input, filter and output transforms of F(2x2, 3x3), Lavin and Gray 2015."""
+
+
+def find_flash_attention(walk: KernelWalk) -> TraitHit | None:
+    """Online softmax around products with values: a running maximum by whose change earlier totals are scaled."""
+    for loop in walk.loops.values():
+        marks = {mark.kind: mark.line for mark in walk.rescales if mark.loops and mark.loops[-1] == loop.id}
+        if (loop.has_dot or "weighted" in marks) and {"maximum", "exponential", "scaling"} <= marks.keys():
+            return TraitHit(
+                name=Trait.HIGH_COMPLEXITY,
+                line=loop.line,
+                evidence=f"{walk.name}: online softmax as in Flash Attention: running maximum in line {marks['maximum']}, "
+                f"totals scaled by its change in line {marks['scaling']}",
+            )
+    return None
+
+
+def find_winograd_transform(walk: KernelWalk) -> TraitHit | None:
+    """The input transform of F(2x2, 3x3) on four values: a - c, b + c, c - b, b - d."""
+    sums = {pair: line for pair, line in _pairs(walk, "Add")} | {(right, left): line for (left, right), line in _pairs(walk, "Add")}
+    differences = {pair: line for pair, line in _pairs(walk, "Sub")}
+    for (third, second), line in sorted(differences.items(), key=lambda item: item[1]):
+        if (second, third) not in sums:
+            continue
+        firsts = {left for left, right in differences if right == third} - {second}
+        fourths = {right for left, right in differences if left == second} - {third}
+        if any(first != fourth for first in firsts for fourth in fourths):
+            text = f"{walk.name}: line {line} belongs to the input transform of Winograd F(2x2, 3x3): a - c, b + c, c - b, b - d"
+            return TraitHit(name=Trait.HIGH_COMPLEXITY, line=line, evidence=text)
+    return None
+
+
+def find_fourier_transform(walk: KernelWalk) -> TraitHit | None:
+    """A butterfly: complex values times complex factors, added to others and subtracted from the same."""
+    turned = dict(_find_complex_products(walk))
+    added: dict[int, set[int]] = {}
+    taken: dict[int, set[int]] = {}
+    for (left, right), _ in _pairs(walk, "Add"):
+        added.setdefault(right, set()).add(left)
+        added.setdefault(left, set()).add(right)
+    for (left, right), _ in _pairs(walk, "Sub"):
+        taken.setdefault(right, set()).add(left)
+    both = {part: line for part, line in turned.items() if added.get(part, set()) & taken.get(part, set())}
+    if len(both) < 2:
+        return None
+    line = min(both.values())
+    text = f"{walk.name}: a butterfly of a fast Fourier transform: what line {line} turns is added to others and subtracted from them"
+    return TraitHit(name=Trait.HIGH_COMPLEXITY, line=line, evidence=text)
+
+
+def _pairs(walk: KernelWalk, op: str) -> Iterator[tuple[tuple[int, int], int]]:
+    for name, left, right, line in walk.operations.values():
+        if name == op and left != right:
+            yield (left, right), line
+
+
+def _find_complex_products(walk: KernelWalk) -> Iterator[tuple[int, int]]:
+    """Signatures and lines of both parts of complex products: ac - bd and ad + bc."""
+    products = {key: frozenset((left, right)) for key, (name, left, right, _) in walk.operations.items() if name == "Mult"}
+    signed: dict[str, list[tuple[int, frozenset[int], frozenset[int], int]]] = {"Add": [], "Sub": []}
+    for key, (name, left, right, line) in walk.operations.items():
+        if name in signed and left in products and right in products and products[left] != products[right]:
+            signed[name].append((key, products[left], products[right], line))
+    for real, first, second, line in signed["Sub"]:
+        for imaginary, third, fourth, other in signed["Add"]:
+            whole = first | second
+            if whole == third | fourth and len(whole) == 4 and {first, second} != {third, fourth}:
+                yield real, line
+                yield imaginary, other
+
+
+def find_winograd_matrices(index: KernelSource) -> TraitHit | None:
+    """The transform matrices of F(2x2, 3x3) as literals."""
+    matrices = {ast.dump(_normalize_matrix(parse_expression(matrix))) for matrix in _WINOGRAD_MATRICES}
+    for literal in ast.walk(index.tree):
+        if isinstance(literal, ast.List | ast.Tuple) and literal.elts and ast.dump(_normalize_matrix(literal)) in matrices:
+            text = f"line {literal.lineno}: a transform matrix of Winograd F(2x2, 3x3)"
+            return TraitHit(name=Trait.HIGH_COMPLEXITY, line=literal.lineno, evidence=text)
+    return None
+
+
+def _normalize_matrix(node: ast.expr) -> ast.expr:
+    """A literal matrix as nested lists of floats; any other expression as it is.
+
+    So 1 and 1.0, lists and tuples compare equal.
+    """
+    try:
+        rows = ast.literal_eval(node)
+        values = [[float(value) for value in row] for row in rows]
+    except (ValueError, TypeError):
+        return node
+    return parse_expression(repr(values))

@@ -1,0 +1,197 @@
+"""What a kernel's loops carry: time steps or work that other designs would launch (persistent), or a reduction or scan (row loop)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tritonsmith.evaluator.detect.records import Trait, TraitHit
+from tritonsmith.evaluator.source.forms import Form, find_multiple
+from tritonsmith.evaluator.source.loop_heads import is_multiple_of_programs
+from tritonsmith.evaluator.source.values import AccessSite, KernelWalk, Loop, Use
+
+_FEW_TRIPS = 11
+"""A loop of at most so many iterations is unrolled code rather than a pass over a row."""
+
+
+@dataclass(frozen=True, order=True)
+class Reason:
+    """Why a loop is what it is; the outermost one is told."""
+
+    depth: int
+    line: int
+    text: str
+    nearest: str = ""
+    loop: int = 0
+
+
+def find_loop_traits(walk: KernelWalk, explained: frozenset[int]) -> tuple[TraitHit | None, TraitHit | None]:
+    """The persistent loop and the row loop of a kernel.
+
+    Args:
+        walk: the kernel.
+        explained: loops that another label describes better, such as a serial product's.
+    """
+    persistent, rows = [], []
+    reducing = {loop.bound for loop in walk.loops.values() if _explain_row(walk, loop)}
+    for loop in walk.loops.values():
+        if loop.polls or loop.trips is not None and loop.trips <= 1:
+            continue
+        depth = len(loop.outer)
+        found = [Reason(depth, loop.line, text, nearest, loop.id) for text, nearest in _explain_persistence(walk, loop, reducing)]
+        persistent += found[:1]
+        row = _explain_row(walk, loop)
+        if not found and row and loop.id not in explained and not loop.has_dot and (loop.trips is None or loop.trips > _FEW_TRIPS):
+            rows.append(Reason(depth, loop.line, *row, loop.id))
+    if not persistent:
+        persistent = [Reason(0, poll.line, "waits for other programs") for poll in walk.polls_in(0)]
+    around = {reason.loop for reason in persistent}
+    rows = [reason for reason in rows if not around & set(walk.loops[reason.loop].outer)]
+    return (
+        _make_hit(walk, Trait.PERSISTENT, persistent, "stays in the kernel"),
+        _make_hit(walk, Trait.ROW_LOOP, rows, "passes over a row"),
+    )
+
+
+def _make_hit(walk: KernelWalk, name: Trait, reasons: list[Reason], what: str) -> TraitHit | None:
+    if not reasons:
+        return None
+    first = min(reasons)
+    text = f"{walk.name}: the loop in line {first.line} {what}: {first.text}"
+    return TraitHit(name=name, line=first.line, evidence=text, nearest=first.nearest)
+
+
+def _explain_persistence(walk: KernelWalk, loop: Loop, reducing: set[str]) -> Iterator[tuple[str, str]]:
+    if walk.polls_in(loop.id):
+        yield "every iteration waits for other programs", ""
+    if loop.queue:
+        yield "each program takes tiles from a counter until none is left", ""
+    if _strides_over_programs(walk, loop):
+        yield "each program takes several tiles, as far apart as there are programs", "a row loop, if the grid has a program for every tile"
+    yield from _explain_registers(walk, loop)
+    yield from _explain_memory(walk, loop)
+    if loop.bound not in reducing and not loop.updates and _takes_several_rows(walk, loop):
+        yield f"each program takes {loop.bound} pieces of work in turn", "a loop over tiles of one row"
+
+
+def _explain_registers(walk: KernelWalk, loop: Loop) -> Iterator[tuple[str, str]]:
+    """A recurrence: a name is what the iteration before left, multiplied or put through a function."""
+    moves = any(loop.id in access.loops and loop.name in access.address.form.deps for access in walk.accesses)
+    for name, use in sorted(loop.updates.items()):
+        stored = next((store for store in _stores(walk, loop) if _holds(store, loop, name)), None)
+        where = f" and is stored in line {stored.line}" if stored else ""
+        if use >= Use.EXPONENT and (moves or loop.has_dot):
+            yield f"{name} is computed from its value of the iteration before{where}", ""
+        elif use is Use.LINEAR and (stored or name in loop.gated) and moves:
+            yield f"{name} is scaled and added to in each iteration{where}", "a row loop: a scan by an associative rule"
+        elif use <= Use.SUM and stored and loop.has_dot and moves:
+            yield f"{name} grows from one iteration to the next{where}", "a row loop: a prefix sum of products"
+
+
+def _explain_row(walk: KernelWalk, loop: Loop) -> tuple[str, str] | None:
+    """A sum, maximum or scan over the iterations; None for other loops."""
+    if loop.polls:
+        return None
+    for name, use in sorted(loop.updates.items()):
+        if use <= Use.LINEAR:
+            stored = any(_holds(store, loop, name) for store in _stores(walk, loop))
+            nearest = "persistent, if an iteration is a time step" if stored else ""
+            return f"{name} is a {'scan' if stored else 'reduction'} over its iterations", nearest
+    for store, _, use in _find_memory_state(walk, loop):
+        if use <= Use.SUM:
+            return f"line {store.line} adds to what an earlier iteration stored", "persistent, if an iteration is a time step"
+    return None
+
+
+def _explain_memory(walk: KernelWalk, loop: Loop) -> Iterator[tuple[str, str]]:
+    for store, load, use in _find_memory_state(walk, loop):
+        if use > Use.SUM:
+            root = min(store.address.roots & load.address.roots)
+            yield f"an iteration loads from {root} (line {load.line}) what an earlier one stored (line {store.line})", ""
+
+
+def _holds(store: AccessSite, loop: Loop, name: str) -> bool:
+    """Whether what is stored rests on a name that the loop carries."""
+    return any((owner, key) == (loop.id, name) for owner, key, _ in store.value.carried)
+
+
+def _stores(walk: KernelWalk, loop: Loop) -> list[AccessSite]:
+    return [access for access in walk.accesses if access.kind == "store" and loop.id in access.loops]
+
+
+def _find_memory_state(walk: KernelWalk, loop: Loop) -> Iterator[tuple[AccessSite, AccessSite, Use]]:
+    """Stores and loads of one buffer by which a later iteration reads what an earlier one wrote."""
+    stores = _stores(walk, loop)
+    polls = {inner.id for inner in walk.loops.values() if inner.polls}
+    loads = [access for access in walk.accesses if access.kind == "load" and loop.id in access.loops and not polls & set(access.loops)]
+    inner = {f"loop:{other.id}" for other in walk.loops.values() if loop.id in other.outer}
+    for store in stores:
+        for load in loads:
+            shared = store.address.roots & load.address.roots
+            uses = [use for root, use in store.value.reads if root in shared]
+            if not uses and shared:
+                uses = [Use.FULL] if _goes_around(stores, store, shared) else []
+            if uses and _reaches_later(store.address.form, load.address.form, loop, inner):
+                yield store, load, max(uses)
+
+
+def _goes_around(stores: list[AccessSite], store: AccessSite, shared: frozenset[str]) -> bool:
+    """Whether the store's value comes from a buffer into which another store puts what comes from this one."""
+    sources = {root for root, _ in store.value.reads}
+    return any(other.address.roots & sources and shared & {root for root, _ in other.value.reads} for other in stores)
+
+
+def _reaches_later(store: Form, load: Form, loop: Loop, inner: set[str]) -> bool:
+    """Whether a later iteration loads what this one stores."""
+    stored, loaded = (_drop(form, inner) for form in (store, load))
+    pointers = f"carried:{loop.id}:"
+    if any(dep.startswith(pointers) for dep in stored.deps | loaded.deps):
+        return True
+    step, other = stored.coefficient(loop.name), loaded.coefficient(loop.name)
+    apart = loaded - stored
+    if loop.name not in store.deps and loop.name not in load.deps:
+        return not apart.terms  # one place, again and again
+    if step == other and loop.name not in apart.deps:
+        return bool(apart.terms) and find_multiple(apart, step) is not None
+    rest = Form(frozenset((part, number) for part, number in apart.terms if all(loop.name not in symbol.all_deps for symbol in part)))
+    opaque = any(symbol.kind == "opaque" and loop.name in symbol.deps for symbol in (*stored.symbols(), *loaded.symbols()))
+    return opaque or not rest.terms
+
+
+def _drop(form: Form, inner: set[str]) -> Form:
+    """The part of an address that programs, elements of a tile and inner loops share."""
+    kept = form.split("range", "program")[1]
+    return Form(frozenset((part, number) for part, number in kept.terms if not any(inner & symbol.all_deps for symbol in part)))
+
+
+def _strides_over_programs(walk: KernelWalk, loop: Loop) -> bool:
+    """Whether the work of a program lies as far apart as there are programs."""
+    extents = list(walk.ranges.values())
+    addresses = [access.address.form for access in walk.accesses if loop.id in access.loops]
+    for form in loop.variables:
+        step = form.coefficient(loop.name)
+        if is_multiple_of_programs(step):
+            return True
+        starts = any(dep.startswith("program:") for dep in form.deps)
+        ends = loop.last is not None and any(dep.startswith("program:") for dep in loop.last.deps)
+        if starts and not ends and step.constant is None and step not in extents and loop.last is not None:
+            return True
+    return any(is_multiple_of_programs(form.coefficient(loop.name)) for form in addresses)
+
+
+def _takes_several_rows(walk: KernelWalk, loop: Loop) -> bool:
+    """Whether programs have equal shares of the work, and each iteration stores a piece of its own."""
+    if loop.last is None or loop.last.constant is not None or (loop.step.constant if loop.step else None) != 1:
+        return False
+    for store in _stores(walk, loop):
+        piece = store.address.form.coefficient(loop.name)
+        if piece.constant is not None or piece in walk.ranges.values():
+            continue
+        for axis in walk.program_axes:
+            share = store.address.form.coefficient(f"program:{axis}")
+            if share.terms and share in (piece * loop.last, piece * (loop.last - loop.first)):
+                return True
+            starts = loop.first.coefficient(f"program:{axis}")
+            if starts.terms and starts.constant is None and f"program:{axis}" in loop.last.deps:
+                return True
+    return False

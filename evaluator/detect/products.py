@@ -1,0 +1,104 @@
+"""Products that a kernel sums element by element: a recurrent product over hidden units, a convolution over its taps."""
+
+from __future__ import annotations
+
+from tritonsmith.evaluator.detect.records import Trait, TraitHit
+from tritonsmith.evaluator.source.forms import Form
+from tritonsmith.evaluator.source.values import KernelWalk, Loop, Product
+
+_SHORT_TRIPS = 11
+"""A loop of at most so many iterations may run over the taps of a filter; hidden units are more."""
+_MOST_STRIDE = 8
+"""The largest stride of a convolution."""
+
+
+def find_serial_product(walk: KernelWalk) -> tuple[TraitHit | None, frozenset[int]]:
+    """A product summed by single inner indices (scalar times vector, column times row) in a loop without tl.dot, and its loop."""
+    for product in walk.products:
+        loops = [walk.loops[around] for around in product.loops if not walk.loops[around].polls]
+        if not loops or _find_taps(walk, product):
+            continue
+        loop = loops[-1]
+        if loop.has_dot or not _steps_by_one(loop) or (loop.trips is not None and loop.trips <= _SHORT_TRIPS):
+            continue
+        sides = (product.left, product.right)
+        depends = all(loop.id in side.loops and not any(owner == loop.id for owner, *_ in side.carried) for side in sides)
+        kind = "column times row" if product.outer else "scalar times vector"
+        ranks = sorted(side.rank for side in sides)
+        if depends and (ranks[0] == 0 < ranks[1] or product.outer):
+            text = f"line {product.line} adds {kind} in each iteration of the loop over {loop.bound or '...'} (line {loop.line})"
+            return _make_hit(walk, product, text), frozenset({loop.id})
+    return None, frozenset()
+
+
+def _make_hit(walk: KernelWalk, product: Product, text: str) -> TraitHit:
+    return TraitHit(
+        name=Trait.SERIAL_HIDDEN_LOOP, line=product.line, evidence=f"{walk.name}: {text}; tl.dot over tiles would do it on tensor cores"
+    )
+
+
+def _steps_by_one(loop: Loop) -> bool:
+    return loop.step is not None and loop.step.constant in (1, -1)
+
+
+def find_direct_convolution(walk: KernelWalk) -> tuple[TraitHit | None, frozenset[int]]:
+    """Input times filter, summed in loops over the filter's taps, without tl.dot; and these loops."""
+    for product in walk.products:
+        taps = _find_taps(walk, product)
+        if taps and not any(loop.has_dot for loop in taps):
+            lines = ", ".join(str(loop.line) for loop in taps)
+            around = frozenset(product.loops)
+            hit = TraitHit(
+                name=Trait.DIRECT_CONVOLUTION,
+                line=taps[0].line,
+                evidence=f"{walk.name}: line {product.line} adds input times filter in loops over the taps (lines {lines}) without tl.dot",
+                nearest="" if len(taps) > 1 else "a sum over a short axis",
+            )
+            return hit, around
+    return None, frozenset()
+
+
+def _find_taps(walk: KernelWalk, product: Product) -> list[Loop]:
+    """Loops over taps: the input's address slides with the output's place and with the tap alike, and the filter's with the tap alone."""
+    loops = [walk.loops[around] for around in product.loops if not walk.loops[around].polls]
+    for image, weight in ((product.left, product.right), (product.right, product.left)):
+        sliding = [loop for loop in loops if any(_slides(form, loop) for form in image.origins)]
+        moved = [loop for loop in sliding if any(loop.name in form.deps for form in weight.origins)]
+        fixed = [loop for loop in moved if not any(_slides(form, loop) for form in weight.origins)]
+        short = [loop for loop in fixed if loop.trips is None or loop.trips <= _SHORT_TRIPS**2]
+        if short:
+            both = [form for side in (image, weight) for form in side.origins]
+            also = [loop for loop in loops if (loop.trips or 0) in range(2, _SHORT_TRIPS) and all(loop.name in form.deps for form in both)]
+            return [loop for loop in loops if loop in short or loop in also]
+    return []
+
+
+def _slides(form: Form, loop: Loop) -> bool:
+    """Whether an address moves with a loop as it moves with the output's place: x[row * W + i * W + place + j].
+
+    The tap's factor then divides the factor of a place up to a stride, and this stride is not the length of the loop: where it is,
+    the loop runs along an axis of its own. A stride by a name counts only where the tap has a factor too, or it may be a row's length.
+    """
+    taps = [(symbols, number) for symbols, number in form.terms if any(loop.name in symbol.all_deps for symbol in symbols)]
+    places = [(symbols, number) for symbols, number in form.terms if any(_is_place(symbol.all_deps, loop) for symbol in symbols)]
+    bound = {symbol for symbol in (loop.last or Form()).symbols()}
+    for symbols, number in taps:
+        factor = [symbol for symbol in symbols if loop.name not in symbol.all_deps]
+        for others, times in places:
+            rest = list(others)
+            if any(symbol not in rest for symbol in factor) or number == 0 or times % number:
+                continue
+            for symbol in factor:
+                rest.remove(symbol)
+            strides = [symbol for symbol in rest if not _is_place(symbol.all_deps, loop)]
+            ratio = abs(times // number)
+            if ratio <= _MOST_STRIDE and ratio != loop.trips and (not strides or factor and len(strides) == 1 and not bound & set(strides)):
+                return True
+    return False
+
+
+def _is_place(deps: frozenset[str], loop: Loop) -> bool:
+    """Whether a symbol is a place of the output: it differs between elements or programs, and not with the loop."""
+    return loop.name not in deps and any(dep.startswith(("range:", "program:")) for dep in deps)
+
+

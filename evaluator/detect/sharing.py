@@ -1,0 +1,122 @@
+"""Programs that read what other programs write, with nobody waiting."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tritonsmith.evaluator.detect.records import Trait, TraitHit
+from tritonsmith.evaluator.source.forms import Form, find_multiple
+from tritonsmith.evaluator.source.values import AccessSite, KernelWalk
+
+Extents = tuple[int | None, int | None, int | None]
+_STEPS_BACK = (0, 1, -1, 2, -2)
+"""Iterations between a store and the load that reads it."""
+
+
+def find_unsynchronised_sharing(walk: KernelWalk, extents: Extents) -> TraitHit | None:
+    """A buffer that one program loads and another one writes, in one loop or one after the other, without a wait between them.
+
+    Args:
+        walk: the kernel.
+        extents: programs per axis where known.
+    """
+    if extents == (1, 1, 1):
+        return None
+    waiting = {loop.id for loop in walk.loops.values() if loop.polls}
+    loads = [access for access in walk.accesses if access.kind == "load" and not waiting & set(access.loops) and not access.after_arrival]
+    stores = [access for access in walk.accesses if access.kind != "load" and not waiting & set(access.loops)]
+    for store in stores:
+        for load in loads:
+            shared = store.address.roots & load.address.roots
+            if not shared or _is_covered(walk, store, load):
+                continue
+            how = next(_explain_crossing(walk, store, load, extents), None)
+            if how is not None:
+                common = [loop for loop in store.loops if loop in load.loops]
+                where = f", in the loop of line {walk.loops[common[0]].line}," if common else ""
+                return TraitHit(
+                    name=Trait.UNSYNCHRONISED_SHARING,
+                    line=load.line,
+                    evidence=f"{walk.name}: {min(shared)} is {how[0]} in line {store.line} and {how[1]} in line {load.line}{where} and nobody waits",
+                    nearest="" if common else "safe if the programs that store end before those that load begin, which a grid does not promise",
+                )
+    return None
+
+
+def _is_covered(walk: KernelWalk, store: AccessSite, load: AccessSite) -> bool:
+    """Whether whoever loads has waited before: in the loop around both, or anywhere where there is none."""
+    common = next((loop for loop in store.loops if loop in load.loops), 0)
+    if common in walk.foreign:
+        return True
+    guards = [poll.guards for poll in walk.polls_in(common)]
+    if any(guard <= load.guards for guard in guards):
+        return True
+    return any(frozenset({-number}) == other for guard in guards if len(guard) == 1 for number in guard for other in guards)
+
+
+def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, extents: Extents) -> Iterator[tuple[str, str]]:
+    tiles = {part for part in store.address.pids if _covers_programs(part, extents)}
+    missing = [part for part in tiles if not _stays_in_tile(part, load.address.pids)]
+    if missing:
+        axis = re.split(r"//|%", min(missing))[0]
+        how = "stored" if store.kind == "store" else "changed by atomics"
+        yield f"{how} by tile of program_id({axis})", "loaded across all tiles"
+    elif store.kind == "atomic" and not tiles:
+        yield "added to by all programs", "loaded by all programs"
+    elif not tiles and any(guard > 0 for guard in store.guards - load.guards) and load.guards <= store.guards:
+        yield "stored by some programs only", "loaded by others too"
+    elif tiles and _reads_neighbours(walk, store, load):
+        yield "stored by tile of each program", "loaded beyond the tile's edge"
+
+
+def _covers_programs(part: str, extents: Extents) -> bool:
+    axis = re.split(r"//|%", part)[0]
+    return not axis.isdigit() or int(axis) > 2 or extents[int(axis)] != 1
+
+
+def _stays_in_tile(part: str, others: frozenset[str]) -> bool:
+    """Whether an address that depends on `others` stays within the tile that `part` selects."""
+    axis = re.split(r"//|%", part)[0]
+    if part in others or axis in others:
+        return True
+    halves = {other[len(axis)] for other in others if other.startswith((f"{axis}//", f"{axis}%"))}
+    return part == axis and halves == {"/", "%"}
+
+
+def _reads_neighbours(walk: KernelWalk, store: AccessSite, load: AccessSite) -> bool:
+    """Whether the load lies some elements, or some programs, beside the place that the program itself stores."""
+    stored, loaded = store.address.form, load.address.form
+    loops = {f"loop:{loop}" for loop in store.loops if loop in load.loops}
+    apart = _without_time(loaded - stored, loops)
+    if any(symbol.kind == "opaque" and symbol.key.startswith(("Mod", "maximum", "minimum")) for symbol in loaded.symbols()):
+        moved = {symbol for symbol in loaded.symbols() if _is_place(symbol.all_deps)} - set(stored.symbols())
+        if any(symbol.kind == "opaque" for symbol in moved):
+            return True
+    units = [stored.coefficient(symbol.name) for symbol in set(stored.symbols()) if symbol.kind == "program"]
+    units += [
+        unit
+        for symbol in set(stored.symbols())
+        if symbol.kind == "range"
+        for unit in [stored.coefficient(symbol.name)]
+        if unit * walk.ranges[symbol.name] in units
+    ]
+    steps = [stored.coefficient(name) for name in sorted(loops)]
+    moved_by = [apart] + [apart - step.scaled(times) for step in steps if step.terms for times in _STEPS_BACK if times]
+    if any(not rest.terms for rest in moved_by):
+        return False
+    return any(find_multiple(rest, unit) for rest in moved_by for unit in units if unit.terms)
+
+
+def _is_place(deps: frozenset[str]) -> bool:
+    return any(dep.startswith("program:") for dep in deps) and any(dep.startswith("range:") for dep in deps)
+
+
+def _without_time(form: Form, loops: set[str]) -> Form:
+    """The terms that do not change from one iteration to the next."""
+    kept = (
+        (part, number)
+        for part, number in form.terms
+        if not any(loops & symbol.all_deps or any(dep.startswith("carried:") for dep in symbol.all_deps) for symbol in part)
+    )
+    return Form(frozenset(kept))

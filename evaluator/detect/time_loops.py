@@ -1,0 +1,362 @@
+"""Loops over time steps in host code, by what they run over and what an iteration leaves to the next."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tritonsmith.evaluator.detect.grids import read_launch_arguments
+from tritonsmith.evaluator.detect.library import find_library_call
+from tritonsmith.evaluator.detect.records import Trait, TraitHit
+from tritonsmith.evaluator.schema import LaunchFacts, TaskFacts
+from tritonsmith.evaluator.source.kernel_file import Call, HostLoop, KernelSource, find_host_calls
+from tritonsmith.evaluator.source.values import KernelWalk
+
+_FEW_LAUNCHES = 8
+"""So many launches of one kernel per forward are no time loop."""
+_WRAPPERS = ("enumerate", "reversed", "list", "tuple", "iter", "tqdm", "zip")
+"""Functions that give back what they are given, element by element."""
+_SLICES = ("select", "narrow", "index_select", "__getitem__")
+"""Methods that pick a part of a tensor by an index."""
+_MAKERS = ("empty", "zeros", "empty_like", "zeros_like", "ones", "full", "new_empty", "new_zeros", "clone", "contiguous")
+"""Functions that make a tensor of their own."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """One `for target in over`, also of a comprehension."""
+
+    target: ast.expr
+    over: ast.expr
+
+
+def find_time_loop(
+    index: KernelSource, walks: Mapping[str, KernelWalk], facts: LaunchFacts | None, task: TaskFacts | None
+) -> TraitHit | None:
+    """A loop in host code that launches once per step.
+
+    With facts of the launches, a loop counts when its kernel is launched far more often than the reference has layers. Without them it
+    counts when it runs along an axis of an input, step by step, and an iteration may read what the one before wrote.
+    """
+    counted = {kernel.name: kernel.launches for kernel in facts.kernels} if facts is not None else {}
+    layers = _count_layers(task)
+    calls = find_host_calls(index)
+    for call in calls:
+        if not call.loops or not (call.kernel or find_library_call(index, call)):
+            continue
+        line = call.node.lineno
+        if call.kernel in counted:
+            launches = counted[str(call.kernel)]
+            if launches > max(_FEW_LAUNCHES, 2 * layers):
+                loop = call.loops[-1]
+                where = f"{call.kernel} is launched {launches} times per forward, from the Python loop in line {loop.lineno}"
+                return TraitHit(name=Trait.TIME_LOOP_IN_PYTHON, line=line, evidence=f"{where} ({_describe_loop(loop)})")
+            continue
+        for loop in reversed(call.loops):
+            function = _find_function(index, loop) or call.function
+            if _runs_over_time(index, loop, function) and not _is_independent(index, walks, loop, call, function):
+                what = f"launches {call.kernel}" if call.kernel else f"calls {ast.unparse(call.node.func)}"
+                evidence = f"line {line} {what} in every iteration of the Python loop in line {loop.lineno} ({_describe_loop(loop)})"
+                nearest = "a loop over samples, if no iteration reads what another one wrote"
+                return TraitHit(name=Trait.TIME_LOOP_IN_PYTHON, line=line, evidence=evidence, nearest=nearest)
+    return None
+
+
+def _find_function(index: KernelSource, loop: HostLoop) -> ast.AST | None:
+    """The function in whose text a loop stands; a launch may stand in another one that it calls."""
+    functions = [*index.functions.values(), *(method for name in index.classes for method in index.find_methods(name).values())]
+    around = [function for function in functions if function.lineno <= loop.lineno <= (function.end_lineno or 0)]
+    return max(around, key=lambda function: function.lineno, default=None)
+
+
+def _count_layers(task: TaskFacts | None) -> int:
+    """Recurrent layers times directions; 0 where unknown."""
+    recurrent = [op.attributes for op in task.ops if op.module_type in ("GRU", "LSTM", "RNN")] if task is not None else []
+    return sum(int(layer.get("num_layers", 1)) * (2 if layer.get("bidirectional") else 1) for layer in recurrent)
+
+
+def _describe_loop(loop: HostLoop) -> str:
+    if isinstance(loop, ast.For):
+        return f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"
+    if isinstance(loop, ast.While):
+        return f"while {ast.unparse(loop.test)}"
+    return " ".join(ast.unparse(generator) for generator in loop.generators)
+
+
+def _heads_of(loop: HostLoop) -> Iterator[Head]:
+    """What a loop runs over, with zip, enumerate and the like taken apart."""
+    pairs: list[tuple[ast.expr, ast.expr]] = []
+    if isinstance(loop, ast.For):
+        pairs = [(loop.target, loop.iter)]
+    elif not isinstance(loop, ast.While):
+        pairs = [(generator.target, generator.iter) for generator in loop.generators]
+    while pairs:
+        target, over = pairs.pop()
+        name = over.func.id if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) else ""
+        if name == "enumerate" and isinstance(target, ast.Tuple) and len(target.elts) == 2 and isinstance(over, ast.Call) and over.args:
+            pairs.append((target.elts[1], over.args[0]))
+            pairs.append((target.elts[0], _count_elements(over.args[0])))
+        elif name == "zip" and isinstance(target, ast.Tuple) and isinstance(over, ast.Call) and len(target.elts) == len(over.args):
+            pairs += list(zip(target.elts, over.args, strict=True))
+        elif name in _WRAPPERS and isinstance(over, ast.Call) and over.args:
+            pairs.append((target, over.args[0]))
+        else:
+            yield Head(target, over)
+
+
+def _count_elements(over: ast.expr) -> ast.expr:
+    """`range(len(over))`."""
+    length = ast.Call(ast.Name("len", ast.Load()), [over], [])
+    return ast.Call(ast.Name("range", ast.Load()), [length], [])
+
+
+def _runs_over_time(index: KernelSource, loop: HostLoop, function: ast.AST) -> bool:
+    """Whether a loop runs along an axis of an input, one step at a time."""
+    if isinstance(loop, ast.While):
+        names = {part.id for part in ast.walk(loop.test) if isinstance(part, ast.Name)}
+        return any(_slices_input(index, loop, name, function) and not _indexes_weights(loop, name) for name in _find_counters(loop, names))
+    heads = list(_heads_of(loop))
+    if any(_rests_on_self(head.over, function) and not _is_range(head.over) for head in heads):
+        return False  # over layers or weights
+    return any(_head_runs_over_time(index, head, loop, function) for head in heads)
+
+
+def _head_runs_over_time(index: KernelSource, head: Head, loop: HostLoop, function: ast.AST) -> bool:
+    over = head.over
+    name = head.target.id if isinstance(head.target, ast.Name) else ""
+    if not _is_range(over):
+        return _gives_steps(over, function)
+    assert isinstance(over, ast.Call)
+    if not over.args or len(over.args) == 3 and ast.unparse(over.args[2]) not in ("1", "-1") or _indexes_weights(loop, name):
+        return False
+    if _slices_input(index, loop, name, function):
+        return not isinstance(over.args[-1], ast.Constant) or _number(over.args[-1]) > _FEW_LAUNCHES or len(over.args) == 3
+    bound = over.args[min(1, len(over.args) - 1)] if ast.unparse(over.args[-1]) != "-1" else over.args[0]
+    return _comes_from_shape(bound, function) and bool(name) and _passes_to_launch(index, loop, name)
+
+
+def _is_range(over: ast.expr) -> bool:
+    return isinstance(over, ast.Call) and ast.unparse(over.func).rpartition(".")[2] in ("range", "arange", "trange")
+
+
+def _number(node: ast.expr) -> int:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else 0
+
+
+def _find_counters(loop: ast.While, names: set[str]) -> set[str]:
+    """Names of the test that the loop itself changes by one."""
+    return {
+        part.target.id
+        for part in ast.walk(loop)
+        if isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name) and part.target.id in names and _number(part.value) == 1
+    }
+
+
+def _gives_steps(over: ast.expr, function: ast.AST) -> bool:
+    """Whether iterating gives single steps of an input tensor: x, x.unbind(0), torch.unbind(x), x.split(1), x.transpose(0, 1)."""
+    if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute):
+        method = over.func.attr
+        if method in ("split", "chunk", "tensor_split"):
+            sizes = over.args[1:] if ast.unparse(over.func.value) == "torch" else over.args
+            if method == "split":
+                return bool(sizes) and _number(sizes[0]) == 1 and _is_input(over, function)
+            return bool(sizes) and not isinstance(sizes[0], ast.Constant) and _comes_from_shape(sizes[0], function)
+    return _is_input(over, function)
+
+
+def _is_input(node: ast.expr, function: ast.AST, depth: int = 6) -> bool:
+    """Whether an expression is a tensor that comes from forward's arguments, and not from self or a list of its own."""
+    if depth == 0 or _mentions_self(node):
+        return False
+    if isinstance(node, ast.Name):
+        values = list(_find_values(function, node.id))
+        if values:
+            return any(_is_input(value, function, depth - 1) for value in values)
+        return node.id in _parameters_of(function)
+    if isinstance(node, ast.Call):
+        inputs = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return any(_is_input(part, function, depth - 1) for part in [*inputs, *node.args[:1]])
+    if isinstance(node, ast.Attribute | ast.Subscript):
+        return not (isinstance(node, ast.Attribute) and node.attr == "shape") and _is_input(node.value, function, depth - 1)
+    if isinstance(node, ast.BinOp):
+        return _is_input(node.left, function, depth - 1) or _is_input(node.right, function, depth - 1)
+    return False
+
+
+def _parameters_of(function: ast.AST) -> set[str]:
+    args = function.args if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) else None
+    return {parameter.arg for parameter in [*args.posonlyargs, *args.args]} - {"self", "ctx"} if args else set()
+
+
+def _find_values(function: ast.AST, name: str) -> Iterator[ast.expr]:
+    """What a name is set to in a function, loops aside."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name) and target.id == name:
+                    yield node.value
+                elif isinstance(target, ast.Tuple) and any(isinstance(part, ast.Name) and part.id == name for part in target.elts):
+                    yield node.value
+
+
+def _mentions_self(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == "self" for part in ast.walk(node))
+
+
+def _rests_on_self(node: ast.expr, function: ast.AST) -> bool:
+    """Whether an expression, or what its names were set to, mentions self."""
+    if _mentions_self(node):
+        return True
+    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    own = [name for name in names if not _is_input(ast.Name(name, ast.Load()), function)]
+    return any(_mentions_self(value) for name in own for value in _find_values(function, name))
+
+
+def _indexes_weights(loop: HostLoop, name: str) -> bool:
+    """Whether the loop's variable picks weights or layers: self.weights[i], getattr(self, f'w{i}')."""
+    for part in ast.walk(loop):
+        if isinstance(part, ast.Subscript) and _mentions_self(part.value) and _uses(part.slice, name):
+            return True
+        if isinstance(part, ast.Call) and ast.unparse(part.func) == "getattr" and any(_uses(argument, name) for argument in part.args):
+            return True
+    return False
+
+
+def _uses(node: ast.AST, name: str) -> bool:
+    return bool(name) and any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
+
+
+def _slices_input(index: KernelSource, loop: HostLoop, name: str, function: ast.AST) -> bool:
+    """Whether the loop's variable picks a step of a tensor, as in x[t], x[:, t], x.select(1, t) or a kernel's argument x + t * n."""
+    del index
+    derived = {name} | {
+        target.id
+        for part in ast.walk(loop)
+        if isinstance(part, ast.Assign) and _uses(part.value, name) and isinstance(part.value, ast.BinOp | ast.IfExp)
+        for target in part.targets
+        if isinstance(target, ast.Name)
+    }
+    for part in ast.walk(loop):
+        if isinstance(part, ast.Subscript) and any(_picks(part.slice, one) for one in derived) and not _mentions_self(part.value):
+            if _is_tensor(part.value, function):
+                return True
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _SLICES:
+            if any(_uses(argument, one) for argument in part.args for one in derived) and not _mentions_self(part.func.value):
+                return True
+    return False
+
+
+def _picks(place: ast.expr, name: str) -> bool:
+    """Whether an index is the name itself, up to a constant; `i * block` picks a tile."""
+    parts = place.elts if isinstance(place, ast.Tuple) else [place]
+    for part in parts:
+        if isinstance(part, ast.Slice):
+            part = part.lower or part
+        if _uses(part, name) and not any(isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) for inner in ast.walk(part)):
+            return True
+    return False
+
+
+def _is_tensor(node: ast.expr, function: ast.AST) -> bool:
+    """Whether an expression may be a tensor of activations: an input, or one that forward makes."""
+    if _is_input(node, function):
+        return True
+    names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+    values = [value for name in names for value in _find_values(function, name)]
+    return any(isinstance(value, ast.Call | ast.BinOp) and not _mentions_self(value) for value in values)
+
+
+def _comes_from_shape(bound: ast.expr, function: ast.AST) -> bool:
+    """Whether a bound is an extent of a tensor: x.shape[i], x.size(i), len(x), or a name that was set from one."""
+    sources = [bound]
+    for name in {part.id for part in ast.walk(bound) if isinstance(part, ast.Name)}:
+        sources += list(_find_values(function, name))
+    for source in sources:
+        for part in ast.walk(source):
+            if isinstance(part, ast.Attribute) and part.attr in ("shape", "size"):
+                return not _mentions_self(part)
+            if isinstance(part, ast.Call) and ast.unparse(part.func) == "len" and part.args:
+                return _is_input(part.args[0], function)
+    return False
+
+
+def _passes_to_launch(index: KernelSource, loop: HostLoop, name: str) -> bool:
+    """Whether a kernel launched in the loop gets the loop's variable."""
+    for part in ast.walk(loop):
+        if isinstance(part, ast.Call) and index.find_launched_kernel(part):
+            if any(_uses(argument, name) for argument in [*part.args, *(keyword.value for keyword in part.keywords)]):
+                return True
+    return False
+
+
+def _is_independent(index: KernelSource, walks: Mapping[str, KernelWalk], loop: HostLoop, call: Call, function: ast.AST) -> bool:
+    """Whether every iteration is proven to work on data of its own: it reads nothing that another one writes."""
+    variables = {part.id for head in _heads_of(loop) for part in ast.walk(head.target) if isinstance(part, ast.Name)}
+    if call.kernel is None:
+        return not _carries_name(loop) and not isinstance(loop, ast.While) and _stands_in(loop, call)
+    if not _stands_in(loop, call) or call.kernel not in walks:
+        return False
+    arguments = read_launch_arguments(index, call)
+    written = {root for access in walks[call.kernel].accesses if access.kind != "load" for root in access.address.roots}
+    inside = {
+        target.id: part.value
+        for part in ast.walk(loop)
+        if isinstance(part, ast.Assign)
+        for target in part.targets
+        if isinstance(target, ast.Name)
+    }
+    mine: dict[str, str] = {}
+    for root in written:
+        if root not in arguments:
+            return False
+        own = _find_own_part(arguments[root], variables, inside)
+        if own is None:
+            return False
+        mine[own[0]] = own[1]
+    for root, argument in arguments.items():
+        base = _find_base(argument)
+        if root not in written and base in mine and mine[base] and ast.unparse(argument) != mine[base]:
+            return False  # out[t - 1] is read, out[t] is written
+    given = {part.id for value in arguments.values() for part in ast.walk(value) if isinstance(part, ast.Name)}
+    return bool(written) and not _carries_name(loop) & given
+
+
+def _stands_in(loop: HostLoop, call: Call) -> bool:
+    """Whether the call is written in the loop itself, not in a function that it enters."""
+    return any(part is call.node for part in ast.walk(loop))
+
+
+def _find_base(node: ast.expr) -> str:
+    while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _find_own_part(node: ast.expr, variables: set[str], inside: Mapping[str, ast.expr]) -> tuple[str, str] | None:
+    """Name and text of a part that belongs to one iteration: out[i], the loop's variable itself, or a tensor made in the iteration."""
+    if isinstance(node, ast.Name) and node.id in variables:
+        return node.id, ""
+    if isinstance(node, ast.Name) and node.id in inside:
+        value = inside[node.id]
+        if isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in _MAKERS:
+            return node.id, ""
+        return _find_own_part(value, variables, {})
+    if isinstance(node, ast.Subscript) and any(_uses(node.slice, name) for name in variables):
+        return _find_base(node), ast.unparse(node)
+    return None
+
+
+def _carries_name(loop: HostLoop) -> set[str]:
+    """Names that an iteration reads before it sets them."""
+    if not isinstance(loop, ast.For | ast.While):
+        return set()
+    carried: set[str] = set()
+    done: set[str] = set()
+    for statement in loop.body:
+        parts = list(ast.walk(statement))
+        read = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
+        written = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+        carried |= read - done
+        done |= written
+    return carried & done

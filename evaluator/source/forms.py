@@ -1,0 +1,159 @@
+"""Addresses and indices as polynomials over what a program cannot choose: sizes, program ids, iterations and ranges of elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+_MOST_TERMS = 40
+"""A longer sum is kept as one opaque symbol."""
+_MOST_FACTORS = 6
+"""A product of more factors is kept as one opaque symbol."""
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """One thing that a polynomial is made of."""
+
+    kind: str
+    """`parameter`, `program`, `programs`, `loop`, `carried`, `range`, or `opaque`."""
+    key: str
+    deps: frozenset[str] = frozenset()
+    """What an opaque symbol depends on, as `kind:key` of the others."""
+
+    @property
+    def name(self) -> str:
+        """What other symbols' `deps` call it."""
+        return f"{self.kind}:{self.key}"
+
+    @cached_property
+    def all_deps(self) -> frozenset[str]:
+        """Itself and everything that it depends on."""
+        return self.deps | {self.name}
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.kind, self.key))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+Monomial: TypeAlias = tuple[Symbol, ...]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A sum of products of symbols with whole factors."""
+
+    terms: frozenset[tuple[Monomial, int]] = frozenset()
+
+    @property
+    def constant(self) -> int | None:
+        """The number that it is, where it is one."""
+        if not self.terms:
+            return 0
+        (first, *rest) = self.terms
+        return first[1] if not rest and not first[0] else None
+
+    @cached_property
+    def deps(self) -> frozenset[str]:
+        """Everything that it depends on."""
+        return frozenset().union(*(symbol.all_deps for monomial, _ in self.terms for symbol in monomial))
+
+    def coefficient(self, name: str) -> Form:
+        """What the symbol of this name is multiplied by, where it stands alone in a term."""
+        found = {}
+        for monomial, factor in self.terms:
+            for place, symbol in enumerate(monomial):
+                if symbol.name == name:
+                    found[monomial[:place] + monomial[place + 1 :]] = factor
+                    break
+        return _make(found)
+
+    def split(self, *kinds: str) -> tuple[Form, Form]:
+        """The terms that depend on symbols of these kinds, and the others."""
+        inside, outside = {}, {}
+        for monomial, factor in self.terms:
+            deps = {dep.partition(":")[0] for symbol in monomial for dep in symbol.all_deps}
+            (inside if deps & set(kinds) else outside)[monomial] = factor
+        return _make(inside), _make(outside)
+
+    def __add__(self, other: Form) -> Form:
+        found = dict(self.terms)
+        for monomial, factor in other.terms:
+            found[monomial] = found.get(monomial, 0) + factor
+        return _make(found)
+
+    def __sub__(self, other: Form) -> Form:
+        return self + other.scaled(-1)
+
+    def __mul__(self, other: Form) -> Form:
+        found: dict[Monomial, int] = {}
+        if len(self.terms) * len(other.terms) > _MOST_TERMS:
+            return make_opaque("product", self, other)
+        for first, left in self.terms:
+            for second, right in other.terms:
+                both = tuple(sorted((*first, *second), key=_order))
+                if len(both) > _MOST_FACTORS:
+                    return make_opaque("product", self, other)
+                found[both] = found.get(both, 0) + left * right
+        return _make(found)
+
+    def scaled(self, factor: int) -> Form:
+        """A whole multiple."""
+        return _make({monomial: number * factor for monomial, number in self.terms})
+
+    def replace(self, old: str, new: Symbol) -> Form:
+        """The same with another symbol in place of one."""
+        found: dict[Monomial, int] = {}
+        for monomial, factor in self.terms:
+            key = tuple(sorted((new if symbol.name == old else symbol for symbol in monomial), key=_order))
+            found[key] = found.get(key, 0) + factor
+        return _make(found)
+
+    def symbols(self) -> Iterator[Symbol]:
+        """All symbols, some more than once."""
+        for monomial, _ in self.terms:
+            yield from monomial
+
+
+def _order(symbol: Symbol) -> tuple[str, str]:
+    return symbol.kind, symbol.key
+
+
+def _make(found: dict[Monomial, int]) -> Form:
+    return Form(frozenset((monomial, factor) for monomial, factor in found.items() if factor))
+
+
+def make_number(value: int) -> Form:
+    """A whole number."""
+    return _make({(): value})
+
+
+def make_symbol(kind: str, key: str) -> Form:
+    """One symbol."""
+    return _make({(Symbol(kind, key),): 1})
+
+
+def make_opaque(what: str, *parts: Form) -> Form:
+    """A symbol for what no polynomial says, such as a quotient; equal for equal parts."""
+    key = f"{what}{hash(parts) & 0xFFFFFFFFFFFF:x}"
+    deps: frozenset[str] = frozenset().union(*(part.deps for part in parts))
+    return _make({(Symbol("opaque", key, frozenset(dep for dep in deps if not dep.startswith("opaque:"))),): 1})
+
+
+def find_multiple(form: Form, unit: Form) -> int | None:
+    """The whole number by which `unit` must be multiplied to give `form`; None where there is none."""
+    if not unit.terms:
+        return 0 if not form.terms else None
+    amounts = dict(form.terms)
+    monomial, factor = min(unit.terms, key=lambda term: [_order(symbol) for symbol in term[0]])
+    ratio, rest = divmod(amounts.get(monomial, 0), factor)
+    return ratio if not rest and form == unit.scaled(ratio) else None
+
+
+ZERO = Form()
+ONE = make_number(1)

@@ -1,0 +1,271 @@
+"""What calls of Triton's language give back, and which of them touch memory."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tritonsmith.evaluator.source.forms import ZERO, Form, Symbol, make_opaque, make_symbol
+from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, Use, Value, put_to_use, union
+
+if TYPE_CHECKING:
+    from tritonsmith.evaluator.source.walk import Walker
+
+_KEEP_ADDRESS = {"multiple_of", "max_contiguous", "max_constancy", "cast", "where", "advance", "make_block_ptr", "broadcast_to"}
+"""Functions of the language that give back an address in the same buffer."""
+_SAME = {"multiple_of", "max_contiguous", "max_constancy", "cast", "to", "broadcast_to", "reshape", "view", "trans", "permute", "ravel"}
+"""Functions whose result is the same numbers."""
+_REDUCTIONS = {"sum", "max", "min", "argmax", "argmin", "reduce", "xor_sum"}
+"""Functions of the language that take an axis away, or all of them."""
+_SCANS = {"cumsum", "cumprod", "associative_scan", "sort", "topk", "histogram"}
+"""Functions of the language that combine elements along an axis and keep it."""
+_SHAPED = {"zeros", "full", "reshape", "view", "broadcast_to"}
+"""Functions of the language whose result has the shape that they are given."""
+_MILD = {"maximum", "minimum", "where", "broadcast", "zeros_like", "cat", "join", "split", "abs", "min", "max", "sum", "cumsum", "argmax",
+         "argmin", "associative_scan", "reduce", "float"}  # fmt: skip
+"""Functions that an associative reduction or scan is made of."""
+_ASSEMBLY = "inline_asm_elementwise"
+"""Inline assembly, which may read memory."""
+_LOADS = {"load", "load_tensor_descriptor", "_experimental_descriptor_load"}
+_STORES = {"store", "store_tensor_descriptor", "_experimental_descriptor_store"}
+_DESCRIPTORS = {"make_tensor_descriptor", "_experimental_make_tensor_descriptor"}
+
+
+class Language:
+    """Evaluates calls for a walker.
+
+    Args:
+        walker: gives values of arguments, takes notes, and enters helpers.
+    """
+
+    def __init__(self, walker: Walker) -> None:
+        self._walker = walker
+        self._index = walker.index
+        self._facts = walker.facts
+        self._notes = walker.notes
+
+    def evaluate_call(self, node: ast.Call, env: Env) -> Value:
+        """What is known about the result of a call; accesses, products of tiles and polls are noted."""
+        evaluate = self._walker.evaluate
+        name = self._index.resolve_language_name(node.func)
+        if name in ("program_id", "num_programs"):
+            return self._evaluate_program(name, node)
+        if isinstance(node.func, ast.Name) and node.func.id in self._index.jit:
+            return self._walker.enter_helper(self._index.jit[node.func.id], node, env)
+        method = node.func.attr if isinstance(node.func, ast.Attribute) and not name else ""
+        receiver = [evaluate(node.func.value, env)] if isinstance(node.func, ast.Attribute) and not name else []
+        arguments = receiver + [evaluate(argument, env) for argument in node.args]
+        named = {keyword.arg or "": evaluate(keyword.value, env) for keyword in node.keywords}
+        values = [*arguments, *named.values()]
+        place = ast.dump(node.args[0]) if method and node.args else ""
+        signature = hash((name or ast.dump(node.func), *(value.signature for value in values), place))
+        if (access := self._evaluate_memory(name or method, bool(method), node, arguments, named, env)) is not None:
+            return replace(access, signature=signature)
+        if name == "arange":
+            return self._evaluate_arange(arguments, signature)
+        if name in ("make_block_ptr", *_DESCRIPTORS):
+            return self._evaluate_block(node, env, signature)
+        if name == "advance" and len(node.args) > 1:
+            return self._evaluate_advance(arguments[0], node.args[1], env, signature)
+        self._note_call(name, node, env)
+        result = union(*values, signature=signature, roots=False)
+        self._notes.note_softmax(name, node, env, result)
+        result = self._use(name or method or getattr(node.func, "id", ""), node, arguments, result)
+        keeps = _KEEP_ADDRESS | {"to"}
+        if arguments and ((name or method) in keeps or receiver):
+            pointers = [*arguments, named.get("base", NOTHING)] if name == "where" or not receiver else receiver
+            result = replace(result, roots=frozenset().union(*(pointer.roots for pointer in pointers)))
+        return replace(result, rank=_rank_of(name or method, node, arguments, result.rank))
+
+    def _note_call(self, name: str, node: ast.Call, env: Env) -> None:
+        short = name.rpartition(".")[2]
+        if short in ("dot", "dot_scaled"):
+            self._notes.note_dot()
+        self._facts.reduces |= short in _REDUCTIONS | _SCANS
+        foreign = not name and isinstance(node.func, ast.Name) and node.func.id in self._index.aliases
+        if foreign:  # a function of another file may read memory too, and wait
+            self._facts.foreign |= {0, *self._notes.loops}
+
+    def _use(self, name: str, node: ast.Call, arguments: list[Value], result: Value) -> Value:
+        """The result with what the function does to earlier values, and with its polynomial where it has one."""
+        short = name.rpartition(".")[2]
+        if short in ("dot", "dot_scaled"):
+            total = arguments[2] if short == "dot" and len(arguments) > 2 else NOTHING
+            factors = union(*arguments[:2], *(arguments[3:] if short == "dot" else arguments[2:]), signature=result.signature)
+            both = union(put_to_use(factors, Use.FULL), put_to_use(total, Use.SUM), signature=result.signature)
+            return replace(both, form=make_opaque("dot", *(value.form for value in arguments)), rank=2, roots=frozenset(), mixed=True)
+        if short in ("zeros", "zeros_like"):
+            return replace(result, form=ZERO)
+        if short == "full" and len(arguments) > 1:
+            return replace(result, form=arguments[1].form)
+        if short in _SAME and arguments or short == "int" and len(arguments) == 1:
+            return replace(result, form=arguments[0].form, block=arguments[0].block)
+        if short == "expand_dims" and arguments:
+            axis = node.args[1] if len(node.args) > 1 else None
+            place = axis.value if isinstance(axis, ast.Constant) else None
+            kept = 1 - place if isinstance(place, int) and place in (0, 1) else None
+            axes = frozenset({kept}) if kept is not None and arguments[0].rank == 1 else arguments[0].axes
+            return replace(result, form=self.mark_axis(arguments[0].form, kept), axes=axes)
+        form = make_opaque(short, *(value.form for value in arguments)) if arguments else ZERO
+        if short in ("exp", "exp2"):
+            return replace(put_to_use(result, Use.EXPONENT), form=form)
+        if short in ("log", "log2", "log1p") and all(use <= Use.EXPONENT for *_, use in result.carried):
+            mild = frozenset((loop, name, min(use, Use.SUM)) for loop, name, use in result.carried)
+            return replace(result, carried=mild, form=form)
+        if short == "fma" and len(arguments) == 3:
+            self._notes.note_gates(arguments[0], arguments[1])
+            factors = put_to_use(union(*arguments[:2]), Use.LINEAR)
+            return replace(union(factors, put_to_use(arguments[2], Use.SUM), signature=result.signature, roots=False), form=form)
+        if short == "range":
+            return replace(result, form=form)
+        mixed = result.mixed or short in _REDUCTIONS
+        return replace(put_to_use(result, Use.SUM if short in _MILD else Use.FULL), form=form, mixed=mixed)
+
+    def _evaluate_program(self, name: str, node: ast.Call) -> Value:
+        axis = node.args[0] if node.args else next((keyword.value for keyword in node.keywords if keyword.arg == "axis"), None)
+        text = str(axis.value) if isinstance(axis, ast.Constant) else "?"
+        if name == "num_programs":
+            return Value(hash(("programs", text)), form=make_symbol("programs", text))
+        self._facts.program_axes.add(text)
+        return Value(hash(("program", text)), pids=frozenset({text}), form=make_symbol("program", text))
+
+    def _evaluate_arange(self, arguments: list[Value], signature: int) -> Value:
+        first, last = (arguments[0].form, arguments[1].form) if len(arguments) > 1 else (ZERO, arguments[0].form if arguments else ZERO)
+        extent = last - first
+        return Value(signature, rank=1, form=first + self._make_range(extent), axes=frozenset())
+
+    def _make_range(self, extent: Form, axis: int | None = None) -> Form:
+        key = f"{hash(extent) & 0xFFFFFFFFFFFF:x}" + (f"@{axis}" if axis is not None else "")
+        self._facts.ranges[f"range:{key}"] = extent
+        return make_symbol("range", key)
+
+    def mark_axis(self, form: Form, axis: int | None) -> Form:
+        """The same with its ranges of elements laid along an axis, so that rows and columns of equal extents differ."""
+        if axis is None:
+            return form
+        for name in sorted(dep for dep in form.deps if dep.startswith("range:") and "@" not in dep):
+            key = f"{name.removeprefix('range:')}@{axis}"
+            self._facts.ranges[f"range:{key}"] = self._facts.ranges.get(name, ZERO)
+            form = form.replace(name, Symbol("range", key))
+        return form
+
+    def _evaluate_block(self, node: ast.Call, env: Env, signature: int) -> Value:
+        """A block pointer or a descriptor: base plus offsets times strides, and a range of elements along each axis."""
+        evaluate = self._walker.evaluate
+        order = ("base", "shape", "strides", "offsets", "block_shape") if "block_ptr" in ast.unparse(node.func) else (
+            "base", "shape", "strides", "block_shape",
+        )  # fmt: skip
+        given = dict(zip(order, node.args, strict=False)) | {keyword.arg or "": keyword.value for keyword in node.keywords}
+        base = evaluate(given.get("base"), env)
+        parts = {name: self._evaluate_elements(given.get(name), env) for name in ("strides", "offsets", "block_shape")}
+        strides, block = (tuple(value.form for value in parts[name]) for name in ("strides", "block_shape"))
+        offsets = parts["offsets"]
+        result = replace(union(base, *offsets, signature=signature), strides=strides, block=block, rank=len(block))
+        return replace(result, form=self._place(base.form, offsets, strides, block if offsets else ()), roots=base.roots)
+
+    def _evaluate_elements(self, node: ast.expr | None, env: Env) -> list[Value]:
+        elements = node.elts if isinstance(node, ast.Tuple | ast.List) else []
+        return [self._walker.evaluate(element, env) for element in elements]
+
+    def _evaluate_advance(self, pointer: Value, steps: ast.expr, env: Env, signature: int) -> Value:
+        values = self._evaluate_elements(steps, env)
+        result = union(pointer, *values, signature=hash((signature, pointer.signature)))
+        form = self._place(pointer.form, values, pointer.strides, ())
+        return replace(result, form=form, roots=pointer.roots, rank=pointer.rank, strides=pointer.strides, block=pointer.block)
+
+    def _place(self, base: Form, offsets: list[Value], strides: tuple[Form, ...], block: tuple[Form, ...]) -> Form:
+        form = base
+        for axis, offset in enumerate(offsets):
+            stride = strides[axis] if axis < len(strides) else make_opaque(f"stride{axis}", base.split("parameter")[0])
+            form = form + offset.form * stride
+            extent = block[axis] if axis < len(block) else None
+            if extent is not None and extent.constant != 1:
+                form = form + self._make_range(extent, axis) * stride
+        return form
+
+    def _evaluate_memory(
+        self, name: str, method: bool, node: ast.Call, arguments: list[Value], named: dict[str, Value], env: Env
+    ) -> Value | None:
+        """The result of a load, a store or an atomic; None for other calls."""
+        described = method and name in ("load", "store", "gather", "scatter", "atomic_add") and bool(arguments and arguments[0].roots)
+        atomic = name.startswith("atomic_")
+        if not (described or not method and (name in _LOADS | _STORES or atomic or name == _ASSEMBLY)):
+            return None
+        if name == _ASSEMBLY:
+            return self._evaluate_assembly(node, arguments, named, env)
+        address = arguments[0] if arguments else named.get("pointer", named.get("desc", NOTHING))
+        rest = arguments[1:]
+        if described or "descriptor" in name:
+            places = node.args if described else node.args[1:]
+            tuples = [place for place in places if isinstance(place, ast.Tuple | ast.List)] + [
+                keyword.value for keyword in node.keywords if keyword.arg == "offsets"
+            ]
+            offsets = self._evaluate_elements(tuples[0] if tuples else None, env)
+            rest = [value for value, place in zip(rest, places, strict=False) if place not in tuples]
+            block = address.block or tuple(make_symbol("parameter", f"block{axis}") for axis in range(len(offsets)))
+            form = self._place(address.form, offsets, address.strides, block)
+            address = replace(union(address, *offsets), form=form, roots=address.roots, rank=len(offsets))
+        value = rest[0] if rest and name not in _LOADS else named.get("value", named.get("val", NOTHING))
+        kind = "atomic" if atomic else "store" if name in _STORES else "load"
+        swaps = (arguments[1].form, arguments[2].form) if name == "atomic_cas" and len(arguments) > 2 else None
+        if name == "atomic_add" and value.form == ZERO and value.signature == hash(("constant", "0")):
+            kind = "load"  # adds nothing: a way to read
+        masked = named.get("mask", rest[0] if kind == "load" and rest else NOTHING)
+        self._note_access(kind, node.lineno, address, value, swaps, masked)
+        return self._make_loaded(address, kind, masked)
+
+    def _evaluate_assembly(self, node: ast.Call, arguments: list[Value], named: dict[str, Value], env: Env) -> Value:
+        text = ast.unparse(node)
+        operands = next((keyword.value for keyword in node.keywords if keyword.arg == "args"), node.args[2] if len(node.args) > 2 else None)
+        values = self._evaluate_elements(operands, env)
+        pointers = [value for value in values if value.roots] or values
+        if not pointers or not any(word in text for word in ("ld.", "atom.", "red.", "st.")):
+            form = make_opaque("asm", *(value.form for value in values))
+            return replace(put_to_use(union(*arguments, *named.values(), roots=False), Use.FULL), form=form)
+        stores = "st." in text and "ld." not in text
+        kind = "store" if stores else "atomic" if "atom." in text or "red." in text else "load"
+        self._note_access(kind, node.lineno, pointers[0], union(*values[1:]), None, NOTHING)
+        return self._make_loaded(pointers[0], kind, NOTHING)
+
+    def _make_loaded(self, address: Value, kind: str, masked: Value) -> Value:
+        """A value from memory. An address that rests on loaded values makes it rest on those too."""
+        chased = frozenset((loop, name, Use.FULL) for loop, name, _ in address.carried) if address.reads else frozenset()
+        form = make_opaque("loaded", address.form)
+        reads = frozenset((root, Use.COPY) for root in address.roots) | frozenset((root, Use.FULL) for root, _ in address.reads)
+        return Value(
+            0, pids=address.pids, loops=address.loops, rank=address.rank, form=form, reads=reads, origins=frozenset({address.form}),
+            axes=address.axes, carried=chased, atomic=kind == "atomic" or masked.atomic,
+        )  # fmt: skip
+
+    def _note_access(self, kind: str, line: int, address: Value, value: Value, swaps: tuple[Form, Form] | None, masked: Value) -> None:
+        guards = self._notes.guards | ({abs(masked.signature) + 1} if masked.pids and masked.rank == 0 else set())
+        self._notes.note_access(
+            AccessSite(kind, line, address, value, self._notes.loops, frozenset(guards), swaps, self._notes.after_arrival or masked.atomic)
+        )
+
+
+def get_parameters(function: ast.FunctionDef) -> list[ast.arg]:
+    """All parameters but the starred ones."""
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
+def read_none_indices(node: ast.Subscript) -> tuple[int, int | None]:
+    """How many axes `[:, None]` adds, and at which place the axis lies that it keeps."""
+    indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    added = [isinstance(index, ast.Constant) and index.value is None for index in indices]
+    kept = [place for place, new in enumerate(added) if not new]
+    return sum(added), kept[0] if len(kept) == 1 else None
+
+
+def _rank_of(name: str, node: ast.Call, arguments: list[Value], rank: int) -> int:
+    if name in _REDUCTIONS:
+        has_axis = len(node.args) > 1 or any(keyword.arg in ("axis", "dim") for keyword in node.keywords)
+        own = arguments[0].rank if arguments else 0
+        return max(0, own - 1) if has_axis else 0
+    if name in _SHAPED:
+        shape = node.args[-1] if name not in ("zeros", "full") or len(node.args) == 1 else node.args[0]
+        return len(shape.elts) if isinstance(shape, ast.Tuple | ast.List) else max(1, rank)
+    return rank + 1 if name == "expand_dims" else rank
+
+
