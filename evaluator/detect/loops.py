@@ -168,13 +168,11 @@ def _strides_over_programs(walk: KernelWalk, loop: Loop) -> bool:
     """Whether the work of a program lies as far apart as there are programs."""
     extents = list(walk.ranges.values())
     addresses = [access.address.form for access in walk.accesses if loop.id in access.loops]
-    for form in loop.variables:
-        step = form.coefficient(loop.name)
-        if is_multiple_of_programs(step):
-            return True
-        starts = any(dep.startswith("program:") for dep in form.deps)
-        ends = loop.last is not None and any(dep.startswith("program:") for dep in loop.last.deps)
-        if starts and not ends and step.constant is None and step not in extents and loop.last is not None:
+    if any(is_multiple_of_programs(form.coefficient(loop.name)) for form in loop.variables):
+        return True
+    if loop.last is not None and loop.step is not None and loop.step.constant is None and loop.step not in extents:
+        starts, ends = (any(dep.startswith("program:") for dep in form.deps) for form in (loop.first, loop.last))
+        if starts and not ends:
             return True
     return any(is_multiple_of_programs(form.coefficient(loop.name)) for form in addresses)
 
@@ -185,7 +183,7 @@ def _takes_several_rows(walk: KernelWalk, loop: Loop) -> bool:
         return False
     for store in _stores(walk, loop):
         piece = store.address.form.coefficient(loop.name)
-        if piece.constant is not None or piece in walk.ranges.values():
+        if piece.constant in (0, 1) or piece in walk.ranges.values():
             continue
         for axis in walk.program_axes:
             share = store.address.form.coefficient(f"program:{axis}")

@@ -86,12 +86,12 @@ def _slides(form: Form, loop: Loop) -> bool:
         factor = [symbol for symbol in symbols if loop.name not in symbol.all_deps]
         for others, times in places:
             rest = list(others)
-            if any(symbol not in rest for symbol in factor) or number == 0 or times % number:
+            if any(symbol not in rest for symbol in factor) or times % number and number % times:
                 continue
             for symbol in factor:
                 rest.remove(symbol)
             strides = [symbol for symbol in rest if not _is_place(symbol.all_deps, loop)]
-            ratio = abs(times // number)
+            ratio = max(abs(times // number), abs(number // times))
             if ratio <= _MOST_STRIDE and ratio != loop.trips and (not strides or factor and len(strides) == 1 and not bound & set(strides)):
                 return True
     return False

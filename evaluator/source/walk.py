@@ -144,7 +144,8 @@ class Walker:
         variable = read_head(node, loop, env, self.evaluate) if isinstance(node, ast.For) else NOTHING
         self.notes.loops = (*outer, loop.id)
         parts = (part for statement in node.body for part in ast.walk(statement))
-        assigned = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)} & entry.keys()
+        parts_assigned = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+        assigned = parts_assigned & entry.keys()
         left: dict[str, Value] = {}
         for last in (False, True):
             loop.variables = [variable.form] if isinstance(node, ast.For) else []
@@ -153,10 +154,9 @@ class Walker:
             if isinstance(node, ast.For):
                 _bind(node.target, variable, env)
             self.notes.silent += not last
-            at_test = dict(env)
+            at_test, stored = dict(env), len(self.facts.accesses)
             if isinstance(node, ast.While):
                 self.evaluate(node.test, env)
-            stored = len(self.facts.accesses)
             self.walk_block(node.body, env)
             self.notes.silent -= not last
             left = dict(env)
@@ -167,6 +167,10 @@ class Walker:
         note_trips(loop)
         read_updates(loop, {name: left[name] for name in assigned})
         self.notes.loops = outer
+        for name in parts_assigned & env.keys():
+            value = env[name]
+            if any(owner == loop.id for owner, *_ in value.carried):
+                env[name] = replace(value, carried=frozenset(item for item in value.carried if item[0] != loop.id))
         _merge(env, entry)
 
     def _enter_iteration(self, name: str, loop: Loop, entry: Value, left: Value | None) -> Value:
