@@ -58,7 +58,8 @@ def detect(
 def _show(detection: Detection, kernel: str) -> None:
     for hit in detection.labels:
         where = f"{kernel}:{hit.line}" if hit.line else "measured or estimated"
-        out.print(f"{hit.name.value:<24} {where}  {hit.evidence}")
+        out.print(f"{hit.name.value:<24} {where}  {hit.evidence}{f' (or: {hit.nearest})' if hit.nearest else ''}")
+        out.print(f"{'':<24} {hit.routing}")
     if not detection.labels:
         out.print("no label applies")
     for code in detection.kernels:

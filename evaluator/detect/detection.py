@@ -81,7 +81,9 @@ def _detect(
     return Detection(labels=tuple(labels), kernels=tuple(codes))
 
 
-def _find_kernel_traits(walk: KernelWalk, known: KernelFacts | None, launches: list[Call], hardware: Hardware | None) -> list[TraitHit | None]:
+def _find_kernel_traits(
+    walk: KernelWalk, known: KernelFacts | None, launches: list[Call], hardware: Hardware | None
+) -> list[TraitHit | None]:
     extents = known.grid if known is not None else (None, None, None)
     if known is None and launches and all(read_grid_extents(call) in ((1,), (1, 1), (1, 1, 1)) for call in launches):
         extents = (1, 1, 1)

@@ -25,15 +25,16 @@ def find_one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: Se
             return None
         text = f"{walk.name}: the grid {known.grid} covers one axis: {programs} programs on {hardware.processors} processors"
         return TraitHit(name=Trait.ONE_AXIS_GRID, line=launches[0].node.lineno if launches else walk.line, evidence=text)
-    if not any(loop.has_dot or any(loop.id in product.loops and product.summed for product in walk.products) for loop in walk.loops.values()):
+    if not any(loop.has_dot for loop in walk.loops.values()) and not any(
+        product.summed or len(product.loops) > 1 for product in walk.products
+    ):
         return None
     for call in launches:
         extents = read_grid_extents(call)
         if extents is not None and sum(extent != 1 for extent in extents) <= 1:
             text = f"{walk.name}: the launch in line {call.node.lineno} has a grid of one axis; each program keeps the other one whole"
-            return TraitHit(
-                name=Trait.ONE_AXIS_GRID, line=call.node.lineno, evidence=text, nearest="a full card, if that axis is long enough to fill it"
-            )
+            nearest = "a full card, if that axis is long enough to fill it"
+            return TraitHit(name=Trait.ONE_AXIS_GRID, line=call.node.lineno, evidence=text, nearest=nearest)
     return None
 
 

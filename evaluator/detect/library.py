@@ -18,13 +18,15 @@ _PRODUCTS = {
 """Functions of torch that are a matrix product."""
 _HEAVY = {
     "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution", "cudnn_convolution",
-    "scaled_dot_product_attention", "multi_head_attention_forward", "gru", "lstm", "rnn_tanh", "rnn_relu", "gru_cell", "lstm_cell", "_scaled_dot_product_flash_attention",
+    "scaled_dot_product_attention", "multi_head_attention_forward", "gru", "lstm", "rnn_tanh", "rnn_relu", "gru_cell", "lstm_cell",
+    "_scaled_dot_product_flash_attention",
     "_scaled_dot_product_efficient_attention", "flex_attention", "_convolution", "miopen_convolution", "mkldnn_convolution",
 }  # fmt: skip
 """Functions of torch that are more than a matrix product."""
 _REDUCTIONS = {
-    "softmax", "log_softmax", "layer_norm", "native_layer_norm", "rms_norm", "batch_norm", "group_norm", "instance_norm", "cumsum", "cumprod",
-    "logsumexp", "sort", "topk", "argsort", "cross_entropy", "nll_loss", "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "cdist",
+    "softmax", "log_softmax", "layer_norm", "native_layer_norm", "rms_norm", "batch_norm", "group_norm", "instance_norm", "cumsum",
+    "cumprod", "logsumexp", "sort", "topk", "argsort", "cross_entropy", "nll_loss", "max_pool1d", "max_pool2d", "avg_pool1d",
+    "avg_pool2d", "cdist",
 }  # fmt: skip
 """Functions of torch that are a reduction or scan; they are the work where no kernel has any."""
 _FOURIER = ("torch.fft.",)
@@ -53,8 +55,8 @@ def find_library_work(index: KernelSource, walks: Mapping[str, KernelWalk], fact
     calls = find_host_calls(index)
     launched = {call.kernel for call in calls if call.kernel}
     own = [walk for name, walk in walks.items() if name in launched]
-    products = any(walk.has_dot or walk.products for walk in own)
-    reductions = products or any(walk.reduces or any(loop.updates for loop in walk.loops.values()) for walk in own)
+    products = any(walk.has_dot or any(product.summed for product in walk.products) for walk in own)
+    reductions = products or any(walk.products or walk.reduces or any(loop.updates for loop in walk.loops.values()) for walk in own)
     accepted = {"product": not products, "reduction": not reductions, "heavy": True}
     found: dict[int, str] = {}
     for call in calls:
@@ -150,7 +152,8 @@ def _resolve_function(index: KernelSource, node: ast.expr, call: Call, depth: in
 def _resolve_class_attribute(index: KernelSource, owner: str, attribute: str, call: Call, depth: int) -> Iterator[str]:
     """What a class sets in its own body, with staticmethod looked through."""
     for statement in index.classes[owner].body:
-        if isinstance(statement, ast.Assign) and any(isinstance(target, ast.Name) and target.id == attribute for target in statement.targets):
+        names = [target.id for target in getattr(statement, "targets", ()) if isinstance(target, ast.Name)]
+        if isinstance(statement, ast.Assign) and attribute in names:
             value = statement.value
             if isinstance(value, ast.Call) and index.resolve_name(value.func) == "staticmethod" and value.args:
                 value = value.args[0]

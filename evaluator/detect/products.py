@@ -100,5 +100,3 @@ def _slides(form: Form, loop: Loop) -> bool:
 def _is_place(deps: frozenset[str], loop: Loop) -> bool:
     """Whether a symbol is a place of the output: it differs between elements or programs, and not with the loop."""
     return loop.name not in deps and any(dep.startswith(("range:", "program:")) for dep in deps)
-
-

@@ -29,17 +29,18 @@ def find_unsynchronised_sharing(walk: KernelWalk, extents: Extents) -> TraitHit 
     for store in stores:
         for load in loads:
             shared = store.address.roots & load.address.roots
-            if not shared or _is_covered(walk, store, load):
+            if not shared or any(-side in load.sides for side in store.sides) or _is_covered(walk, store, load):
                 continue
             how = next(_explain_crossing(walk, store, load, extents), None)
             if how is not None:
                 common = [loop for loop in store.loops if loop in load.loops]
                 where = f", in the loop of line {walk.loops[common[0]].line}," if common else ""
+                places = f"{how[0]} in line {store.line} and {how[1]} in line {load.line}"
                 return TraitHit(
                     name=Trait.UNSYNCHRONISED_SHARING,
                     line=load.line,
-                    evidence=f"{walk.name}: {min(shared)} is {how[0]} in line {store.line} and {how[1]} in line {load.line}{where} and nobody waits",
-                    nearest="" if common else "safe if the programs that store end before those that load begin, which a grid does not promise",
+                    evidence=f"{walk.name}: {min(shared)} is {places}{where} and nobody waits",
+                    nearest="" if common else "safe if programs that store end before others load, which a grid does not promise",
                 )
     return None
 
@@ -66,8 +67,16 @@ def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, ext
         yield "added to by all programs", "loaded by all programs"
     elif not tiles and any(guard > 0 for guard in store.guards - load.guards) and load.guards <= store.guards:
         yield "stored by some programs only", "loaded by others too"
+    elif not tiles and store.address.form == load.address.form and _differs(walk, store):
+        yield "stored by all programs, each with a value of its own,", "loaded by all programs"
     elif tiles and _reads_neighbours(walk, store, load):
         yield "stored by tile of each program", "loaded beyond the tile's edge"
+
+
+def _differs(walk: KernelWalk, store: AccessSite) -> bool:
+    """Whether programs store different values at one place, outside of a lock and not one program alone."""
+    locked = any(loop.lock for loop in walk.loops.values())
+    return bool(store.value.pids) and not store.guards and not locked
 
 
 def _covers_programs(part: str, extents: Extents) -> bool:

@@ -145,7 +145,10 @@ def _number(node: ast.expr) -> int:
 
 
 def _find_counters(loop: ast.While, names: set[str]) -> set[str]:
-    """Names of the test that the loop itself changes by one."""
+    """Names of the test, or of a condition that leaves the loop, that the loop itself changes by one."""
+    for part in ast.walk(loop):
+        if isinstance(part, ast.If) and any(isinstance(inner, ast.Break) for inner in part.body):
+            names = names | {inner.id for inner in ast.walk(part.test) if isinstance(inner, ast.Name)}
     return {
         part.target.id
         for part in ast.walk(loop)
@@ -162,6 +165,11 @@ def _gives_steps(over: ast.expr, function: ast.AST) -> bool:
             if method == "split":
                 return bool(sizes) and _number(sizes[0]) == 1 and _is_input(over, function)
             return bool(sizes) and not isinstance(sizes[0], ast.Constant) and _comes_from_shape(sizes[0], function)
+    if isinstance(over, ast.ListComp):
+        bounds = [head.over for head in _heads_of(over) if isinstance(head.over, ast.Call)]
+        return _is_input(over.elt, function) and any(_comes_from_shape(bound, function) for bound in bounds)
+    if isinstance(over, ast.Name) and (values := [value for value in _find_values(function, over.id) if value is not over]):
+        return any(_gives_steps(value, function) for value in values if not _uses(value, over.id))
     return _is_input(over, function)
 
 
@@ -220,6 +228,10 @@ def _indexes_weights(loop: HostLoop, name: str) -> bool:
             return True
         if isinstance(part, ast.Call) and ast.unparse(part.func) == "getattr" and any(_uses(argument, name) for argument in part.args):
             return True
+        if isinstance(part, ast.Assign) and isinstance(part.value, ast.Call) and isinstance(part.value.func, ast.Attribute):
+            only = [ast.unparse(argument) for argument in part.value.args] == [name]
+            if only and part.value.func.attr not in _SLICES:
+                return True  # w, b = net.layer(i)
     return False
 
 
@@ -230,13 +242,7 @@ def _uses(node: ast.AST, name: str) -> bool:
 def _slices_input(index: KernelSource, loop: HostLoop, name: str, function: ast.AST) -> bool:
     """Whether the loop's variable picks a step of a tensor, as in x[t], x[:, t], x.select(1, t) or a kernel's argument x + t * n."""
     del index
-    derived = {name} | {
-        target.id
-        for part in ast.walk(loop)
-        if isinstance(part, ast.Assign) and _uses(part.value, name) and isinstance(part.value, ast.BinOp | ast.IfExp)
-        for target in part.targets
-        if isinstance(target, ast.Name)
-    }
+    derived = _derive(loop, name)
     for part in ast.walk(loop):
         if isinstance(part, ast.Subscript) and any(_picks(part.slice, one) for one in derived) and not _mentions_self(part.value):
             if _is_tensor(part.value, function):
@@ -245,6 +251,17 @@ def _slices_input(index: KernelSource, loop: HostLoop, name: str, function: ast.
             if any(_uses(argument, one) for argument in part.args for one in derived) and not _mentions_self(part.func.value):
                 return True
     return False
+
+
+def _derive(loop: HostLoop, name: str) -> set[str]:
+    """The loop's variable and names that an iteration computes from it."""
+    return {name} | {
+        target.id
+        for part in ast.walk(loop)
+        if isinstance(part, ast.Assign) and _uses(part.value, name) and isinstance(part.value, ast.BinOp | ast.IfExp)
+        for target in part.targets
+        if isinstance(target, ast.Name)
+    }
 
 
 def _picks(place: ast.expr, name: str) -> bool:
@@ -272,6 +289,8 @@ def _comes_from_shape(bound: ast.expr, function: ast.AST) -> bool:
     sources = [bound]
     for name in {part.id for part in ast.walk(bound) if isinstance(part, ast.Name)}:
         sources += list(_find_values(function, name))
+    if any(isinstance(part, ast.Attribute) and part.attr in ("log2", "bit_length") for source in sources for part in ast.walk(source)):
+        return False  # stages of a tree
     for source in sources:
         for part in ast.walk(source):
             if isinstance(part, ast.Attribute) and part.attr in ("shape", "size"):
@@ -285,7 +304,8 @@ def _passes_to_launch(index: KernelSource, loop: HostLoop, name: str) -> bool:
     """Whether a kernel launched in the loop gets the loop's variable."""
     for part in ast.walk(loop):
         if isinstance(part, ast.Call) and index.find_launched_kernel(part):
-            if any(_uses(argument, name) for argument in [*part.args, *(keyword.value for keyword in part.keywords)]):
+            given = [*part.args, *(keyword.value for keyword in part.keywords)]
+            if any(_uses(argument, one) for argument in given for one in _derive(loop, name)):
                 return True
     return False
 

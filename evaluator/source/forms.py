@@ -75,7 +75,8 @@ class Form:
 
     def split(self, *kinds: str) -> tuple[Form, Form]:
         """The terms that depend on symbols of these kinds, and the others."""
-        inside, outside = {}, {}
+        inside: dict[Monomial, int] = {}
+        outside: dict[Monomial, int] = {}
         for monomial, factor in self.terms:
             deps = {dep.partition(":")[0] for symbol in monomial for dep in symbol.all_deps}
             (inside if deps & set(kinds) else outside)[monomial] = factor

@@ -87,9 +87,7 @@ class KernelSource:
         """Jit functions that are launched; where none is, those that no other jit function calls."""
         launched = {name for call in calls_of(self.tree) if (name := self.find_launched_kernel(call))}
         if not launched:
-            called = {
-                call.func.id for node in self.jit.values() for call in calls_of(node) if isinstance(call.func, ast.Name)
-            }
+            called = {call.func.id for node in self.jit.values() for call in calls_of(node) if isinstance(call.func, ast.Name)}
             launched = set(self.jit) - called
         return {name: node for name, node in self.jit.items() if name in launched}
 

@@ -240,9 +240,9 @@ class Language:
 
     def _note_access(self, kind: str, line: int, address: Value, value: Value, swaps: tuple[Form, Form] | None, masked: Value) -> None:
         guards = self._notes.guards | ({abs(masked.signature) + 1} if masked.pids and masked.rank == 0 else set())
-        self._notes.note_access(
-            AccessSite(kind, line, address, value, self._notes.loops, frozenset(guards), swaps, self._notes.after_arrival or masked.atomic)
-        )
+        arrived = self._notes.after_arrival or masked.atomic
+        site = AccessSite(kind, line, address, value, self._notes.loops, frozenset(guards), self._notes.sides, swaps, arrived)
+        self._notes.note_access(site)
 
 
 def get_parameters(function: ast.FunctionDef) -> list[ast.arg]:
@@ -267,5 +267,3 @@ def _rank_of(name: str, node: ast.Call, arguments: list[Value], rank: int) -> in
         shape = node.args[-1] if name not in ("zeros", "full") or len(node.args) == 1 else node.args[0]
         return len(shape.elts) if isinstance(shape, ast.Tuple | ast.List) else max(1, rank)
     return rank + 1 if name == "expand_dims" else rank
-
-

@@ -55,9 +55,7 @@ def note_trips(loop: Loop) -> None:
         loop.trips = len(range(first, last, step))
 
 
-def find_polled_parts(
-    test: ast.expr, loop: Loop, at_test: Env, left: Env, accesses: Sequence[AccessSite], evaluate: Evaluate
-) -> None:
+def find_polled_parts(test: ast.expr, loop: Loop, at_test: Env, left: Env, accesses: Sequence[AccessSite], evaluate: Evaluate) -> None:
     """Whether a while loop waits: it goes on until memory that an iteration reads at one fixed place holds something else.
 
     A part of the test that compares a counter of the loop is none that waits, and a loop that stores or takes work from a counter waits

@@ -28,6 +28,8 @@ class WalkNotes:
         """Above zero nothing is noted that would count twice: in all passes over a loop's body but the last."""
         self.guards: frozenset[int] = frozenset()
         """Conditions about program ids around the statement."""
+        self.sides: frozenset[int] = frozenset()
+        """Sides of branches around the statement that are the same for all programs and iterations."""
         self.after_arrival = False
         """Whether it stands under a condition about what an atomic gave back."""
         self._scaled: set[tuple[int, str]] = set()

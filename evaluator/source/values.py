@@ -141,6 +141,8 @@ class AccessSite:
     loops: tuple[int, ...]
     guards: frozenset[int] = frozenset()
     """Conditions about program ids under which it stands; negative on the other side of a branch."""
+    sides: frozenset[int] = frozenset()
+    """Conditions that are the same for all programs; negative on the other side."""
     swaps: tuple[Form, Form] | None = None
     """What a compare-and-swap compares with and writes."""
     after_arrival: bool = False

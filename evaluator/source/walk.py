@@ -114,14 +114,17 @@ class Walker:
     def _walk_branch(self, node: ast.If, env: Env) -> None:
         """Both sides; what stands there under a condition about programs is noted with it."""
         test = self.evaluate(node.test, env)
-        other, outside, arrival = dict(env), self.notes.guards, self.notes.after_arrival
+        other, outside, sides, arrival = dict(env), self.notes.guards, self.notes.sides, self.notes.after_arrival
+        fixed = not (test.pids or test.loops or test.reads or test.carried)
         apart, self.notes.after_arrival = bool(test.pids), arrival or test.atomic
         guard = abs(test.signature) + 1
         self.notes.guards = outside | {guard} if apart else outside
+        self.notes.sides = sides | {guard} if fixed else sides
         self.walk_block(node.body, env)
         self.notes.guards = outside | {-guard} if apart else outside
+        self.notes.sides = sides | {-guard} if fixed else sides
         self.walk_block(node.orelse, other)
-        self.notes.guards, self.notes.after_arrival = outside, arrival
+        self.notes.guards, self.notes.sides, self.notes.after_arrival = outside, sides, arrival
         _merge(env, other)
 
     def assign(self, targets: list[ast.expr], value: ast.expr, env: Env) -> None:

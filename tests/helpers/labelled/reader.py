@@ -1,4 +1,4 @@
-"""The labelled kernels of the text files next to this one: how they are written down, and how their names are made strange."""
+"""The labelled kernels of the text files in this folder: how they are written down, and how their names are made strange."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from detected_kernels import make_module
 
-FOLDER = Path(__file__).parent / "labelled"
+FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
