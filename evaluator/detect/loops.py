@@ -150,7 +150,7 @@ def _reaches_later(store: Form, load: Form, loop: Loop, inner: set[str]) -> bool
     step, other = stored.coefficient(loop.name), loaded.coefficient(loop.name)
     apart = loaded - stored
     if loop.name not in store.deps and loop.name not in load.deps:
-        return not apart.terms  # one place, again and again
+        return True  # one place, again and again
     if step == other and loop.name not in apart.deps:
         return bool(apart.terms) and find_multiple(apart, step) is not None
     rest = Form(frozenset((part, number) for part, number in apart.terms if all(loop.name not in symbol.all_deps for symbol in part)))

@@ -115,7 +115,7 @@ class Language:
             return replace(result, carried=mild, form=form)
         if short == "fma" and len(arguments) == 3:
             self._notes.note_gates(arguments[0], arguments[1])
-            factors = put_to_use(union(*arguments[:2]), Use.LINEAR)
+            factors = put_to_use(union(*arguments[:2]), Use.LINEAR)  # and a summand
             return replace(union(factors, put_to_use(arguments[2], Use.SUM), signature=result.signature, roots=False), form=form)
         if short == "range":
             return replace(result, form=form)

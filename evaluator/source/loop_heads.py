@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from tritonsmith.evaluator.source.forms import ONE, ZERO, Form, make_number, make_symbol
-from tritonsmith.evaluator.source.values import AccessSite, Env, Loop, Use, Value, union
+from tritonsmith.evaluator.source.values import AccessSite, Env, Loop, Use, Value, combine, union
 
 _MOST_NAMES = 60
 """In loops with more carried names each is followed only to itself."""
@@ -109,7 +109,7 @@ def read_updates(loop: Loop, left: dict[str, Value]) -> None:
             for first in names:
                 for last in names:
                     if (first, middle) in edges and (middle, last) in edges:
-                        use = max(edges[first, middle], edges[middle, last])
+                        use = combine(edges[first, middle], edges[middle, last])
                         edges[first, last] = max(use, edges.get((first, last), Use.COPY))
     loop.updates = {name: edges[name, name] for name in names if (name, name) in edges and _rests_on_data(loop, left[name])}
 

@@ -15,12 +15,19 @@ class Use(IntEnum):
     COPY = 0
     SUM = 1
     """Sums, maxima, selections: an associative reduction or scan."""
-    LINEAR = 2
-    """It is multiplied by something."""
-    EXPONENT = 3
-    """An exponential of it; a logarithm leads back to LINEAR."""
-    FULL = 4
+    SCALE = 2
+    """It is multiplied by something, and nothing is added: a product over a row."""
+    LINEAR = 3
+    """It is multiplied by something, and something is added."""
+    EXPONENT = 4
+    """An exponential of it; a logarithm leads back to a sum."""
+    FULL = 5
     """Anything else: products of tiles, activations, addresses."""
+
+
+def combine(first: Use, second: Use) -> Use:
+    """What two uses in turn amount to."""
+    return Use.LINEAR if {first, second} == {Use.SUM, Use.SCALE} else max(first, second)
 
 
 @dataclass(frozen=True)
@@ -85,8 +92,8 @@ def put_to_use(value: Value, use: Use) -> Value:
     """The value after something was done to it."""
     if not value.carried and not value.reads:
         return value
-    carried = frozenset((loop, name, max(before, use)) for loop, name, before in value.carried)
-    return replace(value, carried=carried, reads=frozenset((root, max(before, use)) for root, before in value.reads))
+    carried = frozenset((loop, name, combine(before, use)) for loop, name, before in value.carried)
+    return replace(value, carried=carried, reads=frozenset((root, combine(before, use)) for root, before in value.reads))
 
 
 @dataclass

@@ -251,7 +251,7 @@ class Walker:
             self.facts.operations[signature] = (name, first.signature, second.signature, left.lineno if hasattr(left, "lineno") else 0)
         if isinstance(op, ast.Mult):
             self.notes.note_gates(first, second)
-        use = Use.SUM if mild else Use.LINEAR if isinstance(op, ast.Mult | ast.Div | ast.LShift | ast.RShift) else Use.FULL
+        use = Use.SUM if mild else Use.SCALE if isinstance(op, ast.Mult | ast.Div | ast.LShift | ast.RShift) else Use.FULL
         if isinstance(op, ast.Mult) and {item[:2] for item in first.carried} & {item[:2] for item in second.carried}:
             use = Use.FULL
         first = put_to_use(first, use)
