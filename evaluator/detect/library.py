@@ -27,6 +27,7 @@ _REDUCTIONS = {
     "softmax", "log_softmax", "layer_norm", "native_layer_norm", "rms_norm", "batch_norm", "group_norm", "instance_norm", "cumsum",
     "cumprod", "logsumexp", "sort", "topk", "argsort", "cross_entropy", "nll_loss", "max_pool1d", "max_pool2d", "avg_pool1d",
     "avg_pool2d", "cdist",
+    "var_mean", "std_mean",
 }  # fmt: skip
 """Functions of torch that are a reduction or scan; they are the work where no kernel has any."""
 _FOURIER = ("torch.fft.",)
@@ -187,6 +188,8 @@ def _find_tables(index: KernelSource, node: ast.expr, call: Call) -> Iterator[li
 
 def _find_modules_entered(index: KernelSource, node: ast.expr, call: Call) -> Iterator[str]:
     """Class names in torch.nn of what a call such as self.lstm(x), self.layers[i](x) or layer(x) enters."""
+    if isinstance(node, ast.Call):
+        yield from _find_nn_names(index, node.func)
     if isinstance(node, ast.Subscript):
         node = node.value
     attribute = ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
-from tritonsmith.evaluator.source.forms import Form, find_multiple
+from tritonsmith.evaluator.source.forms import Polynomial, find_multiple
 from tritonsmith.evaluator.source.loop_heads import is_multiple_of_programs
 from tritonsmith.evaluator.source.values import AccessSite, KernelWalk, Loop, Use
 
@@ -141,7 +141,7 @@ def _goes_around(stores: list[AccessSite], store: AccessSite, shared: frozenset[
     return any(other.address.roots & sources and shared & {root for root, _ in other.value.reads} for other in stores)
 
 
-def _reaches_later(store: Form, load: Form, loop: Loop, inner: set[str]) -> bool:
+def _reaches_later(store: Polynomial, load: Polynomial, loop: Loop, inner: set[str]) -> bool:
     """Whether a later iteration loads what this one stores."""
     stored, loaded = (_drop(form, inner) for form in (store, load))
     pointers = f"carried:{loop.id}:"
@@ -153,15 +153,15 @@ def _reaches_later(store: Form, load: Form, loop: Loop, inner: set[str]) -> bool
         return True  # one place, again and again
     if step == other and loop.name not in apart.deps:
         return bool(apart.terms) and find_multiple(apart, step) is not None
-    rest = Form(frozenset((part, number) for part, number in apart.terms if all(loop.name not in symbol.all_deps for symbol in part)))
+    rest = Polynomial(frozenset((part, number) for part, number in apart.terms if all(loop.name not in symbol.all_deps for symbol in part)))
     opaque = any(symbol.kind == "opaque" and loop.name in symbol.deps for symbol in (*stored.symbols(), *loaded.symbols()))
     return opaque or not rest.terms
 
 
-def _drop(form: Form, inner: set[str]) -> Form:
+def _drop(form: Polynomial, inner: set[str]) -> Polynomial:
     """The part of an address that programs, elements of a tile and inner loops share."""
     kept = form.split("range", "program")[1]
-    return Form(frozenset((part, number) for part, number in kept.terms if not any(inner & symbol.all_deps for symbol in part)))
+    return Polynomial(frozenset((part, number) for part, number in kept.terms if not any(inner & symbol.all_deps for symbol in part)))
 
 
 def _strides_over_programs(walk: KernelWalk, loop: Loop) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
-from tritonsmith.evaluator.source.forms import Form
+from tritonsmith.evaluator.source.forms import Polynomial
 from tritonsmith.evaluator.source.values import KernelWalk, Loop, Product
 
 _SHORT_TRIPS = 11
@@ -73,7 +73,7 @@ def _find_taps(walk: KernelWalk, product: Product) -> list[Loop]:
     return []
 
 
-def _slides(form: Form, loop: Loop) -> bool:
+def _slides(form: Polynomial, loop: Loop) -> bool:
     """Whether an address moves with a loop as it moves with the output's place: x[row * W + i * W + place + j].
 
     The tap's factor then divides the factor of a place up to a stride, and this stride is not the length of the loop: where it is,
@@ -81,7 +81,7 @@ def _slides(form: Form, loop: Loop) -> bool:
     """
     taps = [(symbols, number) for symbols, number in form.terms if any(loop.name in symbol.all_deps for symbol in symbols)]
     places = [(symbols, number) for symbols, number in form.terms if any(_is_place(symbol.all_deps, loop) for symbol in symbols)]
-    bound = {symbol for symbol in (loop.last or Form()).symbols()}
+    bound = {symbol for symbol in (loop.last or Polynomial()).symbols()}
     for symbols, number in taps:
         factor = [symbol for symbol in symbols if loop.name not in symbol.all_deps]
         for others, times in places:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
-from tritonsmith.evaluator.source.forms import Form, find_multiple
+from tritonsmith.evaluator.source.forms import Polynomial, find_multiple
 from tritonsmith.evaluator.source.values import AccessSite, KernelWalk
 
 Extents = tuple[int | None, int | None, int | None]
@@ -121,11 +121,11 @@ def _is_place(deps: frozenset[str]) -> bool:
     return any(dep.startswith("program:") for dep in deps) and any(dep.startswith("range:") for dep in deps)
 
 
-def _without_time(form: Form, loops: set[str]) -> Form:
+def _without_time(form: Polynomial, loops: set[str]) -> Polynomial:
     """The terms that do not change from one iteration to the next."""
     kept = (
         (part, number)
         for part, number in form.terms
         if not any(loops & symbol.all_deps or any(dep.startswith("carried:") for dep in symbol.all_deps) for symbol in part)
     )
-    return Form(frozenset(kept))
+    return Polynomial(frozenset(kept))

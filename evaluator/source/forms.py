@@ -45,7 +45,7 @@ Monomial: TypeAlias = tuple[Symbol, ...]
 
 
 @dataclass(frozen=True)
-class Form:
+class Polynomial:
     """A sum of products of symbols with whole factors."""
 
     terms: frozenset[tuple[Monomial, int]] = frozenset()
@@ -63,7 +63,7 @@ class Form:
         """Everything that it depends on."""
         return frozenset().union(*(symbol.all_deps for monomial, _ in self.terms for symbol in monomial))
 
-    def coefficient(self, name: str) -> Form:
+    def coefficient(self, name: str) -> Polynomial:
         """What the symbol of this name is multiplied by, where it stands alone in a term."""
         found = {}
         for monomial, factor in self.terms:
@@ -73,7 +73,7 @@ class Form:
                     break
         return _make(found)
 
-    def split(self, *kinds: str) -> tuple[Form, Form]:
+    def split(self, *kinds: str) -> tuple[Polynomial, Polynomial]:
         """The terms that depend on symbols of these kinds, and the others."""
         inside: dict[Monomial, int] = {}
         outside: dict[Monomial, int] = {}
@@ -82,16 +82,16 @@ class Form:
             (inside if deps & set(kinds) else outside)[monomial] = factor
         return _make(inside), _make(outside)
 
-    def __add__(self, other: Form) -> Form:
+    def __add__(self, other: Polynomial) -> Polynomial:
         found = dict(self.terms)
         for monomial, factor in other.terms:
             found[monomial] = found.get(monomial, 0) + factor
         return _make(found)
 
-    def __sub__(self, other: Form) -> Form:
+    def __sub__(self, other: Polynomial) -> Polynomial:
         return self + other.scaled(-1)
 
-    def __mul__(self, other: Form) -> Form:
+    def __mul__(self, other: Polynomial) -> Polynomial:
         found: dict[Monomial, int] = {}
         if len(self.terms) * len(other.terms) > _MOST_TERMS:
             return make_opaque("product", self, other)
@@ -103,11 +103,11 @@ class Form:
                 found[both] = found.get(both, 0) + left * right
         return _make(found)
 
-    def scaled(self, factor: int) -> Form:
+    def scaled(self, factor: int) -> Polynomial:
         """A whole multiple."""
         return _make({monomial: number * factor for monomial, number in self.terms})
 
-    def replace(self, old: str, new: Symbol) -> Form:
+    def replace(self, old: str, new: Symbol) -> Polynomial:
         """The same with another symbol in place of one."""
         found: dict[Monomial, int] = {}
         for monomial, factor in self.terms:
@@ -125,28 +125,28 @@ def _order(symbol: Symbol) -> tuple[str, str]:
     return symbol.kind, symbol.key
 
 
-def _make(found: dict[Monomial, int]) -> Form:
-    return Form(frozenset((monomial, factor) for monomial, factor in found.items() if factor))
+def _make(found: dict[Monomial, int]) -> Polynomial:
+    return Polynomial(frozenset((monomial, factor) for monomial, factor in found.items() if factor))
 
 
-def make_number(value: int) -> Form:
+def make_number(value: int) -> Polynomial:
     """A whole number."""
     return _make({(): value})
 
 
-def make_symbol(kind: str, key: str) -> Form:
+def make_symbol(kind: str, key: str) -> Polynomial:
     """One symbol."""
     return _make({(Symbol(kind, key),): 1})
 
 
-def make_opaque(what: str, *parts: Form) -> Form:
+def make_opaque(what: str, *parts: Polynomial) -> Polynomial:
     """A symbol for what no polynomial says, such as a quotient; equal for equal parts."""
     key = f"{what}{hash(parts) & 0xFFFFFFFFFFFF:x}"
     deps: frozenset[str] = frozenset().union(*(part.deps for part in parts))
     return _make({(Symbol("opaque", key, frozenset(dep for dep in deps if not dep.startswith("opaque:"))),): 1})
 
 
-def find_multiple(form: Form, unit: Form) -> int | None:
+def find_multiple(form: Polynomial, unit: Polynomial) -> int | None:
     """The whole number by which `unit` must be multiplied to give `form`; None where there is none."""
     if not unit.terms:
         return 0 if not form.terms else None
@@ -156,5 +156,5 @@ def find_multiple(form: Form, unit: Form) -> int | None:
     return ratio if not rest and form == unit.scaled(ratio) else None
 
 
-ZERO = Form()
+ZERO = Polynomial()
 ONE = make_number(1)

@@ -6,7 +6,8 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tritonsmith.evaluator.source.forms import ZERO, Form, Symbol, make_opaque, make_symbol
+from tritonsmith.evaluator.source.forms import ZERO, Polynomial, make_opaque, make_symbol
+from tritonsmith.evaluator.source.places import Places
 from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, Use, Value, put_to_use, union
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Language:
         self._index = walker.index
         self._facts = walker.facts
         self._notes = walker.notes
+        self.places = Places(walker.facts, walker.evaluate)
 
     def evaluate_call(self, node: ast.Call, env: Env) -> Value:
         """What is known about the result of a call; accesses, products of tiles and polls are noted."""
@@ -65,9 +67,9 @@ class Language:
         if name == "arange":
             return self._evaluate_arange(arguments, signature)
         if name in ("make_block_ptr", *_DESCRIPTORS):
-            return self._evaluate_block(node, env, signature)
+            return self.places.evaluate_block(node, env, signature)
         if name == "advance" and len(node.args) > 1:
-            return self._evaluate_advance(arguments[0], node.args[1], env, signature)
+            return self.places.evaluate_advance(arguments[0], node.args[1], env, signature)
         self._note_call(name, node, env)
         result = union(*values, signature=signature, roots=False)
         self._notes.note_softmax(name, node, env, result)
@@ -106,7 +108,7 @@ class Language:
             place = axis.value if isinstance(axis, ast.Constant) else None
             kept = 1 - place if isinstance(place, int) and place in (0, 1) else None
             axes = frozenset({kept}) if kept is not None and arguments[0].rank == 1 else arguments[0].axes
-            return replace(result, form=self.mark_axis(arguments[0].form, kept), axes=axes)
+            return replace(result, form=self.places.mark_axis(arguments[0].form, kept), axes=axes)
         form = make_opaque(short, *(value.form for value in arguments)) if arguments else ZERO
         if short in ("exp", "exp2"):
             return replace(put_to_use(result, Use.EXPONENT), form=form)
@@ -133,56 +135,7 @@ class Language:
     def _evaluate_arange(self, arguments: list[Value], signature: int) -> Value:
         first, last = (arguments[0].form, arguments[1].form) if len(arguments) > 1 else (ZERO, arguments[0].form if arguments else ZERO)
         extent = last - first
-        return Value(signature, rank=1, form=first + self._make_range(extent), axes=frozenset())
-
-    def _make_range(self, extent: Form, axis: int | None = None) -> Form:
-        key = f"{hash(extent) & 0xFFFFFFFFFFFF:x}" + (f"@{axis}" if axis is not None else "")
-        self._facts.ranges[f"range:{key}"] = extent
-        return make_symbol("range", key)
-
-    def mark_axis(self, form: Form, axis: int | None) -> Form:
-        """The same with its ranges of elements laid along an axis, so that rows and columns of equal extents differ."""
-        if axis is None:
-            return form
-        for name in sorted(dep for dep in form.deps if dep.startswith("range:") and "@" not in dep):
-            key = f"{name.removeprefix('range:')}@{axis}"
-            self._facts.ranges[f"range:{key}"] = self._facts.ranges.get(name, ZERO)
-            form = form.replace(name, Symbol("range", key))
-        return form
-
-    def _evaluate_block(self, node: ast.Call, env: Env, signature: int) -> Value:
-        """A block pointer or a descriptor: base plus offsets times strides, and a range of elements along each axis."""
-        evaluate = self._walker.evaluate
-        order = ("base", "shape", "strides", "offsets", "block_shape") if "block_ptr" in ast.unparse(node.func) else (
-            "base", "shape", "strides", "block_shape",
-        )  # fmt: skip
-        given = dict(zip(order, node.args, strict=False)) | {keyword.arg or "": keyword.value for keyword in node.keywords}
-        base = evaluate(given.get("base"), env)
-        parts = {name: self._evaluate_elements(given.get(name), env) for name in ("strides", "offsets", "block_shape")}
-        strides, block = (tuple(value.form for value in parts[name]) for name in ("strides", "block_shape"))
-        offsets = parts["offsets"]
-        result = replace(union(base, *offsets, signature=signature), strides=strides, block=block, rank=len(block))
-        return replace(result, form=self._place(base.form, offsets, strides, block if offsets else ()), roots=base.roots)
-
-    def _evaluate_elements(self, node: ast.expr | None, env: Env) -> list[Value]:
-        elements = node.elts if isinstance(node, ast.Tuple | ast.List) else []
-        return [self._walker.evaluate(element, env) for element in elements]
-
-    def _evaluate_advance(self, pointer: Value, steps: ast.expr, env: Env, signature: int) -> Value:
-        values = self._evaluate_elements(steps, env)
-        result = union(pointer, *values, signature=hash((signature, pointer.signature)))
-        form = self._place(pointer.form, values, pointer.strides, ())
-        return replace(result, form=form, roots=pointer.roots, rank=pointer.rank, strides=pointer.strides, block=pointer.block)
-
-    def _place(self, base: Form, offsets: list[Value], strides: tuple[Form, ...], block: tuple[Form, ...]) -> Form:
-        form = base
-        for axis, offset in enumerate(offsets):
-            stride = strides[axis] if axis < len(strides) else make_opaque(f"stride{axis}", base.split("parameter")[0])
-            form = form + offset.form * stride
-            extent = block[axis] if axis < len(block) else None
-            if extent is not None and extent.constant != 1:
-                form = form + self._make_range(extent, axis) * stride
-        return form
+        return Value(signature, rank=1, form=first + self.places.make_range(extent), axes=frozenset())
 
     def _evaluate_memory(
         self, name: str, method: bool, node: ast.Call, arguments: list[Value], named: dict[str, Value], env: Env
@@ -201,10 +154,10 @@ class Language:
             tuples = [place for place in places if isinstance(place, ast.Tuple | ast.List)] + [
                 keyword.value for keyword in node.keywords if keyword.arg == "offsets"
             ]
-            offsets = self._evaluate_elements(tuples[0] if tuples else None, env)
+            offsets = self.places.evaluate_elements(tuples[0] if tuples else None, env)
             rest = [value for value, place in zip(rest, places, strict=False) if place not in tuples]
             block = address.block or tuple(make_symbol("parameter", f"block{axis}") for axis in range(len(offsets)))
-            form = self._place(address.form, offsets, address.strides, block)
+            form = self.places.place(address.form, offsets, address.strides, block)
             address = replace(union(address, *offsets), form=form, roots=address.roots, rank=len(offsets))
         value = rest[0] if rest and name not in _LOADS else named.get("value", named.get("val", NOTHING))
         kind = "atomic" if atomic else "store" if name in _STORES else "load"
@@ -218,7 +171,7 @@ class Language:
     def _evaluate_assembly(self, node: ast.Call, arguments: list[Value], named: dict[str, Value], env: Env) -> Value:
         text = ast.unparse(node)
         operands = next((keyword.value for keyword in node.keywords if keyword.arg == "args"), node.args[2] if len(node.args) > 2 else None)
-        values = self._evaluate_elements(operands, env)
+        values = self.places.evaluate_elements(operands, env)
         pointers = [value for value in values if value.roots] or values
         if not pointers or not any(word in text for word in ("ld.", "atom.", "red.", "st.")):
             form = make_opaque("asm", *(value.form for value in values))
@@ -238,7 +191,9 @@ class Language:
             axes=address.axes, carried=chased, atomic=kind == "atomic" or masked.atomic,
         )  # fmt: skip
 
-    def _note_access(self, kind: str, line: int, address: Value, value: Value, swaps: tuple[Form, Form] | None, masked: Value) -> None:
+    def _note_access(
+        self, kind: str, line: int, address: Value, value: Value, swaps: tuple[Polynomial, Polynomial] | None, masked: Value
+    ) -> None:
         guards = self._notes.guards | ({abs(masked.signature) + 1} if masked.pids and masked.rank == 0 else set())
         arrived = self._notes.after_arrival or masked.atomic
         site = AccessSite(kind, line, address, value, self._notes.loops, frozenset(guards), self._notes.sides, swaps, arrived)
@@ -248,14 +203,6 @@ class Language:
 def get_parameters(function: ast.FunctionDef) -> list[ast.arg]:
     """All parameters but the starred ones."""
     return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-
-
-def read_none_indices(node: ast.Subscript) -> tuple[int, int | None]:
-    """How many axes `[:, None]` adds, and at which place the axis lies that it keeps."""
-    indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    added = [isinstance(index, ast.Constant) and index.value is None for index in indices]
-    kept = [place for place, new in enumerate(added) if not new]
-    return sum(added), kept[0] if len(kept) == 1 else None
 
 
 def _rank_of(name: str, node: ast.Call, arguments: list[Value], rank: int) -> int:

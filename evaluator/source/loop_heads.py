@@ -7,12 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from tritonsmith.evaluator.source.forms import ONE, ZERO, Form, make_number, make_symbol
+from tritonsmith.evaluator.source.forms import ONE, ZERO, Polynomial, make_number, make_symbol
 from tritonsmith.evaluator.source.values import AccessSite, Env, Loop, Use, Value, combine, union
 
 _MOST_NAMES = 60
 """In loops with more carried names each is followed only to itself."""
 Evaluate: TypeAlias = Callable[[ast.AST | None, Env], Value]
+
+
+def open_loop(key: int, node: ast.For | ast.While, outer: tuple[int, ...], guards: frozenset[int]) -> Loop:
+    """The record of a loop, with nothing known of it."""
+    return Loop(key, node.lineno, "for" if isinstance(node, ast.For) else "while", outer, guards=guards)
 
 
 def read_head(node: ast.For, loop: Loop, env: Env, evaluate: Evaluate) -> Value:
@@ -119,6 +124,6 @@ def _rests_on_data(loop: Loop, value: Value) -> bool:
     return bool(value.reads) or value.rank > 0 and not value.roots
 
 
-def is_multiple_of_programs(form: Form) -> bool:
+def is_multiple_of_programs(form: Polynomial) -> bool:
     """Whether a step depends on how many programs there are."""
     return any(dep.startswith("programs:") for dep in form.deps)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TypeAlias
 
-from tritonsmith.evaluator.source.forms import ZERO, Form
+from tritonsmith.evaluator.source.forms import ZERO, Polynomial
 
 
 class Use(IntEnum):
@@ -45,17 +45,17 @@ class Value:
     carried: frozenset[tuple[int, str, Use]] = frozenset()
     """(loop, name, use): depends on what the name held at the end of the iteration before."""
     rank: int = 0
-    form: Form = ZERO
+    form: Polynomial = ZERO
     """The number or address as a polynomial."""
     reads: frozenset[tuple[str, Use]] = frozenset()
     """(root, use): rests on what was loaded from there."""
-    origins: frozenset[Form] = frozenset()
+    origins: frozenset[Polynomial] = frozenset()
     """Addresses of the loads that it rests on."""
     axes: frozenset[int] = frozenset()
     """Axes of a tile along which it differs, by `[:, None]` and `[None, :]`."""
-    strides: tuple[Form, ...] = ()
+    strides: tuple[Polynomial, ...] = ()
     """Strides of a block pointer or descriptor."""
-    block: tuple[Form, ...] = ()
+    block: tuple[Polynomial, ...] = ()
     """Extents of its block."""
     atomic: bool = False
     """Rests on what an atomic gave back."""
@@ -70,7 +70,7 @@ Env: TypeAlias = dict[str, Value]
 """What is known about each name of a function."""
 
 
-def union(*values: Value, signature: int = 0, roots: bool = True, form: Form = ZERO) -> Value:
+def union(*values: Value, signature: int = 0, roots: bool = True, form: Polynomial = ZERO) -> Value:
     """Everything any of the values depends on."""
     return Value(
         signature=signature,
@@ -107,13 +107,13 @@ class Loop:
     outer: tuple[int, ...]
     bound: str = ""
     """Source of the last bound of a range."""
-    first: Form = ZERO
-    last: Form | None = None
+    first: Polynomial = ZERO
+    last: Polynomial | None = None
     """The bound as a polynomial."""
-    step: Form | None = None
+    step: Polynomial | None = None
     trips: int | None = None
     """Where both bounds are known numbers."""
-    variables: list[Form] = field(default_factory=list)
+    variables: list[Polynomial] = field(default_factory=list)
     """What counts iterations: the variable of a range, and names that grow by the same amount each time."""
     updates: dict[str, Use] = field(default_factory=dict)
     """Names that rest on their value of the iteration before, with what an iteration does to it."""
@@ -150,7 +150,7 @@ class AccessSite:
     """Conditions about program ids under which it stands; negative on the other side of a branch."""
     sides: frozenset[int] = frozenset()
     """Conditions that are the same for all programs; negative on the other side."""
-    swaps: tuple[Form, Form] | None = None
+    swaps: tuple[Polynomial, Polynomial] | None = None
     """What a compare-and-swap compares with and writes."""
     after_arrival: bool = False
     """Stands under a condition about what an atomic gave back."""
@@ -193,7 +193,7 @@ class KernelWalk:
     rescales: list[Rescale] = field(default_factory=list)
     operations: dict[int, tuple[str, int, int, int]] = field(default_factory=dict)
     """By signature: sums, differences and products with the signatures of both sides and the line."""
-    ranges: dict[str, Form] = field(default_factory=dict)
+    ranges: dict[str, Polynomial] = field(default_factory=dict)
     """Extents of ranges of elements by the name of their symbol."""
     program_axes: set[str] = field(default_factory=set)
     pid_parts: set[str] = field(default_factory=set)

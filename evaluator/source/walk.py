@@ -10,10 +10,18 @@ import ast
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tritonsmith.evaluator.source.forms import ONE, ZERO, Form, make_number, make_opaque, make_symbol
+from tritonsmith.evaluator.source.forms import ONE, Polynomial, make_number, make_opaque, make_symbol
 from tritonsmith.evaluator.source.kernel_file import KernelSource
-from tritonsmith.evaluator.source.language import Language, get_parameters, read_none_indices
-from tritonsmith.evaluator.source.loop_heads import find_polled_parts, note_trips, read_head, read_loop_test, read_updates
+from tritonsmith.evaluator.source.language import Language, get_parameters
+from tritonsmith.evaluator.source.loop_heads import (
+    Evaluate,
+    find_polled_parts,
+    note_trips,
+    open_loop,
+    read_head,
+    read_loop_test,
+    read_updates,
+)
 from tritonsmith.evaluator.source.notes import WalkNotes
 from tritonsmith.evaluator.source.values import NOTHING, Env, KernelWalk, Loop, Use, Value, put_to_use, union
 
@@ -142,7 +150,8 @@ class Walker:
 
     def walk_loop(self, node: ast.For | ast.While, env: Env) -> None:
         """Walk twice through a loop's body, so that the second pass sees what the first one leaves."""
-        loop = self._open_loop(node)
+        key = abs(hash((self.path, node.lineno, node.col_offset))) + 1
+        loop = self.facts.loops.setdefault(key, open_loop(key, node, self.notes.loops, self.notes.guards))
         outer, entry = self.notes.loops, dict(env)
         variable = read_head(node, loop, env, self.evaluate) if isinstance(node, ast.For) else NOTHING
         self.notes.loops = (*outer, loop.id)
@@ -170,10 +179,7 @@ class Walker:
         note_trips(loop)
         read_updates(loop, {name: left[name] for name in assigned})
         self.notes.loops = outer
-        for name in parts_assigned & env.keys():
-            value = env[name]
-            if any(owner == loop.id for owner, *_ in value.carried):
-                env[name] = replace(value, carried=frozenset(item for item in value.carried if item[0] != loop.id))
+        _leave_loop(loop, parts_assigned, env)
         _merge(env, entry)
 
     def _enter_iteration(self, name: str, loop: Loop, entry: Value, left: Value | None) -> Value:
@@ -195,18 +201,13 @@ class Walker:
         strides, block = entry.strides, entry.block
         return replace(before, carried=carried | {(loop.id, name, Use.COPY)}, strides=strides, block=block)
 
-    def _open_loop(self, node: ast.For | ast.While) -> Loop:
-        key = abs(hash((self.path, node.lineno, node.col_offset))) + 1
-        loop = Loop(key, node.lineno, "for" if isinstance(node, ast.For) else "while", self.notes.loops, guards=self.notes.guards)
-        return self.facts.loops.setdefault(key, loop)
-
     def evaluate(self, node: ast.AST | None, env: Env) -> Value:
         """What is known about an expression."""
         self.index.count_step()
         if node is None:
             return NOTHING
         if isinstance(node, ast.Name):
-            return env.get(node.id) or self._read_global(node.id)
+            return env.get(node.id) or _read_global(self.index, node.id)
         if isinstance(node, ast.Constant):
             whole = isinstance(node.value, int) and not isinstance(node.value, bool)
             form = make_number(int(str(node.value))) if whole else make_symbol("constant", str(node.value))
@@ -223,37 +224,21 @@ class Walker:
         kind = type(node).__name__ + "".join(type(op).__name__ for op in getattr(node, "ops", ()))
         signature = hash((kind, *(value.signature for value in values)))
         if isinstance(node, ast.Subscript):
-            return self._evaluate_subscript(node, env)
+            return self.language.places.evaluate_subscript(node, env)
         result = union(*values, signature=signature, form=make_opaque(kind, *(value.form for value in values)))
         return result if isinstance(node, ast.Attribute | ast.Tuple | ast.List | ast.keyword) else put_to_use(result, Use.SUM)
-
-    def _read_global(self, name: str) -> Value:
-        known = self.index.numbers.get(name)
-        return Value(hash(("global", name)), form=make_symbol("parameter", name) if known is None else make_number(known))
-
-    def _evaluate_subscript(self, node: ast.Subscript, env: Env) -> Value:
-        base = self.evaluate(node.value, env)
-        added, kept = read_none_indices(node)
-        signature = hash((base.signature, ast.dump(node.slice)))
-        if not added:
-            return replace(base, signature=signature, form=make_opaque(ast.unparse(node.slice), base.form) if base.form.terms else ZERO)
-        form = self.language.mark_axis(base.form, kept)
-        axes = frozenset({kept}) if kept is not None and base.rank == 1 else base.axes
-        return replace(base, rank=base.rank + added, signature=signature, form=form, axes=axes)
 
     def evaluate_binary(self, left: ast.expr, op: ast.operator, right: ast.expr, env: Env) -> Value:
         """What is known about a sum, product, quotient or remainder."""
         first, second = self.evaluate(left, env), self.evaluate(right, env)
         name = type(op).__name__
         signature = hash((name, first.signature, second.signature))
-        form, mild = _combine_forms(name, first.form, second.form), isinstance(op, ast.Add | ast.Sub | ast.BitAnd | ast.BitOr | ast.BitXor)
+        form = _combine_forms(name, first.form, second.form)
         if isinstance(op, ast.Add | ast.Sub | ast.Mult):
             self.facts.operations[signature] = (name, first.signature, second.signature, left.lineno if hasattr(left, "lineno") else 0)
         if isinstance(op, ast.Mult):
             self.notes.note_gates(first, second)
-        use = Use.SUM if mild else Use.SCALE if isinstance(op, ast.Mult | ast.Div | ast.LShift | ast.RShift) else Use.FULL
-        if isinstance(op, ast.Mult) and {item[:2] for item in first.carried} & {item[:2] for item in second.carried}:
-            use = Use.FULL
+        use = _choose_use(op, first, second)
         first = put_to_use(first, use)
         second = put_to_use(second, Use.FULL if isinstance(op, ast.Div) else use)
         result = union(first, second, signature=signature, roots=isinstance(op, ast.Add | ast.Sub), form=form)
@@ -269,25 +254,52 @@ class Walker:
         named = {keyword.arg or "": self.evaluate(keyword.value, env) for keyword in node.keywords}
         if len(self.path) >= _MAX_DEPTH:
             return union(*arguments, *named.values())
-        parameters = [*function.args.posonlyargs, *function.args.args]
-        given = len(function.args.defaults)
-        inner = {
-            parameter.arg: self.evaluate(default, {})
-            for parameter, default in zip(parameters[len(parameters) - given :], function.args.defaults, strict=True)
-        }
-        inner |= dict(zip([parameter.arg for parameter in get_parameters(function)], arguments, strict=False)) | named
+        inner = (
+            _read_defaults(function, self.evaluate)
+            | dict(zip([one.arg for one in get_parameters(function)], arguments, strict=False))
+            | named
+        )
         outer = self.path
         result = self.walk_function(function, inner, (*outer, node.lineno * 1000 + node.col_offset))
         self.path = outer
         return result
 
 
-def _is_masked(step: Form) -> bool:
+def _read_global(index: KernelSource, name: str) -> Value:
+    known = index.numbers.get(name)
+    return Value(hash(("global", name)), form=make_symbol("parameter", name) if known is None else make_number(known))
+
+
+def _read_defaults(function: ast.FunctionDef, evaluate: Evaluate) -> Env:
+    """Values of parameters that a call may leave out."""
+    parameters, defaults = [*function.args.posonlyargs, *function.args.args], function.args.defaults
+    later = parameters[len(parameters) - len(defaults) :]
+    return {parameter.arg: evaluate(default, {}) for parameter, default in zip(later, defaults, strict=True)}
+
+
+def _leave_loop(loop: Loop, assigned: set[str], env: Env) -> None:
+    """What holds after a loop: nothing rests on its earlier iterations any more."""
+    for name in assigned & env.keys():
+        value = env[name]
+        if any(owner == loop.id for owner, *_ in value.carried):
+            env[name] = replace(value, carried=frozenset(item for item in value.carried if item[0] != loop.id))
+
+
+def _choose_use(op: ast.operator, first: Value, second: Value) -> Use:
+    """What an operator does to its left side."""
+    if isinstance(op, ast.Mult) and {item[:2] for item in first.carried} & {item[:2] for item in second.carried}:
+        return Use.FULL
+    if isinstance(op, ast.Add | ast.Sub | ast.BitAnd | ast.BitOr | ast.BitXor):
+        return Use.SUM
+    return Use.SCALE if isinstance(op, ast.Mult | ast.Div | ast.LShift | ast.RShift) else Use.FULL
+
+
+def _is_masked(step: Polynomial) -> bool:
     """Whether a step differs between the elements of a tile."""
     return any(dep.startswith(("range:", "program:")) for dep in step.deps)
 
 
-def _combine_forms(op: str, first: Form, second: Form) -> Form:
+def _combine_forms(op: str, first: Polynomial, second: Polynomial) -> Polynomial:
     if op == "Add":
         return first + second
     if op == "Sub":
