@@ -125,6 +125,8 @@ def _terms_of(node: ast.expr) -> list[ast.expr]:
     """Terms of a sum."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
         return [*_terms_of(node.left), *_terms_of(node.right)]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "fma" and len(node.args) > 2:
+        return [node, *_terms_of(node.args[2])]
     return [node]
 
 
