@@ -1,7 +1,7 @@
 """Results that vary from call to call on the same inputs: allowed for atomic adds, and where the reference's own operators vary.
 
-Some of a library's operators add up in an order that no card promises: transposed convolutions, scattered sums. A candidate that calls
-such an operator varies like the reference. One that calls none is racy. Imports torch.
+Some of a library's operators add up in an order that no card promises: transposed convolutions, scattered sums. A candidate that leaves
+work to a library may vary like the reference. One whose own kernels do the work is racy, whatever it fills or copies. Imports torch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import torch
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import same_bits
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
-from tritonsmith.evaluator.schema import LaunchFacts, Status
+from tritonsmith.evaluator.oracle.judge.label import choose_label
+from tritonsmith.evaluator.schema import Label, LaunchFacts, Status
 
 _CALLS = 20
 """Calls of the reference on the same inputs, until one gives other bits."""
@@ -41,9 +42,9 @@ class Variation:
         return bool(differing)
 
     def require_explained(self, facts: LaunchFacts) -> None:
-        """Raises RunnerFault(racy) where results vary as the reference's do and the candidate calls no operator of a library."""
-        if self._finding and not facts.library_calls:
-            why = "the reference's results vary as well, by operators that this kernel does not call"
+        """Raises RunnerFault(racy) where results vary as the reference's do, and no library does a part of the candidate's work."""
+        if self._finding and (not facts.library_calls or choose_label(facts) is Label.KERNEL):
+            why = "the reference's results vary as well, by operators whose work this candidate does itself"
             raise RunnerFault(Status.RACY, f"{self._finding}; {why}")
 
     def _does_reference_vary(self) -> bool:
