@@ -14,7 +14,6 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
 from __future__ import annotations
 
 import re
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -42,6 +41,7 @@ from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.sandbox.warm_start import end_warm_start, finish_warm_start, is_warm_start_begun
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Task, Verdict
 
+_CURE = "stop what else uses this card, or choose a smaller size with --set"
 _OUTPUT = re.compile(r"\boutput (\d+)\b")
 """How messages name an output."""
 
@@ -113,36 +113,48 @@ class Oracle:
         after: MemoryPlan | None = None
         why = ""
         while True:
-            try:
-                judge = self._judge(task, after)
-            except TaskError as error:
-                if after is None:
-                    raise
-                cure = "stop what else uses this card, or choose a smaller size with --set"
-                raise InfrastructureError(f"{why} under the plan {after.describe()}, and no leaner one fits: {cure}") from error
+            judge = self._judge(task, after, why)
             judge.take_trace([OperatorCost(**cost) for cost in request["trace"]])
             judge.session.mark = Path(request["measuring"])
             try:
                 return judge, judge.judge(kernel, request["profile"], Path(request["raw"]), request["call_seconds"])
             except (torch.OutOfMemoryError, CardMemoryError) as error:  # neither comes without a card
-                after = judge.session.plan
-                why = str(error) if isinstance(error, CardMemoryError) else "the evaluator ran out of the card's memory"
-                sys.stderr.write(f"memory plan {after.describe()} did not do: {why}\n")
+                after, why = judge.session.plan, _explain_shortage(error)
 
-    def _judge(self, task: Task, after: MemoryPlan | None = None) -> CardJudge | CardFreeJudge:
-        """The task's judge; a new one with a leaner memory plan than `after`."""
+    def _judge(self, task: Task, after: MemoryPlan | None = None, why: str = "") -> CardJudge | CardFreeJudge:
+        """The task's judge; a new one with a leaner memory plan than `after`, under which memory ran out, and `why`.
+
+        Raises TaskError, and InfrastructureError where no plan is leaner.
+        """
         assert self._hardware is not None
         key = f"{task.sha} {task.asked}"
-        if key not in self._judges or after is not None:
-            for old in self._judges.values():
-                old.close()
-            self._judges.clear()
-            if self._hardware.present:
-                torch.cuda.empty_cache()
-                self._judges[key] = CardJudge(load_on_card(task, self._hardware, self._pool, after=after))
-            else:
-                self._judges[key] = CardFreeJudge(LoadedTask(task, self._hardware, "cpu"))
+        if key in self._judges and after is None:
+            return self._judges[key]
+        for old in self._judges.values():
+            old.close()
+        self._judges.clear()
+        if not self._hardware.present:
+            self._judges[key] = CardFreeJudge(LoadedTask(task, self._hardware, "cpu"))
+        while key not in self._judges:
+            session = self._load_on_card(task, after, why)
+            try:
+                self._judges[key] = CardJudge(session)
+            except (torch.OutOfMemoryError, CardMemoryError) as error:
+                session.close()
+                after, why = session.plan, _explain_shortage(error)
         return self._judges[key]
+
+    def _load_on_card(self, task: Task, after: MemoryPlan | None, why: str) -> LoadedTask:
+        assert self._hardware is not None
+        torch.cuda.empty_cache()
+        try:
+            return load_on_card(task, self._hardware, self._pool, after=after)
+        except TaskError as error:
+            if after is None:
+                raise
+            raise InfrastructureError(f"{why}, under the plan {after.describe()}, and no leaner one fits: {_CURE}") from error
+        except (torch.OutOfMemoryError, CardMemoryError) as error:
+            raise InfrastructureError(f"the card's memory ran out while the task was loaded: {_CURE}") from error
 
     def _require_healthy_card(self) -> None:
         """After a death on the card: a small product must still be right. Raises InfrastructureError."""
@@ -161,6 +173,11 @@ class Oracle:
         end_warm_start()
         if self._pool is not None:
             self._pool.close()
+
+
+def _explain_shortage(error: Exception) -> str:
+    """What ran out of the card's memory, for a sentence that goes on."""
+    return str(error) if isinstance(error, CardMemoryError) else "the evaluator ran out of the card's memory"
 
 
 def _name_buffers(text: str, loaded: LoadedTask) -> str:

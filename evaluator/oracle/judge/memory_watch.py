@@ -48,7 +48,6 @@ class MemoryWatch:
         free, _ = torch.cuda.mem_get_info()
         if free < _HONOURED * plan.granted:
             raise CardMemoryError(
-                f"a candidate may have {plan.granted / 1e9:.1f} GB of the card's memory and {free / 1e9:.1f} GB are free: "
-                "something else uses this card; stop it, or choose a smaller size with --set"
+                f"a candidate may have {plan.granted / 1e9:.1f} GB of the card's memory and {free / 1e9:.1f} GB are free"
             )
         return RunnerFault(fault.status, f"{fault}; {plan.blame()}")

@@ -62,7 +62,11 @@ class CardJudge:
         self.timer = CallTimer(self.baselines)
         self._together = session.plan.together
         if self._together:
-            self.baselines.start()
+            try:
+                self.baselines.start()
+            except BaseException:
+                self.baselines.close()  # nobody gets this judge, which would do it
+                raise
         self._roomy = self._together and has_room(session)
         self._inputs = SharedInputs(session)
         self._known: dict[str, float] = {}

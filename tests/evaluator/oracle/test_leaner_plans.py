@@ -25,10 +25,15 @@ class Judge:
     """A card's judge under one plan; it runs out of memory as often as its test says."""
 
     failures: list[Exception] = []
+    unmade: int = 0
+    """How many more judges run out of memory while they are made."""
     judged: list[MemoryPlan] = []
 
     def __init__(self, session: Any) -> None:
         self.session = session
+        if Judge.unmade:
+            Judge.unmade -= 1
+            raise CardMemoryError("tensors of 9.0 GB that two processes share: the card has 1.0 GB left")
 
     def take_trace(self, trace: object) -> None:
         """Nothing needs it."""
@@ -51,10 +56,10 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Verdict]:
         left = [plan for plan in PLANS if after is None or plan.is_leaner(after)]
         if not left:
             raise TaskError("task.py: x float32[9] (1.0 GB) need 9.0 GB to be judged")
-        return SimpleNamespace(plan=left[0], mark=None)
+        return SimpleNamespace(plan=left[0], mark=None, close=lambda: None)
 
-    def asked(*failures: Exception) -> Verdict:
-        Judge.failures, Judge.judged = list(failures), []
+    def asked(*failures: Exception, unmade: int = 0, load: Callable[..., Any] = load) -> Verdict:
+        Judge.failures, Judge.judged, Judge.unmade = list(failures), [], unmade
         monkeypatch.setattr(server, "load_on_card", load)
         monkeypatch.setattr(server, "CardJudge", Judge)
         monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
@@ -72,10 +77,26 @@ def test_memory_that_runs_out_is_no_end_while_a_leaner_plan_is_left(ask: Callabl
     assert Judge.judged == PLANS
 
 
+def test_a_judge_that_finds_no_room_gets_a_leaner_plan_too(ask: Callable[..., Verdict]) -> None:
+    assert ask(torch.OutOfMemoryError("CUDA out of memory"), unmade=1).message == "judged"
+    assert Judge.judged == PLANS[1:]
+    with pytest.raises(InfrastructureError, match=r"9.0 GB that two processes share.* 1.0 GB left, under the plan .* no leaner one fits"):
+        ask(unmade=3)
+
+
 def test_the_last_plan_ends_in_a_sentence_that_says_what_ran_out(ask: Callable[..., Verdict]) -> None:
-    with pytest.raises(InfrastructureError, match=r"out of memory under the plan float64 reference on the host.* --set") as caught:
+    with pytest.raises(InfrastructureError, match=r"out of memory, under the plan float64 reference on the host.* --set") as caught:
         ask(*[CardMemoryError("a baseline: out of memory")] * 3)
     assert not isinstance(caught.value, CardMemoryError) and Judge.judged == PLANS
+
+
+def test_memory_that_runs_out_while_the_task_is_loaded_is_said(ask: Callable[..., Verdict]) -> None:
+    def fail(task: Any, hardware: Any, pool: Any, *, after: MemoryPlan | None = None) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(InfrastructureError, match=r"while the task was loaded: stop what else uses this card, .* --set"):
+        ask(load=fail)
+    assert Judge.judged == []
 
 
 def test_another_failure_is_not_tried_again(ask: Callable[..., Verdict]) -> None:
