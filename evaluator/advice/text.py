@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from tritonsmith.evaluator.schema import PrecisionClass
 from tritonsmith.evaluator.source.kernel_file import Function, KernelSource, read_kernel_source
@@ -81,10 +82,14 @@ def read_text(source: str, precision: PrecisionClass) -> Text:
 
 
 def root_of(node: ast.AST) -> str:
-    """The first name of `a.b[c].d`; empty for anything else."""
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
+    """The first name of `a.b[c].d` and of `getattr(a, "b")`; empty for anything else."""
+    while isinstance(node, ast.Attribute | ast.Subscript) or _reads_attribute(node):
+        node = node.args[0] if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _reads_attribute(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr" and bool(node.args)
 
 
 def is_endless(loop: ast.While) -> bool:

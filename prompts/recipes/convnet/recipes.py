@@ -124,7 +124,8 @@ PRODUCTS = Recipe(
     name="convnet_products",
     level=1,
     template="convnet/network.py.j2",
-    describes="computes every convolution as one product over its window, with scale, sum, activation and pooling on the accumulator",
+    describes="computes every convolution as one product over its window, with scale, sum, activation and pooling on the accumulator. "
+    "Values of fp32 images must stay below 65,504, the end of fp16's range",
     defaults=_defaults,
     tunables=_TUNABLES,
     fits=fit_card,

@@ -136,6 +136,8 @@ ALLOWED = [
     ("an aligned address", honest("wide = x.data_ptr() % 16 == 0")),
     ("a changed copy", honest("x = x.clone()\nx.mul_(2.0)\nx += 1.0")),
     ("words in strings and comments", honest('"import subprocess; id(x); torch.compile"  # os.environ, x.data_ptr(), try: pass')),
+    ("members below a number", honest(init="super().__init__()\nself.net = nn.Module()\nsetattr(self.net, '0', nn.Module())\n"
+                                      "setattr(getattr(self.net, '0'), '1', nn.Module())")),
     ("parameters by name", honest(init="super().__init__()\nfor n in range(3):\n    setattr(self, f'w{n}', nn.Parameter(torch.zeros(3)))")),
     ("a layer that holds weights", honest("w = self.linear.weight", init="self.linear = nn.Linear(3, 4)")),
     ("a function as a grid", honest("grid = lambda meta: (9 // meta['BLOCK'],)\ntwice[grid](x, torch.empty_like(x), 9, BLOCK=64)")),

@@ -77,7 +77,7 @@ def test_names_never_decide() -> None:
         for name, case in read_labelled().items()
         if (found := detect(rename_everything(case)).names) != detect_names(name)
     }
-    assert len(changed) <= len(read_labelled()) // 50, changed
+    assert changed == {}
 
 
 def figures() -> Iterator[tuple[str, int, float, float, float, int, bool]]:
