@@ -99,6 +99,8 @@ class LocalEvaluator:
         folder.chmod(0o711)  # confined processes read requests below it
         self.raw_dir = raw_dir or folder
         self._call_seconds = call_seconds
+        self.baselines: tuple[str, ...] = ()
+        """Those that candidates are timed against on a card; all four when empty. A verdict names the ones it has."""
         first = ServerProcess(target, sandbox=sandbox)
         self._descriptions = TaskDescriptions()  # its probe starts while the oracle does, which takes as long to import what it needs
         try:
@@ -164,6 +166,7 @@ class LocalEvaluator:
             request = {
                 "op": "evaluate", "kernel": kernel.as_message(), "profile": profile, "raw": str(raw.resolve()),
                 "task": task.model_dump(mode="json"), "trace": trace, "measuring": str(self._mark), "call_seconds": self._call_seconds,
+                "baselines": self.baselines,
             }  # fmt: skip
             answer = oracles.ask(oracle, request)
         return Verdict.model_validate(answer["verdict"])
@@ -188,7 +191,8 @@ class LocalEvaluator:
         return bool(answer["found"]), str(answer["text"])
 
     def _prepare(self, oracle: ServerProcess, task: Task) -> Path:
-        return Path(self._oracles.ask(oracle, {"op": "prepare", "task": task.model_dump(mode="json")})["request"])
+        request = {"op": "prepare", "task": task.model_dump(mode="json"), "baselines": self.baselines}
+        return Path(self._oracles.ask(oracle, request)["request"])
 
     async def describe(self, task: Task) -> TaskFacts:
         """Run and trace the reference once (cached); on a card it runs there too, as the first verdict needs. Raises TaskError."""
@@ -203,6 +207,10 @@ class LocalEvaluator:
         """Have the oracle run the reference, before anybody is asked for a kernel of it. Raises TaskError."""
         with self._oracles.lease() as oracle:
             self._prepare(oracle, task)
+
+    def describe_ahead(self, task: Task) -> None:
+        """Have the reference traced beside what goes on, for a `describe` to come."""
+        self._descriptions.start(task)
 
     async def evaluate(self, task: Task, kernel: KernelText | str, profile: str = "quick") -> Verdict:
         """One verdict about a candidate's text. Raises TaskError or InfrastructureError."""

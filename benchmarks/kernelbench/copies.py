@@ -13,20 +13,24 @@ from pathlib import Path
 
 from tritonsmith.benchmarks.kernelbench.crew import open_crew
 from tritonsmith.benchmarks.kernelbench.folder import find_tasks, select_largest, select_tasks
-from tritonsmith.benchmarks.kernelbench.options import ROWS, CrewOpener, judge_jobs, make_parser, run_script, write_command
+from tritonsmith.benchmarks.kernelbench.options import ROWS, CrewOpener, judge_jobs, make_parser, run_script, split_names, write_command
 from tritonsmith.benchmarks.kernelbench.pages import write_copies
 from tritonsmith.benchmarks.kernelbench.records import JudgeJob
 from tritonsmith.benchmarks.kernelbench.sheet import RowFile
 from tritonsmith.benchmarks.kernelbench.texts import copy_reference
+from tritonsmith.evaluator.channel.doorbell import BASELINES
+from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import PrecisionClass
 
 
-def make_jobs(tasks: dict[str, Path], profile: str = "quick", size: str = "full", precision: str = "") -> list[JudgeJob]:
+def make_jobs(
+    tasks: dict[str, Path], profile: str = "quick", size: str = "full", precision: str = "", baselines: Sequence[str] = ()
+) -> list[JudgeJob]:
     """A job per task: its own text with the class renamed. Raises UsageError for a text without class Model."""
     return [
         JudgeJob(
             name=name, kind="copy", task=str(path), text=copy_reference(path.read_text(encoding="utf-8-sig"), str(path)),
-            profile=profile, size=size, precision=precision, expected="accepted",
+            profile=profile, size=size, precision=precision, baselines=tuple(baselines), expected="accepted",
         )
         for name, path in tasks.items()
     ]  # fmt: skip
@@ -41,12 +45,16 @@ def main(arguments: Sequence[str] | None = None, opener: CrewOpener = open_crew)
     parser.add_argument("--profile", default="quick", choices=("quick", "strict"))
     classes = [choice.value for choice in PrecisionClass]
     parser.add_argument("--precision", default="", choices=classes, help="default: the task's own class")
+    parser.add_argument("--baselines", default="", help="comma-separated, such as eager: only those are built and timed; default: all four")
     options = parser.parse_args(arguments)
     options.rows = options.rows or ROWS / "copies.jsonl"
     return run_script(lambda: _work(options, write_command("copies", arguments), opener), options.rows)
 
 
 def _work(options: argparse.Namespace, command: str, opener: CrewOpener) -> int:
+    baselines = split_names(options.baselines)
+    if wrong := set(baselines) - set(BASELINES):
+        raise UsageError(f"--baselines {', '.join(sorted(wrong))}: is not one of {', '.join(BASELINES)}")
     tasks = find_tasks(options.folder)
     if options.only:
         tasks = select_tasks(tasks, options.only)
@@ -54,7 +62,7 @@ def _work(options: argparse.Namespace, command: str, opener: CrewOpener) -> int:
         tasks = select_largest(tasks, options.largest, options.rows.with_suffix(".sizes.json"))
     if options.table:
         return 0 if write_copies(RowFile(options.rows).read(), list(tasks), options.results, options.name) else 1
-    return 1 if judge_jobs(options, make_jobs(tasks, options.profile, options.size, options.precision), command, opener) else 0
+    return 1 if judge_jobs(options, make_jobs(tasks, options.profile, options.size, options.precision, baselines), command, opener) else 0
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ _WORKER = "tritonsmith.benchmarks.kernelbench.worker"
 class JobAsker(Protocol):
     """What answers jobs one after the other; `CardWorker` is one."""
 
-    def ask(self, job: JudgeJob) -> JudgeRow:
-        """The row of a job, also where something broke. Raises UsageError where no job can be answered."""
+    def ask(self, job: JudgeJob, after: JudgeJob | None = None) -> JudgeRow:
+        """The row of a job, also where something broke; `after` is likely to come next. Raises UsageError where none can be answered."""
         ...
 
     def close(self) -> None:
@@ -49,10 +49,15 @@ class CardWorker:
         """The card. Raises UsageError where there is none."""
         return self._server.hello()
 
-    def ask(self, job: JudgeJob) -> JudgeRow:
-        """The row of a job. After a question that is not judged the process is started anew, so that nothing of it lives on."""
+    def ask(self, job: JudgeJob, after: JudgeJob | None = None) -> JudgeRow:
+        """The row of a job, while the task of the one after it is traced.
+
+        After a question that is not judged the process is started anew, so that nothing of it lives on.
+        """
         started = time.monotonic()
         request = {"op": "judge", "job": job.model_dump(mode="json")}
+        if after is not None:
+            request["next"] = after.model_dump(mode="json")
         try:
             row = JudgeRow.model_validate(self._server.ask(request, self._limit)["row"])
         except InfrastructureError as error:

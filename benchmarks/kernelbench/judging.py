@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
@@ -15,6 +16,7 @@ from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Rulin
 from tritonsmith.benchmarks.timing.study import pair_ratios
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.machine import card_memory_in_use, versions
 from tritonsmith.evaluator.oracle.timing.paired import Paired
 from tritonsmith.evaluator.protocol import Evaluator
@@ -91,6 +93,12 @@ async def judge_job(evaluator: Evaluator, job: JudgeJob) -> JudgeRow:
             about |= {"ruling": Ruling.OPEN, "message": _cut_message(str(error)), "seconds": round(time.monotonic() - started, 2)}
     about |= {"card_bytes_before": memory.before, "card_bytes_peak": memory.peak}
     return make_row(job, **about)
+
+
+def describe_ahead(evaluator: LocalEvaluator, job: JudgeJob) -> None:
+    """Have the task of a job to come traced meanwhile; what is wrong with it is said when it is asked for."""
+    with contextlib.suppress(TaskError):
+        evaluator.describe_ahead(load_job_task(job, evaluator.hardware.present))
 
 
 def make_row(job: JudgeJob, **about: Any) -> JudgeRow:

@@ -41,7 +41,7 @@ def make_parser(script: str, about: str | None) -> argparse.ArgumentParser:
 
 def judge_jobs(options: argparse.Namespace, jobs: Sequence[JudgeJob], command: str, opener: CrewOpener = open_crew) -> int:
     """Have the jobs without a row judged and their rows kept. Returns how many are left. Raises UsageError."""
-    rows, again = RowFile(options.rows), [name.strip() for name in options.again.split(",") if name.strip()]
+    rows, again = RowFile(options.rows), split_names(options.again)
     if wrong := set(again) - {ruling.value for ruling in Ruling}:
         raise UsageError(f"--again {', '.join(sorted(wrong))}: is not one of {', '.join(ruling.value for ruling in Ruling)}")
     waiting = select_open(jobs, rows.read(), again)
@@ -50,17 +50,18 @@ def judge_jobs(options: argparse.Namespace, jobs: Sequence[JudgeJob], command: s
         return 0
     done, keeping = 0, threading.Lock()
 
-    def answer(worker: JobAsker, job: JudgeJob) -> None:
+    def answer(worker: JobAsker, number: int) -> None:
         nonlocal done
-        row = worker.ask(job)
+        coming = number + len(crew)
+        row = worker.ask(waiting[number], waiting[coming] if coming < len(waiting) else None)
         with keeping:
             done += 1
             rows.add(row.model_copy(update={"command": command}))
             print_line(f"[{done}/{len(waiting)}] {describe_row(row)}")
 
-    crew = opener(options.target, split_devices(options.devices), options.limit)
+    crew = opener(options.target, split_names(options.devices), options.limit)
     try:
-        left = share_work([partial(answer, worker) for worker in crew], waiting, options.seconds)
+        left = share_work([partial(answer, worker) for worker in crew], range(len(waiting)), options.seconds)
     finally:
         close_crew(crew)
     if left:
@@ -68,9 +69,9 @@ def judge_jobs(options: argparse.Namespace, jobs: Sequence[JudgeJob], command: s
     return left
 
 
-def split_devices(devices: str) -> list[str]:
-    """The cards that `--devices` names."""
-    return [name.strip() for name in devices.split(",") if name.strip()]
+def split_names(text: str) -> list[str]:
+    """The names that an option's value holds, such as the cards of `--devices`."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def describe_row(row: JudgeRow) -> str:

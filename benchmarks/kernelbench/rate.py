@@ -26,7 +26,7 @@ from tritonsmith.benchmarks.host import cpu_name, print_line
 from tritonsmith.benchmarks.kernelbench.crew import CardWorker, JobAsker, share_work
 from tritonsmith.benchmarks.kernelbench.judging import make_row
 from tritonsmith.benchmarks.kernelbench.large import KERNELS, TASKS
-from tritonsmith.benchmarks.kernelbench.options import ROWS, describe_row, make_parser, run_script, split_devices, write_command
+from tritonsmith.benchmarks.kernelbench.options import ROWS, describe_row, make_parser, run_script, split_names, write_command
 from tritonsmith.benchmarks.kernelbench.rate_page import FIRST, OUTSIDE, write_rate
 from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Ruling
 from tritonsmith.benchmarks.kernelbench.sheet import RowFile
@@ -171,7 +171,7 @@ def _measure(
         outside = None if options.alone else partial(ask, checkout, device, options.limit)
         measure_task(task, opener(options.target, device, options.limit), outside, keep, options.size)
 
-    left = share_work([partial(measure, device) for device in split_devices(options.devices) or [""]], waiting, options.seconds)
+    left = share_work([partial(measure, device) for device in split_names(options.devices) or [""]], waiting, options.seconds)
     if left:
         print_line(f"{left} tasks are left; the same command goes on")
     return 1 if left else 0

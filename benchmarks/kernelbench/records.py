@@ -34,6 +34,8 @@ class JudgeJob(Record):
     precision: str = ""
     """Empty for the task's own class."""
     profile: str = "quick"
+    baselines: tuple[str, ...] = ()
+    """Those that the candidate is timed against; all when empty."""
     expected: str = ""
     """`accepted` or `refused`, where a table compares it with the ruling."""
 

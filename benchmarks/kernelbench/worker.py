@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from tritonsmith.benchmarks.host import cpu_name
-from tritonsmith.benchmarks.kernelbench.judging import judge_job
+from tritonsmith.benchmarks.kernelbench.judging import describe_ahead, judge_job
 from tritonsmith.benchmarks.kernelbench.records import JudgeJob
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
@@ -31,7 +31,11 @@ class JobServer:
                 raise UsageError(NO_CARD)
         if request["op"] == "hello":
             return {"hardware": self._evaluator.hardware.model_dump(mode="json")}
-        row = asyncio.run(judge_job(self._evaluator, JudgeJob.model_validate(request["job"])))
+        if request.get("next"):
+            describe_ahead(self._evaluator, JudgeJob.model_validate(request["next"]))
+        job = JudgeJob.model_validate(request["job"])
+        self._evaluator.baselines = job.baselines
+        row = asyncio.run(judge_job(self._evaluator, job))
         named = row.model_copy(update={"host": cpu_name(), "device": os.environ.get("CUDA_VISIBLE_DEVICES", "")})
         return {"row": named.model_dump(mode="json")}
 

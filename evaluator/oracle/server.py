@@ -4,9 +4,9 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
 
     {"op": "hello", "target": key, "use_card": bool, "sandbox": mode}      -> {"hardware": {...}}
     {"op": "evaluate", "task": {...}, "trace": [...], "kernel": {"text", "sha"},
-     "profile": name, "raw": path, "call_seconds": limit,
+     "profile": name, "raw": path, "call_seconds": limit, "baselines": [names, none for all],
      "measuring": path of a file that exists while something is timed}     -> {"verdict": {...}}
-    {"op": "prepare", "task": {...}}                                      -> {"request": path that compilers read}
+    {"op": "prepare", "task": {...}, "baselines": [...]}                  -> {"request": path that compilers read}
     {"op": "sanitize", "kernel": {"text", "sha"}, "request": path, "seconds": limit}  -> {"found": bool, "text": sentence}
     faults                         -> {"error": sentence, "kind": "task" | "usage" | "infrastructure"}
 """
@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.channel.doorbell import BASELINES
 from tritonsmith.evaluator.errors import CardMemoryError, InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.machine import describe_environment, present_card
@@ -60,6 +61,7 @@ class Oracle:
         self._hardware: Hardware | None = None
         self._judges: dict[str, CardJudge | CardFreeJudge] = {}
         self._pool = pool
+        self._baselines = BASELINES
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer to one request. Raises TaskError or InfrastructureError."""
@@ -72,6 +74,7 @@ class Oracle:
                 establish(request.get("sandbox", "auto"), cuda=hardware.present)
                 self._pool = RunnerPool.start() if hardware.present else None
             return {"hardware": hardware.model_dump(mode="json")}
+        self._baselines = tuple(request.get("baselines") or BASELINES)
         if request["op"] == "prepare":
             return {"request": str(self._judge(Task.model_validate(request["task"])).session.compile_request)}
         if request["op"] == "sanitize":
@@ -127,7 +130,7 @@ class Oracle:
         Raises TaskError, and InfrastructureError where no plan is leaner.
         """
         assert self._hardware is not None
-        key = f"{task.sha} {task.asked}"
+        key = f"{task.sha} {task.asked} {self._baselines}"
         if key in self._judges and after is None:
             return self._judges[key]
         for old in self._judges.values():
@@ -138,7 +141,7 @@ class Oracle:
         while key not in self._judges:
             session = self._load_on_card(task, after, why)
             try:
-                self._judges[key] = CardJudge(session)
+                self._judges[key] = CardJudge(session, self._baselines)
             except (torch.OutOfMemoryError, CardMemoryError) as error:
                 session.close()
                 after, why = session.plan, _explain_shortage(error)

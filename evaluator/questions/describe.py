@@ -53,6 +53,8 @@ class TaskDescriptions:
 
     def describe(self, task: Task) -> Description:
         """The description of a task. Raises TaskError or InfrastructureError."""
+        if task.sha in self._known:  # a question about another task may take long
+            return self._known[task.sha]
         with self._lock:
             if task.sha not in self._known:
                 started, self._first = self._first, None

@@ -54,16 +54,18 @@ class CardJudge:
 
     Args:
         session: the task on the card.
+        names: the baselines that candidates are timed against.
     """
 
-    def __init__(self, session: LoadedTask) -> None:
+    def __init__(self, session: LoadedTask, names: tuple[str, ...] = BASELINES) -> None:
         self.session = session
+        self._names = names
         self.baselines = BaselineProcess(session)
         self.timer = CallTimer(self.baselines)
         self._together = session.plan.together
         if self._together:
             try:
-                self.baselines.start()
+                self.baselines.start(names)
             except BaseException:
                 self.baselines.close()  # nobody gets this judge, which would do it
                 raise
@@ -116,7 +118,7 @@ class CardJudge:
 
     def _time_together(self, log: TrialLog, memory: MemoryWatch, kernel: KernelText, profile: str) -> Timed:
         """Check the candidate and time it against all baselines, whose process stays alive between candidates. Raises RunnerFault."""
-        self.baselines.start()
+        self.baselines.start(self._names)
         with contextlib.ExitStack() as stack:
             with self._witness() as witness:
                 with self._step("start"):
@@ -159,7 +161,7 @@ class CardJudge:
         self.baselines.notes.clear()
         sessions = {}
         with self._step("time"):
-            for name in _choose_baselines(self._known):
+            for name in _choose_baselines(self._names, self._known):
                 session = self._time_in_own_processes(kernel, profile, name)
                 memory.look()
                 if session is not None:
@@ -251,10 +253,10 @@ class CardJudge:
         return sessions
 
 
-def _choose_baselines(known: dict[str, float]) -> list[str]:
-    """All at the first verdict; then eager execution, and those that may be the strongest."""
+def _choose_baselines(names: tuple[str, ...], known: dict[str, float]) -> list[str]:
+    """All of the names at the first verdict; then eager execution, and those that may be the strongest."""
     best = min(known.values(), default=0.0)
-    return [name for name in BASELINES if not known or name == "eager" or known.get(name, math.inf) <= _CLOSE * best]
+    return [name for name in names if not known or name == "eager" or known.get(name, math.inf) <= _CLOSE * best]
 
 
 def _read_facts(report: dict[str, Any], kernel: KernelText, order_dependent: bool) -> LaunchFacts:

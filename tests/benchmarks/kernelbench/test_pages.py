@@ -82,7 +82,7 @@ class QuickWorker:
     def __init__(self, log: list[str]) -> None:
         self._log = log
 
-    def ask(self, job: JudgeJob) -> JudgeRow:
+    def ask(self, job: JudgeJob, after: JudgeJob | None = None) -> JudgeRow:
         self._log.append(job.profile)
         return row(job.name, kind=job.kind, seconds=2.0 if job.profile == "quick" else 10.0, profile=job.profile)
 

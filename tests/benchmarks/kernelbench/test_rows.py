@@ -47,7 +47,7 @@ class ScriptedWorker:
     def __init__(self, evaluator: ScriptedEvaluator) -> None:
         self.evaluator, self.closed = evaluator, 0
 
-    def ask(self, job: JudgeJob) -> JudgeRow:
+    def ask(self, job: JudgeJob, after: JudgeJob | None = None) -> JudgeRow:
         return asyncio.run(judge_job(self.evaluator, job))
 
     def close(self) -> None:
@@ -207,3 +207,19 @@ def test_pairs_name_files(folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert (job.name, job.kind, job.expected, job.text) == ("2_two", "half", "refused", kernel.read_text())
     assert pairs.main(["--refused", str(task), "--rows", str(tmp_path / "rows.jsonl")]) == 2
     assert "write TASK=KERNEL" in capsys.readouterr().err
+
+
+def test_baselines_are_chosen_by_name(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[JudgeJob] = []
+
+    class Recorder(ScriptedWorker):
+        def ask(self, job: JudgeJob, after: JudgeJob | None = None) -> JudgeRow:
+            asked.append(job)
+            return super().ask(job)
+
+    evaluator = scripted(folder, {"level1/2_two": measured(1.0)})
+    options = [str(folder), "--only", "level1/2", "--rows", str(tmp_path / "rows.jsonl")]
+    assert copies.main([*options, "--baselines", "eager, compile"], lambda *_: [Recorder(evaluator)]) == 0
+    assert [job.baselines for job in asked] == [("eager", "compile")]
+    assert copies.main([*options, "--baselines", "eagle"], lambda *_: []) == 2
+    assert "eagle: is not one of eager, cuda_graph" in capsys.readouterr().err
