@@ -43,7 +43,8 @@ class RecipeAuthor:
         return _write_draft(recipe, found, settings, f"{recipe.name} {recipe.describes}")
 
     async def repair(self, brief: Brief) -> Draft | None:
-        """Smaller tiles for what does not fit, more exact products for what is inaccurate; None for everything else."""
+        """Smaller tiles for what does not fit, more exact products for what is inaccurate, a recipe of the next level for what works
+        and may not win by its label; None for everything else."""
         found, attempt = _require_match(brief), brief.current
         recipe = found.recipe(attempt.candidate.recipe) if attempt else None
         if attempt is None or recipe is None or attempt.verdict is None:
@@ -61,6 +62,11 @@ class RecipeAuthor:
             exact = recipe.sharpen(settings)
             if exact and recipe.fits(found.plan, exact, brief.hardware) and _is_new(recipe, exact, brief):
                 return _write_draft(recipe, found, exact, f"not accurate enough: {_describe_change(settings, exact)}")
+        if status is Status.OK:
+            for better in found.recipes:
+                settings = _default_settings(better, found, brief)
+                if better.level > recipe.level and _is_new(better, settings, brief):
+                    return _write_draft(better, found, settings, f"{better.name} {better.describes}")
         return None
 
     async def analyze(self, brief: Brief) -> Analysis:

@@ -19,32 +19,29 @@ from tritonsmith.evaluator.confined.compiler.launches import LaunchRecorder, Lau
 from tritonsmith.evaluator.confined.runner.candidate import import_candidate
 from tritonsmith.evaluator.confined.runner.faults import keep_ends
 from tritonsmith.evaluator.confined.stand_ins.cuda import FakeCuda
-from tritonsmith.evaluator.confined.stand_ins.operators import TorchOpCounter
+from tritonsmith.evaluator.confined.stand_ins.operators import TorchOpCounter, make_zeros
 from tritonsmith.evaluator.confined.stand_ins.untyped import driver
 from tritonsmith.evaluator.schema import Status, TensorSpec
 
 _LONGEST_MESSAGE = 4000
 """Characters of a report's message."""
 _DRAWN = 1 << 20
-"""Random values that are drawn; larger tensors repeat them."""
+"""Random values that are drawn; larger tensors begin with them and are zero otherwise."""
 
 
 def make_argument(spec: Any) -> Any:
     """A tensor for (shape, dtype name) or for a TensorSpec with its strides and offset, anything else as it is."""
     if isinstance(spec, tuple) and len(spec) == 2 and isinstance(spec[0], tuple) and isinstance(spec[1], str):
         dtype = getattr(torch, spec[1].removeprefix("torch."))
-        return _draw(spec[0]).to(dtype) if dtype.is_floating_point else torch.zeros(spec[0], dtype=dtype)
+        made = make_zeros(math.prod(spec[0]), dtype)
+        if dtype.is_floating_point:
+            made[:_DRAWN] = torch.rand(min(made.numel(), _DRAWN))
+        return made.view(spec[0])
     if isinstance(spec, TensorSpec):
-        laid_out = tensor_at(torch.zeros(spec_bytes(spec), dtype=torch.uint8), spec)
+        laid_out = tensor_at(make_zeros(spec_bytes(spec), torch.uint8), spec)
         fill_slots([laid_out], [make_argument((spec.shape, spec.dtype))])
         return laid_out
     return spec
-
-
-def _draw(shape: tuple[int, ...]) -> torch.Tensor:
-    """Values of [0, 1), which repeat: one thread draws a hundred million of them in a second."""
-    count = math.prod(shape)
-    return torch.rand(min(count, _DRAWN)).repeat(-(-count // _DRAWN))[:count].view(shape)
 
 
 def _describe(error: BaseException, source: str) -> str:
@@ -62,7 +59,8 @@ def _run_forward(module: Any, request: dict[str, Any], recorder: LaunchRecorder,
     model = module.ModelNew(*request["init"]).cuda().train(request.get("train", False))
     first, second = ([make_argument(spec) for spec in request["inputs"]] for _ in range(2))
     with recorder.recording():
-        model(*first)
+        with TorchOpCounter():
+            model(*first)
         recorder.forget_launches()  # work done once, such as packing weights, is no part of a forward
         with counter:
             model(*second)

@@ -6,11 +6,14 @@ Imports torch: for evaluator processes only.
 from __future__ import annotations
 
 import contextlib
+import math
+import mmap
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -22,7 +25,13 @@ _FREE = frozenset(
 )
 """Views, allocations and reads of one number: no kernel."""
 _HEAVY = frozenset("mm addmm bmm baddbmm convolution _convolution mkldnn_convolution linear".split())
-"""Their values are not needed, since nothing runs: an empty result of the right shape will do."""
+"""Their values are not needed, since nothing runs: a result of the right shape will do."""
+_LARGE = 1 << 22
+"""Elements of an operand from which on no operator's values are computed, for the same reason: a card's tensors hold billions."""
+_MAP_NORESERVE = 0x4000
+"""MAP_NORESERVE of Linux's asm-generic/mman.h, which Python 3.11 does not name: the system sets no memory aside."""
+_UNTOUCHED = 32 << 20
+"""Bytes from which on memory that is zero is mapped and not written."""
 RECURRENT = {"gru": 3, "lstm": 4, "rnn_tanh": 1, "rnn_relu": 1}
 """Recurrent layers of torch with their number of gates."""
 _LAUNCHES_PER_STEP = 2
@@ -44,8 +53,9 @@ def poison(tensor: torch.Tensor) -> None:
 class TorchOpCounter:
     """Context manager around a forward.
 
-    With `spare` (for a forward whose values do not matter) heavy operators only get a result of the right shape. `ops` counts compute
-    operators by name, `launches` the kernels they start, `flops` their floating-point operations and `bytes` their operands and results.
+    With `spare` (for a forward whose values do not matter) heavy operators, and those on large tensors, only get a result of the right
+    shape. `ops` counts compute operators by name, `launches` the kernels they start, `flops` their floating-point operations and `bytes`
+    their operands and results.
     """
 
     def __init__(self, *, spare: bool = True, inside_kernel: Callable[[], bool] = lambda: False) -> None:
@@ -102,14 +112,43 @@ def _count_bytes(value: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(value))
 
 
-def _to_meta(value: Any) -> Any:
-    return value.to("meta") if isinstance(value, torch.Tensor) else value
+def _is_large(args: Any, kwargs: Any) -> bool:
+    """Whether an operator has a large operand, or makes a tensor of a large size."""
+    sizes = args[0] if args and isinstance(args[0], list | tuple) and all(isinstance(size, int) for size in args[0]) else (0,)
+    return max([math.prod(sizes), *(tensor.numel() for tensor in tensors_in((args, kwargs)))]) >= _LARGE
+
+
+def make_zeros(count: int, dtype: torch.dtype) -> torch.Tensor:
+    """So many zeros [count] on the CPU; large ones take no memory until they are written."""
+    if count * dtype.itemsize < _UNTOUCHED:
+        return torch.zeros(count, dtype=dtype)
+    unreserved = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+    return torch.frombuffer(mmap.mmap(-1, count * dtype.itemsize, flags=unreserved), dtype=dtype)
+
+
+def _make_like(meta: torch.Tensor) -> torch.Tensor:
+    """Zeros with the shape, strides and dtype of a tensor without values."""
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(meta.shape, meta.stride(), strict=True)) if meta.numel() else 0
+    return make_zeros(extent, meta.dtype).as_strided(meta.shape, meta.stride())
 
 
 def _make_shape_only(func: Any, args: Any, kwargs: Any) -> Any:
     """The result of an operator with the right shape and no values."""
-    result = func(*map(_to_meta, args), **{name: _to_meta(value) for name, value in kwargs.items()})
-    return torch.empty_strided(result.size(), result.stride(), dtype=result.dtype).zero_()
+    args, kwargs = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), (args, kwargs))
+    if kwargs.get("device") is not None:
+        kwargs["device"] = torch.device("meta")
+    return pytree.tree_map_only(torch.Tensor, _make_like, func(*args, **kwargs))
+
+
+def _spare(func: Any, args: Any, kwargs: Any) -> Any:
+    """The result of an operator whose values are not needed; of one that shapes alone do not decide, with its values."""
+    if func._schema.is_mutable:  # what it would write stays as it is
+        written = kwargs.get("out", args[0] if args and func._schema.name.endswith("_") else None)
+        return func(*args, **kwargs) if written is None else written
+    try:
+        return _make_shape_only(func, args, kwargs)
+    except (NotImplementedError, RuntimeError):  # such as nonzero
+        return func(*args, **kwargs)
 
 
 class _DispatchCounter(TorchDispatchMode):
@@ -120,7 +159,8 @@ class _DispatchCounter(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = func._schema.name.split("::")[1]
-        result = _make_shape_only(func, args, kwargs) if self._counter.spare and name in _HEAVY else func(*args, **kwargs)
+        spared = self._counter.spare and name not in _FREE and (name in _HEAVY or _is_large(args, kwargs))
+        result = _spare(func, args, kwargs) if spared else func(*args, **kwargs)
         if name in UNWRITTEN and not self._counter.spare and not self._counter.is_inside_kernel():
             poison(result)
         elif name not in _FREE:

@@ -367,3 +367,14 @@ def test_repair_of_inexact_products_and_of_nothing() -> None:
     assert mended is not None and 'input_precision="tf32x3"' in mended.source
     racy = attempt(seed(gru_facts()), status=Status.RACY)
     assert asyncio.run(author.repair(brief(gru_facts(), current=racy))) is None
+
+
+def test_repair_of_what_may_not_win_by_its_label_is_the_next_recipe() -> None:
+    author, found = RecipeAuthor(), match(task(), linear_facts(), H200)
+    assert found is not None
+    works = attempt(seed(linear_facts()), status=Status.OK)
+    drafts = []
+    while better := asyncio.run(author.repair(brief(linear_facts(), current=works, history=tuple(map(attempt, drafts))))):
+        drafts.append(better)
+    first = found.recipe(works.candidate.recipe)
+    assert first is not None and [draft.recipe for draft in drafts] == [one.name for one in found.recipes if one.level > first.level]

@@ -200,3 +200,20 @@ def test_a_library_layer_counts_its_launches_per_step(compile_only: Compile) -> 
     assert result["status"] == "ok", result["message"]
     assert result["torch_ops"]["gru"] == 1
     assert result["torch_launches"] >= 2 * 2 * 32
+
+
+def test_library_calls_on_large_tensors_are_counted_and_not_computed(compile_only: Compile) -> None:
+    side = 1 << 13
+    text = HEAD + (
+        "class ModelNew(nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        y = torch.relu_(x.exp().cumsum(1)) + torch.ones(x.shape, device=x.device)\n"
+        "        values, indices = y.max(dim=1)\n"
+        "        if float(y.norm()) != 0.0:\n"
+        "            raise ValueError('somebody has computed this')\n"
+        "        return torch.cat([y, x]).norm() + y.argmax(0)[: len((values > 1.0).nonzero())].sum() + indices.sum()\n"
+    )
+    report = compile_only("", text=text, inputs=[((side, side), "float32")])
+    assert report["status"] == "ok", report["message"]
+    assert {"exp", "cumsum", "relu_", "max", "cat", "linalg_vector_norm", "argmax"} <= set(report["torch_ops"])
+    assert report["torch_bytes"] > 10 * 4.0 * side**2
