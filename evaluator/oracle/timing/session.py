@@ -50,6 +50,10 @@ _MAX_CONTROL_PAIRS = 30
 """Pairs of the strongest baseline with itself."""
 _FEW_PAIRS = 16
 """Pairs, at the most, with each baseline before the strongest of them is known; with that one as many as its noise calls for."""
+_FAR_FROM_BEST = 2.0
+"""Times the fastest baseline's time from which on no noise makes a baseline the strongest."""
+_PAIRS_FAR_OFF = 6
+"""Pairs with such a baseline."""
 _MAX_CALLS_ALONE = 40
 """Calls of the strongest baseline, at the most, once the candidate's processes are gone."""
 _MIN_CALLS_ALONE = 12
@@ -110,7 +114,8 @@ class TimingSession:
             best = min(rough.values())
             seconds = _SECONDS_PER_BASELINE[profile]
             most = self._choose_most_pairs(min(rough, key=lambda name: rough[name]), profile)
-            pairs = {name: pair_count(ms, seconds, min(most, _FEW_PAIRS)) for name, ms in rough.items()}
+            few = {name: pair_count(ms, seconds, min(most, _FEW_PAIRS)) for name, ms in rough.items()}
+            pairs = {name: _PAIRS_FAR_OFF if ms > _FAR_FROM_BEST * best else few[name] for name, ms in rough.items()}
             needed = pair_count(best, seconds, most)
             per_oracle = (sum(pairs.values()) + needed) * self._oracle_seconds / _ORACLE_SECONDS
             self.outputs_per_oracle = max(_OUTPUTS_PER_ORACLE, math.ceil(per_oracle))
@@ -182,13 +187,17 @@ class TimingSession:
                 if number < len(parts):
                     self._take_pairs(name, parts[number])
         self._weigh(empties)
-        while (more := needed - len(self._samples[self.strongest][0])) > 0:  # again where another one turns out stronger
+        while (more := self._count_open(needed)) > 0:  # again where another one turns out stronger
             self._take_pairs(self.strongest, more)
             empties.append(self.timer.measure_empty(self.limit))
             self._weigh(empties)
         self.takes.append(self._weighed[self.strongest].share)
         best = self.strongest
         self.control = abba(lambda: self._baseline_ms(best), lambda: self._baseline_ms(best), control)
+
+    def _count_open(self, needed: int) -> int:
+        """Pairs with the strongest baseline that are still to be taken; few do for a candidate that is far slower by these pairs."""
+        return (min(needed, _FEW_PAIRS) if self.far_slower else needed) - len(self._samples[self.strongest][0])
 
     def _weigh(self, empties: list[Empty]) -> None:
         """What the samples so far say, and which baseline is the strongest."""

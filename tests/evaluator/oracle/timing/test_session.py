@@ -21,6 +21,7 @@ class Timer:
     def __init__(self) -> None:
         self.session = SimpleNamespace(measuring=contextlib.nullcontext)
         self.baselines = SimpleNamespace(is_running=False)
+        self.calls = 0
         self.looks, self.void_calls = [0, 0], {"candidate's overslept": 1}
 
     def __getattr__(self, name: str) -> Any:
@@ -30,14 +31,16 @@ class Timer:
         return Empty(0.0, 0.0)
 
     def time_baseline(self, name: str, draw: Any, limit: float) -> Sample:
-        return Sample(BASELINE_MS, BASELINE_MS)
+        self.calls += 1
+        ms = {"far off": 5 * BASELINE_MS}.get(name, BASELINE_MS) * (1.0 + 0.01 * (self.calls % 3))
+        return Sample(ms, ms)
 
 
 @pytest.fixture
 def session_of(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes a session of a candidate of so many milliseconds, of which the oracle sees so much more in each take."""
 
-    def made(card_ms: float, *beyond_ms: float) -> TimingSession:
+    def made(card_ms: float, *beyond_ms: float, names: tuple[str, ...] = ("eager",)) -> TimingSession:
         def pairs(self: TimingSession, name: str, count: int) -> None:
             mine, theirs = self._samples[name]
             mine += [Sample(card_ms + beyond_ms[len(self.takes)], card_ms)] * count
@@ -48,7 +51,7 @@ def session_of(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(TimingSession, "_judge", lambda self: None)
         monkeypatch.setattr("tritonsmith.evaluator.oracle.timing.session.Inputs", lambda session: SimpleNamespace(next=list))
         runner = SimpleNamespace(outputs=[], process=SimpleNamespace(run_on=lambda processors: None))
-        return TimingSession(cast(Any, Timer()), cast(Any, runner), "strict", 1.0, ("eager",))
+        return TimingSession(cast(Any, Timer()), cast(Any, runner), "strict", 1.0, names)
 
     return made
 
@@ -76,3 +79,13 @@ def test_clocks_that_stay_apart_count_against_the_candidate(session_of: Any) -> 
     slow = session_of(3 * BASELINE_MS, *[0.116] * 3)
     assert find_contradiction(slow.clocks, LaunchFacts(), slower=slow.far_slower) == ""
     assert slow.measurement.ratio == pytest.approx(BASELINE_MS / (3 * BASELINE_MS + 0.116), rel=0.02)  # the oracle's clock counts
+
+
+def test_pairs_go_to_the_strongest_baseline_and_to_candidates_that_may_win(session_of: Any) -> None:
+    def count(card_ms: float) -> list[int]:
+        samples = session_of(card_ms, 0.0, names=("eager", "far off"))._samples
+        return [len(samples[name][0]) for name in ("eager", "far off")]
+
+    (near, far_off), (slow, of_slow) = count(BASELINE_MS), count(3 * BASELINE_MS)
+    assert far_off == of_slow == 6
+    assert 16 == slow < near
