@@ -11,8 +11,9 @@ from tritonsmith.prompts.recipes.convnet.recipes import CONVNET
 from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily
 from tritonsmith.prompts.recipes.recurrent.recipes import RECURRENT
+from tritonsmith.prompts.recipes.regions.recipes import REGIONS
 
-FAMILIES: tuple[RecipeFamily, ...] = (RECURRENT, CONVNET, PRODUCT, POINTWISE)
+FAMILIES: tuple[RecipeFamily, ...] = (RECURRENT, CONVNET, PRODUCT, POINTWISE, REGIONS)
 """In the order in which they try to read a task."""
 _MOST_NAMED = 3
 """Operations that a refusal names; what one model would not do, it need not read to its end."""

@@ -1,0 +1,274 @@
+"""Cuts a forward into regions.
+
+Every reduction and scan begins a region or joins the one whose rows it shares; elementwise work goes where it is read, or where the value
+that it gives is stored. A value that several regions would compute from much more memory than it takes itself is stored once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, PointwiseRegion, Region, RowRegion
+from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, Misfit, Walk, anchor_coordinates, anchor_space, list_below
+from tritonsmith.prompts.recipes.regions.lowering.reader import list_values
+from tritonsmith.prompts.recipes.regions.values.indices import unravel, variable
+from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, Call, Formula, Held, Item, Outcome, Value, View
+
+_SHARED = 2.0
+"""A value that several regions read is stored once where computing it reads more than this many times its own bytes."""
+_MOST_FORMULAS = 64
+"""Elementwise values that one kernel computes for a value that others read too."""
+
+
+def cut_forward(results: Any) -> list[Region]:
+    """The regions in the order in which forward runs them."""
+    shared: set[int] = set()
+    while True:
+        done = Cutter(shared)
+        for value in list_values(results):
+            done.store(base_of(value))
+        more = _find_shared(done.regions) - shared
+        if not more:
+            return done.sort()
+        shared |= more
+
+
+def base_of(value: Value) -> Value:
+    """The value of which PyTorch can show this one as a view."""
+    while isinstance(value, View) and value.python:
+        value = value.source
+    return value
+
+
+def _find_shared(regions: Iterable[Region]) -> set[int]:
+    """Values that several regions compute, and that are cheaper to store."""
+    homes: dict[int, list[Region]] = {}
+    values: dict[int, Value] = {}
+    for region in regions:
+        for key, value in region.evaluated.items():
+            if isinstance(value, Formula) and value.inputs and key not in {id(one) for one in region.stores}:
+                homes.setdefault(key, []).append(region)
+                values[key] = value
+    stored = {id(one) for region in regions for one in region.stores}
+    found = {key for key, users in homes.items() if len(users) > 1 and key not in stored and _is_costly(values[key], stored)}
+    below = {id(one) for key in found for one in _list_formulas(values[key], stored)[0] if id(one) != key}
+    return found - below if found - below else found
+
+
+def _is_costly(value: Value, stored: set[int]) -> bool:
+    formulas, leaves = _list_formulas(value, stored)
+    return sum(one.bytes for one in leaves) > _SHARED * value.bytes or len(formulas) > _MOST_FORMULAS
+
+
+def _list_formulas(value: Value, stored: set[int]) -> tuple[list[Value], list[Value]]:
+    """Values that are computed for one, and values that are read from memory."""
+    seen: dict[int, Value] = {}
+    leaves: dict[int, Value] = {}
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        if one is not value and (id(one) in stored or isinstance(one, Held | Call | Item | Outcome)):
+            leaves[id(one)] = one
+            continue
+        seen[id(one)] = one
+        todo += one.operands
+    return list(seen.values()), list(leaves.values())
+
+
+class Cutter:
+    """Makes regions from the results backwards.
+
+    Args:
+        shared: values that are stored wherever they are computed first.
+    """
+
+    def __init__(self, shared: set[int]) -> None:
+        self.regions: list[Region] = []
+        self._shared = shared
+        self._homes: dict[int, Region] = {}
+        """By value that is stored: the region that stores it."""
+        self._places: dict[int, RowRegion] = {}
+        """By anchor: its region."""
+
+    def in_memory(self, value: Value) -> bool:
+        """Whether a value lies in memory."""
+        return isinstance(value, Held) or id(value) in self._homes
+
+    def store(self, value: Value) -> None:
+        """Have a region store a value."""
+        if self.in_memory(value):
+            return
+        if isinstance(value, Item):
+            self.store(value.call)
+            self._homes[id(value)] = self._homes[id(value.call)]
+        elif isinstance(value, Call):
+            self._call(value)
+        else:
+            self._prepare(value)
+            if not self.in_memory(value):
+                self._compute(value)
+
+    def _call(self, value: Call) -> None:
+        region = CallRegion(call=value, name=value.name)
+        for operand in value.inputs:
+            base = base_of(operand)
+            self.store(base)
+            region.reads[id(base)] = base
+        region.stores.append(value)
+        self._add(region, value)
+
+    def _add(self, region: Region, value: Value) -> None:
+        self.regions.append(region)
+        self._homes[id(value)] = region
+
+    def _prepare(self, value: Value) -> None:
+        """Have everything below a value in memory or in a region."""
+        todo = [value]
+        seen: set[int] = set()
+        while todo:
+            one = todo.pop()
+            if id(one) in seen or self.in_memory(one):
+                continue
+            seen.add(id(one))
+            if isinstance(one, Call | Item):
+                self.store(one)
+            elif isinstance(one, Outcome):
+                self._place(one.anchor)
+            elif id(one) in self._shared and one is not value:
+                self.store(one)
+            else:
+                todo += reversed(one.operands)
+
+    def _place(self, anchor: Anchor) -> RowRegion:
+        """The region of an anchor."""
+        if id(anchor) in self._places:
+            return self._places[id(anchor)]
+        self._prepare(anchor.source)
+        _, below = list_below(anchor.source, self.in_memory)
+        space = anchor_space(anchor)
+        home = self._places[id(below[0])] if below else None
+        if home is not None and (home.space != space or not self._joins(anchor, home)):
+            home = None
+        for one in below:
+            if self._places[id(one)] is not home:
+                self._store_results(one, anchor.source)
+        region = home or self._find_neighbour(anchor) or RowRegion(space=space, name=anchor.source.name or anchor.kind)
+        if region not in self.regions:
+            self.regions.append(region)
+        region.anchors.append(anchor)
+        self._places[id(anchor)] = region
+        self._note(region, anchor.source, anchor_coordinates(anchor)[0])
+        return region
+
+    def _find_neighbour(self, anchor: Anchor) -> RowRegion | None:
+        """A region along the same rows that reads the same tensors, and that this anchor may join."""
+        space = anchor_space(anchor)
+        leaves, _ = list_below(anchor.source, self.in_memory)
+        for region in reversed(self.regions):
+            if (
+                isinstance(region, RowRegion)
+                and region.space == space
+                and any(id(one) in region.reads for one in leaves if one.size > space.rows)
+            ):
+                if self._joins(anchor, region):
+                    return region
+        return None
+
+    def _joins(self, anchor: Anchor, region: RowRegion) -> bool:
+        """Whether a region can compute an anchor as well."""
+        return self._fits(anchor.source, anchor_coordinates(anchor)[0], region)
+
+    def _fits(self, value: Value, at: Any, region: Region) -> bool:
+        results = region.results if isinstance(region, RowRegion) else {}
+        walk = Walk(lambda one: self._is_read(one, region), allowed=results)
+        try:
+            walk.visit(value, at)
+        except Misfit:
+            return False
+        return not any(self._depends(self._homes.get(key), region) for key in walk.leaves)
+
+    def _is_read(self, value: Value, region: Region) -> bool:
+        return self.in_memory(value) and self._homes.get(id(value)) is not region
+
+    def _depends(self, region: Region | None, on: Region) -> bool:
+        """Whether a region needs, however far up, what another one stores."""
+        seen: set[int] = set()
+        todo = [region]
+        while todo:
+            one = todo.pop()
+            if one is None or id(one) in seen:
+                continue
+            if one is on:
+                return True
+            seen.add(id(one))
+            todo += [self._homes.get(key) for key in one.reads]
+        return False
+
+    def _note(self, region: Region, value: Value, at: Any) -> None:
+        """Note what a region reads and computes for a value."""
+        walk = Walk(lambda one: self._is_read(one, region))
+        walk.visit(value, at)
+        region.reads |= walk.leaves
+        region.evaluated |= walk.formulas
+
+    def _compute(self, value: Value) -> None:
+        """Store a value in the region that has what it needs, or in one of its own."""
+        _, below = list_below(value, self.in_memory)
+        homes = {id(self._places[id(one)]): self._places[id(one)] for one in below}
+        if len(homes) == 1:
+            (region,) = homes.values()
+            found = region.space.find(value.shape)
+            if found is not None and self._fits(value, found[0], region):
+                self._keep(value, region, found[0])
+                return
+        for one in below:
+            self._store_results(one, value)
+        at = unravel(variable(OFFSET, value.size), value.shape)
+        for other in reversed(self.regions[-3:]):
+            if isinstance(other, PointwiseRegion) and other.size == value.size and self._shares(value, at, other):
+                self._keep(value, other, at)
+                return
+        region = PointwiseRegion(size=value.size, name=value.name)
+        self.regions.append(region)
+        self._keep(value, region, at)
+
+    def _shares(self, value: Value, at: Any, region: Region) -> bool:
+        """Whether a value reads what a region reads, so that one kernel saves a pass."""
+        leaves, _ = list_below(value, self.in_memory)
+        return any(id(one) in region.reads and one.size * 4 > value.size for one in leaves) and self._fits(value, at, region)
+
+    def _keep(self, value: Value, region: Region, at: Any) -> None:
+        self._note(region, value, at)
+        region.stores.append(value)
+        self._homes[id(value)] = region
+
+    def _store_results(self, anchor: Anchor, reader: Value) -> None:
+        """Store the results of an anchor that a value reads from another region."""
+        todo, seen = [reader], set[int]()
+        while todo:
+            one = todo.pop()
+            if id(one) in seen or self.in_memory(one):
+                continue
+            seen.add(id(one))
+            if isinstance(one, Outcome):
+                if one.anchor is anchor:
+                    region = self._places[id(anchor)]
+                    region.stores.append(one)
+                    self._homes[id(one)] = region
+            else:
+                todo += one.operands
+
+    def sort(self) -> list[Region]:
+        """The regions, each behind what it reads."""
+        done: list[Region] = []
+        waiting = list(self.regions)
+        while waiting:
+            ready = next(
+                one for one in waiting if all(self._homes.get(key) in (None, one) or self._homes[key] in done for key in one.reads)
+            )
+            waiting.remove(ready)
+            done.append(ready)
+        return done

@@ -1,0 +1,55 @@
+"""Regions: what one kernel computes, or one PyTorch call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tritonsmith.prompts.recipes.regions.cutting.space import Space, anchor_coordinates
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates
+from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, Call, Value
+
+
+@dataclass(eq=False, kw_only=True)
+class Region:
+    """One step of forward: what it stores, and what it reads from memory."""
+
+    stores: list[Value] = field(default_factory=list)
+    reads: dict[int, Value] = field(default_factory=dict)
+    evaluated: dict[int, Value] = field(default_factory=dict)
+    """Elementwise values that it computes."""
+    name: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """What it moves at least."""
+        return sum(one.bytes for one in (*self.reads.values(), *self.stores))
+
+
+@dataclass(eq=False, kw_only=True)
+class CallRegion(Region):
+    """A PyTorch call."""
+
+    call: Call
+
+
+@dataclass(eq=False, kw_only=True)
+class PointwiseRegion(Region):
+    """Values of one size, element by element."""
+
+    size: int
+
+
+@dataclass(eq=False, kw_only=True)
+class RowRegion(Region):
+    """Reductions and scans along rows, with the elementwise work around them."""
+
+    space: Space
+    anchors: list[Anchor] = field(default_factory=list)
+
+    @property
+    def results(self) -> dict[int, Coordinates]:
+        """By anchor: the coordinates of its results."""
+        return {id(anchor): self._place(anchor) for anchor in self.anchors}
+
+    def _place(self, anchor: Anchor) -> Coordinates:
+        return anchor_coordinates(anchor)[1]

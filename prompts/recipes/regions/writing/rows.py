@@ -1,0 +1,244 @@
+"""The kernel of reductions and scans along rows, with the elementwise work around them."""
+
+from __future__ import annotations
+
+import re
+
+from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.cutting.regions import RowRegion
+from tritonsmith.prompts.recipes.regions.cutting.space import PLACE, ROW, Walk, anchor_coordinates
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Index
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, TRITON_TYPES, Anchor, Reduction, Scan, Value
+from tritonsmith.prompts.recipes.regions.writing.anchors import HELPER, find_kind, find_type
+from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
+from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel
+from tritonsmith.prompts.recipes.regions.writing.tiling import Layout, Tiling, choose_tiling
+
+_BIG = 2**31
+_UNROLLED = 32
+"""Places of a row that a loop without a counter goes through."""
+_COUNTED = re.compile(r"\[([^|\[\]]*)\|([^|\[\]]*)\]")
+
+
+def write_rows(region: RowRegion, name: str, settings: Settings) -> list[Kernel]:
+    """One program for each row, or for several rows."""
+    return [RowWriter(region, choose_tiling(region, settings)).write(name)]
+
+
+class RowWriter:
+    """Writes the kernel of a region."""
+
+    def __init__(self, region: RowRegion, tiling: Tiling, stored: dict[int, int] | None = None) -> None:
+        self.region, self.tiling, self.space = region, tiling, region.space
+        self.arguments = Arguments()
+        length, block = self.space.length, tiling.block
+        self.ragged = tiling.layout is not Layout.COLUMNS and length % block != 0
+        self.row_vector = tiling.layout is not Layout.ROW
+        bounds = {ROW: "inside" if self.row_vector and self.space.rows % tiling.rows else "", PLACE: "valid" if self.ragged else ""}
+        outer = frozenset((ROW,)) if tiling.looped else frozenset((ROW, PLACE))
+        self.emitter = Emitter(self.arguments, self.in_memory, bounds, outer)
+        self.titles: dict[int, str] = {}
+        """By anchor: the name of its result."""
+
+    def in_memory(self, value: Value) -> bool:
+        """Whether the kernel reads a value from memory."""
+        return id(value) in self.region.reads
+
+    def write(self, name: str) -> Kernel:
+        """The kernel."""
+        passes = self._order()
+        for anchors, stores in passes:
+            self._write_pass(anchors, stores)
+        for value, at, index in self._list_row_stores():
+            text = self.emitter.read(value, at)
+            self.emitter.store(value, index, text, frozenset((ROW,)))
+        big = self.arguments.largest >= _BIG
+        lines = [*self._head(big), *self.emitter.scopes[0].lines]
+        rows = -(-self.space.rows // self.tiling.rows)
+        constants = [("ROWS", self.tiling.rows)] if self.row_vector and self.space.rows > 1 else []
+        constants += [("BLOCK", self.tiling.block)] if self.tiling.layout is not Layout.COLUMNS else []
+        return Kernel(
+            name=name, does="", arguments=[(self.arguments.names[id(one)], one) for one in self.arguments.values], sizes=[],
+            constants=constants, lines=lines, grid=f"({rows},)", stores=list(self.region.stores), warps=self.tiling.warps,
+        )  # fmt: skip
+
+    def _head(self, big: bool) -> list[str]:
+        wide = ".to(tl.int64)" if big else ""
+        lines = []
+        if self.space.rows > 1:
+            row = f"tl.program_id(0){wide}"
+            if self.row_vector:
+                axis = "[:, None]" if self.tiling.layout is Layout.TILE else ""
+                added = f"{row} * ROWS + tl.arange(0, ROWS)"
+                lines.append(f"row = ({added}){axis}" if axis else f"row = {added}")
+                lines += [f"inside = row < {self.space.rows}"] if self.space.rows % self.tiling.rows else []
+            else:
+                lines.append(f"row = {row}")
+        if not self.tiling.looped:
+            lines.append(f"k = {self._places()}")
+            lines += [f"valid = k < {self.space.length}"] if self.ragged or self._forces_mask() else []
+        return lines
+
+    def _places(self) -> str:
+        return f"tl.arange(0, BLOCK){'[None, :]' if self.tiling.layout is Layout.TILE else ''}"
+
+    def _forces_mask(self) -> bool:
+        return any("valid" in line for line in self.emitter.scopes[0].lines)
+
+    def _order(self) -> list[tuple[list[Anchor], list[Value]]]:
+        """By pass along the row: the anchors that it does and the values that it stores."""
+        levels: dict[int, int] = {}
+        passes: dict[int, tuple[list[Anchor], list[Value]]] = {}
+
+        def level(value: Value, at: Coordinates) -> int:
+            walk = Walk(self.in_memory)
+            walk.visit(value, at)
+            return max((levels[id(one)] + (0 if isinstance(one, Scan) else 1) for one in walk.anchors), default=0)
+
+        for anchor in self.region.anchors:
+            levels[id(anchor)] = level(anchor.source, anchor_coordinates(anchor)[0])
+            passes.setdefault(levels[id(anchor)], ([], []))[0].append(anchor)
+        for value in self.region.stores:
+            found = self.space.find(value.shape)
+            assert found is not None, "the cut lets no other value in"
+            if found[1]:
+                passes.setdefault(level(value, found[0]), ([], []))[1].append(value)
+        return [passes[key] for key in sorted(passes)]
+
+    def _list_row_stores(self) -> list[tuple[Value, Coordinates, Index]]:
+        found = [(value, self.space.find(value.shape)) for value in self.region.stores]
+        return [(value, one[0], self.space.row) for value, one in found if one is not None and not one[1]]
+
+    def _write_pass(self, anchors: list[Anchor], stores: list[Value]) -> None:
+        emitter, tiling = self.emitter, self.tiling
+        for anchor in anchors:
+            self._name(anchor)
+        if not tiling.looped:
+            for anchor in anchors:
+                self._reduce_whole(anchor) if isinstance(anchor, Reduction) else self._scan(anchor)
+            self._store_places(stores)
+            return
+        for anchor in anchors:
+            self._start(anchor)
+        emitter.open(frozenset((PLACE,)))
+        if tiling.layout is not Layout.COLUMNS:
+            emitter.line(f"k = start + {self._places()}")
+            emitter.line(f"valid = k < {self.space.length}")
+        before = len(emitter.scopes[-1].lines)
+        for anchor in anchors:
+            self._step(anchor) if isinstance(anchor, Reduction) else self._scan(anchor)
+        self._store_places(stores)
+        lines = emitter.scopes[-1].lines
+        if tiling.layout is not Layout.COLUMNS and not any(re.search(r"\bvalid\b", line) for line in lines[before:]):
+            lines.pop(before - 1)
+        if tiling.layout is Layout.COLUMNS:
+            kind = "tl.static_range" if self.space.length <= _UNROLLED else "range"
+            emitter.close(f"for k in {kind}({self.space.length}):")
+        else:
+            emitter.close(f"for start in range(0, {self.space.length}, BLOCK):")
+        if tiling.layout is not Layout.COLUMNS:
+            for anchor in anchors:
+                self._finish(anchor)
+        for anchor in anchors:
+            self._conclude(anchor)
+
+    def _store_places(self, stores: list[Value]) -> None:
+        for value in stores:
+            found = self.space.find(value.shape)
+            assert found is not None
+            text = self.emitter.read(value, found[0])
+            self.emitter.store(value, self.space.whole, text, frozenset((ROW, PLACE)))
+
+    def _name(self, anchor: Anchor) -> None:
+        title = self.arguments.name(anchor.name or {"moments": "mean", "exponentials": "most"}.get(anchor.kind, anchor.kind))
+        self.titles[id(anchor)] = title
+        if isinstance(anchor, Scan):
+            self.emitter.outcomes[id(anchor), 0] = title
+            self.emitter.names[title] = frozenset((ROW, PLACE))
+            return
+        for number, part in enumerate(find_kind(anchor.kind, anchor.source.dtype).parts[:2]):
+            self.emitter.outcomes[id(anchor), number] = f"{title}{part}"
+            self.emitter.names[f"{title}{part}"] = frozenset((ROW,))
+
+    def _value(self, anchor: Anchor) -> tuple[str, str]:
+        """The element that an anchor takes in, and the condition under which it counts; empty where it always does."""
+        text = self.emitter.read(anchor.source, anchor_coordinates(anchor)[0])
+        constant = PLACE not in self.emitter.depends(text) and self.tiling.layout is not Layout.COLUMNS and self.space.length > 1
+        if anchor.source.dtype == "bool":
+            text = f"{text}.to(tl.int32)"
+        return text, "valid" if self.ragged or constant else ""
+
+    def _fill(self, line: str, anchor: Anchor, text: str = "", valid: str = "", helper: str = "") -> str:
+        axis = "1, keep_dims=True" if self.tiling.layout is Layout.TILE else "0"
+        filled = line.format(
+            n=self.titles[id(anchor)], v=text, k="k" if self.space.length > 1 else "0", h=helper, a=axis, also=f"{valid} & " if valid else "",
+            one=f"{valid}.to(tl.float32)" if valid else "1.0", length=self.space.length,
+        )  # fmt: skip
+
+        def counted(found: re.Match[str]) -> str:
+            return f"tl.where({valid}, {found[1]}, {found[2]})" if valid else found[1]
+
+        return _COUNTED.sub(counted, filled)
+
+    def _reduce_whole(self, anchor: Reduction) -> None:
+        text, valid = self._value(anchor)
+        helper = ""
+        for line in find_kind(anchor.kind, anchor.source.dtype).whole:
+            if line == HELPER:
+                assert anchor.helper is not None
+                helper = self.emitter.read(anchor.helper, anchor_coordinates(anchor)[0])
+            else:
+                self.emitter.line(self._fill(line, anchor, text, valid, helper))
+        self._conclude(anchor)
+
+    def _conclude(self, anchor: Anchor) -> None:
+        if anchor.kind in ("any", "all"):
+            self.emitter.line(f"{self.titles[id(anchor)]} = {self.titles[id(anchor)]} != 0")
+
+    def _start(self, anchor: Anchor) -> None:
+        layout = self.tiling.layout
+        if isinstance(anchor, Scan):
+            kind = TRITON_TYPES[find_type(anchor.dtype)]
+            plain = "0" if anchor.kind == "sum" else "1"
+            plain += ".0" if find_type(anchor.dtype) in FLOATS else ""
+            shape = {Layout.ROW: "()", Layout.TILE: "(ROWS, 1)", Layout.COLUMNS: "(ROWS,)"}[layout]
+            self.emitter.line(f"{self.titles[id(anchor)]}_before = tl.full({shape}, {plain}, {kind})")
+            return
+        shape = {Layout.ROW: "(BLOCK,)", Layout.TILE: "(ROWS, BLOCK)", Layout.COLUMNS: "(ROWS,)"}[layout]
+        kind = find_kind(anchor.kind, anchor.source.dtype)
+        for part, start in zip(kind.parts, kind.start, strict=True):
+            wide = "tl.int32" if part == "_place" else TRITON_TYPES[find_type(anchor.source.dtype)]
+            self.emitter.line(f"{self.titles[id(anchor)]}{part} = tl.full({shape}, {start}, {wide})")
+
+    def _step(self, anchor: Anchor) -> None:
+        text, valid = self._value(anchor)
+        for line in find_kind(anchor.kind, anchor.source.dtype).step:
+            self.emitter.line(self._fill(line, anchor, text, valid))
+
+    def _finish(self, anchor: Anchor) -> None:
+        if isinstance(anchor, Reduction):
+            for line in find_kind(anchor.kind, anchor.source.dtype).finish:
+                self.emitter.line(self._fill(line, anchor))
+
+    def _scan(self, anchor: Anchor) -> None:
+        text, valid = self._value(anchor)
+        title, sums = self.titles[id(anchor)], anchor.kind == "sum"
+        sign = "+" if sums else "*"
+        if self.tiling.layout is Layout.COLUMNS:
+            self.emitter.line(f"{title}_before {sign}= {text}")
+            self.emitter.line(f"{title} = {title}_before")
+            return
+        zero = ("0" if sums else "1") + (".0" if find_type(anchor.dtype) in FLOATS else "")
+        axis = "1" if self.tiling.layout is Layout.TILE else "0"
+        counted = f"tl.where({valid}, {text}, {zero})" if valid else text
+        if valid:
+            self.emitter.line(f"{text}_counted = {counted}")
+            counted = f"{text}_counted"
+        run = f"tl.cumsum({counted}, {axis})" if sums else f"tl.cumprod({counted}, {axis})"
+        if not self.tiling.looped:
+            self.emitter.line(f"{title} = {run}")
+            return
+        keep = ", keep_dims=True" if self.tiling.layout is Layout.TILE else ""
+        total = f"tl.sum({counted}, {axis}{keep})" if sums else f"tl.reduce({counted}, {axis}, multiply{keep})"
+        self.emitter.line(f"{title} = {title}_before {sign} {run}")
+        self.emitter.line(f"{title}_before {sign}= {total}")
