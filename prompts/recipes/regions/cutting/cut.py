@@ -231,9 +231,9 @@ class Cutter:
             if isinstance(other, PointwiseRegion) and other.size == value.size and self._shares(value, at, other):
                 self._keep(value, other, at)
                 return
-        region = PointwiseRegion(size=value.size, name=value.name)
-        self.regions.append(region)
-        self._keep(value, region, at)
+        own = PointwiseRegion(size=value.size, name=value.name)
+        self.regions.append(own)
+        self._keep(value, own, at)
 
     def _shares(self, value: Value, at: Any, region: Region) -> bool:
         """Whether a value reads what a region reads, so that one kernel saves a pass."""

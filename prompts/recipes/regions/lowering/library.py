@@ -26,7 +26,10 @@ _FUNCTIONS = {
             ("Avg", ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad")),
         )
     },
-    **{f"Adaptive{kind}Pool{axes}d": (f"adaptive_{kind.lower()}_pool{axes}d", (), ("output_size",)) for axes in (1, 2, 3) for kind in ("Max", "Avg")},
+    **{
+        f"Adaptive{kind}Pool{axes}d": (f"adaptive_{kind.lower()}_pool{axes}d", (), ("output_size",))
+        for axes in (1, 2, 3) for kind in ("Max", "Avg")
+    },
     "Upsample": ("interpolate", (), ("size", "scale_factor", "mode", "align_corners")),
     "CrossEntropyLoss": ("cross_entropy", (), ("ignore_index", "reduction", "label_smoothing")),
     "ReflectionPad1d": ("pad", (), ("padding",)), "ReflectionPad2d": ("pad", (), ("padding",)),

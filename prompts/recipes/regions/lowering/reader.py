@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from tritonsmith.prompts.recipes.regions.lowering.kinds import find_lowering
 from tritonsmith.prompts.recipes.regions.lowering.library import call_library
 from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, Call, Held, Outcome, Value, View
 
-_ARITHMETIC = {
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "truediv": operator.truediv,
     "mod": operator.mod, "pow": operator.pow, "neg": operator.neg, "getitem": operator.getitem, "eq": operator.eq, "ne": operator.ne,
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "len": len, "int": int, "float": float, "sqrt": math.sqrt,

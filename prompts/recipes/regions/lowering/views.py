@@ -10,6 +10,8 @@ from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, write_n
 from tritonsmith.prompts.recipes.regions.values.indices import ZERO, Coordinates, Guard, Index, Shape, ravel, unravel
 from tritonsmith.prompts.recipes.regions.values.tensors import Joined, Value, View
 
+_MOST_PARTS = 8
+"""Tensors that a kernel reads as one; it asks for each element which of them has it."""
 Move = Callable[[Coordinates], Coordinates]
 
 
@@ -170,7 +172,8 @@ def _roll(call: NodeCall) -> Lowered:
                   [shifts] if isinstance(shifts, int) else shifts, strict=True))  # fmt: skip
     sizes = source.shape
     return view(
-        source, sizes, lambda at: tuple((index + (-by[axis]) % sizes[axis]) % sizes[axis] if axis in by else index for axis, index in enumerate(at))
+        source, sizes,
+        lambda at: tuple((index + (-by[axis]) % sizes[axis]) % sizes[axis] if axis in by else index for axis, index in enumerate(at)),
     )  # fmt: skip
 
 
@@ -209,6 +212,8 @@ def _join(call: NodeCall) -> Lowered:
         parts = [reshape(one, (*one.shape[:axis], 1, *one.shape[axis:])) for one in parts]
     axis = call.get(1, "dim", "axis", default=0) % rank
     parts = [one for one in parts if one.size]
+    if len(parts) > _MOST_PARTS:
+        raise NotCovered(f"of {len(parts)} tensors")
     return parts[0] if len(parts) == 1 else Joined(shape=call.shape, dtype=call.dtype, parts=tuple(parts), axis=axis)
 
 
@@ -286,7 +291,8 @@ TABLE: dict[str, Lower] = {
     **dict.fromkeys(("chunk", "split", "unbind", "tensor_split"), _split),
     **dict.fromkeys(("cat", "concat", "concatenate", "stack"), _join),
     **dict.fromkeys(("diag", "diagonal"), _diagonal),
-    **dict.fromkeys(("nn.PixelShuffle", "nn.PixelUnshuffle", "nn.ChannelShuffle", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle"), _shuffle),
+    **dict.fromkeys(("nn.PixelShuffle", "nn.PixelUnshuffle", "nn.ChannelShuffle"), _shuffle),
+    **dict.fromkeys(("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"), _shuffle),
     **dict.fromkeys(("nn.ZeroPad1d", "nn.ZeroPad2d", "nn.ZeroPad3d", "nn.ConstantPad1d", "nn.ConstantPad2d", "nn.ConstantPad3d"), _pad),
     **dict.fromkeys(("nn.CircularPad1d", "nn.CircularPad2d"), _pad),
     **dict.fromkeys(("interpolate", "nn.Upsample"), _interpolate),

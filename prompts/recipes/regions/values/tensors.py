@@ -79,6 +79,7 @@ class Call(Value):
 
     @property
     def operands(self) -> tuple[Value, ...]:
+        """The values that it is made of."""
         return self.inputs
 
 
@@ -92,6 +93,7 @@ class Item(Value):
 
     @property
     def operands(self) -> tuple[Value, ...]:
+        """The values that it is made of."""
         return (self.call,)
 
 
@@ -106,6 +108,7 @@ class Formula(Value):
 
     @property
     def operands(self) -> tuple[Value, ...]:
+        """The values that it is made of."""
         return self.inputs
 
 
@@ -131,6 +134,7 @@ class View(Value):
 
     @property
     def operands(self) -> tuple[Value, ...]:
+        """The values that it is made of."""
         return (self.source,)
 
     def guards(self, at: Coordinates) -> tuple[Guard, ...]:
@@ -147,6 +151,7 @@ class Joined(Value):
 
     @property
     def operands(self) -> tuple[Value, ...]:
+        """The values that it is made of."""
         return self.parts
 
 
@@ -165,6 +170,7 @@ class Lookup(Value):
 
     @property
     def operands(self) -> tuple[Value, ...]:
+        """The values that it is made of."""
         return (self.table, *self.places)
 
 
@@ -178,6 +184,7 @@ class Anchor(Value):
 
     @property
     def operands(self) -> tuple[Value, ...]:
+        """The values that it is made of."""
         return (self.source,)
 
 
@@ -205,6 +212,7 @@ class Outcome(Value):
 
     @property
     def operands(self) -> tuple[Value, ...]:
+        """The values that it is made of."""
         return (self.anchor,)
 
 
@@ -231,7 +239,7 @@ def list_reads(value: Value, at: Coordinates) -> list[Read]:
 
 def list_parts(value: Joined, at: Coordinates) -> list[tuple[Value, Coordinates, tuple[Guard, ...]]]:
     """The parts of a joined value, where each is read, and when."""
-    found = []
+    found: list[tuple[Value, Coordinates, tuple[Guard, ...]]] = []
     start = 0
     for part in value.parts:
         length = part.shape[value.axis]

@@ -22,8 +22,8 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
     list_parts,
 )
 
-_TAKEN = {"tl", "triton", "torch", "nn", "F", "libdevice", "sigmoid", "tanh", "softplus", "multiply", "row", "k", "offset", "start", "inside",
-          "valid", "in", "is", "lambda", "not", "and", "or", "if", "else", "for", "pass", "def", "class", "float", "range"}  # fmt: skip
+_TAKEN = {"tl", "triton", "torch", "nn", "F", "libdevice", "sigmoid", "tanh", "softplus", "multiply", "row", "k", "offset", "start",
+          "inside", "valid", "in", "is", "lambda", "not", "and", "or", "if", "else", "for", "pass", "def", "class", "float", "range"}  # fmt: skip
 """Names that no value of a kernel may have."""
 _SMALL = 2**31
 

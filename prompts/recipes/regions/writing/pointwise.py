@@ -35,7 +35,7 @@ def write_pointwise(region: PointwiseRegion, name: str, settings: Settings, in_m
     return [
         Kernel(
             name=name, does="", arguments=[(arguments.names[id(one)], one) for one in arguments.values], sizes=[],
-            constants=[("BLOCK", block)] if index.names else [], lines=[*head, *emitter.scopes[0].lines], grid=f"({-(-region.size // block)},)",
-            stores=list(region.stores), warps=warps,
+            constants=[("BLOCK", block)] if index.names else [], lines=[*head, *emitter.scopes[0].lines],
+            grid=f"({-(-region.size // block)},)", stores=list(region.stores), warps=warps,
         )
     ]  # fmt: skip

@@ -171,8 +171,8 @@ class RowWriter:
     def _fill(self, line: str, anchor: Anchor, text: str = "", valid: str = "", helper: str = "") -> str:
         axis = "1, keep_dims=True" if self.tiling.layout is Layout.TILE else "0"
         filled = line.format(
-            n=self.titles[id(anchor)], v=text, k="k" if self.space.length > 1 else "0", h=helper, a=axis, also=f"{valid} & " if valid else "",
-            one=f"{valid}.to(tl.float32)" if valid else "1.0", length=self.space.length,
+            n=self.titles[id(anchor)], v=text, k="k" if self.space.length > 1 else "0", h=helper, a=axis,
+            also=f"{valid} & " if valid else "", one=f"{valid}.to(tl.float32)" if valid else "1.0", length=self.space.length,
         )  # fmt: skip
 
         def counted(found: re.Match[str]) -> str:
@@ -198,11 +198,11 @@ class RowWriter:
     def _start(self, anchor: Anchor) -> None:
         layout = self.tiling.layout
         if isinstance(anchor, Scan):
-            kind = TRITON_TYPES[find_type(anchor.dtype)]
+            wide = TRITON_TYPES[find_type(anchor.dtype)]
             plain = "0" if anchor.kind == "sum" else "1"
             plain += ".0" if find_type(anchor.dtype) in FLOATS else ""
             shape = {Layout.ROW: "()", Layout.TILE: "(ROWS, 1)", Layout.COLUMNS: "(ROWS,)"}[layout]
-            self.emitter.line(f"{self.titles[id(anchor)]}_before = tl.full({shape}, {plain}, {kind})")
+            self.emitter.line(f"{self.titles[id(anchor)]}_before = tl.full({shape}, {plain}, {wide})")
             return
         shape = {Layout.ROW: "(BLOCK,)", Layout.TILE: "(ROWS, BLOCK)", Layout.COLUMNS: "(ROWS,)"}[layout]
         kind = find_kind(anchor.kind, anchor.source.dtype)
