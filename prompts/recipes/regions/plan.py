@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from tritonsmith.evaluator.schema import Task, TaskFacts
+from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts
 from tritonsmith.prompts.recipes.constructor import made_for
 from tritonsmith.prompts.recipes.members import attribute, complete_members, parent_lines
-from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, forward_arguments, name_node
+from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, forward_arguments
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
-from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, Region
+from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.lowering.reader import Forward, read_forward
 from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
 
@@ -33,7 +33,7 @@ class RegionPlan(KernelPlan):
         return read_forward(self.facts, self.training)
 
     @cached_property
-    def regions(self) -> tuple[Region, ...]:
+    def regions(self) -> tuple[WorkRegion, ...]:
         """The regions in the order in which forward runs them."""
         return tuple(cut_forward(self.forward.results))
 
@@ -74,11 +74,19 @@ def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
         cards = " and ".join(f"{one.source}.is_cuda" for one in tensors)
         tests.append(f"COMPILED and not {f'({cards})' if len(tensors) > 1 else cards}")
     shapes = {one.source: spec for one, spec in zip(forward.inputs, facts.inputs, strict=False) if spec is not None}
+    needed = TaskFacts(inputs=facts.inputs, parameters=facts.parameters, ops=tuple(strip_node(node) for node in facts.ops))
     plan = RegionPlan(
-        signature=signature, fixed=fixed, members=complete_members(made, names, facts), arguments=forward_arguments(facts), facts=facts,
+        signature=signature, fixed=fixed, members=complete_members(made, names, facts), arguments=forward_arguments(facts), facts=needed,
         training=training, given=tuple(one.source for one in tensors), wrong=" or ".join(tests),
         made_for=", ".join(describe_tensor(name, spec) for name, spec in shapes.items()) + " on a CUDA device",
     )  # fmt: skip
     if not plan.kernels:
-        raise NoPlan(*((name_node(node), node) for node in facts.ops if node.op in ("call_module", "call_function", "call_method")))
+        nodes = {node.name: node for node in facts.ops}
+        calls = [region.call for region in plan.regions if isinstance(region, CallRegion)]
+        raise NoPlan(*((call.says, nodes.get(call.name)) for call in calls))
     return plan
+
+
+def strip_node(node: OpNode) -> OpNode:
+    """A node without what only messages and analyses need."""
+    return node.model_copy(update={"line": 0, "module": "", "flops": 0.0, "bytes": 0.0, "launches": 0})

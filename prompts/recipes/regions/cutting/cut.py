@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, PointwiseRegion, Region, RowRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, PointwiseRegion, RowRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, Misfit, Walk, anchor_coordinates, anchor_space, list_below
 from tritonsmith.prompts.recipes.regions.lowering.reader import list_values
 from tritonsmith.prompts.recipes.regions.values.indices import unravel, variable
-from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, Call, Formula, Held, Item, Outcome, Value, View
+from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, AnchorResult, Formula, Held, Item, LibraryCall, Tensor, TensorView
 
 _SHARED = 2.0
 """A value that several regions read is stored once where computing it reads more than this many times its own bytes."""
@@ -21,7 +21,7 @@ _MOST_FORMULAS = 64
 """Elementwise values that one kernel computes for a value that others read too."""
 
 
-def cut_forward(results: Any) -> list[Region]:
+def cut_forward(results: Any) -> list[WorkRegion]:
     """The regions in the order in which forward runs them."""
     shared: set[int] = set()
     while True:
@@ -34,17 +34,17 @@ def cut_forward(results: Any) -> list[Region]:
         shared |= more
 
 
-def base_of(value: Value) -> Value:
+def base_of(value: Tensor) -> Tensor:
     """The value of which PyTorch can show this one as a view."""
-    while isinstance(value, View) and value.python:
+    while isinstance(value, TensorView) and value.python:
         value = value.source
     return value
 
 
-def _find_shared(regions: Iterable[Region]) -> set[int]:
+def _find_shared(regions: Iterable[WorkRegion]) -> set[int]:
     """Values that several regions compute, and that are cheaper to store."""
-    homes: dict[int, list[Region]] = {}
-    values: dict[int, Value] = {}
+    homes: dict[int, list[WorkRegion]] = {}
+    values: dict[int, Tensor] = {}
     for region in regions:
         for key, value in region.evaluated.items():
             if isinstance(value, Formula) and value.inputs and key not in {id(one) for one in region.stores}:
@@ -56,21 +56,21 @@ def _find_shared(regions: Iterable[Region]) -> set[int]:
     return found - below if found - below else found
 
 
-def _is_costly(value: Value, stored: set[int]) -> bool:
+def _is_costly(value: Tensor, stored: set[int]) -> bool:
     formulas, leaves = _list_formulas(value, stored)
     return sum(one.bytes for one in leaves) > _SHARED * value.bytes or len(formulas) > _MOST_FORMULAS
 
 
-def _list_formulas(value: Value, stored: set[int]) -> tuple[list[Value], list[Value]]:
+def _list_formulas(value: Tensor, stored: set[int]) -> tuple[list[Tensor], list[Tensor]]:
     """Values that are computed for one, and values that are read from memory."""
-    seen: dict[int, Value] = {}
-    leaves: dict[int, Value] = {}
+    seen: dict[int, Tensor] = {}
+    leaves: dict[int, Tensor] = {}
     todo = [value]
     while todo:
         one = todo.pop()
         if id(one) in seen:
             continue
-        if one is not value and (id(one) in stored or isinstance(one, Held | Call | Item | Outcome)):
+        if one is not value and (id(one) in stored or isinstance(one, Held | LibraryCall | Item | AnchorResult)):
             leaves[id(one)] = one
             continue
         seen[id(one)] = one
@@ -86,32 +86,32 @@ class Cutter:
     """
 
     def __init__(self, shared: set[int]) -> None:
-        self.regions: list[Region] = []
+        self.regions: list[WorkRegion] = []
         self._shared = shared
-        self._homes: dict[int, Region] = {}
+        self._homes: dict[int, WorkRegion] = {}
         """By value that is stored: the region that stores it."""
         self._places: dict[int, RowRegion] = {}
         """By anchor: its region."""
 
-    def in_memory(self, value: Value) -> bool:
+    def in_memory(self, value: Tensor) -> bool:
         """Whether a value lies in memory."""
         return isinstance(value, Held) or id(value) in self._homes
 
-    def store(self, value: Value) -> None:
+    def store(self, value: Tensor) -> None:
         """Have a region store a value."""
         if self.in_memory(value):
             return
         if isinstance(value, Item):
             self.store(value.call)
             self._homes[id(value)] = self._homes[id(value.call)]
-        elif isinstance(value, Call):
+        elif isinstance(value, LibraryCall):
             self._call(value)
         else:
             self._prepare(value)
             if not self.in_memory(value):
                 self._compute(value)
 
-    def _call(self, value: Call) -> None:
+    def _call(self, value: LibraryCall) -> None:
         region = CallRegion(call=value, name=value.name)
         for operand in value.inputs:
             base = base_of(operand)
@@ -120,11 +120,11 @@ class Cutter:
         region.stores.append(value)
         self._add(region, value)
 
-    def _add(self, region: Region, value: Value) -> None:
+    def _add(self, region: WorkRegion, value: Tensor) -> None:
         self.regions.append(region)
         self._homes[id(value)] = region
 
-    def _prepare(self, value: Value) -> None:
+    def _prepare(self, value: Tensor) -> None:
         """Have everything below a value in memory or in a region."""
         todo = [value]
         seen: set[int] = set()
@@ -133,9 +133,9 @@ class Cutter:
             if id(one) in seen or self.in_memory(one):
                 continue
             seen.add(id(one))
-            if isinstance(one, Call | Item):
+            if isinstance(one, LibraryCall | Item):
                 self.store(one)
-            elif isinstance(one, Outcome):
+            elif isinstance(one, AnchorResult):
                 self._place(one.anchor)
             elif id(one) in self._shared and one is not value:
                 self.store(one)
@@ -181,7 +181,7 @@ class Cutter:
         """Whether a region can compute an anchor as well."""
         return self._fits(anchor.source, anchor_coordinates(anchor)[0], region)
 
-    def _fits(self, value: Value, at: Any, region: Region) -> bool:
+    def _fits(self, value: Tensor, at: Any, region: WorkRegion) -> bool:
         results = region.results if isinstance(region, RowRegion) else {}
         walk = Walk(lambda one: self._is_read(one, region), allowed=results)
         try:
@@ -190,10 +190,10 @@ class Cutter:
             return False
         return not any(self._depends(self._homes.get(key), region) for key in walk.leaves)
 
-    def _is_read(self, value: Value, region: Region) -> bool:
+    def _is_read(self, value: Tensor, region: WorkRegion) -> bool:
         return self.in_memory(value) and self._homes.get(id(value)) is not region
 
-    def _depends(self, region: Region | None, on: Region) -> bool:
+    def _depends(self, region: WorkRegion | None, on: WorkRegion) -> bool:
         """Whether a region needs, however far up, what another one stores."""
         seen: set[int] = set()
         todo = [region]
@@ -207,14 +207,14 @@ class Cutter:
             todo += [self._homes.get(key) for key in one.reads]
         return False
 
-    def _note(self, region: Region, value: Value, at: Any) -> None:
+    def _note(self, region: WorkRegion, value: Tensor, at: Any) -> None:
         """Note what a region reads and computes for a value."""
         walk = Walk(lambda one: self._is_read(one, region))
         walk.visit(value, at)
         region.reads |= walk.leaves
         region.evaluated |= walk.formulas
 
-    def _compute(self, value: Value) -> None:
+    def _compute(self, value: Tensor) -> None:
         """Store a value in the region that has what it needs, or in one of its own."""
         _, below = list_below(value, self.in_memory)
         homes = {id(self._places[id(one)]): self._places[id(one)] for one in below}
@@ -235,17 +235,17 @@ class Cutter:
         self.regions.append(own)
         self._keep(value, own, at)
 
-    def _shares(self, value: Value, at: Any, region: Region) -> bool:
+    def _shares(self, value: Tensor, at: Any, region: WorkRegion) -> bool:
         """Whether a value reads what a region reads, so that one kernel saves a pass."""
         leaves, _ = list_below(value, self.in_memory)
         return any(id(one) in region.reads and one.size * 4 > value.size for one in leaves) and self._fits(value, at, region)
 
-    def _keep(self, value: Value, region: Region, at: Any) -> None:
+    def _keep(self, value: Tensor, region: WorkRegion, at: Any) -> None:
         self._note(region, value, at)
         region.stores.append(value)
         self._homes[id(value)] = region
 
-    def _store_results(self, anchor: Anchor, reader: Value) -> None:
+    def _store_results(self, anchor: Anchor, reader: Tensor) -> None:
         """Store the results of an anchor that a value reads from another region."""
         todo, seen = [reader], set[int]()
         while todo:
@@ -253,7 +253,7 @@ class Cutter:
             if id(one) in seen or self.in_memory(one):
                 continue
             seen.add(id(one))
-            if isinstance(one, Outcome):
+            if isinstance(one, AnchorResult):
                 if one.anchor is anchor:
                     region = self._places[id(anchor)]
                     region.stores.append(one)
@@ -261,9 +261,9 @@ class Cutter:
             else:
                 todo += one.operands
 
-    def sort(self) -> list[Region]:
+    def sort(self) -> list[WorkRegion]:
         """The regions, each behind what it reads."""
-        done: list[Region] = []
+        done: list[WorkRegion] = []
         waiting = list(self.regions)
         while waiting:
             ready = next(

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 from tritonsmith.prompts.recipes.regions.cutting.space import Space, anchor_coordinates
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates
-from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, Call, Value
+from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, LibraryCall, Tensor
 
 
 @dataclass(eq=False, kw_only=True)
-class Region:
+class WorkRegion:
     """One step of forward: what it stores, and what it reads from memory."""
 
-    stores: list[Value] = field(default_factory=list)
-    reads: dict[int, Value] = field(default_factory=dict)
-    evaluated: dict[int, Value] = field(default_factory=dict)
+    stores: list[Tensor] = field(default_factory=list)
+    reads: dict[int, Tensor] = field(default_factory=dict)
+    evaluated: dict[int, Tensor] = field(default_factory=dict)
     """Elementwise values that it computes."""
     name: str = ""
 
@@ -26,21 +26,21 @@ class Region:
 
 
 @dataclass(eq=False, kw_only=True)
-class CallRegion(Region):
+class CallRegion(WorkRegion):
     """A PyTorch call."""
 
-    call: Call
+    call: LibraryCall
 
 
 @dataclass(eq=False, kw_only=True)
-class PointwiseRegion(Region):
+class PointwiseRegion(WorkRegion):
     """Values of one size, element by element."""
 
     size: int
 
 
 @dataclass(eq=False, kw_only=True)
-class RowRegion(Region):
+class RowRegion(WorkRegion):
     """Reductions and scans along rows, with the elementwise work around them."""
 
     space: Space

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Index, Shape, count, ravel, unravel, variable
-from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, Outcome, Scan, Value, list_reads
+from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, AnchorResult, Scan, Tensor, list_reads
 
 ROW, PLACE, OFFSET = "row", "k", "offset"
 """Variables of kernels: the row, the place in a row, the place in a tensor."""
@@ -62,17 +62,17 @@ def anchor_space(anchor: Anchor) -> Space:
 class Walk:
     """What the elements of a value are computed from, down to memory."""
 
-    stops: Callable[[Value], bool]
+    stops: Callable[[Tensor], bool]
     """Whether a value lies in memory."""
     anchors: list[Anchor] = field(default_factory=list)
     """Anchors met first on every path, in the order in which they are met."""
-    leaves: dict[int, Value] = field(default_factory=dict)
-    formulas: dict[int, Value] = field(default_factory=dict)
+    leaves: dict[int, Tensor] = field(default_factory=dict)
+    formulas: dict[int, Tensor] = field(default_factory=dict)
     allowed: dict[int, Coordinates] | None = None
     """Anchors of the kernel with the coordinates of their results; others raise Misfit. None where nothing is asked."""
     _seen: set[tuple[int, Coordinates]] = field(default_factory=set)
 
-    def visit(self, value: Value, at: Coordinates) -> None:
+    def visit(self, value: Tensor, at: Coordinates) -> None:
         """Follow an element. Raises Misfit."""
         todo = [(value, at)]
         while todo:
@@ -82,13 +82,13 @@ class Walk:
             self._seen.add((id(one), place))
             if self.stops(one):
                 self.leaves[id(one)] = one
-            elif isinstance(one, Outcome):
+            elif isinstance(one, AnchorResult):
                 self._meet(one, place)
             else:
                 self.formulas[id(one)] = one
                 todo += [(read.value, read.at) for read in reversed(list_reads(one, place))]
 
-    def _meet(self, value: Outcome, at: Coordinates) -> None:
+    def _meet(self, value: AnchorResult, at: Coordinates) -> None:
         anchor = value.anchor
         if self.allowed is not None and self.allowed.get(id(anchor)) != at:
             raise Misfit
@@ -96,10 +96,10 @@ class Walk:
             self.anchors.append(anchor)
 
 
-def list_below(value: Value, stops: Callable[[Value], bool]) -> tuple[list[Value], list[Anchor]]:
+def list_below(value: Tensor, stops: Callable[[Tensor], bool]) -> tuple[list[Tensor], list[Anchor]]:
     """Values in memory and anchors met first, wherever they are read."""
     seen: set[int] = set()
-    leaves: list[Value] = []
+    leaves: list[Tensor] = []
     anchors: list[Anchor] = []
     todo = [value]
     while todo:
@@ -109,7 +109,7 @@ def list_below(value: Value, stops: Callable[[Value], bool]) -> tuple[list[Value
         seen.add(id(one))
         if stops(one):
             leaves.append(one)
-        elif isinstance(one, Outcome):
+        elif isinstance(one, AnchorResult):
             if all(one.anchor is not other for other in anchors):
                 anchors.append(one.anchor)
         else:

@@ -9,7 +9,7 @@ from typing import Any
 from tritonsmith.evaluator.schema import OpNode, TaskFacts
 from tritonsmith.prompts.recipes.members import attribute
 from tritonsmith.prompts.recipes.regions.values.indices import Shape
-from tritonsmith.prompts.recipes.regions.values.tensors import Held, Value
+from tritonsmith.prompts.recipes.regions.values.tensors import Held, Tensor
 
 _REQUIRED = object()
 
@@ -59,25 +59,25 @@ class NodeCall:
         """An argument behind the tensors of a function; for a module its attribute. None where torch's default is meant."""
         return self.get(-1 if self.node.op == "call_module" else position, name, default=default)
 
-    def tensor(self, position: int, *names: str) -> Value:
+    def tensor(self, position: int, *names: str) -> Tensor:
         """An argument that is a tensor. Raises NotCovered for any other."""
         found = self.get(position, *names)
-        if not isinstance(found, Value):
+        if not isinstance(found, Tensor):
             raise NotCovered(f"with {names[0]} that is no tensor")
         return found
 
-    def weight(self, position: int, name: str) -> Value | None:
+    def weight(self, position: int, name: str) -> Tensor | None:
         """An optional tensor: an argument of a function, a parameter or buffer of a module."""
         if self.node.op == "call_module":
             path = f"{self.node.target}.{name}"
             return self.member(path) if path in self.facts.parameters else None
         found = self.get(position, name, default=None)
-        if found is not None and not isinstance(found, Value):
+        if found is not None and not isinstance(found, Tensor):
             raise NotCovered(f"with {name} that is no tensor")
         return found
 
 
-Lowered = Value | tuple[Value, ...]
+Lowered = Tensor | tuple[Tensor, ...]
 Lower = Callable[[NodeCall], Lowered]
 
 

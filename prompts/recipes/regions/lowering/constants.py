@@ -7,10 +7,10 @@ from typing import Any
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, constant, formula, write_number
 from tritonsmith.prompts.recipes.regions.values.indices import Guard
-from tritonsmith.prompts.recipes.regions.values.tensors import Position, Value, View
+from tritonsmith.prompts.recipes.regions.values.tensors import Position, Tensor, TensorView
 
 
-def count_up(size: int) -> Value:
+def count_up(size: int) -> Tensor:
     """0, 1, 2 and so on."""
     return Position(shape=(size,), dtype="int64", index=lambda at: at[0])
 
@@ -44,7 +44,7 @@ def _arange(call: NodeCall) -> Lowered:
     numbers = [one for one in call.args if isinstance(one, int | float)]
     start = numbers[0] if len(numbers) > 1 else call.kwargs.get("start", 0)
     step = numbers[2] if len(numbers) > 2 else call.kwargs.get("step", 1)
-    up: Value = count_up(call.shape[0])
+    up: Tensor = count_up(call.shape[0])
     if call.dtype not in ("int64", "int32"):
         up = cast(up, call.dtype)
     if (start, step) == (0, 1):
@@ -58,7 +58,7 @@ def _triangle(call: NodeCall) -> Lowered:
     upper = call.node.target.rpartition(".")[2].startswith("triu")
     largest = max(call.shape)
     low, high = (offset, largest + 1) if upper else (-largest - 1, offset + 1)
-    return View(
+    return TensorView(
         shape=call.shape, dtype=source.dtype, source=source, move=lambda at: at, fill=write_number(0, source.dtype),
         guard=lambda at: (Guard(at[-1] - at[-2], low, high),),
     )  # fmt: skip
@@ -66,7 +66,7 @@ def _triangle(call: NodeCall) -> Lowered:
 
 def _identity(call: NodeCall) -> Lowered:
     one = constant(1, call.dtype, call.shape)
-    return View(
+    return TensorView(
         shape=call.shape, dtype=call.dtype, source=one, move=lambda at: at, fill=write_number(0, call.dtype),
         guard=lambda at: (Guard(at[1] - at[0], 0, 1),),
     )  # fmt: skip

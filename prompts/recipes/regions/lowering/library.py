@@ -9,7 +9,7 @@ from typing import Any
 from tritonsmith.evaluator.schema import OpNode
 from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall
-from tritonsmith.prompts.recipes.regions.values.tensors import Call, Item, Value
+from tritonsmith.prompts.recipes.regions.values.tensors import Item, LibraryCall, Tensor
 
 _FUNCTIONS = {
     "Linear": ("linear", ("weight", "bias"), ()), "Bilinear": ("bilinear", ("weight", "bias"), ()),
@@ -52,10 +52,10 @@ _OPERATORS = {"matmul": "@", "add": "+", "sub": "-", "mul": "*", "truediv": "/",
               "and_": "&", "or_": "|", "xor": "^"}  # fmt: skip
 
 
-def call_library(call: NodeCall, members: list[str]) -> Value | tuple[Value, ...]:
+def call_library(call: NodeCall, members: list[str]) -> Tensor | tuple[Tensor, ...]:
     """The node as a PyTorch call; lines that make a module are added to `members`. Raises NoPlan for what cannot be written."""
     node = call.node
-    inputs: list[Value] = []
+    inputs: list[Tensor] = []
     if not node.outputs:
         raise NoPlan((name_node(node), node))
     if any(word in node.target.lower() for word in _PICKS) or node.target.rpartition(".")[2] in ("setitem", "setattr", "copy_", "randn"):
@@ -67,7 +67,7 @@ def call_library(call: NodeCall, members: list[str]) -> Value | tuple[Value, ...
         named = [f"{key}={_write(value, inputs)}" for key, value in call.kwargs.items() if not key.startswith("_")]
         text = _write_function(node, arguments, named)
     several = len(node.outputs) > 1 or node.module_type in _CLASSES
-    made = Call(
+    made = LibraryCall(
         shape=call.shape, dtype=call.dtype, name=node.name, text=text, inputs=tuple(inputs), says=name_node(node), several=several,
     )  # fmt: skip
     if not several:
@@ -101,7 +101,7 @@ def _write_function(node: OpNode, arguments: list[str], named: list[str]) -> str
     return f"{target}({', '.join([*arguments, *named])})"
 
 
-def _write_module(call: NodeCall, inputs: list[Value], members: list[str]) -> str:
+def _write_module(call: NodeCall, inputs: list[Tensor], members: list[str]) -> str:
     node = call.node
     arguments = [_write(one, inputs) for one in call.args]
     named = [f"{key}={_write(value, inputs)}" for key, value in call.kwargs.items()]
@@ -124,9 +124,9 @@ def _write_module(call: NodeCall, inputs: list[Value], members: list[str]) -> st
     return f"SELF[{node.target}]({', '.join([*arguments, *named])})"
 
 
-def _write(value: Any, inputs: list[Value]) -> str:
+def _write(value: Any, inputs: list[Tensor]) -> str:
     """An argument as Python writes it; a tensor as the place of an operand."""
-    if isinstance(value, Value):
+    if isinstance(value, Tensor):
         inputs.append(value)
         return f"{{{len(inputs) - 1}}}"
     if isinstance(value, tuple | list):

@@ -7,10 +7,10 @@ from tritonsmith.prompts.recipes.regions.lowering.picks import look_along
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, cast, formula
 from tritonsmith.prompts.recipes.regions.lowering.reductions import cosine, log_softmax, reduce, vector_norm
 from tritonsmith.prompts.recipes.regions.lowering.views import expand, reshape
-from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Value, widen
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Tensor, widen
 
 
-def finish(terms: Value, call: NodeCall, count: Value | int | None = None, reduction: str | None = None) -> Value:
+def finish(terms: Tensor, call: NodeCall, count: Tensor | int | None = None, reduction: str | None = None) -> Tensor:
     """The terms as they are, their sum, or their mean; `count`: what a mean divides by, where that is not their number."""
     kind = reduction or call.option(-1, "reduction", "mean")
     refuse_options(call, size_average=None, reduce=None)
@@ -22,7 +22,7 @@ def finish(terms: Value, call: NodeCall, count: Value | int | None = None, reduc
     return formula("{0} / {1}", total, terms.size if count is None else count, like=total.dtype, result=call.dtype)
 
 
-def _pair(call: NodeCall) -> tuple[Value, Value, str]:
+def _pair(call: NodeCall) -> tuple[Tensor, Tensor, str]:
     left, right = call.tensor(0, "input"), call.tensor(1, "target")
     if left.dtype not in FLOATS or call.weight(-1, "weight") is not None:
         raise NotCovered("with a weight")
@@ -63,7 +63,7 @@ def _elementwise(call: NodeCall) -> Lowered:
     return finish(_poisson(left, right, wide, call), call)
 
 
-def _diverge(left: Value, right: Value, wide: str, call: NodeCall) -> Value:
+def _diverge(left: Tensor, right: Tensor, wide: str, call: NodeCall) -> Tensor:
     """Kullback-Leibler divergence of logarithms of probabilities from probabilities."""
     if call.option(-1, "log_target", False):
         terms = formula("tl.exp({1}) * ({1} - {0})", left, right, like=wide)
@@ -73,7 +73,7 @@ def _diverge(left: Value, right: Value, wide: str, call: NodeCall) -> Value:
     return finish(terms, call, left.shape[0], "mean") if kind == "batchmean" else finish(terms, call)
 
 
-def _poisson(left: Value, right: Value, wide: str, call: NodeCall) -> Value:
+def _poisson(left: Tensor, right: Tensor, wide: str, call: NodeCall) -> Tensor:
     """Poisson's negative log-likelihood without its Stirling term."""
     if call.option(3, "full", False):
         raise NotCovered("with full")
@@ -98,7 +98,7 @@ def _cross_entropy(call: NodeCall) -> Lowered:
     return finish_classes(logs, target, axis, ignored, call)
 
 
-def finish_classes(logs: Value, target: Value, axis: int, ignored: int, call: NodeCall) -> Value:
+def finish_classes(logs: Tensor, target: Tensor, axis: int, ignored: int, call: NodeCall) -> Tensor:
     """The negative logarithm at each target's class, without targets of an ignored class."""
     kept = formula("{0} != {1}", target, ignored, like=target.dtype, result="bool")
     place = formula("tl.where({0} == {1}, 0, {0})", target, ignored, like=target.dtype)
@@ -130,7 +130,7 @@ def _triplet(call: NodeCall) -> Lowered:
     margin, order = call.option(3, "margin", 1.0), call.option(4, "p", 2.0)
     eps, wide = call.option(5, "eps", 1e-6), widen(anchor.dtype)
 
-    def distance(other: Value, one: Value = anchor) -> Value:
+    def distance(other: Tensor, one: Tensor = anchor) -> Tensor:
         apart = formula("{0} - {1} + {2}", one, other, eps, like=wide)
         return vector_norm(apart, order, (len(apart.shape) - 1,), False, wide)
 

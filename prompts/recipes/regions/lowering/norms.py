@@ -6,17 +6,17 @@ from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, N
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
 from tritonsmith.prompts.recipes.regions.lowering.reductions import along, find_moments, reduce
 from tritonsmith.prompts.recipes.regions.lowering.views import reshape
-from tritonsmith.prompts.recipes.regions.values.tensors import Value, rename, widen
+from tritonsmith.prompts.recipes.regions.values.tensors import Tensor, rename, widen
 
 
-def normalize(source: Value, axes: tuple[int, ...], eps: float) -> Value:
+def normalize(source: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
     """Zero mean and unit variance along some axes."""
     _, squares, distance = find_moments(source, axes)
     spread = rename(formula("tl.rsqrt({0} / {1} + {2})", squares, along(source.shape, axes), eps, like=squares.dtype), "spread")
     return formula("{0} * {1}", distance, spread, like=squares.dtype)
 
 
-def scale(value: Value, weight: Value | None, bias: Value | None, dtype: str) -> Value:
+def scale(value: Tensor, weight: Tensor | None, bias: Tensor | None, dtype: str) -> Tensor:
     """The value times a weight plus a bias, each where there is one."""
     wide = widen(dtype)
     if weight is not None:
@@ -25,7 +25,7 @@ def scale(value: Value, weight: Value | None, bias: Value | None, dtype: str) ->
     return formula("{0}" if bias is None else "{0} + {1}", value, *([] if bias is None else [bias]), like=wide, result=dtype)
 
 
-def _channels(value: Value | None, rank: int) -> Value | None:
+def _channels(value: Tensor | None, rank: int) -> Tensor | None:
     """One number for each channel, to be broadcast over the axes behind."""
     return None if value is None else reshape(value, (value.size, *(1,) * (rank - 2)))
 

@@ -8,13 +8,13 @@ from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, N
 from tritonsmith.prompts.recipes.regions.lowering.constants import count_up
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, cast, formula
 from tritonsmith.prompts.recipes.regions.lowering.views import cut, pick, reshape
-from tritonsmith.prompts.recipes.regions.values.tensors import Lookup, Value, align
+from tritonsmith.prompts.recipes.regions.values.tensors import Lookup, Tensor, align
 
 
 def _index(call: NodeCall) -> Lowered:
     source, given = call.tensor(0, "input"), call.get(1, "index")
     keys = list(given) if isinstance(given, list | tuple) else [given]
-    tensors = [one for one in keys if isinstance(one, Value)]
+    tensors = [one for one in keys if isinstance(one, Tensor)]
     if tensors:
         return _look_up(source, keys, call)
     axis = 0
@@ -54,15 +54,15 @@ def _bounds(parts: list[Any], size: int) -> tuple[int, int, int]:
     return places.start, len(places), places.step
 
 
-def _look_up(source: Value, keys: list[Any], call: NodeCall) -> Lowered:
+def _look_up(source: Tensor, keys: list[Any], call: NodeCall) -> Lowered:
     """Places that tensors hold, side by side in front or behind whole axes."""
     while keys and isinstance(keys[-1], dict) and keys[-1].get("slice") == [None, None, None]:
         keys.pop()
-    lead = next(number for number, one in enumerate(keys) if isinstance(one, Value))
+    lead = next(number for number, one in enumerate(keys) if isinstance(one, Tensor))
     if any(not isinstance(one, dict) or one.get("slice") != [None, None, None] for one in keys[:lead]):
         raise NotCovered("with slices and tensors")
     tensors = keys[lead:]
-    if not all(isinstance(one, Value) and one.dtype.startswith("int") for one in tensors):
+    if not all(isinstance(one, Tensor) and one.dtype.startswith("int") for one in tensors):
         raise NotCovered("with a mask")
     shape = broadcast(*(one.shape for one in tensors))
     limits = source.shape[lead : lead + len(tensors)]
@@ -75,7 +75,7 @@ def _look_up(source: Value, keys: list[Any], call: NodeCall) -> Lowered:
     )  # fmt: skip
 
 
-def wrap_negative(places: Value, size: int) -> Value:
+def wrap_negative(places: Tensor, size: int) -> Tensor:
     """Places that count from the end, as Python has them."""
     return formula("tl.where({0} < 0, {0} + {1}, {0})", places, size, like=places.dtype)
 
@@ -108,7 +108,7 @@ def _gather(call: NodeCall) -> Lowered:
     return look_along(source, places, axis, call.shape, whole=name == "index_select")
 
 
-def look_along(source: Value, places: Value, axis: int, shape: tuple[int, ...], whole: bool = False) -> Lookup:
+def look_along(source: Tensor, places: Tensor, axis: int, shape: tuple[int, ...], whole: bool = False) -> Lookup:
     """The elements at given places of an axis: the same for all others where `whole`."""
     return Lookup(
         shape=shape, dtype=source.dtype, table=source, places=(places,), limits=(source.shape[axis],),

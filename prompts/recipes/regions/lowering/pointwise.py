@@ -8,7 +8,7 @@ from typing import Any
 from tritonsmith.prompts.recipes.operations import OPERATIONS, expression, operation_name
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.values.indices import Shape
-from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, TRITON_TYPES, Formula, Held, Value, widen
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, TRITON_TYPES, Formula, Held, Tensor, widen
 
 _SELU = (1.6732632423543772, 1.0507009873554805)
 _PLAIN: dict[str, tuple[str, int]] = {
@@ -80,7 +80,7 @@ def constant(number: Any, dtype: str, shape: Shape = ()) -> Formula:
     return Formula(shape=shape, dtype=dtype, template=write_number(number, dtype), flops=0.0)
 
 
-def cast(value: Value, dtype: str) -> Value:
+def cast(value: Tensor, dtype: str) -> Tensor:
     """The value in another type, rounded as that type is."""
     if value.dtype == dtype:
         return value
@@ -104,10 +104,10 @@ def cast(value: Value, dtype: str) -> Value:
 
 def formula(template: str, *operands: Any, like: str, shape: Shape | None = None, result: str = "") -> Formula:
     """An elementwise value of tensors and numbers, which are brought to type `like` first."""
-    inputs: list[Value] = []
+    inputs: list[Tensor] = []
     texts: list[str] = []
     for operand in operands:
-        if isinstance(operand, Value):
+        if isinstance(operand, Tensor):
             texts.append(f"{{{len(inputs)}}}")
             inputs.append(as_type(operand, like))
         else:
@@ -116,7 +116,7 @@ def formula(template: str, *operands: Any, like: str, shape: Shape | None = None
     return Formula(shape=shape, dtype=result or like, template=template.format(*texts), inputs=tuple(inputs))
 
 
-def as_type(value: Value, dtype: str) -> Value:
+def as_type(value: Tensor, dtype: str) -> Tensor:
     """The value for arithmetic in a type: 16-bit numbers are computed with as fp32, and are not rounded."""
     if value.dtype == dtype or widen(value.dtype) == widen(dtype):
         return value
@@ -136,7 +136,7 @@ def broadcast(*shapes: Shape) -> Shape:
 
 def common_type(*operands: Any) -> str:
     """The type in which tensors and numbers meet, as torch promotes them."""
-    dtypes = [one.dtype for one in operands if isinstance(one, Value) and not (isinstance(one, Held) and one.number)]
+    dtypes = [one.dtype for one in operands if isinstance(one, Tensor) and not (isinstance(one, Held) and one.number)]
     floats = [one for one in dtypes if one in FLOATS]
     if floats:
         return "float64" if "float64" in floats else floats[0] if len(set(floats)) == 1 else "float32"
@@ -150,7 +150,7 @@ def _lower_known(call: NodeCall) -> Lowered:
     """An operation that all families know."""
     name = operation_name(call.node)
     assert name is not None, "the table has its name"
-    operands = [one for one in (*call.args, *call.kwargs.values()) if isinstance(one, Value)]
+    operands = [one for one in (*call.args, *call.kwargs.values()) if isinstance(one, Tensor)]
     if not operands:
         raise NotCovered("without a tensor")
     if name == "identity" and call.training and call.get(-1, "p", default=0.0):
@@ -162,15 +162,15 @@ def _lower_known(call: NodeCall) -> Lowered:
     if name == "clamp" and len(operands) > 1:
         raise NotCovered("between tensors")
     texts: dict[str, str] = {}
-    inputs: list[Value] = []
+    inputs: list[Tensor] = []
     references = [one["ref"] for one in (*call.node.args, *call.node.kwargs.values()) if isinstance(one, dict) and "ref" in one]
     given = [*call.args, *call.kwargs.values()]
     raw = [*call.node.args, *call.node.kwargs.values()]
     for reference, value in ((one["ref"], given[place]) for place, one in enumerate(raw) if isinstance(one, dict) and "ref" in one):
-        if isinstance(value, Value) and reference not in texts:
+        if isinstance(value, Tensor) and reference not in texts:
             texts[reference] = f"{{{len(inputs)}}}"
             inputs.append(as_type(value, call.dtype))
-        elif not isinstance(value, Value):
+        elif not isinstance(value, Tensor):
             texts[reference] = write_number(value, call.dtype)
     assert len(texts) == len(set(references))
     try:
@@ -184,7 +184,7 @@ def _lower_known(call: NodeCall) -> Lowered:
     )
 
 
-def _lower_whole(call: NodeCall, name: str, operands: list[Value]) -> Lowered:
+def _lower_whole(call: NodeCall, name: str, operands: list[Tensor]) -> Lowered:
     """An operation on whole numbers."""
     if name == "clamp":
         value, least, most = operands[0], call.option(1, "min", None), call.option(2, "max", None)
@@ -204,7 +204,7 @@ def _lower_plain(call: NodeCall) -> Lowered:
     name = call.node.module_type.lower() if call.node.op == "call_module" else call.node.target.rpartition(".")[2].rstrip("_")
     name = _LONG.get(name, name)
     if call.dtype not in FLOATS:
-        return _lower_whole(call, name, [one for one in call.args if isinstance(one, Value)])
+        return _lower_whole(call, name, [one for one in call.args if isinstance(one, Tensor)])
     template, number = _PLAIN[name]
     operands = [*call.args, *call.kwargs.values()][:number]
     if name == "prelu":
@@ -252,7 +252,7 @@ def _choose(call: NodeCall) -> Lowered:
     return select(call.tensor(0, "condition"), call.get(1, "input", "self"), call.get(2, "other"), call)
 
 
-def select(condition: Value, yes: Any, no: Any, call: NodeCall) -> Formula:
+def select(condition: Tensor, yes: Any, no: Any, call: NodeCall) -> Formula:
     """One value where a condition holds, another one elsewhere."""
     chosen = formula("tl.where(CONDITION, {0}, {1})", yes, no, like=call.dtype, shape=call.shape)
     inputs = (*chosen.inputs, cast(condition, "bool"))

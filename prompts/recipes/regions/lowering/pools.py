@@ -9,7 +9,7 @@ from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, N
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index, Shape
-from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Position, Value, View, widen
+from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Position, Tensor, TensorView, widen
 
 Sizes = tuple[int, ...]
 
@@ -19,7 +19,7 @@ def spread(given: Any, axes: int) -> Sizes:
     return (given,) * axes if isinstance(given, int) else tuple(given) * (axes if len(given) == 1 else 1)
 
 
-def open_windows(source: Value, window: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, outputs: Shape, fill: str) -> View:
+def open_windows(source: Tensor, window: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, outputs: Shape, fill: str) -> TensorView:
     """The tensor with an axis for each axis of the window behind its own; `fill` beyond the edge."""
     lead = len(source.shape) - len(window)
     sizes = source.shape[lead:]
@@ -29,7 +29,7 @@ def open_windows(source: Value, window: Sizes, stride: Sizes, padding: Sizes, di
             at[lead + axis] * stride[axis] + at[lead + len(window) + axis] * dilation[axis] - padding[axis] for axis in range(len(window))
         ]
 
-    return View(
+    return TensorView(
         shape=(*source.shape[:lead], *outputs, *window), dtype=source.dtype, source=source, fill=fill,
         move=lambda at: (*at[:lead], *find(at)),
         guard=lambda at: tuple(Guard(index, 0, size) for index, size in zip(find(at), sizes, strict=True)),
@@ -67,7 +67,7 @@ def _pool(call: NodeCall) -> Lowered:
     return formula(template, total, *counts, like=widen(source.dtype), result=source.dtype)
 
 
-def _count(axis: int, lead: int, window: Sizes, stride: Sizes, padding: Sizes, rims: Sizes, sizes: Shape, shape: Shape) -> Value:
+def _count(axis: int, lead: int, window: Sizes, stride: Sizes, padding: Sizes, rims: Sizes, sizes: Shape, shape: Shape) -> Tensor:
     """How many places of a window count along one axis: those inside the tensor and its rim."""
     start = Position(shape=shape, dtype="int32", index=lambda at: at[lead + axis] * stride[axis] - padding[axis])
     text = f"(tl.minimum({{0}} + {window[axis]}, {sizes[axis] + rims[axis]}) - tl.maximum({{0}}, {-rims[axis]})).to(tl.float32)"

@@ -7,7 +7,7 @@ from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
 from tritonsmith.prompts.recipes.regions.lowering.pools import open_windows, spread
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
 from tritonsmith.prompts.recipes.regions.lowering.views import reshape
-from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Value, View, widen
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Tensor, TensorView, widen
 
 _FEW = 1
 """Columns of a product that is done as a sum along rows."""
@@ -41,10 +41,10 @@ def _convolve(call: NodeCall) -> Lowered:
     stride, padding, dilation = (spread(call.option(place, name, plain), axes) for place, name, plain in
                                  ((3, "stride", 1), (4, "padding", 0), (5, "dilation", 1)))  # fmt: skip
     outputs, filters = call.shape[2:], weight.shape[0] // channels
-    views: Value = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
+    views: Tensor = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
     if filters > 1:
         inner = views
-        views = View(
+        views = TensorView(
             shape=(batch, weight.shape[0], *inner.shape[2:]), dtype=inner.dtype, source=inner,
             move=lambda at: (at[0], at[1] // filters, *at[2:]),
         )  # fmt: skip

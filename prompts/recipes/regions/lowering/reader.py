@@ -14,7 +14,7 @@ from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall, NotCovered, hold_member
 from tritonsmith.prompts.recipes.regions.lowering.kinds import find_lowering
 from tritonsmith.prompts.recipes.regions.lowering.library import call_library
-from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, Call, Held, Outcome, Value, View
+from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, AnchorResult, Held, LibraryCall, Tensor, TensorView
 
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "truediv": operator.truediv,
@@ -131,19 +131,19 @@ class ForwardReader:
 
     def _check(self, node: OpNode, first: Any) -> None:
         """The value has the shape that the trace shows, or this reader is wrong about the call."""
-        if isinstance(first, Value) and first.shape != node.outputs[0].shape:
+        if isinstance(first, Tensor) and first.shape != node.outputs[0].shape:
             raise NoPlan((f"{name_node(node)} of these arguments", node))
 
     def _refuse_aliases(self, node: OpNode, args: tuple[Any, ...]) -> None:
         """A call in place on a part of a tensor changes the tensor too."""
-        if _writes(node) and args and isinstance(args[0], View):
+        if _writes(node) and args and isinstance(args[0], TensorView):
             raise NoPlan((f"{name_node(node)} in place on a view", node))
 
     def _compute(self, node: OpNode) -> Any:
         """A node that makes no tensor: a size, an attribute, arithmetic on numbers."""
         args = [self._resolve(one) for one in node.args]
         name = node.target.rpartition(".")[2]
-        if args and isinstance(args[0], Value):
+        if args and isinstance(args[0], Tensor):
             value = args[0]
             if name == "size":
                 given = args[1] if len(args) > 1 else node.kwargs.get("dim")
@@ -153,7 +153,7 @@ class ForwardReader:
             if name == "getattr":
                 known = {"shape": value.shape, "ndim": len(value.shape), "dtype": f"torch.{value.dtype}"}
                 return known.get(args[1], f"<{args[1]}>")
-        if name in _ARITHMETIC and all(not isinstance(one, Value) for one in args):
+        if name in _ARITHMETIC and all(not isinstance(one, Tensor) for one in args):
             return _ARITHMETIC[name](*args)
         if name == "_assert":
             return None
@@ -168,11 +168,11 @@ def name_value(node: OpNode) -> str:
 
 def _name(value: Any, name: str) -> None:
     """Name what a view shows, where it has no name."""
-    while isinstance(value, View) and value.source.name == "":
+    while isinstance(value, TensorView) and value.source.name == "":
         value = value.source
-    if isinstance(value, Value) and not value.name:
+    if isinstance(value, Tensor) and not value.name:
         value.name = name
-    if isinstance(value, Outcome) and not value.anchor.name:
+    if isinstance(value, AnchorResult) and not value.anchor.name:
         value.anchor.name = name
 
 
@@ -188,21 +188,21 @@ def _writes(node: OpNode) -> bool:
     )
 
 
-def list_calls(results: Any) -> list[Call]:
+def list_calls(results: Any) -> list[LibraryCall]:
     """PyTorch calls that results are made of, each once."""
-    seen: dict[int, Value] = {}
+    seen: dict[int, Tensor] = {}
     todo = list(list_values(results))
     while todo:
         value = todo.pop()
         if id(value) not in seen:
             seen[id(value)] = value
             todo += value.operands
-    return [value for value in seen.values() if isinstance(value, Call)]
+    return [value for value in seen.values() if isinstance(value, LibraryCall)]
 
 
-def list_values(results: Any) -> list[Value]:
+def list_values(results: Any) -> list[Tensor]:
     """The tensors in what forward returns, in order."""
-    if isinstance(results, Value):
+    if isinstance(results, Tensor):
         return [results]
     if isinstance(results, dict):
         return [one for part in results.values() for one in list_values(part)]

@@ -8,20 +8,20 @@ from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, N
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, formula
 from tritonsmith.prompts.recipes.regions.lowering.views import expand, reshape
 from tritonsmith.prompts.recipes.regions.values.indices import Shape, count
-from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Outcome, Reduction, Value, rename, widen
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, AnchorResult, Reduction, Tensor, rename, widen
 
 
-def reduce(source: Value, axes: tuple[int, ...], kind: str, dtype: str = "", keep: bool = False, which: int = 0) -> Value:
+def reduce(source: Tensor, axes: tuple[int, ...], kind: str, dtype: str = "", keep: bool = False, which: int = 0) -> Tensor:
     """One number for all elements along some axes."""
     found = Reduction(shape=source.shape, dtype=source.dtype, source=source, axes=axes, kind=kind)
     return take(found, which, dtype or source.dtype, keep)
 
 
-def take(anchor: Reduction, which: int, dtype: str, keep: bool) -> Value:
+def take(anchor: Reduction, which: int, dtype: str, keep: bool) -> Tensor:
     """A result of a reduction, with its axes as axes of one element where `keep`."""
     shape = anchor.source.shape
     left = tuple(size for axis, size in enumerate(shape) if axis not in anchor.axes)
-    value = Outcome(shape=left, dtype=dtype, anchor=anchor, which=which)
+    value = AnchorResult(shape=left, dtype=dtype, anchor=anchor, which=which)
     return reshape(value, keep_axes(shape, anchor.axes)) if keep else value
 
 
@@ -35,7 +35,7 @@ def along(shape: Shape, axes: tuple[int, ...]) -> int:
     return count(tuple(shape[axis] for axis in axes))
 
 
-def _where(call: NodeCall) -> tuple[Value, tuple[int, ...], bool]:
+def _where(call: NodeCall) -> tuple[Tensor, tuple[int, ...], bool]:
     """The tensor, the axes and whether they are kept."""
     source = call.tensor(0, "input", "self")
     return source, find_axes(call.get(1, "dim", "axis", default=None), len(source.shape)), bool(call.get(2, "keepdim", default=False))
@@ -55,7 +55,7 @@ def _extreme(call: NodeCall) -> Lowered:
     name = call.node.target.rpartition(".")[2]
     kind = "max" if "max" in name else "min"
     second = call.get(1, "other", default=None)
-    if isinstance(second, Value):
+    if isinstance(second, Tensor):
         return formula(
             "tl.maximum({0}, {1})" if kind == "max" else "tl.minimum({0}, {1})", call.args[0], second, like=call.dtype, shape=call.shape
         )
@@ -78,7 +78,7 @@ def _test(call: NodeCall) -> Lowered:
     return reduce(cast(source, "bool"), axes, call.node.target.rpartition(".")[2], "bool", keep)
 
 
-def find_moments(source: Value, axes: tuple[int, ...]) -> tuple[Value, Value, Value]:
+def find_moments(source: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
     """Mean and sum of squared distances from it, with axes of one element, and the distances."""
     wide = widen(source.dtype)
     found = Reduction(shape=source.shape, dtype=wide, source=source, axes=axes, kind="moments")
@@ -105,7 +105,7 @@ def _spread(call: NodeCall) -> Lowered:
     return shaped if len(shaped) > 1 else shaped[0]
 
 
-def find_exponentials(source: Value, axes: tuple[int, ...]) -> tuple[Value, Value, Value]:
+def find_exponentials(source: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
     """Maximum and sum of exponentials below it, with axes of one element, and the exponentials."""
     wide = widen(source.dtype)
     found = Reduction(shape=source.shape, dtype=wide, source=source, axes=axes, kind="exponentials")
@@ -114,13 +114,13 @@ def find_exponentials(source: Value, axes: tuple[int, ...]) -> tuple[Value, Valu
     return most, total, found.helper
 
 
-def softmax(source: Value, axis: int, dtype: str) -> Value:
+def softmax(source: Tensor, axis: int, dtype: str) -> Tensor:
     """Softmax along an axis."""
     _, total, exponentials = find_exponentials(source, (axis % len(source.shape),))
     return formula("{0} / {1}", exponentials, total, like=widen(dtype), result=dtype)
 
 
-def log_softmax(source: Value, axis: int, dtype: str) -> Value:
+def log_softmax(source: Tensor, axis: int, dtype: str) -> Tensor:
     """The logarithm of the softmax along an axis."""
     most, total, _ = find_exponentials(source, (axis % len(source.shape),))
     return formula("{0} - {1} - tl.log({2})", source, most, total, like=widen(dtype), result=dtype)
@@ -139,7 +139,7 @@ def _softmax(call: NodeCall) -> Lowered:
     return log_softmax(source, axis, call.dtype) if "log" in name else softmax(source, axis, call.dtype)
 
 
-def log_sum_exp(source: Value, axes: tuple[int, ...], keep: bool, dtype: str) -> Value:
+def log_sum_exp(source: Tensor, axes: tuple[int, ...], keep: bool, dtype: str) -> Tensor:
     """The logarithm of the sum of exponentials."""
     most, total, _ = find_exponentials(source, axes)
     found = formula("{0} + tl.log({1})", most, total, like=most.dtype, result=dtype)
@@ -151,7 +151,7 @@ def _log_sum(call: NodeCall) -> Lowered:
     return log_sum_exp(source, axes, keep, call.dtype)
 
 
-def vector_norm(source: Value, order: Any, axes: tuple[int, ...], keep: bool, dtype: str) -> Value:
+def vector_norm(source: Tensor, order: Any, axes: tuple[int, ...], keep: bool, dtype: str) -> Tensor:
     """The norm of an order of the elements along some axes."""
     if isinstance(order, dict) and "float" in order:
         order = float(order["float"])
@@ -191,7 +191,7 @@ def _similar(call: NodeCall) -> Lowered:
     return cosine(left, right, axis, eps, call.dtype)
 
 
-def cosine(left: Value, right: Value, axis: int, eps: float, dtype: str) -> Value:
+def cosine(left: Tensor, right: Tensor, axis: int, eps: float, dtype: str) -> Tensor:
     """The cosine of the angle between two tensors along an axis."""
     product = formula("{0} * {1}", left, right, like=dtype)
     axes = (axis % len(product.shape),)

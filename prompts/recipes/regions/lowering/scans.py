@@ -5,13 +5,13 @@ from __future__ import annotations
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, find_axes
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast
 from tritonsmith.prompts.recipes.regions.lowering.views import flip
-from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Outcome, Scan, Value, View
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, AnchorResult, Scan, Tensor, TensorView
 
 
-def scan(source: Value, axis: int, kind: str, dtype: str, reverse: bool = False) -> Value:
+def scan(source: Tensor, axis: int, kind: str, dtype: str, reverse: bool = False) -> Tensor:
     """The running sum or product along an axis."""
     found = Scan(shape=source.shape, dtype=dtype, source=source, axes=(axis,), kind=kind, reverse=reverse)
-    return Outcome(shape=source.shape, dtype=dtype, anchor=found)
+    return AnchorResult(shape=source.shape, dtype=dtype, anchor=found)
 
 
 def _run(call: NodeCall) -> Lowered:
@@ -22,12 +22,12 @@ def _run(call: NodeCall) -> Lowered:
     return scan(value, axis, kind, call.dtype)
 
 
-def turn_back(flipped: Value, axes: tuple[int, ...]) -> Value | None:
+def turn_back(flipped: Tensor, axes: tuple[int, ...]) -> Tensor | None:
     """A scan of flipped values, flipped: the scan from the other end. None for anything else."""
-    if not isinstance(flipped, Outcome) or not isinstance(flipped.anchor, Scan) or flipped.anchor.axes != axes:
+    if not isinstance(flipped, AnchorResult) or not isinstance(flipped.anchor, Scan) or flipped.anchor.axes != axes:
         return None
     source = flipped.anchor.source
-    if not isinstance(source, View) or source.flipped != axes:
+    if not isinstance(source, TensorView) or source.flipped != axes:
         return None
     return scan(source.source, axes[0], flipped.anchor.kind, flipped.dtype, reverse=not flipped.anchor.reverse)
 

@@ -8,26 +8,26 @@ from typing import Any
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, write_number
 from tritonsmith.prompts.recipes.regions.values.indices import ZERO, Coordinates, Guard, Index, Shape, ravel, unravel
-from tritonsmith.prompts.recipes.regions.values.tensors import Joined, Value, View
+from tritonsmith.prompts.recipes.regions.values.tensors import Joined, Tensor, TensorView
 
 _MOST_PARTS = 8
 """Tensors that a kernel reads as one; it asks for each element which of them has it."""
 Move = Callable[[Coordinates], Coordinates]
 
 
-def view(source: Value, shape: Shape, move: Move, python: str = "", guard: Any = None, fill: str = "0.0") -> View:
+def view(source: Tensor, shape: Shape, move: Move, python: str = "", guard: Any = None, fill: str = "0.0") -> TensorView:
     """A view of a value."""
-    return View(shape=tuple(shape), dtype=source.dtype, source=source, move=move, python=python, guard=guard, fill=fill)
+    return TensorView(shape=tuple(shape), dtype=source.dtype, source=source, move=move, python=python, guard=guard, fill=fill)
 
 
-def reshape(source: Value, shape: Shape) -> Value:
+def reshape(source: Tensor, shape: Shape) -> Tensor:
     """The elements in the same order under another shape."""
     if tuple(shape) == source.shape:
         return source
     return view(source, shape, lambda at: unravel(ravel(at, tuple(shape)), source.shape), f"{{0}}.reshape({tuple(shape)})")
 
 
-def permute(source: Value, order: tuple[int, ...]) -> Value:
+def permute(source: Tensor, order: tuple[int, ...]) -> Tensor:
     """The axes in another order."""
     if order == tuple(range(len(order))):
         return source
@@ -38,7 +38,7 @@ def permute(source: Value, order: tuple[int, ...]) -> Value:
     )  # fmt: skip
 
 
-def expand(source: Value, shape: Shape) -> Value:
+def expand(source: Tensor, shape: Shape) -> Tensor:
     """The value repeated along axes of one element."""
     if tuple(shape) == source.shape:
         return source
@@ -50,7 +50,7 @@ def expand(source: Value, shape: Shape) -> Value:
     )  # fmt: skip
 
 
-def cut(source: Value, axis: int, start: int, length: int, step: int = 1) -> Value:
+def cut(source: Tensor, axis: int, start: int, length: int, step: int = 1) -> Tensor:
     """Every `step`-th element along an axis."""
     if (start, length, step) == (0, source.shape[axis], 1):
         return source
@@ -61,14 +61,14 @@ def cut(source: Value, axis: int, start: int, length: int, step: int = 1) -> Val
     )  # fmt: skip
 
 
-def pick(source: Value, axis: int, place: int) -> Value:
+def pick(source: Tensor, axis: int, place: int) -> Tensor:
     """One place of an axis, without the axis."""
     place %= source.shape[axis]
     shape = (*source.shape[:axis], *source.shape[axis + 1 :])
     return view(source, shape, lambda at: (*at[:axis], Index(constant=place), *at[axis:]), f"{{0}}.select({axis}, {place})")
 
 
-def flip(source: Value, axes: tuple[int, ...]) -> Value:
+def flip(source: Tensor, axes: tuple[int, ...]) -> Tensor:
     """The elements along axes in the opposite order."""
     sizes = source.shape
     found = view(
@@ -78,7 +78,7 @@ def flip(source: Value, axes: tuple[int, ...]) -> Value:
     return found
 
 
-def pad(source: Value, before: tuple[int, ...], after: tuple[int, ...], fill: Any = 0.0) -> Value:
+def pad(source: Tensor, before: tuple[int, ...], after: tuple[int, ...], fill: Any = 0.0) -> Tensor:
     """The value with a rim of one number; a negative rim cuts."""
     shape = tuple(size + low + high for size, low, high in zip(source.shape, before, after, strict=True))
     sizes = source.shape
@@ -111,7 +111,7 @@ def _permute(call: NodeCall) -> Lowered:
     return swap(source, first, second) if rank > 1 else source
 
 
-def swap(source: Value, first: int, second: int) -> Value:
+def swap(source: Tensor, first: int, second: int) -> Tensor:
     """Two axes exchanged."""
     order = list(range(len(source.shape)))
     order[first], order[second] = order[second], order[first]
@@ -156,7 +156,7 @@ def _split(call: NodeCall) -> Lowered:
         axis = call.get(1, "dim", default=0) % len(source.shape)
         return tuple(pick(source, axis, place) for place in range(source.shape[axis]))
     axis = call.get(2, "dim", default=0) % len(source.shape)
-    found: list[Value] = []
+    found: list[Tensor] = []
     start = 0
     for spec in call.node.outputs:
         found.append(cut(source, axis, start, spec.shape[axis]))
@@ -191,7 +191,7 @@ def _pad(call: NodeCall) -> Lowered:
     return pad(source, tuple(before), tuple(after), fill)
 
 
-def _pad_by_itself(source: Value, shape: Shape, before: list[int], mode: str) -> Value:
+def _pad_by_itself(source: Tensor, shape: Shape, before: list[int], mode: str) -> Tensor:
     """A rim of the tensor's own elements; only a circular one needs no more than a remainder."""
     if mode != "circular":
         raise NotCovered(f"with the mode {mode}")
@@ -203,7 +203,7 @@ def _pad_by_itself(source: Value, shape: Shape, before: list[int], mode: str) ->
 
 def _join(call: NodeCall) -> Lowered:
     given = call.get(0, "tensors")
-    if not all(isinstance(one, Value) for one in given):
+    if not all(isinstance(one, Tensor) for one in given):
         raise NotCovered("of something that is no tensor")
     parts = [cast(one, call.dtype) for one in given]
     rank = len(call.shape)

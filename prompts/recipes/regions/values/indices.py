@@ -35,7 +35,7 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Part:
+class Digit:
     """The quotient, or the remainder, of an index by a constant."""
 
     of: Index
@@ -77,7 +77,7 @@ class Loaded:
         return 0, max(self.size - 1, 0)
 
 
-Atom = Variable | Part | Loaded
+Atom = Variable | Digit | Loaded
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,8 @@ def _sum(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:
     counts: dict[Atom, int] = {}
     for atom, factor in terms:
         counts[atom] = counts.get(atom, 0) + factor
-    for atom in [one for one in counts if isinstance(one, Part) and one.remainder]:
-        assert isinstance(atom, Part)
+    for atom in [one for one in counts if isinstance(one, Digit) and one.remainder]:
+        assert isinstance(atom, Digit)
         factor = counts.get(atom, 0)
         quotient = _divide(atom.of, atom.by)[0]
         if not factor or len(quotient.terms) != 1 or quotient.constant:
@@ -158,8 +158,8 @@ def _sum(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:
             return _sum(
                 [*counts.items(), *((inner, number * factor) for inner, number in atom.of.terms)], constant + atom.of.constant * factor
             )
-        for other in [one for one in counts if isinstance(one, Part) and one.remainder and one is not atom]:
-            assert isinstance(other, Part)
+        for other in [one for one in counts if isinstance(one, Digit) and one.remainder and one is not atom]:
+            assert isinstance(other, Digit)
             same = counts[other] == factor * atom.by and _divide(atom.of, atom.by)[0] == other.of
             if same:  # ((i // m) % n) * m + i % m
                 del counts[other], counts[atom]
@@ -189,13 +189,13 @@ def _divide(index: Index, by: int) -> tuple[Index, Index]:
         if fine.bounds[0] >= 0 and fine.bounds[1] < step:
             quotient, remainder = _divide(_sum([(a, f // step) for a, f in coarse.terms], coarse.constant // step), by // step)
             return whole + quotient, remainder * step + fine
-    if len(rest.terms) == 1 and rest.terms[0][1] == 1 and not rest.constant and isinstance(rest.terms[0][0], Part):
+    if len(rest.terms) == 1 and rest.terms[0][1] == 1 and not rest.constant and isinstance(rest.terms[0][0], Digit):
         inner = rest.terms[0][0]
         if inner.remainder and inner.by % by == 0:  # (i % (n m)) % n
-            return whole + Index(((Part(rest, by, False), 1),)), _divide(inner.of, by)[1]
+            return whole + Index(((Digit(rest, by, False), 1),)), _divide(inner.of, by)[1]
         if not inner.remainder:  # (i // m) // n
-            return whole + _divide(inner.of, inner.by * by)[0], Index(((Part(rest, by, True), 1),))
-    return whole + Index(((Part(rest, by, False), 1),)), Index(((Part(rest, by, True), 1),))
+            return whole + _divide(inner.of, inner.by * by)[0], Index(((Digit(rest, by, True), 1),))
+    return whole + Index(((Digit(rest, by, False), 1),)), Index(((Digit(rest, by, True), 1),))
 
 
 Shape = tuple[int, ...]

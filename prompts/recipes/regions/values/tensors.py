@@ -24,13 +24,13 @@ def widen(dtype: str) -> str:
 class Read:
     """One operand of a value: where it is read, and under which conditions."""
 
-    value: Value
+    value: Tensor
     at: Coordinates
     guards: tuple[Guard, ...] = ()
 
 
 @dataclass(eq=False, kw_only=True)
-class Value:
+class Tensor:
     """A tensor of the forward."""
 
     shape: Shape
@@ -39,7 +39,7 @@ class Value:
     """What a kernel calls it."""
 
     @property
-    def operands(self) -> tuple[Value, ...]:
+    def operands(self) -> tuple[Tensor, ...]:
         """The values that it is made of."""
         return ()
 
@@ -55,7 +55,7 @@ class Value:
 
 
 @dataclass(eq=False, kw_only=True)
-class Held(Value):
+class Held(Tensor):
     """An argument of forward or a parameter."""
 
     source: str
@@ -66,64 +66,64 @@ class Held(Value):
 
 
 @dataclass(eq=False, kw_only=True)
-class Call(Value):
+class LibraryCall(Tensor):
     """A PyTorch call. Its shape is that of its first result."""
 
     text: str
     """The call, with `{0}` for its first operand, and so on."""
-    inputs: tuple[Value, ...] = ()
+    inputs: tuple[Tensor, ...] = ()
     says: str = ""
     """What it is, as people write it."""
     several: bool = False
     """Whether it returns a tuple."""
 
     @property
-    def operands(self) -> tuple[Value, ...]:
+    def operands(self) -> tuple[Tensor, ...]:
         """The values that it is made of."""
         return self.inputs
 
 
 @dataclass(eq=False, kw_only=True)
-class Item(Value):
+class Item(Tensor):
     """One of several results of a PyTorch call."""
 
-    call: Call
+    call: LibraryCall
     way: str
     """The index in Python's words: `[0]`."""
 
     @property
-    def operands(self) -> tuple[Value, ...]:
+    def operands(self) -> tuple[Tensor, ...]:
         """The values that it is made of."""
         return (self.call,)
 
 
 @dataclass(eq=False, kw_only=True)
-class Formula(Value):
+class Formula(Tensor):
     """An elementwise function of its operands, which broadcast to its shape."""
 
     template: str
     """The expression, with `{0}` for its first operand, and so on."""
-    inputs: tuple[Value, ...] = ()
+    inputs: tuple[Tensor, ...] = ()
     flops: float = 1.0
 
     @property
-    def operands(self) -> tuple[Value, ...]:
+    def operands(self) -> tuple[Tensor, ...]:
         """The values that it is made of."""
         return self.inputs
 
 
 @dataclass(eq=False, kw_only=True)
-class Position(Value):
+class Position(Tensor):
     """Integers that follow from where an element lies."""
 
     index: Callable[[Coordinates], Index]
 
 
 @dataclass(eq=False, kw_only=True)
-class View(Value):
+class TensorView(Tensor):
     """Elements of another value at other places; `fill` where the guards do not hold."""
 
-    source: Value
+    source: Tensor
     move: Callable[[Coordinates], Coordinates]
     guard: Callable[[Coordinates], tuple[Guard, ...]] | None = None
     fill: str = "0.0"
@@ -133,7 +133,7 @@ class View(Value):
     """Axes along which it runs backwards, where that is all that it does."""
 
     @property
-    def operands(self) -> tuple[Value, ...]:
+    def operands(self) -> tuple[Tensor, ...]:
         """The values that it is made of."""
         return (self.source,)
 
@@ -143,24 +143,24 @@ class View(Value):
 
 
 @dataclass(eq=False, kw_only=True)
-class Joined(Value):
+class Joined(Tensor):
     """Values one behind the other along an axis."""
 
-    parts: tuple[Value, ...]
+    parts: tuple[Tensor, ...]
     axis: int
 
     @property
-    def operands(self) -> tuple[Value, ...]:
+    def operands(self) -> tuple[Tensor, ...]:
         """The values that it is made of."""
         return self.parts
 
 
 @dataclass(eq=False, kw_only=True)
-class Lookup(Value):
+class Lookup(Tensor):
     """Elements of a table at places that other values say."""
 
-    table: Value
-    places: tuple[Value, ...]
+    table: Tensor
+    places: tuple[Tensor, ...]
     where: Callable[[Coordinates], tuple[Coordinates, ...]]
     """For each of `places`: where it is read."""
     move: Callable[[Coordinates, Sequence[Index]], Coordinates]
@@ -169,21 +169,21 @@ class Lookup(Value):
     """For each of `places`: how many values it can have."""
 
     @property
-    def operands(self) -> tuple[Value, ...]:
+    def operands(self) -> tuple[Tensor, ...]:
         """The values that it is made of."""
         return (self.table, *self.places)
 
 
 @dataclass(eq=False, kw_only=True)
-class Anchor(Value):
-    """Work along axes that one kernel does as a whole; its results are `Outcome`s."""
+class Anchor(Tensor):
+    """Work along axes that one kernel does as a whole; its results are `AnchorResult`s."""
 
-    source: Value
+    source: Tensor
     axes: tuple[int, ...]
     kind: str
 
     @property
-    def operands(self) -> tuple[Value, ...]:
+    def operands(self) -> tuple[Tensor, ...]:
         """The values that it is made of."""
         return (self.source,)
 
@@ -192,7 +192,7 @@ class Anchor(Value):
 class Reduction(Anchor):
     """Numbers about all elements along the axes."""
 
-    helper: Value | None = None
+    helper: Tensor | None = None
     """For `moments` the distance from the mean, for `exponentials` the exponential of the distance from the maximum."""
 
 
@@ -204,14 +204,14 @@ class Scan(Anchor):
 
 
 @dataclass(eq=False, kw_only=True)
-class Outcome(Value):
+class AnchorResult(Tensor):
     """A result of an anchor, with the reduced axes left out; `which` tells several apart."""
 
     anchor: Anchor
     which: int = 0
 
     @property
-    def operands(self) -> tuple[Value, ...]:
+    def operands(self) -> tuple[Tensor, ...]:
         """The values that it is made of."""
         return (self.anchor,)
 
@@ -222,11 +222,11 @@ def align(at: Coordinates, shape: Shape) -> Coordinates:
     return tuple(ZERO if size == 1 else index for index, size in zip(own, shape, strict=True))
 
 
-def list_reads(value: Value, at: Coordinates) -> list[Read]:
+def list_reads(value: Tensor, at: Coordinates) -> list[Read]:
     """What an element of a value that is not in memory reads; the places of a `Lookup` count as any."""
     if isinstance(value, Formula):
         return [Read(one, align(at, one.shape)) for one in value.inputs]
-    if isinstance(value, View):
+    if isinstance(value, TensorView):
         return [Read(value.source, value.move(at), value.guards(at))]
     if isinstance(value, Joined):
         return [Read(part, moved, guards) for part, moved, guards in list_parts(value, at)]
@@ -237,9 +237,9 @@ def list_reads(value: Value, at: Coordinates) -> list[Read]:
     return []
 
 
-def list_parts(value: Joined, at: Coordinates) -> list[tuple[Value, Coordinates, tuple[Guard, ...]]]:
+def list_parts(value: Joined, at: Coordinates) -> list[tuple[Tensor, Coordinates, tuple[Guard, ...]]]:
     """The parts of a joined value, where each is read, and when."""
-    found: list[tuple[Value, Coordinates, tuple[Guard, ...]]] = []
+    found: list[tuple[Tensor, Coordinates, tuple[Guard, ...]]] = []
     start = 0
     for part in value.parts:
         length = part.shape[value.axis]
@@ -249,7 +249,7 @@ def list_parts(value: Joined, at: Coordinates) -> list[tuple[Value, Coordinates,
     return found
 
 
-def rename(value: Value, name: str) -> Value:
+def rename(value: Tensor, name: str) -> Tensor:
     """The value under another name, where it has none yet."""
     if not value.name:
         value.name = name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,20 +11,20 @@ from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guar
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     FLOATS,
     TRITON_TYPES,
+    AnchorResult,
     Formula,
     Held,
     Joined,
     Lookup,
-    Outcome,
     Position,
-    Value,
-    View,
+    Tensor,
+    TensorView,
     align,
     list_parts,
 )
 
 _TAKEN = {"tl", "triton", "torch", "nn", "F", "libdevice", "sigmoid", "tanh", "softplus", "multiply", "row", "k", "offset", "start",
-          "inside", "valid", "in", "is", "lambda", "not", "and", "or", "if", "else", "for", "pass", "def", "class", "float", "range"}  # fmt: skip
+          "inside", "valid", "better", "distance", "higher", "float", "range", *keyword.kwlist}  # fmt: skip
 """Names that no value of a kernel may have."""
 _SMALL = 2**31
 
@@ -33,7 +34,7 @@ class Arguments:
     """The pointers and numbers that a kernel takes, in the order in which it first names them."""
 
     names: dict[int, str] = field(default_factory=dict)
-    values: list[Value] = field(default_factory=list)
+    values: list[Tensor] = field(default_factory=list)
     used: set[str] = field(default_factory=lambda: set(_TAKEN))
     largest: int = 0
     """Elements of the largest tensor."""
@@ -49,7 +50,7 @@ class Arguments:
         self.used.add(name)
         return name
 
-    def take(self, value: Value, stored: bool = False) -> str:
+    def take(self, value: Tensor, stored: bool = False) -> str:
         """The argument for a tensor or a number."""
         if id(value) not in self.names:
             hint = value.name or ("result" if stored else "x")
@@ -78,7 +79,7 @@ class Emitter:
         outer: variables of the body.
     """
 
-    def __init__(self, arguments: Arguments, in_memory: Callable[[Value], bool], bounds: dict[str, str], outer: frozenset[str]) -> None:
+    def __init__(self, arguments: Arguments, in_memory: Callable[[Tensor], bool], bounds: dict[str, str], outer: frozenset[str]) -> None:
         self.arguments = arguments
         self.in_memory = in_memory
         self.bounds = bounds
@@ -101,13 +102,13 @@ class Emitter:
         scope = self.scopes.pop()
         self.scopes[-1].lines += [head, *(f"    {line}" for line in scope.lines)]
 
-    def read(self, value: Value, at: Coordinates, guards: tuple[Guard, ...] = ()) -> str:
+    def read(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...] = ()) -> str:
         """The name of an element, or a number."""
         key = (id(value), at, guards)
         for scope in self.scopes:
             if key in scope.known:
                 return scope.known[key]
-        if isinstance(value, Outcome) and not self.in_memory(value):
+        if isinstance(value, AnchorResult) and not self.in_memory(value):
             return self.outcomes[(id(value.anchor), value.which)]
         text, depends = self._write(value, at, guards)
         if not text.isidentifier() and not (isinstance(value, Formula) and not value.inputs):
@@ -125,14 +126,14 @@ class Emitter:
     def _scope(self, depends: frozenset[str]) -> Scope:
         return next(scope for scope in reversed(self.scopes) if scope is self.scopes[0] or depends & scope.variables)
 
-    def _write(self, value: Value, at: Coordinates, guards: tuple[Guard, ...]) -> tuple[str, frozenset[str]]:
+    def _write(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...]) -> tuple[str, frozenset[str]]:
         if isinstance(value, Held) and value.number:
             return self.arguments.take(value), frozenset()
         if self.in_memory(value):
             return self._load(value, at, guards)
         if isinstance(value, Formula):
             return self._compute(value, at, guards)
-        if isinstance(value, View):
+        if isinstance(value, TensorView):
             return self._move(value, at, guards)
         if isinstance(value, Joined):
             return self._join(value, at, guards)
@@ -142,14 +143,14 @@ class Emitter:
         index = value.index(at)
         return (index.text, index.names) if index.names else (f"tl.full((), {index.text}, tl.int32)", frozenset())
 
-    def _load(self, value: Value, at: Coordinates, guards: tuple[Guard, ...], other: str = "") -> tuple[str, frozenset[str]]:
+    def _load(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...], other: str = "") -> tuple[str, frozenset[str]]:
         index = ravel(at, value.shape)
         mask = self.mask(index.names, guards)
         other = other or ("0.0" if value.dtype in FLOATS else "0")
         text = f"tl.load({self.address(value, index)}{f', mask={mask}, other={other}' if mask else ''})"
         return text + (".to(tl.float32)" if value.dtype in ("float16", "bfloat16") else ""), index.names
 
-    def address(self, value: Value, index: Index, stored: bool = False) -> str:
+    def address(self, value: Tensor, index: Index, stored: bool = False) -> str:
         """The pointer to an element."""
         pointer = self.arguments.take(value, stored)
         return pointer if index.text == "0" else f"{pointer} + {index.text}"
@@ -169,7 +170,7 @@ class Emitter:
             texts.append(text)
         return value.template.format(*texts), frozenset().union(*(self.depends(text) for text in texts))
 
-    def _move(self, value: View, at: Coordinates, guards: tuple[Guard, ...]) -> tuple[str, frozenset[str]]:
+    def _move(self, value: TensorView, at: Coordinates, guards: tuple[Guard, ...]) -> tuple[str, frozenset[str]]:
         own = value.guards(at)
         moved = value.move(at)
         if not own:
@@ -202,7 +203,7 @@ class Emitter:
         text = self.read(value.table, value.move(at, places), guards)
         return text, self.depends(text).union(*(index.names for index in places))
 
-    def store(self, value: Value, index: Index, text: str, bounds: frozenset[str]) -> None:
+    def store(self, value: Tensor, index: Index, text: str, bounds: frozenset[str]) -> None:
         """Store an element."""
         mask = self.mask(bounds)
         self.line(f"tl.store({self.address(value, index, stored=True)}, {text}{f', mask={mask}' if mask else ''})")

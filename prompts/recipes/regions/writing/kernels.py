@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tritonsmith.prompts.recipes.regions.values.tensors import Value
+from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
 
 
 @dataclass
@@ -14,14 +14,14 @@ class Kernel:
     name: str
     does: str
     """One line for its docstring."""
-    arguments: list[tuple[str, Value]]
+    arguments: list[tuple[str, Tensor]]
     sizes: list[tuple[str, str]]
     """Numbers that it takes: names, and what forward gives for them."""
     constants: list[tuple[str, int]]
     """Its constexpr arguments with their values."""
     lines: list[str]
     grid: str
-    stores: list[Value] = field(default_factory=list)
+    stores: list[Tensor] = field(default_factory=list)
     """What forward allocates for it."""
     warps: int = 4
     stages: int = 0
@@ -34,7 +34,7 @@ class Kernel:
 
 
 @dataclass(eq=False, kw_only=True)
-class Buffer(Value):
+class Buffer(Tensor):
     """Memory between two kernels of one region."""
 
 

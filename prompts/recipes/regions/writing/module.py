@@ -8,9 +8,9 @@ from typing import Any
 
 from tritonsmith.evaluator.schema import TensorSpec
 from tritonsmith.prompts.recipes.recipe import Settings
-from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, PointwiseRegion, Region, RowRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, PointwiseRegion, RowRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.lowering.reader import Forward
-from tritonsmith.prompts.recipes.regions.values.tensors import Held, Item, Value, View
+from tritonsmith.prompts.recipes.regions.values.tensors import Held, Item, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel, wrap
 from tritonsmith.prompts.recipes.regions.writing.names import Namer, list_operations
 from tritonsmith.prompts.recipes.regions.writing.pointwise import write_pointwise
@@ -34,7 +34,7 @@ class ModuleText:
     """A kernel, to be asked whether it is compiled."""
 
 
-def write_regions(regions: Sequence[Region], forward: Forward, settings: Settings, taken: set[str]) -> ModuleText:
+def write_regions(regions: Sequence[WorkRegion], forward: Forward, settings: Settings, taken: set[str]) -> ModuleText:
     """The text of all regions."""
     return ModuleWriter(regions, forward, settings, taken).write()
 
@@ -42,7 +42,7 @@ def write_regions(regions: Sequence[Region], forward: Forward, settings: Setting
 class ModuleWriter:
     """Writes regions in the order of forward."""
 
-    def __init__(self, regions: Sequence[Region], forward: Forward, settings: Settings, taken: set[str]) -> None:
+    def __init__(self, regions: Sequence[WorkRegion], forward: Forward, settings: Settings, taken: set[str]) -> None:
         self.regions, self.forward, self.settings = regions, forward, settings
         self.kernel_names, self.locals = Namer(set()), Namer(taken)
         self.variables: dict[int, str] = {}
@@ -70,7 +70,7 @@ class ModuleWriter:
         self.text.functional = any("F." in line for line in self.text.forward)
         return self.text
 
-    def _write_kernels(self, region: Region) -> list[Kernel]:
+    def _write_kernels(self, region: WorkRegion) -> list[Kernel]:
         name = self.kernel_names.name_kernel(region)
         if isinstance(region, PointwiseRegion):
             return write_pointwise(region, name, self.settings, lambda one: id(one) in region.reads)
@@ -87,7 +87,7 @@ class ModuleWriter:
         self.variables[id(call)] = name
         self.text.forward.append(f"{name} = {text}{'.contiguous()' if id(call) in read and not call.several else ''}")
 
-    def express(self, value: Value) -> str:
+    def express(self, value: Tensor) -> str:
         """A value as forward writes it."""
         if id(value) in self.variables:
             return self.variables[id(value)]
@@ -95,11 +95,11 @@ class ModuleWriter:
             return value.source
         if isinstance(value, Item):
             return f"{self.express(value.call)}{value.way}"
-        assert isinstance(value, View), "the cut stores all others"
+        assert isinstance(value, TensorView), "the cut stores all others"
         return value.python.format(self.express(value.source))
 
     def _show(self, results: Any) -> str:
-        if isinstance(results, Value):
+        if isinstance(results, Tensor):
             return self.express(results)
         if isinstance(results, dict):
             return "{" + ", ".join(f"{key!r}: {self._show(one)}" for key, one in results.items()) + "}"
@@ -108,7 +108,7 @@ class ModuleWriter:
             return f"({inner},)" if len(results) == 1 else f"({inner})" if results else "()"
         return repr(results)
 
-    def _add(self, kernel: Kernel, region: Region) -> None:
+    def _add(self, kernel: Kernel, region: WorkRegion) -> None:
         """Add a kernel's text, what it stores to, and its launch."""
         for value in kernel.stores:
             name = self.locals.choose(value.name or "result")
@@ -124,12 +124,12 @@ class ModuleWriter:
         self.text.kernels.append("\n".join(lines))
         self.text.first = self.text.first or kernel.name
 
-    def _pass(self, value: Value) -> str:
+    def _pass(self, value: Tensor) -> str:
         text = self.express(value)
         return f"{text}.contiguous()" if isinstance(value, Item) else text
 
 
-def _describe(region: Region) -> str:
+def _describe(region: WorkRegion) -> str:
     if isinstance(region, RowRegion):
         return f"{region.space.rows} rows of {region.space.length}"
     shown = region.stores[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 
-from tritonsmith.prompts.recipes.regions.cutting.regions import Region, RowRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import RowRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Joined, Lookup
 
 _WORDS = 3
@@ -17,7 +17,7 @@ _TAKEN = {"torch", "nn", "F", "tl", "triton", "libdevice", "self", "describe", "
           "COMPILED", "len", "str", "isinstance", "super", "range"}  # fmt: skip
 
 
-def list_operations(region: Region) -> list[str]:
+def list_operations(region: WorkRegion) -> list[str]:
     """The operations that a region does, each once, in about the order in which it does them."""
     found = [one.name for one in reversed(region.evaluated.values()) if isinstance(one, Formula | Joined | Lookup) and one.name]
     anchors = [one.name for one in region.anchors if one.name] if isinstance(region, RowRegion) else []
@@ -42,7 +42,7 @@ class Namer:
         self._taken.add(name)
         return name
 
-    def name_kernel(self, region: Region) -> str:
+    def name_kernel(self, region: WorkRegion) -> str:
         """A name for the kernel of a region."""
         words = list_operations(region)
         return self.choose("_".join(words[:_WORDS]) + ("_and_more" if len(words) > _WORDS else "") + ("_kernel" if len(words) == 1 else ""))

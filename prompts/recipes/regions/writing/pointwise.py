@@ -8,14 +8,14 @@ from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.regions import PointwiseRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET
 from tritonsmith.prompts.recipes.regions.values.indices import unravel, variable
-from tritonsmith.prompts.recipes.regions.values.tensors import Value
+from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel
 
 _BIG = 2**31
 
 
-def write_pointwise(region: PointwiseRegion, name: str, settings: Settings, in_memory: Callable[[Value], bool]) -> list[Kernel]:
+def write_pointwise(region: PointwiseRegion, name: str, settings: Settings, in_memory: Callable[[Tensor], bool]) -> list[Kernel]:
     """One program for each block of elements."""
     block, warps = int(settings["block"]), int(settings["num_warps"])
     while block >= 2 * region.size and block > 16:

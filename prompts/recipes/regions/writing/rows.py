@@ -8,11 +8,12 @@ from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.regions import RowRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import PLACE, ROW, Walk, anchor_coordinates
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Index
-from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, TRITON_TYPES, Anchor, Reduction, Scan, Value
+from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, Anchor, Reduction, Scan, Tensor
 from tritonsmith.prompts.recipes.regions.writing.anchors import HELPER, find_kind, find_type
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel
-from tritonsmith.prompts.recipes.regions.writing.tiling import Layout, Tiling, choose_tiling
+from tritonsmith.prompts.recipes.regions.writing.running import start_scan, write_scan
+from tritonsmith.prompts.recipes.regions.writing.tiling import RowLayout, Tiling, choose_tiling
 
 _BIG = 2**31
 _UNROLLED = 32
@@ -32,15 +33,15 @@ class RowWriter:
         self.region, self.tiling, self.space = region, tiling, region.space
         self.arguments = Arguments()
         length, block = self.space.length, tiling.block
-        self.ragged = tiling.layout is not Layout.COLUMNS and length % block != 0
-        self.row_vector = tiling.layout is not Layout.ROW
+        self.ragged = tiling.layout is not RowLayout.COLUMNS and length % block != 0
+        self.row_vector = tiling.layout is not RowLayout.ROW
         bounds = {ROW: "inside" if self.row_vector and self.space.rows % tiling.rows else "", PLACE: "valid" if self.ragged else ""}
         outer = frozenset((ROW,)) if tiling.looped else frozenset((ROW, PLACE))
         self.emitter = Emitter(self.arguments, self.in_memory, bounds, outer)
         self.titles: dict[int, str] = {}
         """By anchor: the name of its result."""
 
-    def in_memory(self, value: Value) -> bool:
+    def in_memory(self, value: Tensor) -> bool:
         """Whether the kernel reads a value from memory."""
         return id(value) in self.region.reads
 
@@ -56,7 +57,7 @@ class RowWriter:
         lines = [*self._head(big), *self.emitter.scopes[0].lines]
         rows = -(-self.space.rows // self.tiling.rows)
         constants = [("ROWS", self.tiling.rows)] if self.row_vector and self.space.rows > 1 else []
-        constants += [("BLOCK", self.tiling.block)] if self.tiling.layout is not Layout.COLUMNS else []
+        constants += [("BLOCK", self.tiling.block)] if self.tiling.layout is not RowLayout.COLUMNS else []
         return Kernel(
             name=name, does="", arguments=[(self.arguments.names[id(one)], one) for one in self.arguments.values], sizes=[],
             constants=constants, lines=lines, grid=f"({rows},)", stores=list(self.region.stores), warps=self.tiling.warps,
@@ -68,7 +69,7 @@ class RowWriter:
         if self.space.rows > 1:
             row = f"tl.program_id(0){wide}"
             if self.row_vector:
-                axis = "[:, None]" if self.tiling.layout is Layout.TILE else ""
+                axis = "[:, None]" if self.tiling.layout is RowLayout.TILE else ""
                 added = f"{row} * ROWS + tl.arange(0, ROWS)"
                 lines.append(f"row = ({added}){axis}" if axis else f"row = {added}")
                 lines += [f"inside = row < {self.space.rows}"] if self.space.rows % self.tiling.rows else []
@@ -80,17 +81,17 @@ class RowWriter:
         return lines
 
     def _places(self) -> str:
-        return f"tl.arange(0, BLOCK){'[None, :]' if self.tiling.layout is Layout.TILE else ''}"
+        return f"tl.arange(0, BLOCK){'[None, :]' if self.tiling.layout is RowLayout.TILE else ''}"
 
     def _forces_mask(self) -> bool:
         return any("valid" in line for line in self.emitter.scopes[0].lines)
 
-    def _order(self) -> list[tuple[list[Anchor], list[Value]]]:
+    def _order(self) -> list[tuple[list[Anchor], list[Tensor]]]:
         """By pass along the row: the anchors that it does and the values that it stores."""
         levels: dict[int, int] = {}
-        passes: dict[int, tuple[list[Anchor], list[Value]]] = {}
+        passes: dict[int, tuple[list[Anchor], list[Tensor]]] = {}
 
-        def level(value: Value, at: Coordinates) -> int:
+        def level(value: Tensor, at: Coordinates) -> int:
             walk = Walk(self.in_memory)
             walk.visit(value, at)
             return max((levels[id(one)] + (0 if isinstance(one, Scan) else 1) for one in walk.anchors), default=0)
@@ -105,44 +106,44 @@ class RowWriter:
                 passes.setdefault(level(value, found[0]), ([], []))[1].append(value)
         return [passes[key] for key in sorted(passes)]
 
-    def _list_row_stores(self) -> list[tuple[Value, Coordinates, Index]]:
+    def _list_row_stores(self) -> list[tuple[Tensor, Coordinates, Index]]:
         found = [(value, self.space.find(value.shape)) for value in self.region.stores]
         return [(value, one[0], self.space.row) for value, one in found if one is not None and not one[1]]
 
-    def _write_pass(self, anchors: list[Anchor], stores: list[Value]) -> None:
+    def _write_pass(self, anchors: list[Anchor], stores: list[Tensor]) -> None:
         emitter, tiling = self.emitter, self.tiling
         for anchor in anchors:
             self._name(anchor)
         if not tiling.looped:
             for anchor in anchors:
-                self._reduce_whole(anchor) if isinstance(anchor, Reduction) else self._scan(anchor)
+                self._reduce_whole(anchor) if isinstance(anchor, Reduction) else self._run(anchor)
             self._store_places(stores)
             return
         for anchor in anchors:
             self._start(anchor)
         emitter.open(frozenset((PLACE,)))
-        if tiling.layout is not Layout.COLUMNS:
+        if tiling.layout is not RowLayout.COLUMNS:
             emitter.line(f"k = start + {self._places()}")
             emitter.line(f"valid = k < {self.space.length}")
         before = len(emitter.scopes[-1].lines)
         for anchor in anchors:
-            self._step(anchor) if isinstance(anchor, Reduction) else self._scan(anchor)
+            self._step(anchor) if isinstance(anchor, Reduction) else self._run(anchor)
         self._store_places(stores)
         lines = emitter.scopes[-1].lines
-        if tiling.layout is not Layout.COLUMNS and not any(re.search(r"\bvalid\b", line) for line in lines[before:]):
+        if tiling.layout is not RowLayout.COLUMNS and not any(re.search(r"\bvalid\b", line) for line in lines[before:]):
             lines.pop(before - 1)
-        if tiling.layout is Layout.COLUMNS:
+        if tiling.layout is RowLayout.COLUMNS:
             kind = "tl.static_range" if self.space.length <= _UNROLLED else "range"
             emitter.close(f"for k in {kind}({self.space.length}):")
         else:
             emitter.close(f"for start in range(0, {self.space.length}, BLOCK):")
-        if tiling.layout is not Layout.COLUMNS:
+        if tiling.layout is not RowLayout.COLUMNS:
             for anchor in anchors:
                 self._finish(anchor)
         for anchor in anchors:
             self._conclude(anchor)
 
-    def _store_places(self, stores: list[Value]) -> None:
+    def _store_places(self, stores: list[Tensor]) -> None:
         for value in stores:
             found = self.space.find(value.shape)
             assert found is not None
@@ -163,13 +164,13 @@ class RowWriter:
     def _value(self, anchor: Anchor) -> tuple[str, str]:
         """The element that an anchor takes in, and the condition under which it counts; empty where it always does."""
         text = self.emitter.read(anchor.source, anchor_coordinates(anchor)[0])
-        constant = PLACE not in self.emitter.depends(text) and self.tiling.layout is not Layout.COLUMNS and self.space.length > 1
+        constant = PLACE not in self.emitter.depends(text) and self.tiling.layout is not RowLayout.COLUMNS and self.space.length > 1
         if anchor.source.dtype == "bool":
             text = f"{text}.to(tl.int32)"
         return text, "valid" if self.ragged or constant else ""
 
     def _fill(self, line: str, anchor: Anchor, text: str = "", valid: str = "", helper: str = "") -> str:
-        axis = "1, keep_dims=True" if self.tiling.layout is Layout.TILE else "0"
+        axis = "1, keep_dims=True" if self.tiling.layout is RowLayout.TILE else "0"
         filled = line.format(
             n=self.titles[id(anchor)], v=text, k="k" if self.space.length > 1 else "0", h=helper, a=axis,
             also=f"{valid} & " if valid else "", one=f"{valid}.to(tl.float32)" if valid else "1.0", length=self.space.length,
@@ -198,13 +199,9 @@ class RowWriter:
     def _start(self, anchor: Anchor) -> None:
         layout = self.tiling.layout
         if isinstance(anchor, Scan):
-            wide = TRITON_TYPES[find_type(anchor.dtype)]
-            plain = "0" if anchor.kind == "sum" else "1"
-            plain += ".0" if find_type(anchor.dtype) in FLOATS else ""
-            shape = {Layout.ROW: "()", Layout.TILE: "(ROWS, 1)", Layout.COLUMNS: "(ROWS,)"}[layout]
-            self.emitter.line(f"{self.titles[id(anchor)]}_before = tl.full({shape}, {plain}, {wide})")
+            self.emitter.line(start_scan(anchor, self.titles[id(anchor)], layout))
             return
-        shape = {Layout.ROW: "(BLOCK,)", Layout.TILE: "(ROWS, BLOCK)", Layout.COLUMNS: "(ROWS,)"}[layout]
+        shape = {RowLayout.ROW: "(BLOCK,)", RowLayout.TILE: "(ROWS, BLOCK)", RowLayout.COLUMNS: "(ROWS,)"}[layout]
         kind = find_kind(anchor.kind, anchor.source.dtype)
         for part, start in zip(kind.parts, kind.start, strict=True):
             wide = "tl.int32" if part == "_place" else TRITON_TYPES[find_type(anchor.source.dtype)]
@@ -220,25 +217,7 @@ class RowWriter:
             for line in find_kind(anchor.kind, anchor.source.dtype).finish:
                 self.emitter.line(self._fill(line, anchor))
 
-    def _scan(self, anchor: Anchor) -> None:
+    def _run(self, anchor: Anchor) -> None:
         text, valid = self._value(anchor)
-        title, sums = self.titles[id(anchor)], anchor.kind == "sum"
-        sign = "+" if sums else "*"
-        if self.tiling.layout is Layout.COLUMNS:
-            self.emitter.line(f"{title}_before {sign}= {text}")
-            self.emitter.line(f"{title} = {title}_before")
-            return
-        zero = ("0" if sums else "1") + (".0" if find_type(anchor.dtype) in FLOATS else "")
-        axis = "1" if self.tiling.layout is Layout.TILE else "0"
-        counted = f"tl.where({valid}, {text}, {zero})" if valid else text
-        if valid:
-            self.emitter.line(f"{text}_counted = {counted}")
-            counted = f"{text}_counted"
-        run = f"tl.cumsum({counted}, {axis})" if sums else f"tl.cumprod({counted}, {axis})"
-        if not self.tiling.looped:
-            self.emitter.line(f"{title} = {run}")
-            return
-        keep = ", keep_dims=True" if self.tiling.layout is Layout.TILE else ""
-        total = f"tl.sum({counted}, {axis}{keep})" if sums else f"tl.reduce({counted}, {axis}, multiply{keep})"
-        self.emitter.line(f"{title} = {title}_before {sign} {run}")
-        self.emitter.line(f"{title}_before {sign}= {total}")
+        for line in write_scan(anchor, self.titles[id(anchor)], text, valid, self.tiling):
+            self.emitter.line(line)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.regions import RowRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import ROW, Walk, anchor_coordinates
-from tritonsmith.prompts.recipes.regions.values.indices import Index, Loaded, Part, ravel
+from tritonsmith.prompts.recipes.regions.values.indices import Digit, Index, Loaded, ravel
 
 _WINDOW = 64
 """Places of a row that one thread goes through by itself."""
@@ -17,7 +17,7 @@ _NEAR = 8
 _LEAST_THREADS = 128
 
 
-class Layout(StrEnum):
+class RowLayout(StrEnum):
     """What a program holds at once."""
 
     ROW = "row"
@@ -32,7 +32,7 @@ class Layout(StrEnum):
 class Tiling:
     """The layout with its sizes."""
 
-    layout: Layout
+    layout: RowLayout
     rows: int
     """Of a program; 1 for a row."""
     block: int
@@ -50,7 +50,7 @@ def evaluate(index: Index, row: int, place: int) -> int:
     """The value of an index at a row and a place; numbers from memory count as 0."""
     total = index.constant
     for atom, factor in index.terms:
-        if isinstance(atom, Part):
+        if isinstance(atom, Digit):
             inner = evaluate(atom.of, row, place)
             total += factor * (inner % atom.by if atom.remainder else inner // atom.by)
         elif not isinstance(atom, Loaded):
@@ -88,17 +88,17 @@ def choose_tiling(region: RowRegion, settings: Settings) -> Tiling:
     length = round_up(space.length)
     if space.length <= _WINDOW and near <= _NEAR and (near < step or space.length < _WINDOW and near != space.length) and space.rows >= 32:
         rows = min(256, round_up(space.rows))
-        return Tiling(Layout.COLUMNS, rows, 1, True, max(1, min(8, rows // 64)))
+        return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, min(8, rows // 64)))
     if near and near < step or step == 0:  # neighbouring rows are neighbours in memory
         rows = min(64, round_up(space.rows))
         block = min(length, max(1, tile // rows))
         if block == 1:
-            return Tiling(Layout.COLUMNS, rows, 1, True, max(1, rows // 64))
-        return Tiling(Layout.TILE, rows, block, block < space.length, _count_warps(rows * block, per_thread))
+            return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, rows // 64))
+        return Tiling(RowLayout.TILE, rows, block, block < space.length, _count_warps(rows * block, per_thread))
     if length > most:
-        return Tiling(Layout.ROW, 1, tile, True, _count_warps(tile, per_thread))
+        return Tiling(RowLayout.ROW, 1, tile, True, _count_warps(tile, per_thread))
     rows = min(round_up(space.rows), max(1, 1024 // length))
-    return Tiling(Layout.TILE if rows > 1 else Layout.ROW, rows, length, False, _count_warps(rows * length, per_thread))
+    return Tiling(RowLayout.TILE if rows > 1 else RowLayout.ROW, rows, length, False, _count_warps(rows * length, per_thread))
 
 
 def _count_warps(elements: int, per_thread: int) -> int:
