@@ -150,7 +150,7 @@ class Cutter:
         _, below = list_below(anchor.source, self.in_memory)
         space = anchor_space(anchor)
         home = self._places[id(below[0])] if below else None
-        if home is not None and (home.space != space or not self._joins(anchor, home)):
+        if home is not None and (home.space != space or home.split or not self._joins(anchor, home)):
             home = None
         for one in below:
             if self._places[id(one)] is not home:
@@ -221,7 +221,7 @@ class Cutter:
         if len(homes) == 1:
             (region,) = homes.values()
             found = region.space.find(value.shape)
-            if found is not None and self._fits(value, found[0], region):
+            if found is not None and not (region.split and found[1]) and self._fits(value, found[0], region):
                 self._keep(value, region, found[0])
                 return
         for one in below:

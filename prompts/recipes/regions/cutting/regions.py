@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 
 from tritonsmith.prompts.recipes.regions.cutting.space import Space, anchor_coordinates
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates
-from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, LibraryCall, Tensor
+from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, LibraryCall, Scan, Tensor
+
+_FEW_ROWS = 256
+"""Rows that keep a large card busy, one program each: about two for each of its processors."""
+_LONG_ROW = 16384
+"""Elements of a row that are worth several programs and a second launch."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -45,6 +50,12 @@ class RowRegion(WorkRegion):
 
     space: Space
     anchors: list[Anchor] = field(default_factory=list)
+
+    @property
+    def split(self) -> bool:
+        """Whether programs share rows: there are too few of them to keep a card busy, and they are long."""
+        few = self.space.rows <= _FEW_ROWS and self.space.length >= _LONG_ROW
+        return few and not any(isinstance(anchor, Scan) for anchor in self.anchors)
 
     @property
     def results(self) -> dict[int, Coordinates]:

@@ -15,6 +15,7 @@ from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel, wrap
 from tritonsmith.prompts.recipes.regions.writing.names import Namer, list_operations
 from tritonsmith.prompts.recipes.regions.writing.pointwise import write_pointwise
 from tritonsmith.prompts.recipes.regions.writing.rows import write_rows
+from tritonsmith.prompts.recipes.regions.writing.split import write_split
 
 _HELPERS = ("sigmoid", "tanh", "softplus", "multiply")
 
@@ -75,7 +76,7 @@ class ModuleWriter:
         if isinstance(region, PointwiseRegion):
             return write_pointwise(region, name, self.settings, lambda one: id(one) in region.reads)
         assert isinstance(region, RowRegion)
-        return write_rows(region, name, self.settings)
+        return write_split(region, name, self.settings) if region.split else write_rows(region, name, self.settings)
 
     def _write_call(self, region: CallRegion, read: set[int]) -> None:
         call = region.call

@@ -27,10 +27,16 @@ def write_rows(region: RowRegion, name: str, settings: Settings) -> list[Kernel]
 
 
 class RowWriter:
-    """Writes the kernel of a region."""
+    """Writes the kernel of a region.
 
-    def __init__(self, region: RowRegion, tiling: Tiling, stored: dict[int, int] | None = None) -> None:
-        self.region, self.tiling, self.space = region, tiling, region.space
+    Args:
+        region: what it computes.
+        tiling: how.
+        chunk: places of a row that one program goes through, where several share a row; 0 where none do.
+    """
+
+    def __init__(self, region: RowRegion, tiling: Tiling, chunk: int = 0) -> None:
+        self.region, self.tiling, self.space, self.chunk = region, tiling, region.space, chunk
         self.arguments = Arguments()
         length, block = self.space.length, tiling.block
         self.ragged = tiling.layout is not RowLayout.COLUMNS and length % block != 0
@@ -47,14 +53,14 @@ class RowWriter:
 
     def write(self, name: str) -> Kernel:
         """The kernel."""
-        passes = self._order()
+        passes = self.order()
         for anchors, stores in passes:
-            self._write_pass(anchors, stores)
-        for value, at, index in self._list_row_stores():
+            self.write_pass(anchors, stores)
+        for value, at, index in self.list_row_stores():
             text = self.emitter.read(value, at)
             self.emitter.store(value, index, text, frozenset((ROW,)))
         big = self.arguments.largest >= _BIG
-        lines = [*self._head(big), *self.emitter.scopes[0].lines]
+        lines = [*self.head(big), *self.emitter.scopes[0].lines]
         rows = -(-self.space.rows // self.tiling.rows)
         constants = [("ROWS", self.tiling.rows)] if self.row_vector and self.space.rows > 1 else []
         constants += [("BLOCK", self.tiling.block)] if self.tiling.layout is not RowLayout.COLUMNS else []
@@ -63,11 +69,13 @@ class RowWriter:
             constants=constants, lines=lines, grid=f"({rows},)", stores=list(self.region.stores), warps=self.tiling.warps,
         )  # fmt: skip
 
-    def _head(self, big: bool) -> list[str]:
+    def head(self, big: bool) -> list[str]:
+        """The lines that say which rows and places a program has."""
         wide = ".to(tl.int64)" if big else ""
+        program = "tl.program_id(0)" + (" // PARTS" if self.chunk else "")
         lines = []
         if self.space.rows > 1:
-            row = f"tl.program_id(0){wide}"
+            row = f"({program}){wide}" if self.chunk and wide else f"{program}{wide}"
             if self.row_vector:
                 axis = "[:, None]" if self.tiling.layout is RowLayout.TILE else ""
                 added = f"{row} * ROWS + tl.arange(0, ROWS)"
@@ -75,6 +83,9 @@ class RowWriter:
                 lines += [f"inside = row < {self.space.rows}"] if self.space.rows % self.tiling.rows else []
             else:
                 lines.append(f"row = {row}")
+        if self.chunk:
+            lines.append(f"begin = (tl.program_id(0) % PARTS){wide} * {self.chunk}")
+            lines.append(f"end = tl.minimum(begin + {self.chunk}, {self.space.length})")
         if not self.tiling.looped:
             lines.append(f"k = {self._places()}")
             lines += [f"valid = k < {self.space.length}"] if self.ragged or self._forces_mask() else []
@@ -86,7 +97,7 @@ class RowWriter:
     def _forces_mask(self) -> bool:
         return any("valid" in line for line in self.emitter.scopes[0].lines)
 
-    def _order(self) -> list[tuple[list[Anchor], list[Tensor]]]:
+    def order(self) -> list[tuple[list[Anchor], list[Tensor]]]:
         """By pass along the row: the anchors that it does and the values that it stores."""
         levels: dict[int, int] = {}
         passes: dict[int, tuple[list[Anchor], list[Tensor]]] = {}
@@ -106,14 +117,16 @@ class RowWriter:
                 passes.setdefault(level(value, found[0]), ([], []))[1].append(value)
         return [passes[key] for key in sorted(passes)]
 
-    def _list_row_stores(self) -> list[tuple[Tensor, Coordinates, Index]]:
+    def list_row_stores(self) -> list[tuple[Tensor, Coordinates, Index]]:
+        """Values with one element for each row, and where that lies."""
         found = [(value, self.space.find(value.shape)) for value in self.region.stores]
         return [(value, one[0], self.space.row) for value, one in found if one is not None and not one[1]]
 
-    def _write_pass(self, anchors: list[Anchor], stores: list[Tensor]) -> None:
+    def write_pass(self, anchors: list[Anchor], stores: list[Tensor]) -> None:
+        """Go along the row once."""
         emitter, tiling = self.emitter, self.tiling
         for anchor in anchors:
-            self._name(anchor)
+            self.entitle(anchor)
         if not tiling.looped:
             for anchor in anchors:
                 self._reduce_whole(anchor) if isinstance(anchor, Reduction) else self._run(anchor)
@@ -132,16 +145,22 @@ class RowWriter:
         lines = emitter.scopes[-1].lines
         if tiling.layout is not RowLayout.COLUMNS and not any(re.search(r"\bvalid\b", line) for line in lines[before:]):
             lines.pop(before - 1)
-        if tiling.layout is RowLayout.COLUMNS:
-            kind = "tl.static_range" if self.space.length <= _UNROLLED else "range"
-            emitter.close(f"for k in {kind}({self.space.length}):")
-        else:
-            emitter.close(f"for start in range(0, {self.space.length}, BLOCK):")
+        self._close_loop()
         if tiling.layout is not RowLayout.COLUMNS:
             for anchor in anchors:
                 self._finish(anchor)
         for anchor in anchors:
-            self._conclude(anchor)
+            self.conclude(anchor)
+
+    def _close_loop(self) -> None:
+        ends = "begin, end" if self.chunk else f"0, {self.space.length}"
+        if self.tiling.layout is not RowLayout.COLUMNS:
+            self.emitter.close(f"for start in range({ends}, BLOCK):")
+        elif self.chunk:
+            self.emitter.close(f"for k in range({ends}):")
+        else:
+            kind = "tl.static_range" if self.space.length <= _UNROLLED else "range"
+            self.emitter.close(f"for k in {kind}({self.space.length}):")
 
     def _store_places(self, stores: list[Tensor]) -> None:
         for value in stores:
@@ -150,7 +169,8 @@ class RowWriter:
             text = self.emitter.read(value, found[0])
             self.emitter.store(value, self.space.whole, text, frozenset((ROW, PLACE)))
 
-    def _name(self, anchor: Anchor) -> None:
+    def entitle(self, anchor: Anchor) -> None:
+        """Name the results of an anchor."""
         title = self.arguments.name(anchor.name or {"moments": "mean", "exponentials": "most"}.get(anchor.kind, anchor.kind))
         self.titles[id(anchor)] = title
         if isinstance(anchor, Scan):
@@ -169,11 +189,12 @@ class RowWriter:
             text = f"{text}.to(tl.int32)"
         return text, "valid" if self.ragged or constant else ""
 
-    def _fill(self, line: str, anchor: Anchor, text: str = "", valid: str = "", helper: str = "") -> str:
+    def fill(self, line: str, anchor: Anchor, text: str = "", valid: str = "", helper: str = "") -> str:
+        """A line of a reduction for an anchor."""
         axis = "1, keep_dims=True" if self.tiling.layout is RowLayout.TILE else "0"
         filled = line.format(
             n=self.titles[id(anchor)], v=text, k="k" if self.space.length > 1 else "0", h=helper, a=axis,
-            also=f"{valid} & " if valid else "", one=f"{valid}.to(tl.float32)" if valid else "1.0", length=self.space.length,
+            also=f"{valid} & " if valid else "", one=f"{valid}.to(tl.float32)" if valid else "1.0", length="(end - begin)" if self.chunk else self.space.length,
         )  # fmt: skip
 
         def counted(found: re.Match[str]) -> str:
@@ -189,10 +210,11 @@ class RowWriter:
                 assert anchor.helper is not None
                 helper = self.emitter.read(anchor.helper, anchor_coordinates(anchor)[0])
             else:
-                self.emitter.line(self._fill(line, anchor, text, valid, helper))
-        self._conclude(anchor)
+                self.emitter.line(self.fill(line, anchor, text, valid, helper))
+        self.conclude(anchor)
 
-    def _conclude(self, anchor: Anchor) -> None:
+    def conclude(self, anchor: Anchor) -> None:
+        """Turn numbers back into truths."""
         if anchor.kind in ("any", "all"):
             self.emitter.line(f"{self.titles[id(anchor)]} = {self.titles[id(anchor)]} != 0")
 
@@ -210,12 +232,12 @@ class RowWriter:
     def _step(self, anchor: Anchor) -> None:
         text, valid = self._value(anchor)
         for line in find_kind(anchor.kind, anchor.source.dtype).step:
-            self.emitter.line(self._fill(line, anchor, text, valid))
+            self.emitter.line(self.fill(line, anchor, text, valid))
 
     def _finish(self, anchor: Anchor) -> None:
         if isinstance(anchor, Reduction):
             for line in find_kind(anchor.kind, anchor.source.dtype).finish:
-                self.emitter.line(self._fill(line, anchor))
+                self.emitter.line(self.fill(line, anchor))
 
     def _run(self, anchor: Anchor) -> None:
         text, valid = self._value(anchor)

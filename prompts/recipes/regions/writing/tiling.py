@@ -80,7 +80,7 @@ class _Places(Walk):
         return [(value.size, ravel(at, value.shape)) for key, at in self._seen for value in [self.leaves.get(key)] if value is not None]
 
 
-def choose_tiling(region: RowRegion, settings: Settings) -> Tiling:
+def choose_tiling(region: RowRegion, settings: Settings, shared: bool = False) -> Tiling:
     """The layout in which neighbouring threads read neighbouring memory, with enough programs for a card."""
     space = region.space
     near, step = (abs(one) for one in find_strides(region))
@@ -89,13 +89,13 @@ def choose_tiling(region: RowRegion, settings: Settings) -> Tiling:
     if space.length <= _WINDOW and near <= _NEAR and (near < step or space.length < _WINDOW and near != space.length) and space.rows >= 32:
         rows = min(256, round_up(space.rows))
         return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, min(8, rows // 64)))
-    if near and near < step or step == 0:  # neighbouring rows are neighbours in memory
+    if space.rows > 1 and (near and near < step or step == 0):  # neighbouring rows are neighbours in memory
         rows = min(64, round_up(space.rows))
         block = min(length, max(1, tile // rows))
         if block == 1:
             return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, rows // 64))
         return Tiling(RowLayout.TILE, rows, block, block < space.length, _count_warps(rows * block, per_thread))
-    if length > most:
+    if length > most or shared:
         return Tiling(RowLayout.ROW, 1, tile, True, _count_warps(tile, per_thread))
     rows = min(round_up(space.rows), max(1, 1024 // length))
     return Tiling(RowLayout.TILE if rows > 1 else RowLayout.ROW, rows, length, False, _count_warps(rows * length, per_thread))
