@@ -13,10 +13,22 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, Poin
 from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, Misfit, Walk, anchor_coordinates, anchor_space, list_below
 from tritonsmith.prompts.recipes.regions.lowering.reader import list_values
 from tritonsmith.prompts.recipes.regions.values.indices import unravel, variable
-from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, AnchorResult, Formula, Held, Item, LibraryCall, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.values.tensors import (
+    Anchor,
+    AnchorResult,
+    Formula,
+    Held,
+    Item,
+    LibraryCall,
+    Scan,
+    Tensor,
+    TensorView,
+)
 
 _SHARED = 2.0
-"""A value that several regions read is stored once where computing it reads more than this many times its own bytes."""
+"""A value that several regions read is stored once where computing it reads more than this many times its own elements."""
+_SMALL = 2**16
+"""Elements so few that a launch takes longer than reading them: anchors of such rows share a kernel even if they read nothing in common."""
 _MOST_FORMULAS = 64
 """Elementwise values that one kernel computes for a value that others read too."""
 
@@ -24,13 +36,15 @@ _MOST_FORMULAS = 64
 def cut_forward(results: Any) -> list[WorkRegion]:
     """The regions in the order in which forward runs them."""
     shared: set[int] = set()
+    alone: set[int] = set()
     while True:
-        done = Cutter(shared)
+        done = Cutter(shared, alone)
         for value in list_values(results):
             done.store(base_of(value))
-        more = _find_shared(done.regions) - shared
-        if not more:
+        more = _find_shared(done.regions)
+        if not more - alone:
             return done.sort()
+        alone |= more & shared  # no region that computes it could store it
         shared |= more
 
 
@@ -58,7 +72,7 @@ def _find_shared(regions: Iterable[WorkRegion]) -> set[int]:
 
 def _is_costly(value: Tensor, stored: set[int]) -> bool:
     formulas, leaves = _list_formulas(value, stored)
-    return sum(one.bytes for one in leaves) > _SHARED * value.bytes or len(formulas) > _MOST_FORMULAS
+    return sum(one.size for one in leaves) > _SHARED * value.size or len(formulas) > _MOST_FORMULAS
 
 
 def _list_formulas(value: Tensor, stored: set[int]) -> tuple[list[Tensor], list[Tensor]]:
@@ -82,12 +96,13 @@ class Cutter:
     """Makes regions from the results backwards.
 
     Args:
-        shared: values that are stored wherever they are computed first.
+        shared: values that the first region that computes them stores as well.
+        alone: values that have a region of their own.
     """
 
-    def __init__(self, shared: set[int]) -> None:
+    def __init__(self, shared: set[int], alone: set[int]) -> None:
         self.regions: list[WorkRegion] = []
-        self._shared = shared
+        self._shared, self._alone = shared, alone
         self._homes: dict[int, WorkRegion] = {}
         """By value that is stored: the region that stores it."""
         self._places: dict[int, RowRegion] = {}
@@ -124,8 +139,8 @@ class Cutter:
         self.regions.append(region)
         self._homes[id(value)] = region
 
-    def _prepare(self, value: Tensor) -> None:
-        """Have everything below a value in memory or in a region."""
+    def _prepare(self, value: Tensor, itself: bool = True) -> None:
+        """Have everything below a value in memory or in a region; a value that shall have a region of its own too, unless that is next."""
         todo = [value]
         seen: set[int] = set()
         while todo:
@@ -137,7 +152,7 @@ class Cutter:
                 self.store(one)
             elif isinstance(one, AnchorResult):
                 self._place(one.anchor)
-            elif id(one) in self._shared and one is not value:
+            elif id(one) in self._alone and not (one is value and itself):
                 self.store(one)
             else:
                 todo += reversed(one.operands)
@@ -146,11 +161,11 @@ class Cutter:
         """The region of an anchor."""
         if id(anchor) in self._places:
             return self._places[id(anchor)]
-        self._prepare(anchor.source)
+        self._prepare(anchor.source, itself=False)
         _, below = list_below(anchor.source, self.in_memory)
         space = anchor_space(anchor)
         home = self._places[id(below[0])] if below else None
-        if home is not None and (home.space != space or home.split or not self._joins(anchor, home)):
+        if home is not None and (home.space != space or home.split or isinstance(anchor, Scan) or not self._joins(anchor, home)):
             home = None
         for one in below:
             if self._places[id(one)] is not home:
@@ -161,19 +176,18 @@ class Cutter:
         region.anchors.append(anchor)
         self._places[id(anchor)] = region
         self._note(region, anchor.source, anchor_coordinates(anchor)[0])
+        self._keep_shared(region)
         return region
 
     def _find_neighbour(self, anchor: Anchor) -> RowRegion | None:
         """A region along the same rows that reads the same tensors, and that this anchor may join."""
         space = anchor_space(anchor)
         leaves, _ = list_below(anchor.source, self.in_memory)
+        small = space.rows * space.length <= _SMALL
         for region in reversed(self.regions):
-            if (
-                isinstance(region, RowRegion)
-                and region.space == space
-                and any(id(one) in region.reads for one in leaves if one.size > space.rows)
-            ):
-                if self._joins(anchor, region):
+            if isinstance(region, RowRegion) and region.space == space and not isinstance(anchor, Scan):
+                near = small or any(id(one) in region.reads for one in leaves if one.size > space.rows)
+                if near and not any(isinstance(one, Scan) for one in region.anchors) and self._joins(anchor, region):
                     return region
         return None
 
@@ -223,9 +237,12 @@ class Cutter:
             found = region.space.find(value.shape)
             if found is not None and not (region.split and found[1]) and self._fits(value, found[0], region):
                 self._keep(value, region, found[0])
+                self._keep_shared(region)
                 return
         for one in below:
             self._store_results(one, value)
+        if self.in_memory(value):
+            return
         at = unravel(variable(OFFSET, value.size), value.shape)
         for other in reversed(self.regions[-3:]):
             if isinstance(other, PointwiseRegion) and other.size == value.size and self._shares(value, at, other):
@@ -240,6 +257,13 @@ class Cutter:
         leaves, _ = list_below(value, self.in_memory)
         return any(id(one) in region.reads and one.size * 4 > value.size for one in leaves) and self._fits(value, at, region)
 
+    def _keep_shared(self, region: RowRegion) -> None:
+        """Store what others will read too, as far as it has an element for each place or row."""
+        for value in [one for key, one in region.evaluated.items() if key in self._shared and not self.in_memory(one)]:
+            found = region.space.find(value.shape)
+            if found and not (region.split and found[1]) and self._fits(value, found[0], region):
+                self._keep(value, region, found[0])
+
     def _keep(self, value: Tensor, region: WorkRegion, at: Any) -> None:
         self._note(region, value, at)
         region.stores.append(value)
@@ -247,19 +271,26 @@ class Cutter:
 
     def _store_results(self, anchor: Anchor, reader: Tensor) -> None:
         """Store the results of an anchor that a value reads from another region."""
+        region = self._places[id(anchor)]
         todo, seen = [reader], set[int]()
         while todo:
             one = todo.pop()
             if id(one) in seen or self.in_memory(one):
                 continue
             seen.add(id(one))
+            found = region.space.find(one.shape) if isinstance(one, Formula) else None
             if isinstance(one, AnchorResult):
                 if one.anchor is anchor:
-                    region = self._places[id(anchor)]
                     region.stores.append(one)
                     self._homes[id(one)] = region
+            elif found and not found[1] and self._follows(one, region) and self._fits(one, found[0], region):
+                self._keep(one, region, found[0])  # a number for each row that is made of its results
             else:
                 todo += one.operands
+
+    def _follows(self, value: Tensor, region: RowRegion) -> bool:
+        """Whether a value is made of what a region finds."""
+        return any(self._places[id(one)] is region for one in list_below(value, self.in_memory)[1])
 
     def sort(self) -> list[WorkRegion]:
         """The regions, each behind what it reads."""

@@ -194,7 +194,8 @@ class RowWriter:
         axis = "1, keep_dims=True" if self.tiling.layout is RowLayout.TILE else "0"
         filled = line.format(
             n=self.titles[id(anchor)], v=text, k="k" if self.space.length > 1 else "0", h=helper, a=axis,
-            also=f"{valid} & " if valid else "", one=f"{valid}.to(tl.float32)" if valid else "1.0", length="(end - begin)" if self.chunk else self.space.length,
+            also=f"{valid} & " if valid else "", one=f"{valid}.to(tl.float32)" if valid else "1.0",
+            length="(end - begin)" if self.chunk else self.space.length,
         )  # fmt: skip
 
         def counted(found: re.Match[str]) -> str:

@@ -115,7 +115,8 @@ def _write_join(
     return Kernel(
         name=name, does=f"What all parts of a row found, put together: {parts} parts of {chunk} places.",
         arguments=[(arguments.names[id(one)], one) for one in arguments.values], sizes=[], constants=[("BLOCK", block)],
-        lines=[*lines, *emitter.scopes[0].lines], grid=f"({region.space.rows},)", stores=list(region.stores), warps=4 if block >= 128 else 1,
+        lines=[*lines, *emitter.scopes[0].lines], grid=f"({region.space.rows},)",
+        stores=list(region.stores), warps=4 if block >= 128 else 1,
     )  # fmt: skip
 
 
