@@ -179,13 +179,15 @@ MODULES = [
     ),
     RegionCase(
         "attention in parts",
-        "q, k, v=self.l(x).split(8, 2); w=(q@k.transpose(1, 2))*0.3; w=w.masked_fill(self.m[:5, :5]==0, float('-inf')); return F.softmax(w, -1)@v",
+        "q, k, v=self.l(x).split(8, 2); w=(q@k.transpose(1, 2))*0.3; "
+        "w=w.masked_fill(self.m[:5, :5]==0, float('-inf')); return F.softmax(w, -1)@v",
         "torch.randn(2, 5, 8)",
         init="self.l=nn.Linear(8, 24); self.register_buffer('m', torch.tril(torch.ones(9, 9)))",
     ),
     RegionCase(
         "activations",
-        "return F.selu(x)+F.mish(x)+F.logsigmoid(x)+F.hardshrink(x)+F.softshrink(x)+F.celu(x)+torch.log1p(x.abs())+torch.atan2(x, x*2+1)+x.abs()**2.5",
+        "return F.selu(x)+F.mish(x)+F.logsigmoid(x)+F.hardshrink(x)+F.softshrink(x)+F.celu(x)"
+        "+torch.log1p(x.abs())+torch.atan2(x, x*2+1)+x.abs()**2.5",
         "torch.randn(9, 20)",
     ),
     RegionCase("calls in place", "y=x+1; y.relu_(); y+=2; return y*x", "torch.randn(13, 4)"),
