@@ -92,6 +92,21 @@ def _list_formulas(value: Tensor, stored: set[int]) -> tuple[list[Tensor], list[
     return list(seen.values()), list(leaves.values())
 
 
+def depends(region: WorkRegion | None, on: WorkRegion, homes: dict[int, WorkRegion]) -> bool:
+    """Whether a region needs, however far up, what another one stores; `homes`: by value the region that stores it."""
+    seen: set[int] = set()
+    todo = [region]
+    while todo:
+        one = todo.pop()
+        if one is None or id(one) in seen:
+            continue
+        if one is on:
+            return True
+        seen.add(id(one))
+        todo += [homes.get(key) for key in one.reads]
+    return False
+
+
 class Cutter:
     """Makes regions from the results backwards.
 
@@ -202,24 +217,10 @@ class Cutter:
             walk.visit(value, at)
         except Misfit:
             return False
-        return not any(self._depends(self._homes.get(key), region) for key in walk.leaves)
+        return not any(depends(self._homes.get(key), region, self._homes) for key in walk.leaves)
 
     def _is_read(self, value: Tensor, region: WorkRegion) -> bool:
         return self.in_memory(value) and self._homes.get(id(value)) is not region
-
-    def _depends(self, region: WorkRegion | None, on: WorkRegion) -> bool:
-        """Whether a region needs, however far up, what another one stores."""
-        seen: set[int] = set()
-        todo = [region]
-        while todo:
-            one = todo.pop()
-            if one is None or id(one) in seen:
-                continue
-            if one is on:
-                return True
-            seen.add(id(one))
-            todo += [self._homes.get(key) for key in one.reads]
-        return False
 
     def _note(self, region: WorkRegion, value: Tensor, at: Any) -> None:
         """Note what a region reads and computes for a value."""

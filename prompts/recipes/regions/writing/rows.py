@@ -26,6 +26,27 @@ def write_rows(region: RowRegion, name: str, settings: Settings) -> list[Kernel]
     return [RowWriter(region, choose_tiling(region, settings)).write(name)]
 
 
+def order_passes(region: RowRegion) -> list[tuple[list[Anchor], list[Tensor]]]:
+    """By pass along the row: the anchors that it does and the values that it stores."""
+    levels: dict[int, int] = {}
+    passes: dict[int, tuple[list[Anchor], list[Tensor]]] = {}
+
+    def level(value: Tensor, at: Coordinates) -> int:
+        walk = Walk(lambda one: id(one) in region.reads)
+        walk.visit(value, at)
+        return max((levels[id(one)] + (0 if isinstance(one, Scan) else 1) for one in walk.anchors), default=0)
+
+    for anchor in region.anchors:
+        levels[id(anchor)] = level(anchor.source, anchor_coordinates(anchor)[0])
+        passes.setdefault(levels[id(anchor)], ([], []))[0].append(anchor)
+    for value in region.stores:
+        found = region.space.find(value.shape)
+        assert found is not None, "the cut lets no other value in"
+        if found[1]:
+            passes.setdefault(level(value, found[0]), ([], []))[1].append(value)
+    return [passes[key] for key in sorted(passes)]
+
+
 class RowWriter:
     """Writes the kernel of a region.
 
@@ -53,7 +74,7 @@ class RowWriter:
 
     def write(self, name: str) -> Kernel:
         """The kernel."""
-        passes = self.order()
+        passes = order_passes(self.region)
         for anchors, stores in passes:
             self.write_pass(anchors, stores)
         for value, at, index in self.list_row_stores():
@@ -96,26 +117,6 @@ class RowWriter:
 
     def _forces_mask(self) -> bool:
         return any("valid" in line for line in self.emitter.scopes[0].lines)
-
-    def order(self) -> list[tuple[list[Anchor], list[Tensor]]]:
-        """By pass along the row: the anchors that it does and the values that it stores."""
-        levels: dict[int, int] = {}
-        passes: dict[int, tuple[list[Anchor], list[Tensor]]] = {}
-
-        def level(value: Tensor, at: Coordinates) -> int:
-            walk = Walk(self.in_memory)
-            walk.visit(value, at)
-            return max((levels[id(one)] + (0 if isinstance(one, Scan) else 1) for one in walk.anchors), default=0)
-
-        for anchor in self.region.anchors:
-            levels[id(anchor)] = level(anchor.source, anchor_coordinates(anchor)[0])
-            passes.setdefault(levels[id(anchor)], ([], []))[0].append(anchor)
-        for value in self.region.stores:
-            found = self.space.find(value.shape)
-            assert found is not None, "the cut lets no other value in"
-            if found[1]:
-                passes.setdefault(level(value, found[0]), ([], []))[1].append(value)
-        return [passes[key] for key in sorted(passes)]
 
     def list_row_stores(self) -> list[tuple[Tensor, Coordinates, Index]]:
         """Values with one element for each row, and where that lies."""

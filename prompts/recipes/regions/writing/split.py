@@ -10,7 +10,7 @@ from tritonsmith.prompts.recipes.regions.values.tensors import Anchor
 from tritonsmith.prompts.recipes.regions.writing.anchors import find_kind, find_type
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, Kernel
-from tritonsmith.prompts.recipes.regions.writing.rows import RowWriter
+from tritonsmith.prompts.recipes.regions.writing.rows import RowWriter, order_passes
 from tritonsmith.prompts.recipes.regions.writing.tiling import RowLayout, choose_tiling, round_up
 
 _PROCESSORS = 128
@@ -41,7 +41,7 @@ def write_split(region: RowRegion, name: str, settings: Settings) -> list[Kernel
     chunk = -(-chunk // tiling.block) * tiling.block
     parts = -(-region.space.length // chunk)
     first = RowWriter(region, tiling, chunk)
-    (anchors, _), *_ = first.order()
+    ((anchors, _),) = order_passes(region)
     first.write_pass(anchors, [])
     buffers: dict[str, Buffer] = {}
     for anchor in anchors:
