@@ -10,7 +10,7 @@ from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, LibraryCa
 
 _FEW_ROWS = 256
 """Rows that keep a large card busy, one program each: about two for each of its processors."""
-_LONG_ROW = 16384
+_LONG_ROW = 65536
 """Elements of a row that are worth several programs and a second launch."""
 
 

@@ -43,10 +43,7 @@ def anchor_coordinates(anchor: Anchor) -> tuple[Coordinates, Coordinates, int, i
     kept = tuple(size for axis, size in enumerate(shape) if axis not in anchor.axes)
     along = tuple(shape[axis] for axis in anchor.axes)
     rows, length = count(kept), count(along)
-    step = variable(PLACE, length)
-    if isinstance(anchor, Scan) and anchor.reverse:
-        step = step * -1 + (length - 1)
-    outer, inner = unravel(variable(ROW, rows), kept), unravel(step, along)
+    outer, inner = unravel(variable(ROW, rows), kept), unravel(variable(PLACE, length), along)
     place, left = iter(inner), iter(outer)
     source = tuple(next(place) if axis in anchor.axes else next(left) for axis in range(len(shape)))
     return source, source if isinstance(anchor, Scan) else outer, rows, length

@@ -7,7 +7,7 @@ from tritonsmith.prompts.recipes.regions.lowering.picks import look_along
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, cast, formula
 from tritonsmith.prompts.recipes.regions.lowering.reductions import cosine, log_softmax, reduce, vector_norm
 from tritonsmith.prompts.recipes.regions.lowering.views import expand, reshape
-from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Tensor, widen
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Tensor, rename, widen
 
 
 def finish(terms: Tensor, call: NodeCall, count: Tensor | int | None = None, reduction: str | None = None) -> Tensor:
@@ -106,7 +106,7 @@ def finish_classes(logs: Tensor, target: Tensor, axis: int, ignored: int, call: 
     found = look_along(logs, one, axis, one.shape)
     terms = reshape(found, target.shape)
     wide = logs.dtype
-    chosen = formula("tl.where({1} != 0, -{0}, 0.0)", terms, cast(kept, "int32"), like=wide)
+    chosen = rename(formula("tl.where({1} != 0, -{0}, 0.0)", terms, cast(kept, "int32"), like=wide), "loss_of_class")
     kind = call.option(-1, "reduction", "mean")
     if kind != "mean":
         return finish(chosen, call)

@@ -8,7 +8,7 @@ from tritonsmith.prompts.recipes.regions.lowering.views import flip
 from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, AnchorResult, Scan, Tensor, TensorView
 
 
-def scan(source: Tensor, axis: int, kind: str, dtype: str, reverse: bool = False) -> Tensor:
+def scan(source: Tensor, axis: int, kind: str, dtype: str, reverse: bool = False) -> AnchorResult:
     """The running sum or product along an axis."""
     found = Scan(shape=source.shape, dtype=dtype, source=source, axes=(axis,), kind=kind, reverse=reverse)
     return AnchorResult(shape=source.shape, dtype=dtype, anchor=found)
@@ -29,7 +29,9 @@ def turn_back(flipped: Tensor, axes: tuple[int, ...]) -> Tensor | None:
     source = flipped.anchor.source
     if not isinstance(source, TensorView) or source.flipped != axes:
         return None
-    return scan(source.source, axes[0], flipped.anchor.kind, flipped.dtype, reverse=not flipped.anchor.reverse)
+    turned = scan(source.source, axes[0], flipped.anchor.kind, flipped.dtype, reverse=not flipped.anchor.reverse)
+    turned.anchor.name = f"reverse_{flipped.anchor.name}"
+    return turned
 
 
 def _flip(call: NodeCall) -> Lowered:

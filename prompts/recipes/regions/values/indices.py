@@ -191,8 +191,9 @@ def _divide(index: Index, by: int) -> tuple[Index, Index]:
             return whole + quotient, remainder * step + fine
     if len(rest.terms) == 1 and rest.terms[0][1] == 1 and not rest.constant and isinstance(rest.terms[0][0], Digit):
         inner = rest.terms[0][0]
-        if inner.remainder and inner.by % by == 0:  # (i % (n m)) % n
-            return whole + Index(((Digit(rest, by, False), 1),)), _divide(inner.of, by)[1]
+        if inner.remainder and inner.by % by == 0:  # (i % (n m)) // m = (i // m) % n, and (i % (n m)) % m = i % m
+            whole_part, rest_part = _divide(inner.of, by)
+            return whole + _divide(whole_part, inner.by // by)[1], rest_part
         if not inner.remainder:  # (i // m) // n
             return whole + _divide(inner.of, inner.by * by)[0], Index(((Digit(rest, by, True), 1),))
     return whole + Index(((Digit(rest, by, False), 1),)), Index(((Digit(rest, by, True), 1),))

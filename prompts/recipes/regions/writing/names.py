@@ -21,7 +21,9 @@ def list_operations(region: WorkRegion) -> list[str]:
     """The operations that a region does, each once, in about the order in which it does them."""
     found = [one.name for one in reversed(region.evaluated.values()) if isinstance(one, Formula | Joined | Lookup) and one.name]
     anchors = [one.name for one in region.anchors if one.name] if isinstance(region, RowRegion) else []
-    names = [one for one in [*anchors, *(one for one in found if one not in anchors)] if one not in _QUIET] or [region.name or "copy"]
+    kinds = list(dict.fromkeys(one.kind for one in region.anchors)) if isinstance(region, RowRegion) else []
+    told = [one for one in [*anchors, *(one for one in found if one not in anchors)] if one not in _QUIET]
+    names = told or kinds or [region.name or "copy"]
     return list(dict.fromkeys(_OPERATORS.get(name, name) for name in (re.sub(r"(_\d+)+$", "", one) for one in names)))
 
 

@@ -154,14 +154,16 @@ class RowWriter:
             self.conclude(anchor)
 
     def _close_loop(self) -> None:
-        ends = "begin, end" if self.chunk else f"0, {self.space.length}"
+        length, backwards = self.space.length, any(isinstance(one, Scan) and one.reverse for one in self.region.anchors)
+        ends = "begin, end" if self.chunk else f"0, {length}"
         if self.tiling.layout is not RowLayout.COLUMNS:
-            self.emitter.close(f"for start in range({ends}, BLOCK):")
-        elif self.chunk:
-            self.emitter.close(f"for k in range({ends}):")
+            last = (length - 1) // self.tiling.block
+            self.emitter.close(f"for start in range({f'{last} * BLOCK, -1, -BLOCK' if backwards else f'{ends}, BLOCK'}):")
+        elif self.chunk or backwards:
+            self.emitter.close(f"for k in range({f'{length - 1}, -1, -1' if backwards else ends}):")
         else:
-            kind = "tl.static_range" if self.space.length <= _UNROLLED else "range"
-            self.emitter.close(f"for k in {kind}({self.space.length}):")
+            kind = "tl.static_range" if length <= _UNROLLED else "range"
+            self.emitter.close(f"for k in {kind}({length}):")
 
     def _store_places(self, stores: list[Tensor]) -> None:
         for value in stores:

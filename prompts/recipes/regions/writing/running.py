@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, TRITON_TYPES, Anchor
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, TRITON_TYPES, Anchor, Scan
 from tritonsmith.prompts.recipes.regions.writing.anchors import find_type
 from tritonsmith.prompts.recipes.regions.writing.tiling import RowLayout, Tiling
 
@@ -27,7 +27,8 @@ def write_scan(anchor: Anchor, title: str, text: str, valid: str, tiling: Tiling
     axis = "1" if tiling.layout is RowLayout.TILE else "0"
     lines = [f"{title}_counted = tl.where({valid}, {text}, {find_neutral(anchor)})"] if valid else []
     counted = f"{title}_counted" if valid else text
-    run = f"tl.cumsum({counted}, {axis})" if sums else f"tl.cumprod({counted}, {axis})"
+    turn = ", reverse=True" if isinstance(anchor, Scan) and anchor.reverse else ""
+    run = f"tl.cumsum({counted}, {axis}{turn})" if sums else f"tl.cumprod({counted}, {axis}{turn})"
     if not tiling.looped:
         return [*lines, f"{title} = {run}"]
     keep = ", keep_dims=True" if tiling.layout is RowLayout.TILE else ""

@@ -7,8 +7,9 @@ from enum import StrEnum
 
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.regions import RowRegion
-from tritonsmith.prompts.recipes.regions.cutting.space import ROW, Walk, anchor_coordinates
+from tritonsmith.prompts.recipes.regions.cutting.space import ROW, Walk, anchor_coordinates, list_below
 from tritonsmith.prompts.recipes.regions.values.indices import Digit, Index, Loaded, ravel
+from tritonsmith.prompts.recipes.regions.values.tensors import Reduction, Tensor
 
 _WINDOW = 64
 """Places of a row that one thread goes through by itself."""
@@ -86,6 +87,9 @@ def choose_tiling(region: RowRegion, settings: Settings, shared: bool = False) -
     near, step = (abs(one) for one in find_strides(region))
     most, tile, per_thread = int(settings["whole_row"]), int(settings["tile"]), int(settings["per_thread"])
     length = round_up(space.length)
+    if 0 < near < step and space.rows > 1 and not shared and count_passes(region) > 1 and 32 * length <= most:
+        rows = min(round_up(space.rows), max(32, min(256, most // (2 * length))))
+        return Tiling(RowLayout.TILE, rows, length, False, _count_warps(rows * length, per_thread))
     if space.length <= _WINDOW and near <= _NEAR and (near < step or space.length < _WINDOW and near != space.length) and space.rows >= 32:
         rows = min(256, round_up(space.rows))
         return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, min(8, rows // 64)))
@@ -99,6 +103,20 @@ def choose_tiling(region: RowRegion, settings: Settings, shared: bool = False) -
         return Tiling(RowLayout.ROW, 1, tile, True, _count_warps(tile, per_thread))
     rows = min(round_up(space.rows), max(1, 1024 // length))
     return Tiling(RowLayout.TILE if rows > 1 else RowLayout.ROW, rows, length, False, _count_warps(rows * length, per_thread))
+
+
+def count_passes(region: RowRegion) -> int:
+    """How often a kernel goes along a row that it cannot hold."""
+    levels = {id(anchor): 0 for anchor in region.anchors}
+    places = [value for value in region.stores if (found := region.space.find(value.shape)) and found[1]]
+    depends = [anchor for anchor in region.anchors if any(one in levels for one in _list_anchors(anchor.source, region))]
+    return 1 + bool(depends) + any(_list_anchors(value, region) for value in places)
+
+
+def _list_anchors(value: Tensor, region: RowRegion) -> list[int]:
+    """Reductions whose results a value is made of."""
+    _, anchors = list_below(value, lambda one: id(one) in region.reads)
+    return [id(anchor) for anchor in anchors if isinstance(anchor, Reduction)]
 
 
 def _count_warps(elements: int, per_thread: int) -> int:
