@@ -114,6 +114,8 @@ def _default_settings(recipe: Recipe, found: Match, brief: Brief) -> Settings:
 
 
 def _write_draft(recipe: Recipe, found: Match, settings: Settings, rationale: str) -> Draft:
+    if found.plan.calls:
+        rationale = f"{rationale}; PyTorch does {', '.join(found.plan.calls)}"
     return Draft(source=recipe.render(found.plan, settings), rationale=rationale, recipe=recipe.name, settings=settings)
 
 

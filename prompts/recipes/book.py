@@ -11,8 +11,9 @@ from tritonsmith.prompts.recipes.convnet.recipes import CONVNET
 from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily
 from tritonsmith.prompts.recipes.recurrent.recipes import RECURRENT
+from tritonsmith.prompts.recipes.regions.recipes import REGIONS
 
-FAMILIES: tuple[RecipeFamily, ...] = (RECURRENT, CONVNET, PRODUCT, POINTWISE)
+FAMILIES: tuple[RecipeFamily, ...] = (RECURRENT, CONVNET, PRODUCT, POINTWISE, REGIONS)
 """In the order in which they try to read a task."""
 _MOST_NAMED = 3
 """Operations that a refusal names; what one model would not do, it need not read to its end."""
@@ -50,17 +51,24 @@ def explain_refusal(task: Task, facts: TaskFacts, hardware: Hardware) -> str:
     """What of a task no recipe can write, in forward's order, with the lines of the task that ask for it."""
     if obstacle := _find_obstacle(task, facts):
         return f"this forward ({obstacle})"
-    for family in _list_families(facts):
-        try:
-            family.read(task, facts)
-        except NoPlan as reason:
-            if reason.missing:
-                first = {what: node for what, node in reversed(reason.missing)}
-                named = [_quote(task, what, first[what]) for what in dict.fromkeys(what for what, _ in reason.missing)]
-                return ", ".join(named[:_MOST_NAMED]) + (f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else "")
+    reasons = [missing for family in _list_families(facts) if (missing := _find_missing(family, task, facts))]
+    if reasons:
+        missing = min(reasons, key=len)  # the family that can nearly write it
+        first = {what: node for what, node in reversed(missing)}
+        named = [_quote(task, what, first[what]) for what in dict.fromkeys(what for what, _ in missing)]
+        return ", ".join(named[:_MOST_NAMED]) + (f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else "")
     if facts.updates:
         return f"a forward that updates buffers in training mode ({', '.join(facts.updates[:_MOST_NAMED])})"
     return f"this task that fits {hardware.name}"
+
+
+def _find_missing(family: RecipeFamily, task: Task, facts: TaskFacts) -> tuple[tuple[str, OpNode | None], ...]:
+    """What a family cannot write; nothing where the task is of another family altogether."""
+    try:
+        family.read(task, facts)
+    except NoPlan as reason:
+        return reason.missing
+    return ()
 
 
 def _list_families(facts: TaskFacts) -> tuple[RecipeFamily, ...]:

@@ -21,6 +21,11 @@ class KernelPlan(Record):
     members: tuple[str, ...]
     arguments: str
 
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """What stays a PyTorch call, as people write it."""
+        return ()
+
     def name_local(self, name: str) -> str:
         """A name for a variable of forward that none of its arguments has."""
         while name in [argument.partition("=")[0] for argument in self.arguments.split(", ")]:

@@ -1,0 +1,1 @@
+"""From values to regions: which values are kept in memory, and which kernel computes each of them."""

@@ -1,0 +1,306 @@
+"""Cuts a forward into regions.
+
+Every reduction and scan begins a region or joins the one whose rows it shares; elementwise work goes where it is read, or where the value
+that it gives is stored. A value that several regions would compute from much more memory than it takes itself is stored once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, PointwiseRegion, RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, Misfit, Walk, anchor_coordinates, anchor_space, list_below
+from tritonsmith.prompts.recipes.regions.lowering.reader import list_values
+from tritonsmith.prompts.recipes.regions.values.indices import unravel, variable
+from tritonsmith.prompts.recipes.regions.values.tensors import (
+    Anchor,
+    AnchorResult,
+    Formula,
+    Held,
+    Item,
+    LibraryCall,
+    Scan,
+    Tensor,
+    TensorView,
+)
+
+_SHARED = 2.0
+"""A value that several regions read is stored once where computing it reads more than this many times its own elements."""
+_SMALL = 2**16
+"""Elements so few that a launch takes longer than reading them: anchors of such rows share a kernel even if they read nothing in common."""
+_MOST_FORMULAS = 64
+"""Elementwise values that one kernel computes for a value that others read too."""
+
+
+def cut_forward(results: Any) -> list[WorkRegion]:
+    """The regions in the order in which forward runs them."""
+    shared: set[int] = set()
+    alone: set[int] = set()
+    while True:
+        done = Cutter(shared, alone)
+        for value in list_values(results):
+            done.store(base_of(value))
+        more = _find_shared(done.regions)
+        if not more - alone:
+            return done.sort()
+        alone |= more & shared  # no region that computes it could store it
+        shared |= more
+
+
+def base_of(value: Tensor) -> Tensor:
+    """The value of which PyTorch can show this one as a view."""
+    while isinstance(value, TensorView) and value.python:
+        value = value.source
+    return value
+
+
+def _find_shared(regions: Iterable[WorkRegion]) -> set[int]:
+    """Values that several regions compute, and that are cheaper to store."""
+    homes: dict[int, list[WorkRegion]] = {}
+    values: dict[int, Tensor] = {}
+    for region in regions:
+        for key, value in region.evaluated.items():
+            if isinstance(value, Formula) and value.inputs and key not in {id(one) for one in region.stores}:
+                homes.setdefault(key, []).append(region)
+                values[key] = value
+    stored = {id(one) for region in regions for one in region.stores}
+    found = {key for key, users in homes.items() if len(users) > 1 and key not in stored and _is_costly(values[key], stored)}
+    below = {id(one) for key in found for one in _list_formulas(values[key], stored)[0] if id(one) != key}
+    return found - below if found - below else found
+
+
+def _is_costly(value: Tensor, stored: set[int]) -> bool:
+    formulas, leaves = _list_formulas(value, stored)
+    return sum(one.size for one in leaves) > _SHARED * value.size or len(formulas) > _MOST_FORMULAS
+
+
+def _list_formulas(value: Tensor, stored: set[int]) -> tuple[list[Tensor], list[Tensor]]:
+    """Values that are computed for one, and values that are read from memory."""
+    seen: dict[int, Tensor] = {}
+    leaves: dict[int, Tensor] = {}
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        if one is not value and (id(one) in stored or isinstance(one, Held | LibraryCall | Item | AnchorResult)):
+            leaves[id(one)] = one
+            continue
+        seen[id(one)] = one
+        todo += one.operands
+    return list(seen.values()), list(leaves.values())
+
+
+def depends(region: WorkRegion | None, on: WorkRegion, homes: dict[int, WorkRegion]) -> bool:
+    """Whether a region needs, however far up, what another one stores; `homes`: by value the region that stores it."""
+    seen: set[int] = set()
+    todo = [region]
+    while todo:
+        one = todo.pop()
+        if one is None or id(one) in seen:
+            continue
+        if one is on:
+            return True
+        seen.add(id(one))
+        todo += [homes.get(key) for key in one.reads]
+    return False
+
+
+class Cutter:
+    """Makes regions from the results backwards.
+
+    Args:
+        shared: values that the first region that computes them stores as well.
+        alone: values that have a region of their own.
+    """
+
+    def __init__(self, shared: set[int], alone: set[int]) -> None:
+        self.regions: list[WorkRegion] = []
+        self._shared, self._alone = shared, alone
+        self._homes: dict[int, WorkRegion] = {}
+        """By value that is stored: the region that stores it."""
+        self._places: dict[int, RowRegion] = {}
+        """By anchor: its region."""
+
+    def in_memory(self, value: Tensor) -> bool:
+        """Whether a value lies in memory."""
+        return isinstance(value, Held) or id(value) in self._homes
+
+    def store(self, value: Tensor) -> None:
+        """Have a region store a value."""
+        if self.in_memory(value):
+            return
+        if isinstance(value, Item):
+            self.store(value.call)
+            self._homes[id(value)] = self._homes[id(value.call)]
+        elif isinstance(value, LibraryCall):
+            self._call(value)
+        else:
+            self._prepare(value)
+            if not self.in_memory(value):
+                self._compute(value)
+
+    def _call(self, value: LibraryCall) -> None:
+        region = CallRegion(call=value, name=value.name)
+        for operand in value.inputs:
+            base = base_of(operand)
+            self.store(base)
+            region.reads[id(base)] = base
+        region.stores.append(value)
+        self._add(region, value)
+
+    def _add(self, region: WorkRegion, value: Tensor) -> None:
+        self.regions.append(region)
+        self._homes[id(value)] = region
+
+    def _prepare(self, value: Tensor, itself: bool = True) -> None:
+        """Have everything below a value in memory or in a region; a value that shall have a region of its own too, unless that is next."""
+        todo = [value]
+        seen: set[int] = set()
+        while todo:
+            one = todo.pop()
+            if id(one) in seen or self.in_memory(one):
+                continue
+            seen.add(id(one))
+            if isinstance(one, LibraryCall | Item):
+                self.store(one)
+            elif isinstance(one, AnchorResult):
+                self._place(one.anchor)
+            elif id(one) in self._alone and not (one is value and itself):
+                self.store(one)
+            else:
+                todo += reversed(one.operands)
+
+    def _place(self, anchor: Anchor) -> RowRegion:
+        """The region of an anchor."""
+        if id(anchor) in self._places:
+            return self._places[id(anchor)]
+        self._prepare(anchor.source, itself=False)
+        _, below = list_below(anchor.source, self.in_memory)
+        space = anchor_space(anchor)
+        home = self._places[id(below[0])] if below else None
+        if home is not None and (home.space != space or home.split or isinstance(anchor, Scan) or not self._joins(anchor, home)):
+            home = None
+        for one in below:
+            if self._places[id(one)] is not home:
+                self._store_results(one, anchor.source)
+        region = home or self._find_neighbour(anchor) or RowRegion(space=space, name=anchor.source.name or anchor.kind)
+        if region not in self.regions:
+            self.regions.append(region)
+        region.anchors.append(anchor)
+        self._places[id(anchor)] = region
+        self._note(region, anchor.source, anchor_coordinates(anchor)[0])
+        self._keep_shared(region)
+        return region
+
+    def _find_neighbour(self, anchor: Anchor) -> RowRegion | None:
+        """A region along the same rows that reads the same tensors, and that this anchor may join."""
+        space = anchor_space(anchor)
+        leaves, _ = list_below(anchor.source, self.in_memory)
+        small = space.rows * space.length <= _SMALL
+        for region in reversed(self.regions):
+            if isinstance(region, RowRegion) and region.space == space and not isinstance(anchor, Scan):
+                near = small or any(id(one) in region.reads for one in leaves if one.size > space.rows)
+                if near and not any(isinstance(one, Scan) for one in region.anchors) and self._joins(anchor, region):
+                    return region
+        return None
+
+    def _joins(self, anchor: Anchor, region: RowRegion) -> bool:
+        """Whether a region can compute an anchor as well."""
+        return self._fits(anchor.source, anchor_coordinates(anchor)[0], region)
+
+    def _fits(self, value: Tensor, at: Any, region: WorkRegion) -> bool:
+        results = region.results if isinstance(region, RowRegion) else {}
+        walk = Walk(lambda one: self._is_read(one, region), allowed=results)
+        try:
+            walk.visit(value, at)
+        except Misfit:
+            return False
+        return not any(depends(self._homes.get(key), region, self._homes) for key in walk.leaves)
+
+    def _is_read(self, value: Tensor, region: WorkRegion) -> bool:
+        return self.in_memory(value) and self._homes.get(id(value)) is not region
+
+    def _note(self, region: WorkRegion, value: Tensor, at: Any) -> None:
+        """Note what a region reads and computes for a value."""
+        walk = Walk(lambda one: self._is_read(one, region))
+        walk.visit(value, at)
+        region.reads |= walk.leaves
+        region.evaluated |= walk.formulas
+
+    def _compute(self, value: Tensor) -> None:
+        """Store a value in the region that has what it needs, or in one of its own."""
+        _, below = list_below(value, self.in_memory)
+        homes = {id(self._places[id(one)]): self._places[id(one)] for one in below}
+        if len(homes) == 1:
+            (region,) = homes.values()
+            found = region.space.find(value.shape)
+            if found is not None and not (region.split and found[1]) and self._fits(value, found[0], region):
+                self._keep(value, region, found[0])
+                self._keep_shared(region)
+                return
+        for one in below:
+            self._store_results(one, value)
+        if self.in_memory(value):
+            return
+        at = unravel(variable(OFFSET, value.size), value.shape)
+        for other in reversed(self.regions[-3:]):
+            if isinstance(other, PointwiseRegion) and other.size == value.size and self._shares(value, at, other):
+                self._keep(value, other, at)
+                return
+        own = PointwiseRegion(size=value.size, name=value.name)
+        self.regions.append(own)
+        self._keep(value, own, at)
+
+    def _shares(self, value: Tensor, at: Any, region: WorkRegion) -> bool:
+        """Whether a value reads what a region reads, so that one kernel saves a pass."""
+        leaves, _ = list_below(value, self.in_memory)
+        return any(id(one) in region.reads and one.size * 4 > value.size for one in leaves) and self._fits(value, at, region)
+
+    def _keep_shared(self, region: RowRegion) -> None:
+        """Store what others will read too, as far as it has an element for each place or row."""
+        for value in [one for key, one in region.evaluated.items() if key in self._shared and not self.in_memory(one)]:
+            found = region.space.find(value.shape)
+            if found and not (region.split and found[1]) and self._fits(value, found[0], region):
+                self._keep(value, region, found[0])
+
+    def _keep(self, value: Tensor, region: WorkRegion, at: Any) -> None:
+        self._note(region, value, at)
+        region.stores.append(value)
+        self._homes[id(value)] = region
+
+    def _store_results(self, anchor: Anchor, reader: Tensor) -> None:
+        """Store the results of an anchor that a value reads from another region."""
+        region = self._places[id(anchor)]
+        todo, seen = [reader], set[int]()
+        while todo:
+            one = todo.pop()
+            if id(one) in seen or self.in_memory(one):
+                continue
+            seen.add(id(one))
+            found = region.space.find(one.shape) if isinstance(one, Formula) else None
+            if isinstance(one, AnchorResult):
+                if one.anchor is anchor:
+                    region.stores.append(one)
+                    self._homes[id(one)] = region
+            elif found and not found[1] and self._follows(one, region) and self._fits(one, found[0], region):
+                self._keep(one, region, found[0])  # a number for each row that is made of its results
+            else:
+                todo += one.operands
+
+    def _follows(self, value: Tensor, region: RowRegion) -> bool:
+        """Whether a value is made of what a region finds."""
+        return any(self._places[id(one)] is region for one in list_below(value, self.in_memory)[1])
+
+    def sort(self) -> list[WorkRegion]:
+        """The regions, each behind what it reads."""
+        done: list[WorkRegion] = []
+        waiting = list(self.regions)
+        while waiting:
+            ready = next(
+                one for one in waiting if all(self._homes.get(key) in (None, one) or self._homes[key] in done for key in one.reads)
+            )
+            waiting.remove(ready)
+            done.append(ready)
+        return done

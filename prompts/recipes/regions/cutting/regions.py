@@ -1,0 +1,66 @@
+"""Regions: what one kernel computes, or one PyTorch call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tritonsmith.prompts.recipes.regions.cutting.space import Space, anchor_coordinates
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates
+from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, LibraryCall, Scan, Tensor
+
+_FEW_ROWS = 256
+"""Rows that keep a large card busy, one program each: about two for each of its processors."""
+_LONG_ROW = 65536
+"""Elements of a row that are worth several programs and a second launch."""
+
+
+@dataclass(eq=False, kw_only=True)
+class WorkRegion:
+    """One step of forward: what it stores, and what it reads from memory."""
+
+    stores: list[Tensor] = field(default_factory=list)
+    reads: dict[int, Tensor] = field(default_factory=dict)
+    evaluated: dict[int, Tensor] = field(default_factory=dict)
+    """Elementwise values that it computes."""
+    name: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """What it moves at least."""
+        return sum(one.bytes for one in (*self.reads.values(), *self.stores))
+
+
+@dataclass(eq=False, kw_only=True)
+class CallRegion(WorkRegion):
+    """A PyTorch call."""
+
+    call: LibraryCall
+
+
+@dataclass(eq=False, kw_only=True)
+class PointwiseRegion(WorkRegion):
+    """Values of one size, element by element."""
+
+    size: int
+
+
+@dataclass(eq=False, kw_only=True)
+class RowRegion(WorkRegion):
+    """Reductions and scans along rows, with the elementwise work around them."""
+
+    space: Space
+    anchors: list[Anchor] = field(default_factory=list)
+
+    @property
+    def split(self) -> bool:
+        """Whether programs share rows: there are too few of them to keep a card busy, and they are long."""
+        few = self.space.rows <= _FEW_ROWS and self.space.length >= _LONG_ROW
+        return few and not any(isinstance(anchor, Scan) for anchor in self.anchors)
+
+    @property
+    def results(self) -> dict[int, Coordinates]:
+        """By anchor: the coordinates of its results."""
+        return {id(anchor): self._place(anchor) for anchor in self.anchors}
+
+    def _place(self, anchor: Anchor) -> Coordinates:
+        return anchor_coordinates(anchor)[1]

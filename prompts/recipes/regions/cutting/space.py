@@ -1,0 +1,114 @@
+"""What a kernel iterates over, and the elements of a value that it meets there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Index, Shape, count, ravel, unravel, variable
+from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, AnchorResult, Scan, Tensor, list_reads
+
+ROW, PLACE, OFFSET = "row", "k", "offset"
+"""Variables of kernels: the row, the place in a row, the place in a tensor."""
+
+
+class Misfit(Exception):
+    """A value does not fit the kernel that was to compute it."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """Rows of equal length, and where the element at a place of a row lies."""
+
+    rows: int
+    length: int
+    whole: Index
+    """The place in the tensor of rows, by the variables of the kernel."""
+
+    @property
+    def row(self) -> Index:
+        """The row as an index."""
+        return variable(ROW, self.rows)
+
+    def find(self, shape: Shape) -> tuple[Coordinates, bool] | None:
+        """The coordinates of a value of this shape, and whether it has an element for each place; None where it does not fit."""
+        if count(shape) == self.rows and self.length > 1:
+            return unravel(self.row, shape), False
+        return (unravel(self.whole, shape), True) if count(shape) == self.rows * self.length else None
+
+
+def anchor_coordinates(anchor: Anchor) -> tuple[Coordinates, Coordinates, int, int]:
+    """Coordinates of the source, of the result, the rows and their length."""
+    shape = anchor.source.shape
+    kept = tuple(size for axis, size in enumerate(shape) if axis not in anchor.axes)
+    along = tuple(shape[axis] for axis in anchor.axes)
+    rows, length = count(kept), count(along)
+    outer, inner = unravel(variable(ROW, rows), kept), unravel(variable(PLACE, length), along)
+    place, left = iter(inner), iter(outer)
+    source = tuple(next(place) if axis in anchor.axes else next(left) for axis in range(len(shape)))
+    return source, source if isinstance(anchor, Scan) else outer, rows, length
+
+
+def anchor_space(anchor: Anchor) -> Space:
+    """The rows that an anchor works along."""
+    source, _, rows, length = anchor_coordinates(anchor)
+    return Space(rows, length, ravel(source, anchor.source.shape))
+
+
+@dataclass
+class Walk:
+    """What the elements of a value are computed from, down to memory."""
+
+    stops: Callable[[Tensor], bool]
+    """Whether a value lies in memory."""
+    anchors: list[Anchor] = field(default_factory=list)
+    """Anchors met first on every path, in the order in which they are met."""
+    leaves: dict[int, Tensor] = field(default_factory=dict)
+    formulas: dict[int, Tensor] = field(default_factory=dict)
+    allowed: dict[int, Coordinates] | None = None
+    """Anchors of the kernel with the coordinates of their results; others raise Misfit. None where nothing is asked."""
+    _seen: set[tuple[int, Coordinates]] = field(default_factory=set)
+
+    def visit(self, value: Tensor, at: Coordinates) -> None:
+        """Follow an element. Raises Misfit."""
+        todo = [(value, at)]
+        while todo:
+            one, place = todo.pop()
+            if (id(one), place) in self._seen:
+                continue
+            self._seen.add((id(one), place))
+            if self.stops(one):
+                self.leaves[id(one)] = one
+            elif isinstance(one, AnchorResult):
+                self._meet(one, place)
+            else:
+                self.formulas[id(one)] = one
+                todo += [(read.value, read.at) for read in reversed(list_reads(one, place))]
+
+    def _meet(self, value: AnchorResult, at: Coordinates) -> None:
+        anchor = value.anchor
+        if self.allowed is not None and self.allowed.get(id(anchor)) != at:
+            raise Misfit
+        if all(anchor is not one for one in self.anchors):
+            self.anchors.append(anchor)
+
+
+def list_below(value: Tensor, stops: Callable[[Tensor], bool]) -> tuple[list[Tensor], list[Anchor]]:
+    """Values in memory and anchors met first, wherever they are read."""
+    seen: set[int] = set()
+    leaves: list[Tensor] = []
+    anchors: list[Anchor] = []
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if stops(one):
+            leaves.append(one)
+        elif isinstance(one, AnchorResult):
+            if all(one.anchor is not other for other in anchors):
+                anchors.append(one.anchor)
+        else:
+            todo += one.operands
+    return leaves, anchors

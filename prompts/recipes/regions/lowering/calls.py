@@ -1,0 +1,105 @@
+"""One node of the traced forward, as the files of this folder read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tritonsmith.evaluator.schema import OpNode, TaskFacts
+from tritonsmith.prompts.recipes.members import attribute
+from tritonsmith.prompts.recipes.regions.values.indices import Shape
+from tritonsmith.prompts.recipes.regions.values.tensors import Held, Tensor
+
+_REQUIRED = object()
+
+
+class NotCovered(Exception):
+    """No file of this folder writes such a call; it stays a PyTorch call."""
+
+
+@dataclass(frozen=True)
+class NodeCall:
+    """A node with its arguments resolved: tensors are values, sizes are numbers."""
+
+    node: OpNode
+    facts: TaskFacts
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    training: bool
+    member: Callable[[str], Held]
+    """The parameter or buffer of a name."""
+
+    @property
+    def shape(self) -> Shape:
+        """Of the first result."""
+        return self.node.outputs[0].shape
+
+    @property
+    def dtype(self) -> str:
+        """Of the first result."""
+        return self.node.outputs[0].dtype
+
+    def get(self, position: int, *names: str, default: Any = _REQUIRED) -> Any:
+        """An argument by its place or one of its names; for a module also an attribute. Raises NotCovered where it is missing."""
+        for name in names:
+            if name in self.kwargs:
+                return self.kwargs[name]
+        if 0 <= position < len(self.args):
+            return self.args[position]
+        if self.node.op == "call_module":
+            for name in names:
+                if name in self.node.attributes:
+                    return self.node.attributes[name]
+        if default is _REQUIRED:
+            raise NotCovered(f"without {names[0]}")
+        return default
+
+    def option(self, position: int, name: str, default: Any) -> Any:
+        """An argument behind the tensors of a function; for a module its attribute. None where torch's default is meant."""
+        return self.get(-1 if self.node.op == "call_module" else position, name, default=default)
+
+    def tensor(self, position: int, *names: str) -> Tensor:
+        """An argument that is a tensor. Raises NotCovered for any other."""
+        found = self.get(position, *names)
+        if not isinstance(found, Tensor):
+            raise NotCovered(f"with {names[0]} that is no tensor")
+        return found
+
+    def weight(self, position: int, name: str) -> Tensor | None:
+        """An optional tensor: an argument of a function, a parameter or buffer of a module."""
+        if self.node.op == "call_module":
+            path = f"{self.node.target}.{name}"
+            return self.member(path) if path in self.facts.parameters else None
+        found = self.get(position, name, default=None)
+        if found is not None and not isinstance(found, Tensor):
+            raise NotCovered(f"with {name} that is no tensor")
+        return found
+
+
+Lowered = Tensor | tuple[Tensor, ...]
+Lower = Callable[[NodeCall], Lowered]
+
+
+def refuse_options(call: NodeCall, **plain: Any) -> None:
+    """Raise NotCovered where a keyword or an attribute has another value than the plain one."""
+    for name, value in plain.items():
+        given = call.kwargs.get(name, call.node.attributes.get(name, value))
+        if given != value and given is not None:
+            raise NotCovered(f"with {name}={given}")
+
+
+def find_axes(given: Any, rank: int) -> tuple[int, ...]:
+    """Axes in rising order, counted from 0; all of them for None."""
+    if given is None or given == [] or given == ():
+        return tuple(range(rank))
+    axes = [given] if isinstance(given, int) else list(given)
+    if not all(isinstance(axis, int) and not isinstance(axis, bool) for axis in axes):
+        raise NotCovered(f"over {given}")
+    return tuple(sorted(axis % max(rank, 1) for axis in axes))
+
+
+def hold_member(name: str, facts: TaskFacts) -> Held:
+    """A parameter or buffer."""
+    spec = facts.parameters[name]
+    return Held(shape=spec.shape, dtype=spec.dtype, name=name.rpartition(".")[2], source=attribute(name))

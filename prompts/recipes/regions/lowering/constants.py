@@ -1,0 +1,80 @@
+"""Tensors that follow from their shape: constants, numbers in order, triangles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, constant, formula, write_number
+from tritonsmith.prompts.recipes.regions.values.indices import Guard
+from tritonsmith.prompts.recipes.regions.values.tensors import Position, Tensor, TensorView
+
+
+def count_up(size: int) -> Tensor:
+    """0, 1, 2 and so on."""
+    return Position(shape=(size,), dtype="int64", index=lambda at: at[0])
+
+
+def _fill(call: NodeCall) -> Lowered:
+    """`zeros`, `ones`, `full` and their kin."""
+    name = call.node.target.rpartition(".")[2]
+    if "full" in name:
+        place = 2 if name == "new_full" else 1
+        number: Any = call.get(place, "fill_value")
+    elif name in ("fill_", "fill"):
+        number = call.get(1, "value")
+    else:
+        number = 1 if "one" in name else 0
+    if isinstance(number, dict) and "float" in number:
+        number = float(number["float"])
+    if not isinstance(number, int | float):
+        raise NotCovered("with a tensor")
+    return constant(number, call.dtype, call.shape)
+
+
+def _write(call: NodeCall) -> Lowered:
+    """`torch.tensor` of one number."""
+    number = call.get(0, "data")
+    if not isinstance(number, int | float) or call.shape:
+        raise NotCovered("of several numbers")
+    return constant(number, call.dtype)
+
+
+def _arange(call: NodeCall) -> Lowered:
+    numbers = [one for one in call.args if isinstance(one, int | float)]
+    start = numbers[0] if len(numbers) > 1 else call.kwargs.get("start", 0)
+    step = numbers[2] if len(numbers) > 2 else call.kwargs.get("step", 1)
+    up: Tensor = count_up(call.shape[0])
+    if call.dtype not in ("int64", "int32"):
+        up = cast(up, call.dtype)
+    if (start, step) == (0, 1):
+        return cast(up, call.dtype)
+    return formula("{0} * {1} + {2}", up, step, start, like=call.dtype)
+
+
+def _triangle(call: NodeCall) -> Lowered:
+    """`tril` and `triu`: zero above or below a diagonal."""
+    source, offset = call.tensor(0, "input", "self"), call.get(1, "diagonal", default=0)
+    upper = call.node.target.rpartition(".")[2].startswith("triu")
+    largest = max(call.shape)
+    low, high = (offset, largest + 1) if upper else (-largest - 1, offset + 1)
+    return TensorView(
+        shape=call.shape, dtype=source.dtype, source=source, move=lambda at: at, fill=write_number(0, source.dtype),
+        guard=lambda at: (Guard(at[-1] - at[-2], low, high),),
+    )  # fmt: skip
+
+
+def _identity(call: NodeCall) -> Lowered:
+    one = constant(1, call.dtype, call.shape)
+    return TensorView(
+        shape=call.shape, dtype=call.dtype, source=one, move=lambda at: at, fill=write_number(0, call.dtype),
+        guard=lambda at: (Guard(at[1] - at[0], 0, 1),),
+    )  # fmt: skip
+
+
+TABLE: dict[str, Lower] = {
+    **dict.fromkeys(("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"), _fill),
+    **dict.fromkeys(("zero", "fill"), _fill),
+    **dict.fromkeys(("tensor", "scalar_tensor"), _write),
+    "arange": _arange, "tril": _triangle, "triu": _triangle, "eye": _identity,
+}  # fmt: skip

@@ -1,0 +1,32 @@
+"""The kinds of operation that regions are made of: one file each. A new kind is a new file and one line here."""
+
+from __future__ import annotations
+
+from tritonsmith.evaluator.schema import OpNode
+from tritonsmith.prompts.recipes.operations import operation_name
+from tritonsmith.prompts.recipes.regions.lowering import (
+    constants,
+    losses,
+    norms,
+    picks,
+    pointwise,
+    pools,
+    products,
+    reductions,
+    scans,
+    views,
+)
+from tritonsmith.prompts.recipes.regions.lowering.calls import Lower
+
+KINDS = (pointwise, constants, views, picks, reductions, norms, losses, scans, pools, products)
+_TABLE: dict[str, Lower] = {name: lower for kind in KINDS for name, lower in kind.TABLE.items()}
+
+
+def find_lowering(node: OpNode) -> Lower | None:
+    """What writes a node; None where nothing does."""
+    if node.op == "call_module":
+        found = _TABLE.get(f"nn.{node.module_type}")
+    else:
+        name = node.target.rpartition(".")[2]
+        found = _TABLE.get(name) or _TABLE.get(name.rstrip("_"))
+    return found or (pointwise.KNOWN if operation_name(node) else None)

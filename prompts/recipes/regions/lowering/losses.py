@@ -1,0 +1,154 @@
+"""Losses: the terms elementwise or per row, then their mean or sum."""
+
+from __future__ import annotations
+
+from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered, refuse_options
+from tritonsmith.prompts.recipes.regions.lowering.picks import look_along
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, cast, formula
+from tritonsmith.prompts.recipes.regions.lowering.reductions import cosine, log_softmax, reduce, vector_norm
+from tritonsmith.prompts.recipes.regions.lowering.views import expand, reshape
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Tensor, rename, widen
+
+
+def finish(terms: Tensor, call: NodeCall, count: Tensor | int | None = None, reduction: str | None = None) -> Tensor:
+    """The terms as they are, their sum, or their mean; `count`: what a mean divides by, where that is not their number."""
+    kind = reduction or call.option(-1, "reduction", "mean")
+    refuse_options(call, size_average=None, reduce=None)
+    if kind == "none":
+        return terms
+    total = reduce(terms, tuple(range(len(terms.shape))), "sum", widen(terms.dtype))
+    if kind == "sum":
+        return formula("{0}", total, like=total.dtype, result=call.dtype)
+    return formula("{0} / {1}", total, terms.size if count is None else count, like=total.dtype, result=call.dtype)
+
+
+def _pair(call: NodeCall) -> tuple[Tensor, Tensor, str]:
+    left, right = call.tensor(0, "input"), call.tensor(1, "target")
+    if left.dtype not in FLOATS or call.weight(-1, "weight") is not None:
+        raise NotCovered("with a weight")
+    shape = broadcast(left.shape, right.shape)
+    return expand(left, shape), expand(right, shape), widen(left.dtype)
+
+
+def _elementwise(call: NodeCall) -> Lowered:
+    left, right, wide = _pair(call)
+    name = (call.node.module_type or call.node.target.rpartition(".")[2]).lower().replace("_", "").removesuffix("loss")
+    if name in ("mse", "l1"):
+        apart = formula("{0} - {1}", left, right, like=wide)
+        return finish(formula("{0} * {0}" if name == "mse" else "tl.abs({0})", apart, like=wide), call)
+    if name in ("smoothl1", "huber"):
+        size = formula("tl.abs({0} - {1})", left, right, like=wide)
+        delta = call.option(-1, "beta" if name == "smoothl1" else "delta", 1.0)
+        if delta <= 0:
+            return finish(size, call)
+        quadratic, linear = (
+            ("0.5 * {0} * {0} / {1}", "{0} - 0.5 * {1}") if name == "smoothl1" else ("0.5 * {0} * {0}", "{1} * ({0} - 0.5 * {1})")
+        )
+        return finish(formula(f"tl.where({{0}} < {{1}}, {quadratic}, {linear})", size, delta, like=wide), call)
+    if name == "kldiv":
+        return _diverge(left, right, wide, call)
+    if name in ("binarycrossentropy", "bce"):
+        logs = "tl.maximum(tl.log({0}), -100.0)", "tl.maximum(libdevice.log1p(-{0}), -100.0)"
+        return finish(formula(f"-({{1}} * {logs[0]} + (1.0 - {{1}}) * {logs[1]})", left, right, like=wide), call)
+    if name in ("binarycrossentropywithlogits", "bcewithlogits"):
+        if call.option(-1, "pos_weight", None) is not None or f"{call.node.target}.pos_weight" in call.facts.parameters:
+            raise NotCovered("with pos_weight")
+        text = "tl.maximum({0}, 0.0) - {0} * {1} + libdevice.log1p(tl.exp(-tl.abs({0})))"
+        return finish(formula(text, left, right, like=wide), call)
+    if name == "softmargin":
+        return finish(formula("libdevice.log1p(tl.exp(-{1} * {0}))", left, right, like=wide), call)
+    if name == "hingeembedding":
+        margin = call.option(2, "margin", 1.0)
+        return finish(formula("tl.where({1} == 1.0, {0}, tl.maximum({2} - {0}, 0.0))", left, right, margin, like=wide), call)
+    return finish(_poisson(left, right, wide, call), call)
+
+
+def _diverge(left: Tensor, right: Tensor, wide: str, call: NodeCall) -> Tensor:
+    """Kullback-Leibler divergence of logarithms of probabilities from probabilities."""
+    if call.option(-1, "log_target", False):
+        terms = formula("tl.exp({1}) * ({1} - {0})", left, right, like=wide)
+    else:
+        terms = formula("tl.where({1} > 0.0, {1} * (tl.log({1}) - {0}), 0.0)", left, right, like=wide)
+    kind = call.option(-1, "reduction", "mean")
+    return finish(terms, call, left.shape[0], "mean") if kind == "batchmean" else finish(terms, call)
+
+
+def _poisson(left: Tensor, right: Tensor, wide: str, call: NodeCall) -> Tensor:
+    """Poisson's negative log-likelihood without its Stirling term."""
+    if call.option(3, "full", False):
+        raise NotCovered("with full")
+    if call.option(2, "log_input", True):
+        return formula("tl.exp({0}) - {1} * {0}", left, right, like=wide)
+    return formula("{0} - {1} * tl.log({0} + {2})", left, right, call.option(5, "eps", 1e-8), like=wide)
+
+
+def _cross_entropy(call: NodeCall) -> Lowered:
+    """`cross_entropy` and `nll_loss`, for targets that are classes or probabilities."""
+    name = (call.node.module_type or call.node.target.rpartition(".")[2]).lower().replace("_", "")
+    source, target = call.tensor(0, "input"), call.tensor(1, "target")
+    smoothing, ignored = call.option(7, "label_smoothing", 0.0), call.option(4, "ignore_index", -100)
+    if call.weight(2, "weight") is not None or smoothing:
+        raise NotCovered("with weights of classes" if not smoothing else "with label_smoothing")
+    axis = 1 if len(source.shape) > 1 else 0
+    wide = widen(source.dtype)
+    logs = log_softmax(source, axis, wide) if "cross" in name else source
+    if target.dtype in FLOATS:
+        terms = reduce(formula("-{0} * {1}", logs, target, like=wide), (axis,), "sum", wide)
+        return finish(terms, call, max(1, terms.size))
+    return finish_classes(logs, target, axis, ignored, call)
+
+
+def finish_classes(logs: Tensor, target: Tensor, axis: int, ignored: int, call: NodeCall) -> Tensor:
+    """The negative logarithm at each target's class, without targets of an ignored class."""
+    kept = formula("{0} != {1}", target, ignored, like=target.dtype, result="bool")
+    place = formula("tl.where({0} == {1}, 0, {0})", target, ignored, like=target.dtype)
+    one = reshape(place, (*target.shape[:axis], 1, *target.shape[axis:]))
+    found = look_along(logs, one, axis, one.shape)
+    terms = reshape(found, target.shape)
+    wide = logs.dtype
+    chosen = rename(formula("tl.where({1} != 0, -{0}, 0.0)", terms, cast(kept, "int32"), like=wide), "loss_of_class")
+    kind = call.option(-1, "reduction", "mean")
+    if kind != "mean":
+        return finish(chosen, call)
+    count = reduce(cast(kept, "int64"), tuple(range(len(target.shape))), "sum", "int64")
+    return finish(chosen, call, cast(count, wide))
+
+
+def _ranked(call: NodeCall) -> Lowered:
+    """`margin_ranking_loss` and `cosine_embedding_loss`."""
+    left, right, target = call.tensor(0, "input1"), call.tensor(1, "input2"), call.tensor(2, "target")
+    margin, wide = call.option(3, "margin", 0.0), widen(left.dtype)
+    if "cosine" in call.node.target.lower() or "Cosine" in call.node.module_type:
+        angle = cosine(left, right, len(left.shape) - 1, 1e-12, wide)
+        text = "tl.where({1} > 0.0, 1.0 - {0}, tl.maximum({0} - {2}, 0.0))"
+        return finish(formula(text, angle, target, margin, like=wide), call)
+    return finish(formula("tl.maximum(-{2} * ({0} - {1}) + {3}, 0.0)", left, right, target, margin, like=wide), call)
+
+
+def _triplet(call: NodeCall) -> Lowered:
+    anchor, near, far = (call.tensor(place, name) for place, name in enumerate(("anchor", "positive", "negative")))
+    margin, order = call.option(3, "margin", 1.0), call.option(4, "p", 2.0)
+    eps, wide = call.option(5, "eps", 1e-6), widen(anchor.dtype)
+
+    def distance(other: Tensor, one: Tensor = anchor) -> Tensor:
+        apart = formula("{0} - {1} + {2}", one, other, eps, like=wide)
+        return vector_norm(apart, order, (len(apart.shape) - 1,), False, wide)
+
+    away = distance(far)
+    if call.option(6, "swap", False):
+        away = formula("tl.minimum({0}, {1})", away, distance(far, near), like=wide)
+    return finish(formula("tl.maximum({0} - {1} + {2}, 0.0)", distance(near), away, margin, like=wide), call)
+
+
+_PAIRS = ("mse", "l1", "smooth_l1", "huber", "soft_margin", "hinge_embedding", "poisson_nll")
+_MODULES = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "KLDivLoss", "BCELoss", "BCEWithLogitsLoss", "SoftMarginLoss",
+            "HingeEmbeddingLoss")  # fmt: skip
+TABLE: dict[str, Lower] = {
+    **dict.fromkeys(
+        [*(f"{name}_loss" for name in _PAIRS), "kl_div", "binary_cross_entropy", "binary_cross_entropy_with_logits"], _elementwise
+    ),
+    **dict.fromkeys([f"nn.{name}" for name in _MODULES], _elementwise),
+    **dict.fromkeys(("cross_entropy", "nll_loss", "nn.CrossEntropyLoss", "nn.NLLLoss"), _cross_entropy),
+    **dict.fromkeys(("margin_ranking_loss", "cosine_embedding_loss", "nn.MarginRankingLoss", "nn.CosineEmbeddingLoss"), _ranked),
+    **dict.fromkeys(("triplet_margin_loss", "nn.TripletMarginLoss"), _triplet),
+}

@@ -1,0 +1,100 @@
+"""Layer, RMS, group, instance and batch norm."""
+
+from __future__ import annotations
+
+from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
+from tritonsmith.prompts.recipes.regions.lowering.reductions import along, find_moments, reduce
+from tritonsmith.prompts.recipes.regions.lowering.views import reshape
+from tritonsmith.prompts.recipes.regions.values.tensors import Tensor, rename, widen
+
+
+def normalize(source: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
+    """Zero mean and unit variance along some axes."""
+    _, squares, distance = find_moments(source, axes)
+    spread = rename(formula("tl.rsqrt({0} / {1} + {2})", squares, along(source.shape, axes), eps, like=squares.dtype), "spread")
+    return formula("{0} * {1}", distance, spread, like=squares.dtype)
+
+
+def scale(value: Tensor, weight: Tensor | None, bias: Tensor | None, dtype: str) -> Tensor:
+    """The value times a weight plus a bias, each where there is one."""
+    wide = widen(dtype)
+    if weight is not None:
+        template = "{0} * {1}" if bias is None else "{0} * {1} + {2}"
+        return formula(template, value, weight, *([] if bias is None else [bias]), like=wide, result=dtype)
+    return formula("{0}" if bias is None else "{0} + {1}", value, *([] if bias is None else [bias]), like=wide, result=dtype)
+
+
+def _channels(value: Tensor | None, rank: int) -> Tensor | None:
+    """One number for each channel, to be broadcast over the axes behind."""
+    return None if value is None else reshape(value, (value.size, *(1,) * (rank - 2)))
+
+
+def _layer(call: NodeCall) -> Lowered:
+    source, sizes = call.tensor(0, "input"), call.option(1, "normalized_shape", None)
+    axes = tuple(range(len(source.shape) - len(sizes), len(source.shape)))
+    value = normalize(source, axes, call.option(4, "eps", 1e-5))
+    return scale(value, call.weight(2, "weight"), call.weight(3, "bias"), call.dtype)
+
+
+def _rms(call: NodeCall) -> Lowered:
+    source, sizes = call.tensor(0, "input"), call.option(1, "normalized_shape", None)
+    eps = call.option(3, "eps", None)
+    if eps is None:
+        eps = {"float16": 2**-10, "bfloat16": 2**-7, "float64": 2**-52}.get(source.dtype, 2**-23)
+    axes = tuple(range(len(source.shape) - len(sizes), len(source.shape)))
+    wide = widen(source.dtype)
+    total = reduce(formula("{0} * {0}", source, like=wide), axes, "sum", wide, keep=True)
+    value = formula("{0} * tl.rsqrt({1} / {2} + {3})", source, total, along(source.shape, axes), eps, like=wide)
+    return scale(value, call.weight(2, "weight"), None, call.dtype)
+
+
+def _group(call: NodeCall) -> Lowered:
+    source, groups = call.tensor(0, "input"), call.option(1, "num_groups", None)
+    batch, channels, *rest = source.shape
+    parts = reshape(source, (batch, groups, channels // groups, along(source.shape, tuple(range(2, len(source.shape))))))
+    value = reshape(normalize(parts, (2, 3), call.option(4, "eps", 1e-5)), source.shape)
+    rank = len(source.shape)
+    return scale(value, _channels(call.weight(2, "weight"), rank), _channels(call.weight(3, "bias"), rank), call.dtype)
+
+
+def _instance(call: NodeCall) -> Lowered:
+    source, rank = call.tensor(0, "input"), len(call.shape)
+    kind = call.node.module_type
+    if call.option(1, "track_running_stats", False) if kind else call.get(1, "running_mean", default=None) is not None:
+        raise NotCovered("with running statistics")
+    unbatched = bool(kind) and rank == int(kind[-2]) + 1
+    axes = tuple(range(1 if unbatched else 2, rank))
+    value = normalize(source, axes, call.option(7, "eps", 1e-5))
+    weight, bias = call.weight(3, "weight"), call.weight(4, "bias")
+    behind = rank + unbatched
+    return scale(value, _channels(weight, behind), _channels(bias, behind), call.dtype)
+
+
+def _batch(call: NodeCall) -> Lowered:
+    """With running statistics, as in evaluation; else over the batch."""
+    source, rank = call.tensor(0, "input"), max(2, len(call.shape))
+    if call.node.op == "call_module":
+        mean, variance = call.weight(-1, "running_mean"), call.weight(-1, "running_var")
+    else:
+        mean, variance = call.weight(1, "running_mean"), call.weight(2, "running_var")
+    weight, bias = call.weight(3, "weight"), call.weight(4, "bias")
+    eps = call.option(7, "eps", 1e-5)
+    wide = widen(source.dtype)
+    training = call.training if call.node.op == "call_module" else bool(call.get(5, "training", default=False))
+    if training and mean is not None:
+        raise NotCovered("while training")
+    if mean is None or variance is None:
+        axes = tuple(axis for axis in range(len(source.shape)) if axis != 1)
+        value = normalize(source, axes, eps)
+    else:
+        shift, spread = _channels(mean, rank), _channels(variance, rank)
+        value = formula("({0} - {1}) * tl.rsqrt({2} + {3})", source, shift, spread, eps, like=wide)
+    return scale(value, _channels(weight, rank), _channels(bias, rank), call.dtype)
+
+
+TABLE: dict[str, Lower] = {
+    "layer_norm": _layer, "nn.LayerNorm": _layer, "rms_norm": _rms, "nn.RMSNorm": _rms, "group_norm": _group, "nn.GroupNorm": _group,
+    **dict.fromkeys(("instance_norm", "nn.InstanceNorm1d", "nn.InstanceNorm2d", "nn.InstanceNorm3d"), _instance),
+    **dict.fromkeys(("batch_norm", "nn.BatchNorm1d", "nn.BatchNorm2d", "nn.BatchNorm3d"), _batch),
+}  # fmt: skip

@@ -1,0 +1,130 @@
+"""The operator []: slices, new axes, single places, and places that other tensors hold; embeddings and lookups along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
+from tritonsmith.prompts.recipes.regions.lowering.constants import count_up
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, cast, formula
+from tritonsmith.prompts.recipes.regions.lowering.views import cut, pick, reshape
+from tritonsmith.prompts.recipes.regions.values.tensors import Lookup, Tensor, align
+
+
+def _index(call: NodeCall) -> Lowered:
+    source, given = call.tensor(0, "input"), call.get(1, "index")
+    keys = list(given) if isinstance(given, list | tuple) else [given]
+    tensors = [one for one in keys if isinstance(one, Tensor)]
+    if tensors:
+        return _look_up(source, keys, call)
+    axis = 0
+    rest = sum(1 for one in keys if one is not None and not _is_ellipsis(one))
+    for one in keys:
+        if _is_ellipsis(one):
+            axis += len(source.shape) - axis - (rest - _used(keys, one))
+        elif one is None:
+            source = reshape(source, (*source.shape[:axis], 1, *source.shape[axis:]))
+            axis += 1
+        elif isinstance(one, bool) or not isinstance(one, int | dict):
+            raise NotCovered(f"with {one!r}")
+        elif isinstance(one, int):
+            source = pick(source, axis, one)
+        else:
+            start, length, step = _bounds(one["slice"], source.shape[axis])
+            source = cut(source, axis, start, length, step)
+            axis += 1
+    return source
+
+
+def _is_ellipsis(key: Any) -> bool:
+    return isinstance(key, dict) and "ellipsis" in key
+
+
+def _used(keys: list[Any], ellipsis: Any) -> int:
+    """Axes that stand in front of the dots."""
+    return sum(1 for one in keys[: keys.index(ellipsis)] if one is not None)
+
+
+def _bounds(parts: list[Any], size: int) -> tuple[int, int, int]:
+    if not all(part is None or isinstance(part, int) for part in parts):
+        raise NotCovered("with bounds that are no numbers")
+    places = range(size)[slice(*parts)]
+    if not len(places) or places.step < 0:
+        raise NotCovered("with nothing in it")
+    return places.start, len(places), places.step
+
+
+def _look_up(source: Tensor, keys: list[Any], call: NodeCall) -> Lowered:
+    """Places that tensors hold, side by side in front or behind whole axes."""
+    while keys and isinstance(keys[-1], dict) and keys[-1].get("slice") == [None, None, None]:
+        keys.pop()
+    lead = next(number for number, one in enumerate(keys) if isinstance(one, Tensor))
+    if any(not isinstance(one, dict) or one.get("slice") != [None, None, None] for one in keys[:lead]):
+        raise NotCovered("with slices and tensors")
+    tensors = keys[lead:]
+    if not all(isinstance(one, Tensor) and one.dtype.startswith("int") for one in tensors):
+        raise NotCovered("with a mask")
+    shape = broadcast(*(one.shape for one in tensors))
+    limits = source.shape[lead : lead + len(tensors)]
+    places = tuple(wrap_negative(one, size) for one, size in zip(tensors, limits, strict=True))
+    behind = lead + len(tensors)
+    return Lookup(
+        shape=call.shape, dtype=source.dtype, table=source, places=places, limits=limits,
+        where=lambda at: tuple(align(at[lead : lead + len(shape)], one.shape) for one in places),
+        move=lambda at, found: (*at[:lead], *found, *at[lead + len(shape) :][: len(source.shape) - behind]),
+    )  # fmt: skip
+
+
+def wrap_negative(places: Tensor, size: int) -> Tensor:
+    """Places that count from the end, as Python has them."""
+    return formula("tl.where({0} < 0, {0} + {1}, {0})", places, size, like=places.dtype)
+
+
+def _embed(call: NodeCall) -> Lowered:
+    if call.node.op == "call_module":
+        places, table = call.tensor(0, "input"), call.weight(1, "weight")
+    else:
+        places, table = call.tensor(0, "input"), call.tensor(1, "weight")
+    if table is None or call.option(3, "max_norm", None) is not None:
+        raise NotCovered("with max_norm")
+    rank = len(places.shape)
+    return Lookup(
+        shape=call.shape, dtype=table.dtype, table=table, places=(places,), limits=(table.shape[0],),
+        where=lambda at: (at[:rank],), move=lambda at, found: (found[0], at[-1]),
+    )  # fmt: skip
+
+
+def _gather(call: NodeCall) -> Lowered:
+    """`gather`, `take_along_dim` and `index_select`."""
+    name = call.node.target.rpartition(".")[2]
+    source = call.tensor(0, "input", "self")
+    if name == "take_along_dim":
+        places, axis = call.tensor(1, "indices"), call.get(2, "dim", default=None)
+    else:
+        axis, places = call.get(1, "dim"), call.tensor(2, "index")
+    if not isinstance(axis, int):
+        raise NotCovered("over all axes")
+    axis %= len(source.shape)
+    return look_along(source, places, axis, call.shape, whole=name == "index_select")
+
+
+def look_along(source: Tensor, places: Tensor, axis: int, shape: tuple[int, ...], whole: bool = False) -> Lookup:
+    """The elements at given places of an axis: the same for all others where `whole`."""
+    return Lookup(
+        shape=shape, dtype=source.dtype, table=source, places=(places,), limits=(source.shape[axis],),
+        where=lambda at: ((at[axis],) if whole else align(at, places.shape),),
+        move=lambda at, found: (*at[:axis], found[0], *at[axis + 1 :]),
+    )  # fmt: skip
+
+
+def _one_hot(call: NodeCall) -> Lowered:
+    places = call.tensor(0, "input")
+    classes = call.shape[-1]
+    wide = reshape(places, (*places.shape, 1))
+    return cast(formula("{0} == {1}", wide, count_up(classes), like="int64", shape=call.shape, result="bool"), "int64")
+
+
+TABLE: dict[str, Lower] = {
+    "getitem": _index, "embedding": _embed, "nn.Embedding": _embed, "gather": _gather, "take_along_dim": _gather, "index_select": _gather,
+    "one_hot": _one_hot,
+}  # fmt: skip

@@ -1,0 +1,100 @@
+"""Pools: reductions over windows of one to three axes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
+from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index, Shape
+from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Position, Tensor, TensorView, widen
+
+Sizes = tuple[int, ...]
+
+
+def spread(given: Any, axes: int) -> Sizes:
+    """One number, or one for each axis."""
+    return (given,) * axes if isinstance(given, int) else tuple(given) * (axes if len(given) == 1 else 1)
+
+
+def open_windows(source: Tensor, window: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, outputs: Shape, fill: str) -> TensorView:
+    """The tensor with an axis for each axis of the window behind its own; `fill` beyond the edge."""
+    lead = len(source.shape) - len(window)
+    sizes = source.shape[lead:]
+
+    def find(at: Coordinates) -> list[Index]:
+        return [
+            at[lead + axis] * stride[axis] + at[lead + len(window) + axis] * dilation[axis] - padding[axis] for axis in range(len(window))
+        ]
+
+    return TensorView(
+        shape=(*source.shape[:lead], *outputs, *window), dtype=source.dtype, source=source, fill=fill,
+        move=lambda at: (*at[:lead], *find(at)),
+        guard=lambda at: tuple(Guard(index, 0, size) for index, size in zip(find(at), sizes, strict=True)),
+    )  # fmt: skip
+
+
+def _pool(call: NodeCall) -> Lowered:
+    source = call.tensor(0, "input")
+    name = (call.node.module_type or call.node.target.rpartition(".")[2]).lower().replace("_", "")
+    axes = int(name[name.index("pool") + 4])
+    largest = name.startswith("max")
+    window = spread(call.option(1, "kernel_size", None), axes)
+    stride = spread(call.option(2, "stride", None) or window, axes)
+    padding = spread(call.option(3, "padding", 0), axes)
+    dilation = spread(call.option(4, "dilation", 1), axes) if largest else (1,) * axes
+    if len(call.node.outputs) > 1 or call.get(-1, "return_indices", default=False):
+        raise NotCovered("with indices")
+    outputs = call.shape[len(call.shape) - axes :]
+    lead = len(call.shape) - axes
+    behind = tuple(range(len(call.shape), len(call.shape) + axes))
+    if largest:
+        views = open_windows(source, window, stride, padding, dilation, outputs, 'float("-inf")')
+        return reduce(views, behind, "max")
+    views = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
+    total = reduce(views, behind, "sum", widen(source.dtype))
+    divisor = call.option(6, "divisor_override", None)
+    counts_rim = call.option(5, "count_include_pad", True)
+    ceiling = call.option(4, "ceil_mode", False)
+    if divisor or (not any(padding) and not ceiling) or (counts_rim and not ceiling):
+        return formula("{0} / {1}", total, divisor or math.prod(window), like=widen(source.dtype), result=source.dtype)
+    rims = padding if counts_rim else (0,) * axes
+    sizes = source.shape[lead:]
+    counts = [_count(axis, lead, window, stride, padding, rims, sizes, call.shape) for axis in range(axes)]
+    template = "{0} / (" + " * ".join(f"{{{number + 1}}}" for number in range(axes)) + ")"
+    return formula(template, total, *counts, like=widen(source.dtype), result=source.dtype)
+
+
+def _count(axis: int, lead: int, window: Sizes, stride: Sizes, padding: Sizes, rims: Sizes, sizes: Shape, shape: Shape) -> Tensor:
+    """How many places of a window count along one axis: those inside the tensor and its rim."""
+    start = Position(shape=shape, dtype="int32", index=lambda at: at[lead + axis] * stride[axis] - padding[axis])
+    text = f"(tl.minimum({{0}} + {window[axis]}, {sizes[axis] + rims[axis]}) - tl.maximum({{0}}, {-rims[axis]})).to(tl.float32)"
+    return Formula(shape=shape, dtype="float32", template=text, inputs=(start,))
+
+
+def _divide(call: NodeCall) -> Lowered:
+    """Pools that divide an axis into equal parts."""
+    source = call.tensor(0, "input")
+    name = (call.node.module_type or call.node.target.rpartition(".")[2]).lower().replace("_", "")
+    axes = int(name[name.index("pool") + 4])
+    if len(call.node.outputs) > 1:
+        raise NotCovered("with indices")
+    outputs, sizes = call.shape[-axes:], source.shape[-axes:]
+    if any(size % parts for size, parts in zip(sizes, outputs, strict=True)):
+        raise NotCovered("with windows of different sizes")
+    window = tuple(size // parts for size, parts in zip(sizes, outputs, strict=True))
+    views = open_windows(source, window, window, (0,) * axes, (1,) * axes, outputs, "0.0")
+    behind = tuple(range(len(call.shape), len(call.shape) + axes))
+    if "max" in name:
+        return reduce(views, behind, "max")
+    total = reduce(views, behind, "sum", widen(source.dtype))
+    return formula("{0} / {1}", total, math.prod(window), like=widen(source.dtype), result=source.dtype)
+
+
+_KINDS = [(f"{kind}_pool{axes}d", f"nn.{kind.title()}Pool{axes}d") for kind in ("max", "avg") for axes in (1, 2, 3)]
+TABLE: dict[str, Lower] = {
+    **{name: _pool for pair in _KINDS for name in pair},
+    **{name: _divide for plain, module in _KINDS for name in (f"adaptive_{plain}", module.replace("nn.", "nn.Adaptive"))},
+}

@@ -1,0 +1,209 @@
+"""Walks the traced forward once and makes values of its nodes."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tritonsmith.evaluator.schema import OpNode, TaskFacts, TensorSpec
+from tritonsmith.prompts.recipes.plan import NoPlan, name_node
+from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall, NotCovered, hold_member
+from tritonsmith.prompts.recipes.regions.lowering.kinds import find_lowering
+from tritonsmith.prompts.recipes.regions.lowering.library import call_library
+from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, AnchorResult, Held, LibraryCall, Tensor, TensorView
+
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "truediv": operator.truediv,
+    "mod": operator.mod, "pow": operator.pow, "neg": operator.neg, "getitem": operator.getitem, "eq": operator.eq, "ne": operator.ne,
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "len": len, "int": int, "float": float, "sqrt": math.sqrt,
+    "min": min, "max": max, "ceil": math.ceil, "floor": math.floor,
+}  # fmt: skip
+"""Calls on numbers, which follow from the sizes that the task has."""
+_WRITING = ("iadd", "isub", "imul", "itruediv", "ipow", "ifloordiv", "iand", "ior")
+
+
+@dataclass
+class Forward:
+    """The values of a forward."""
+
+    inputs: list[Held]
+    results: Any
+    """What it returns: a value, or tuples, lists and dicts of them."""
+    members: list[str] = field(default_factory=list)
+    """Modules that PyTorch calls need, as `path|constructor call`."""
+
+
+def read_forward(facts: TaskFacts, training: bool) -> Forward:
+    """The values of a traced forward. Raises NoPlan with what cannot be written."""
+    return ForwardReader(facts, training).read()
+
+
+class ForwardReader:
+    """Makes values of nodes, in forward's order."""
+
+    def __init__(self, facts: TaskFacts, training: bool) -> None:
+        self.facts, self.training = facts, training
+        self.made: dict[str, Any] = {}
+        """By node: a value, several, or numbers."""
+        self.members: dict[str, Held] = {}
+        self.forward = Forward([], None)
+
+    def read(self) -> Forward:
+        """Read every node."""
+        for node in self.facts.ops:
+            self._visit(node)
+        if self.forward.results is None:
+            raise NoPlan(("a forward that returns nothing", None))
+        return self.forward
+
+    def _visit(self, node: OpNode) -> None:
+        if node.op == "placeholder":
+            self._take_input(node)
+        elif node.op == "get_attr":
+            if node.target not in self.facts.parameters:
+                raise NoPlan((f"self.{node.target}, which is neither a parameter nor a persistent buffer", node))
+            self.made[node.name] = self._member(node.target)
+        elif node.op == "output":
+            self.forward.results = self._resolve(node.args[0])
+        elif node.outputs:
+            self.made[node.name] = self._lower(node)
+        else:
+            self.made[node.name] = self._compute(node)
+
+    def _take_input(self, node: OpNode) -> None:
+        position = len(self.forward.inputs)
+        if position >= len(self.facts.inputs):
+            raise NoPlan((f"the argument {node.target} of forward, which the task gives no input for", node))
+        spec = self.facts.inputs[position] or TensorSpec(shape=(), dtype="float32")
+        number = self.facts.inputs[position] is None
+        if spec.dtype not in TRITON_TYPES:
+            raise NoPlan((f"the {spec.dtype} input {node.target}", node))
+        held = Held(shape=spec.shape, dtype=spec.dtype, name=node.target, source=node.target, given=True, number=number)
+        self.made[node.name] = held
+        self.forward.inputs.append(held)
+
+    def _member(self, name: str) -> Held:
+        if name not in self.members:
+            self.members[name] = hold_member(name, self.facts)
+        return self.members[name]
+
+    def _resolve(self, argument: Any) -> Any:
+        if isinstance(argument, dict):
+            if "ref" in argument:
+                return self.made[argument["ref"]]
+            if "float" in argument:
+                return float(argument["float"])
+            return {key: self._resolve(one) for key, one in argument.items()}
+        if isinstance(argument, list | tuple):
+            return [self._resolve(one) for one in argument]
+        return argument
+
+    def _lower(self, node: OpNode) -> Any:
+        args = tuple(self._resolve(one) for one in node.args)
+        if node.target == "_operator.getitem" and isinstance(args[0], tuple):
+            return args[0][args[1]]
+        if node.target == "builtins.getattr" and isinstance(args[0], tuple) and args[1] in ("values", "indices"):
+            return args[0][args[1] == "indices"]
+        kwargs = {key: self._resolve(one) for key, one in node.kwargs.items()}
+        call = NodeCall(node, self.facts, args, kwargs, self.training, self._member)
+        if any(spec.dtype not in TRITON_TYPES for spec in node.outputs):
+            raise NoPlan((f"{name_node(node)} that gives {node.outputs[0].dtype}", node))
+        self._refuse_aliases(node, args)
+        lower = find_lowering(node)
+        made: Any = None
+        if lower is not None:
+            try:
+                made = lower(call)
+            except NotCovered:
+                made = None
+        if made is None:
+            made = call_library(call, self.forward.members)
+        first = made[0] if isinstance(made, tuple) else made
+        _name(first, name_value(node))
+        self._check(node, first)
+        if _writes(node) and node.args and isinstance(node.args[0], dict) and "ref" in node.args[0]:
+            self.made[node.args[0]["ref"]] = made
+        return made
+
+    def _check(self, node: OpNode, first: Any) -> None:
+        """The value has the shape that the trace shows, or this reader is wrong about the call."""
+        if isinstance(first, Tensor) and first.shape != node.outputs[0].shape:
+            raise NoPlan((f"{name_node(node)} of these arguments", node))
+
+    def _refuse_aliases(self, node: OpNode, args: tuple[Any, ...]) -> None:
+        """A call in place on a part of a tensor changes the tensor too."""
+        if _writes(node) and args and isinstance(args[0], TensorView):
+            raise NoPlan((f"{name_node(node)} in place on a view", node))
+
+    def _compute(self, node: OpNode) -> Any:
+        """A node that makes no tensor: a size, an attribute, arithmetic on numbers."""
+        args = [self._resolve(one) for one in node.args]
+        name = node.target.rpartition(".")[2]
+        if args and isinstance(args[0], Tensor):
+            value = args[0]
+            if name == "size":
+                given = args[1] if len(args) > 1 else node.kwargs.get("dim")
+                return value.shape if given is None else value.shape[given]
+            if name in ("dim", "ndimension", "numel", "nelement", "__len__", "len"):
+                return len(value.shape) if "dim" in name else value.shape[0] if "len" in name else value.size
+            if name == "getattr":
+                known = {"shape": value.shape, "ndim": len(value.shape), "dtype": f"torch.{value.dtype}"}
+                return known.get(args[1], f"<{args[1]}>")
+        if name in _ARITHMETIC and all(not isinstance(one, Tensor) for one in args):
+            return _ARITHMETIC[name](*args)
+        if name == "_assert":
+            return None
+        raise NoPlan((name_node(node), node))
+
+
+def name_value(node: OpNode) -> str:
+    """What a kernel calls the result of a node: its operation."""
+    name = node.module_type or node.target.rpartition(".")[2].rstrip("_")
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _name(value: Any, name: str) -> None:
+    """Name what a view shows, where it has no name."""
+    while isinstance(value, TensorView) and value.source.name == "":
+        value = value.source
+    if isinstance(value, Tensor) and not value.name:
+        value.name = name
+    if isinstance(value, AnchorResult) and not value.anchor.name:
+        value.anchor.name = name
+
+
+def _writes(node: OpNode) -> bool:
+    """Whether a node changes its first operand."""
+    name = node.target.rpartition(".")[2]
+    inside = bool(node.attributes.get("inplace") or node.kwargs.get("inplace"))
+    return (
+        inside
+        or name in _WRITING
+        or name in ("setitem",)
+        or (node.op != "call_module" and name.endswith("_") and name not in ("and_", "or_"))
+    )
+
+
+def list_calls(results: Any) -> list[LibraryCall]:
+    """PyTorch calls that results are made of, each once."""
+    seen: dict[int, Tensor] = {}
+    todo = list(list_values(results))
+    while todo:
+        value = todo.pop()
+        if id(value) not in seen:
+            seen[id(value)] = value
+            todo += value.operands
+    return [value for value in seen.values() if isinstance(value, LibraryCall)]
+
+
+def list_values(results: Any) -> list[Tensor]:
+    """The tensors in what forward returns, in order."""
+    if isinstance(results, Tensor):
+        return [results]
+    if isinstance(results, dict):
+        return [one for part in results.values() for one in list_values(part)]
+    return [one for part in results for one in list_values(part)] if isinstance(results, list | tuple) else []

@@ -1,0 +1,300 @@
+"""Views: the same elements at other places, padded, repeated or one behind the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, write_number
+from tritonsmith.prompts.recipes.regions.values.indices import ZERO, Coordinates, Guard, Index, Shape, ravel, unravel
+from tritonsmith.prompts.recipes.regions.values.tensors import Joined, Tensor, TensorView
+
+_MOST_PARTS = 8
+"""Tensors that a kernel reads as one; it asks for each element which of them has it."""
+Move = Callable[[Coordinates], Coordinates]
+
+
+def view(source: Tensor, shape: Shape, move: Move, python: str = "", guard: Any = None, fill: str = "0.0") -> TensorView:
+    """A view of a value."""
+    return TensorView(shape=tuple(shape), dtype=source.dtype, source=source, move=move, python=python, guard=guard, fill=fill)
+
+
+def reshape(source: Tensor, shape: Shape) -> Tensor:
+    """The elements in the same order under another shape."""
+    if tuple(shape) == source.shape:
+        return source
+    return view(source, shape, lambda at: unravel(ravel(at, tuple(shape)), source.shape), f"{{0}}.reshape({tuple(shape)})")
+
+
+def permute(source: Tensor, order: tuple[int, ...]) -> Tensor:
+    """The axes in another order."""
+    if order == tuple(range(len(order))):
+        return source
+    places = tuple(order.index(axis) for axis in range(len(order)))
+    return view(
+        source, tuple(source.shape[axis] for axis in order), lambda at: tuple(at[place] for place in places),
+        f"{{0}}.permute({', '.join(map(str, order))})",
+    )  # fmt: skip
+
+
+def expand(source: Tensor, shape: Shape) -> Tensor:
+    """The value repeated along axes of one element."""
+    if tuple(shape) == source.shape:
+        return source
+    lead = len(shape) - len(source.shape)
+    sizes = source.shape
+    return view(
+        source, shape, lambda at: tuple(ZERO if size == 1 else index for index, size in zip(at[lead:], sizes, strict=True)),
+        f"{{0}}.expand({tuple(shape)})",
+    )  # fmt: skip
+
+
+def cut(source: Tensor, axis: int, start: int, length: int, step: int = 1) -> Tensor:
+    """Every `step`-th element along an axis."""
+    if (start, length, step) == (0, source.shape[axis], 1):
+        return source
+    shape = (*source.shape[:axis], length, *source.shape[axis + 1 :])
+    slices = [":"] * axis + [f"{start}:{start + (length - 1) * step + 1}" + (f":{step}" if step > 1 else "")]
+    return view(
+        source, shape, lambda at: (*at[:axis], at[axis] * step + start, *at[axis + 1 :]), f"{{0}}[{', '.join(slices)}]",
+    )  # fmt: skip
+
+
+def pick(source: Tensor, axis: int, place: int) -> Tensor:
+    """One place of an axis, without the axis."""
+    place %= source.shape[axis]
+    shape = (*source.shape[:axis], *source.shape[axis + 1 :])
+    return view(source, shape, lambda at: (*at[:axis], Index(constant=place), *at[axis:]), f"{{0}}.select({axis}, {place})")
+
+
+def flip(source: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The elements along axes in the opposite order."""
+    sizes = source.shape
+    found = view(
+        source, sizes, lambda at: tuple(at[axis] * -1 + (sizes[axis] - 1) if axis in axes else at[axis] for axis in range(len(sizes)))
+    )
+    found.flipped = axes
+    return found
+
+
+def pad(source: Tensor, before: tuple[int, ...], after: tuple[int, ...], fill: Any = 0.0) -> Tensor:
+    """The value with a rim of one number; a negative rim cuts."""
+    shape = tuple(size + low + high for size, low, high in zip(source.shape, before, after, strict=True))
+    sizes = source.shape
+    return view(
+        source, shape, lambda at: tuple(index - low for index, low in zip(at, before, strict=True)), "",
+        lambda at: tuple(Guard(index, low, low + size) for index, low, size in zip(at, before, sizes, strict=True)),
+        write_number(fill, source.dtype),
+    )  # fmt: skip
+
+
+def _reshape(call: NodeCall) -> Lowered:
+    return reshape(call.tensor(0, "input", "self"), call.shape)
+
+
+def _permute(call: NodeCall) -> Lowered:
+    source = call.tensor(0, "input", "self")
+    rank = len(source.shape)
+    name = call.node.target.rpartition(".")[2]
+    if name == "permute":
+        given = call.kwargs.get("dims", call.args[1:])
+        order = list(given[0] if given and isinstance(given[0], list | tuple) else given)
+        return permute(source, tuple(axis % rank for axis in order))
+    if name in ("movedim", "moveaxis"):
+        moved, targets = ([one] if isinstance(one, int) else list(one) for one in (call.get(1, "source"), call.get(2, "destination")))
+        rest = [axis for axis in range(rank) if axis not in [one % rank for one in moved]]
+        for target, axis in sorted((target % rank, axis % rank) for target, axis in zip(targets, moved, strict=True)):
+            rest.insert(target, axis)
+        return permute(source, tuple(rest))
+    first, second = (0, 1) if name == "t" else (call.get(1, "dim0", "axis0"), call.get(2, "dim1", "axis1"))
+    return swap(source, first, second) if rank > 1 else source
+
+
+def swap(source: Tensor, first: int, second: int) -> Tensor:
+    """Two axes exchanged."""
+    order = list(range(len(source.shape)))
+    order[first], order[second] = order[second], order[first]
+    return permute(source, tuple(order))
+
+
+def _expand(call: NodeCall) -> Lowered:
+    return expand(call.tensor(0, "input", "self"), call.shape)
+
+
+def _repeat(call: NodeCall) -> Lowered:
+    source, shape = call.tensor(0, "input", "self"), call.shape
+    lead = len(shape) - len(source.shape)
+    return view(source, shape, lambda at: tuple(index % size for index, size in zip(at[lead:], source.shape, strict=True)))
+
+
+def _repeat_each(call: NodeCall) -> Lowered:
+    source, times, axis = call.tensor(0, "input", "self"), call.get(1, "repeats"), call.get(2, "dim", default=None)
+    if not isinstance(times, int):
+        raise NotCovered("with several counts")
+    source = reshape(source, (source.size,)) if axis is None else source
+    place = (axis or 0) % len(source.shape)
+    return view(source, call.shape, lambda at: (*at[:place], at[place] // times, *at[place + 1 :]))
+
+
+def _narrow(call: NodeCall) -> Lowered:
+    source, axis = call.tensor(0, "input", "self"), call.get(1, "dim")
+    start = call.get(2, "start")
+    axis %= len(source.shape)
+    return cut(source, axis, start % source.shape[axis] if start else 0, call.shape[axis])
+
+
+def _select(call: NodeCall) -> Lowered:
+    source = call.tensor(0, "input", "self")
+    return pick(source, call.get(1, "dim") % len(source.shape), call.get(2, "index"))
+
+
+def _split(call: NodeCall) -> Lowered:
+    """`chunk`, `split`, `unbind`, `tensor_split`: the results' shapes say it all."""
+    source = call.tensor(0, "input", "self")
+    if call.node.target.rpartition(".")[2] == "unbind":
+        axis = call.get(1, "dim", default=0) % len(source.shape)
+        return tuple(pick(source, axis, place) for place in range(source.shape[axis]))
+    axis = call.get(2, "dim", default=0) % len(source.shape)
+    found: list[Tensor] = []
+    start = 0
+    for spec in call.node.outputs:
+        found.append(cut(source, axis, start, spec.shape[axis]))
+        start += spec.shape[axis]
+    return tuple(found)
+
+
+def _roll(call: NodeCall) -> Lowered:
+    source, shifts, axes = call.tensor(0, "input", "self"), call.get(1, "shifts"), call.get(2, "dims", default=None)
+    if axes is None:
+        raise NotCovered("over all elements")
+    by = dict(zip(find_axes(axes, len(source.shape)) if isinstance(axes, int) else [axis % len(source.shape) for axis in axes],
+                  [shifts] if isinstance(shifts, int) else shifts, strict=True))  # fmt: skip
+    sizes = source.shape
+    return view(
+        source, sizes,
+        lambda at: tuple((index + (-by[axis]) % sizes[axis]) % sizes[axis] if axis in by else index for axis, index in enumerate(at)),
+    )  # fmt: skip
+
+
+def _pad(call: NodeCall) -> Lowered:
+    source, mode = call.tensor(0, "input"), call.option(2, "mode", "constant")
+    rims = list(call.option(1, "padding", call.kwargs.get("pad", None)) if call.node.op == "call_module" else call.get(1, "pad"))
+    kind = call.node.module_type
+    fill = call.option(3, "value", 0.0) or 0.0
+    rank = len(source.shape)
+    before, after = [0] * rank, [0] * rank
+    for number in range(len(rims) // 2):
+        before[rank - 1 - number], after[rank - 1 - number] = rims[2 * number : 2 * number + 2]
+    if kind.startswith("Re") or mode != "constant" or kind.startswith("Circular"):
+        return _pad_by_itself(source, call.shape, before, mode if not kind else kind.partition("Pad")[0].lower().removesuffix("ion"))
+    return pad(source, tuple(before), tuple(after), fill)
+
+
+def _pad_by_itself(source: Tensor, shape: Shape, before: list[int], mode: str) -> Tensor:
+    """A rim of the tensor's own elements; only a circular one needs no more than a remainder."""
+    if mode != "circular":
+        raise NotCovered(f"with the mode {mode}")
+    return view(
+        source, shape,
+        lambda at: tuple((index + (-low) % size) % size for index, low, size in zip(at, before, source.shape, strict=True)),
+    )  # fmt: skip
+
+
+def _join(call: NodeCall) -> Lowered:
+    given = call.get(0, "tensors")
+    if not all(isinstance(one, Tensor) for one in given):
+        raise NotCovered("of something that is no tensor")
+    parts = [cast(one, call.dtype) for one in given]
+    rank = len(call.shape)
+    if call.node.target.rpartition(".")[2] == "stack":
+        axis = call.get(1, "dim", default=0) % rank
+        parts = [reshape(one, (*one.shape[:axis], 1, *one.shape[axis:])) for one in parts]
+    axis = call.get(1, "dim", "axis", default=0) % rank
+    parts = [one for one in parts if one.size]
+    if len(parts) > _MOST_PARTS:
+        raise NotCovered(f"of {len(parts)} tensors")
+    return parts[0] if len(parts) == 1 else Joined(shape=call.shape, dtype=call.dtype, parts=tuple(parts), axis=axis)
+
+
+def _unfold(call: NodeCall) -> Lowered:
+    """Tensor.unfold: windows along one axis, as a last axis."""
+    source, axis, step = call.tensor(0, "self"), call.get(1, "dimension"), call.get(3, "step")
+    axis %= len(source.shape)
+    return view(
+        source, call.shape, lambda at: (*at[:axis], at[axis] * step + at[-1], *at[axis + 1 : -1]),
+        f"{{0}}.unfold({axis}, {call.get(2, 'size')}, {step})",
+    )  # fmt: skip
+
+
+def _diagonal(call: NodeCall) -> Lowered:
+    """`diag` of a vector, and the main diagonal of a matrix."""
+    source, offset = call.tensor(0, "input"), call.option(1, "diagonal", 0) or call.kwargs.get("offset", 0)
+    if offset:
+        raise NotCovered("beside the main diagonal")
+    if len(source.shape) == 1:
+        return view(source, call.shape, lambda at: (at[0],), "", lambda at: (Guard(at[0] - at[1], 0, 1),), write_number(0, source.dtype))
+    if len(source.shape) != 2:
+        raise NotCovered("of more than two axes")
+    return view(source, call.shape, lambda at: (at[0], at[0]))
+
+
+def _shuffle(call: NodeCall) -> Lowered:
+    """Channels to pixels, pixels to channels, channels among groups."""
+    source = call.tensor(0, "input")
+    name = (call.node.module_type or call.node.target.rpartition(".")[2]).lower().replace("_", "")
+    if name == "channelshuffle":
+        groups = call.option(1, "groups", None)
+        batch, channels, *rest = source.shape
+        swapped = permute(reshape(source, (batch, groups, channels // groups, *rest)), (0, 2, 1, *range(3, 3 + len(rest))))
+        return reshape(swapped, source.shape)
+    if len(source.shape) != 4:
+        raise NotCovered("of other than four axes")
+    factor = call.option(1, "upscale_factor" if name == "pixelshuffle" else "downscale_factor", None)
+    batch, channels, height, width = source.shape
+    if name == "pixelshuffle":
+        parts = reshape(source, (batch, channels // factor**2, factor, factor, height, width))
+        return reshape(permute(parts, (0, 1, 4, 2, 5, 3)), call.shape)
+    parts = reshape(source, (batch, channels, height // factor, factor, width // factor, factor))
+    return reshape(permute(parts, (0, 1, 3, 5, 2, 4)), call.shape)
+
+
+def _glance(call: NodeCall) -> Lowered:
+    """Attributes that are views: `.T` and `.mT`."""
+    source, name = call.tensor(0, "self"), call.get(1, "name")
+    if name == "T":
+        return permute(source, tuple(reversed(range(len(source.shape)))))
+    if name == "mT":
+        return swap(source, -1, -2)
+    if name == "data":
+        return source
+    raise NotCovered(f"the attribute {name}")
+
+
+def _interpolate(call: NodeCall) -> Lowered:
+    """Nearest neighbours at whole factors."""
+    source = call.tensor(0, "input")
+    factors = [new // old for new, old in zip(call.shape[2:], source.shape[2:], strict=True)]
+    whole = all(old * factor == new and factor for old, new, factor in zip(source.shape[2:], call.shape[2:], factors, strict=True))
+    if call.option(3, "mode", "nearest") != "nearest" or not whole:
+        raise NotCovered("other than nearest neighbours at whole factors")
+    return view(source, call.shape, lambda at: (*at[:2], *(index // factor for index, factor in zip(at[2:], factors, strict=True))))
+
+
+TABLE: dict[str, Lower] = {
+    **dict.fromkeys(("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as", "ravel"), _reshape),
+    **dict.fromkeys(("nn.Flatten", "nn.Unflatten"), _reshape),
+    **dict.fromkeys(("permute", "transpose", "t", "swapaxes", "swapdims", "movedim", "moveaxis"), _permute),
+    **dict.fromkeys(("expand", "expand_as", "broadcast_to"), _expand),
+    **dict.fromkeys(("repeat", "tile"), _repeat),
+    "repeat_interleave": _repeat_each, "narrow": _narrow, "select": _select, "roll": _roll, "pad": _pad, "unfold": _unfold,
+    **dict.fromkeys(("chunk", "split", "unbind", "tensor_split"), _split),
+    **dict.fromkeys(("cat", "concat", "concatenate", "stack"), _join),
+    **dict.fromkeys(("diag", "diagonal"), _diagonal),
+    **dict.fromkeys(("nn.PixelShuffle", "nn.PixelUnshuffle", "nn.ChannelShuffle"), _shuffle),
+    **dict.fromkeys(("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"), _shuffle),
+    **dict.fromkeys(("nn.ZeroPad1d", "nn.ZeroPad2d", "nn.ZeroPad3d", "nn.ConstantPad1d", "nn.ConstantPad2d", "nn.ConstantPad3d"), _pad),
+    **dict.fromkeys(("nn.CircularPad1d", "nn.CircularPad2d"), _pad),
+    **dict.fromkeys(("interpolate", "nn.Upsample"), _interpolate),
+    "getattr": _glance,
+}  # fmt: skip

@@ -1,0 +1,92 @@
+"""Reads any traced forward into regions, and what a module of them needs to know."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts
+from tritonsmith.prompts.recipes.constructor import made_for
+from tritonsmith.prompts.recipes.members import attribute, complete_members, parent_lines
+from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, forward_arguments
+from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
+from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.lowering.reader import Forward, read_forward
+from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
+
+
+class RegionPlan(KernelPlan):
+    """A traced forward. Its regions are found when they are first asked for."""
+
+    facts: TaskFacts
+    training: bool = False
+    given: tuple[str, ...] = ()
+    """The tensors among forward's arguments."""
+    wrong: str = ""
+    """Whether forward got something that the kernels are not made for."""
+    made_for: str = ""
+    """What they are made for, in words."""
+
+    @cached_property
+    def forward(self) -> Forward:
+        """The values of the forward."""
+        return read_forward(self.facts, self.training)
+
+    @cached_property
+    def regions(self) -> tuple[WorkRegion, ...]:
+        """The regions in the order in which forward runs them."""
+        return tuple(cut_forward(self.forward.results))
+
+    @property
+    def kernels(self) -> int:
+        """Regions with a kernel of their own."""
+        return sum(not isinstance(region, CallRegion) for region in self.regions)
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """What stays a PyTorch call, each once, in forward's order."""
+        return tuple(dict.fromkeys(region.call.says for region in self.regions if isinstance(region, CallRegion)))
+
+    @property
+    def headline(self) -> str:
+        """What the module is, in a sentence or two."""
+        kernels = f"The reference's forward in {self.kernels} {'kernel' if self.kernels == 1 else 'kernels'}."
+        return f"{kernels} PyTorch does {', '.join(self.calls)}." if self.calls else kernels
+
+    def write(self, settings: Settings) -> ModuleText:
+        """The text of its regions."""
+        taken = {argument.partition("=")[0] for argument in self.arguments.split(", ")}
+        return write_regions(self.regions, self.forward, settings, taken)
+
+
+def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
+    """The plan of any forward of which at least one region has a kernel. Raises NoPlan."""
+    training = task.mode == "train"
+    forward = read_forward(facts, training)
+    own = [line.partition("|") for line in forward.members]
+    made = [part for path, _, text in own for part in (*parent_lines(path), f"{attribute(path)} = {text}")]
+    names = [name for name in facts.parameters if not any(name.startswith(f"{path}.") for path, _, _ in own)]
+    signature, fixed = made_for(task.source, facts.init_inputs)
+    tensors = [one for one in forward.inputs if not one.number]
+    tests = [f"{one.source}.shape != {one.shape}" for one in tensors]
+    tests += [f"{one.source}.dtype is not torch.{one.dtype}" for one in tensors]
+    if tensors:
+        cards = " and ".join(f"{one.source}.is_cuda" for one in tensors)
+        tests.append(f"COMPILED and not {f'({cards})' if len(tensors) > 1 else cards}")
+    shapes = {one.source: spec for one, spec in zip(forward.inputs, facts.inputs, strict=False) if spec is not None}
+    needed = TaskFacts(inputs=facts.inputs, parameters=facts.parameters, ops=tuple(strip_node(node) for node in facts.ops))
+    plan = RegionPlan(
+        signature=signature, fixed=fixed, members=complete_members(made, names, facts), arguments=forward_arguments(facts), facts=needed,
+        training=training, given=tuple(one.source for one in tensors), wrong=" or ".join(tests),
+        made_for=", ".join(describe_tensor(name, spec) for name, spec in shapes.items()) + " on a CUDA device",
+    )  # fmt: skip
+    if not plan.kernels:
+        nodes = {node.name: node for node in facts.ops}
+        calls = [region.call for region in plan.regions if isinstance(region, CallRegion)]
+        raise NoPlan(*((call.says, nodes.get(call.name)) for call in calls))
+    return plan
+
+
+def strip_node(node: OpNode) -> OpNode:
+    """A node without what only messages and analyses need."""
+    return node.model_copy(update={"line": 0, "module": "", "flops": 0.0, "bytes": 0.0, "launches": 0})

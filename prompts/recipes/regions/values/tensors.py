@@ -1,0 +1,256 @@
+"""The values of a forward. Some lie in memory; the others are computed where a kernel reads them, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tritonsmith.prompts.recipes.regions.values.indices import ZERO, Coordinates, Guard, Index, Shape, count, loaded
+
+FLOATS = ("float32", "float16", "bfloat16", "float64")
+TRITON_TYPES = {
+    "float32": "tl.float32", "float16": "tl.float16", "bfloat16": "tl.bfloat16", "float64": "tl.float64", "int64": "tl.int64",
+    "int32": "tl.int32", "int16": "tl.int16", "int8": "tl.int8", "uint8": "tl.uint8", "bool": "tl.int1",
+}  # fmt: skip
+BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+
+
+def widen(dtype: str) -> str:
+    """The type in which kernels compute with values of a type."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+@dataclass(frozen=True)
+class Read:
+    """One operand of a value: where it is read, and under which conditions."""
+
+    value: Tensor
+    at: Coordinates
+    guards: tuple[Guard, ...] = ()
+
+
+@dataclass(eq=False, kw_only=True)
+class Tensor:
+    """A tensor of the forward."""
+
+    shape: Shape
+    dtype: str
+    name: str = ""
+    """What a kernel calls it."""
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """The values that it is made of."""
+        return ()
+
+    @property
+    def size(self) -> int:
+        """Its elements."""
+        return count(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Of the tensor in memory."""
+        return self.size * BYTES.get(self.dtype, 8)
+
+
+@dataclass(eq=False, kw_only=True)
+class Held(Tensor):
+    """An argument of forward or a parameter."""
+
+    source: str
+    """Its expression in forward."""
+    given: bool = False
+    number: bool = False
+    """Whether it is an argument that is no tensor, but a number."""
+
+
+@dataclass(eq=False, kw_only=True)
+class LibraryCall(Tensor):
+    """A PyTorch call. Its shape is that of its first result."""
+
+    text: str
+    """The call, with `{0}` for its first operand, and so on."""
+    inputs: tuple[Tensor, ...] = ()
+    says: str = ""
+    """What it is, as people write it."""
+    several: bool = False
+    """Whether it returns a tuple."""
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """The values that it is made of."""
+        return self.inputs
+
+
+@dataclass(eq=False, kw_only=True)
+class Item(Tensor):
+    """One of several results of a PyTorch call."""
+
+    call: LibraryCall
+    way: str
+    """The index in Python's words: `[0]`."""
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """The values that it is made of."""
+        return (self.call,)
+
+
+@dataclass(eq=False, kw_only=True)
+class Formula(Tensor):
+    """An elementwise function of its operands, which broadcast to its shape."""
+
+    template: str
+    """The expression, with `{0}` for its first operand, and so on."""
+    inputs: tuple[Tensor, ...] = ()
+    flops: float = 1.0
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """The values that it is made of."""
+        return self.inputs
+
+
+@dataclass(eq=False, kw_only=True)
+class Position(Tensor):
+    """Integers that follow from where an element lies."""
+
+    index: Callable[[Coordinates], Index]
+
+
+@dataclass(eq=False, kw_only=True)
+class TensorView(Tensor):
+    """Elements of another value at other places; `fill` where the guards do not hold."""
+
+    source: Tensor
+    move: Callable[[Coordinates], Coordinates]
+    guard: Callable[[Coordinates], tuple[Guard, ...]] | None = None
+    fill: str = "0.0"
+    python: str = ""
+    """The same view as a PyTorch expression of `{0}`; empty where that would copy."""
+    flipped: tuple[int, ...] = ()
+    """Axes along which it runs backwards, where that is all that it does."""
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """The values that it is made of."""
+        return (self.source,)
+
+    def guards(self, at: Coordinates) -> tuple[Guard, ...]:
+        """Conditions under which the source has the element; those that always hold are left out."""
+        return tuple(one for one in self.guard(at) if one.texts) if self.guard else ()
+
+
+@dataclass(eq=False, kw_only=True)
+class Joined(Tensor):
+    """Values one behind the other along an axis."""
+
+    parts: tuple[Tensor, ...]
+    axis: int
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """The values that it is made of."""
+        return self.parts
+
+
+@dataclass(eq=False, kw_only=True)
+class Lookup(Tensor):
+    """Elements of a table at places that other values say."""
+
+    table: Tensor
+    places: tuple[Tensor, ...]
+    where: Callable[[Coordinates], tuple[Coordinates, ...]]
+    """For each of `places`: where it is read."""
+    move: Callable[[Coordinates, Sequence[Index]], Coordinates]
+    """Where the table is read, by the coordinates and the values of `places`."""
+    limits: tuple[int, ...] = ()
+    """For each of `places`: how many values it can have."""
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """The values that it is made of."""
+        return (self.table, *self.places)
+
+
+@dataclass(eq=False, kw_only=True)
+class Anchor(Tensor):
+    """Work along axes that one kernel does as a whole; its results are `AnchorResult`s."""
+
+    source: Tensor
+    axes: tuple[int, ...]
+    kind: str
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """The values that it is made of."""
+        return (self.source,)
+
+
+@dataclass(eq=False, kw_only=True)
+class Reduction(Anchor):
+    """Numbers about all elements along the axes."""
+
+    helper: Tensor | None = None
+    """For `moments` the distance from the mean, for `exponentials` the exponential of the distance from the maximum."""
+
+
+@dataclass(eq=False, kw_only=True)
+class Scan(Anchor):
+    """Running sums or products along one axis."""
+
+    reverse: bool = False
+
+
+@dataclass(eq=False, kw_only=True)
+class AnchorResult(Tensor):
+    """A result of an anchor, with the reduced axes left out; `which` tells several apart."""
+
+    anchor: Anchor
+    which: int = 0
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """The values that it is made of."""
+        return (self.anchor,)
+
+
+def align(at: Coordinates, shape: Shape) -> Coordinates:
+    """The coordinates of an operand that broadcasts."""
+    own = at[len(at) - len(shape) :]
+    return tuple(ZERO if size == 1 else index for index, size in zip(own, shape, strict=True))
+
+
+def list_reads(value: Tensor, at: Coordinates) -> list[Read]:
+    """What an element of a value that is not in memory reads; the places of a `Lookup` count as any."""
+    if isinstance(value, Formula):
+        return [Read(one, align(at, one.shape)) for one in value.inputs]
+    if isinstance(value, TensorView):
+        return [Read(value.source, value.move(at), value.guards(at))]
+    if isinstance(value, Joined):
+        return [Read(part, moved, guards) for part, moved, guards in list_parts(value, at)]
+    if isinstance(value, Lookup):
+        places = [Read(place, where) for place, where in zip(value.places, value.where(at), strict=True)]
+        unknown = [loaded(f"{value.name}_{number}", size) for number, size in enumerate(value.limits)]
+        return [*places, Read(value.table, value.move(at, unknown))]
+    return []
+
+
+def list_parts(value: Joined, at: Coordinates) -> list[tuple[Tensor, Coordinates, tuple[Guard, ...]]]:
+    """The parts of a joined value, where each is read, and when."""
+    found: list[tuple[Tensor, Coordinates, tuple[Guard, ...]]] = []
+    start = 0
+    for part in value.parts:
+        length = part.shape[value.axis]
+        moved = tuple(index - start if axis == value.axis else index for axis, index in enumerate(at))
+        found.append((part, moved, (Guard(at[value.axis], start, start + length),)))
+        start += length
+    return found
+
+
+def rename(value: Tensor, name: str) -> Tensor:
+    """The value under another name, where it has none yet."""
+    if not value.name:
+        value.name = name
+    return value

@@ -1,0 +1,1 @@
+"""From regions to the text of a module."""

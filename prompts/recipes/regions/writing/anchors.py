@@ -1,0 +1,106 @@
+"""How each kind of reduction is accumulated along a row, finished, and put together from parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, widen
+
+_EXTREMES = {"int64": 2**63 - 1, "int32": 2**31 - 1, "int16": 2**15 - 1, "int8": 127, "uint8": 255}
+
+
+@dataclass(frozen=True)
+class ReductionKind:
+    """One kind of reduction.
+
+    In its lines `{n}` is the name, `{v}` the value, `{k}` the place, `{h}` the helper's value, `{a}` the axis and what is kept of it.
+    `[value|other]` is the value where it counts; `{also}` and `{one}` ask the same in other words.
+    """
+
+    parts: tuple[str, ...]
+    """Suffixes of what is accumulated; the results come first."""
+    start: tuple[str, ...]
+    """What each begins with."""
+    step: tuple[str, ...]
+    """Lines that take in another value."""
+    finish: tuple[str, ...]
+    """Lines that make one number of what each thread has."""
+    whole: tuple[str, ...]
+    """Lines that make it at once of a whole row; `HELPER` stands where the helper's value is first known."""
+
+
+HELPER = "HELPER"
+
+
+def find_type(dtype: str) -> str:
+    """The type in which values of a type are accumulated."""
+    wide = widen(dtype)
+    return "int32" if wide == "bool" else wide
+
+
+def find_kind(kind: str, dtype: str) -> ReductionKind:
+    """The kind of a name, for values of a type."""
+    wide = find_type(dtype)
+    least, most = _find_ends(wide)
+    if kind in ("sum", "prod"):
+        sign, plain = ("+", "0") if kind == "sum" else ("*", "1")
+        zero = f"{plain}.0" if wide in FLOATS else plain
+        take = "tl.sum({0}, {{a}})" if kind == "sum" else "tl.reduce({0}, {{a}}, combine_fn=multiply)"
+        return ReductionKind(
+            ("",), (zero,), (f"{{n}} {sign}= [{{v}}|{zero}]",), (f"{{n}} = {take.format('{n}')}",),
+            (f"{{n}} = {take.format(f'[{{v}}|{zero}]')}",),
+        )  # fmt: skip
+    if kind in ("max", "min", "any", "all"):
+        name = {"any": "max", "all": "min"}.get(kind, kind)
+        edge = least if name == "max" else most
+        return ReductionKind(
+            ("",), (edge,), (f"{{n}} = tl.{name}imum({{n}}, [{{v}}|{edge}])",), (f"{{n}} = tl.{name}({{n}}, {{a}})",),
+            (f"{{n}} = tl.{name}([{{v}}|{edge}], {{a}})",),
+        )  # fmt: skip
+    if kind in ("argmax", "argmin"):
+        return _find_place(kind[3:], least if kind == "argmax" else most)
+    return _find_moments() if kind == "moments" else _find_exponentials()
+
+
+def _find_ends(wide: str) -> tuple[str, str]:
+    if wide in FLOATS:
+        return 'float("-inf")', 'float("inf")'
+    return str(-_EXTREMES[wide] - 1 if wide != "uint8" else 0), str(_EXTREMES[wide])
+
+
+def _find_place(name: str, edge: str) -> ReductionKind:
+    """The extreme and where it is first found."""
+    sign = ">" if name == "max" else "<"
+    last = 2**31 - 1
+    return ReductionKind(
+        ("", "_place"), (edge, "0"),
+        (f"better = {{also}}({{v}} {sign} {{n}})", "{n}_place = tl.where(better, {k}, {n}_place)", "{n} = tl.where(better, {v}, {n})"),
+        (f"{{n}}_best = tl.{name}({{n}}, {{a}})", f"{{n}}_place = tl.min(tl.where({{n}} == {{n}}_best, {{n}}_place, {last}), {{a}})",
+         "{n} = {n}_best"),
+        (f"{{n}} = tl.{name}([{{v}}|{edge}], {{a}})",
+         f"{{n}}_place = tl.min(tl.where({{also}}({{v}} == {{n}}), {{k}}, {last}), {{a}})"),
+    )  # fmt: skip
+
+
+def _find_moments() -> ReductionKind:
+    """Mean and sum of squared distances from it: each thread updates its own, and all are put together at the end."""
+    return ReductionKind(
+        ("", "_squares", "_count"), ("0.0", "0.0", "0.0"),
+        ("{n}_count += {one}", "distance = {v} - {n}", "{n} += [distance / {n}_count|0.0]",
+         "{n}_squares += [distance * ({v} - {n})|0.0]"),
+        ("{n}_all = tl.sum({n} * {n}_count, {a}) / {length}",
+         "{n}_squares = tl.sum({n}_squares + {n}_count * ({n} - {n}_all) * ({n} - {n}_all), {a})", "{n} = {n}_all"),
+        ("{n} = tl.sum([{v}|0.0], {a}) / {length}", HELPER, "{n}_squares = tl.sum([{h} * {h}|0.0], {a})"),
+    )  # fmt: skip
+
+
+def _find_exponentials() -> ReductionKind:
+    """Maximum and sum of exponentials below it, in one pass."""
+    least = "-3.4028234663852886e38"
+    return ReductionKind(
+        ("", "_total"), (least, "0.0"),
+        (f"higher = tl.maximum({{n}}, [{{v}}|{least}])",
+         "{n}_total = {n}_total * tl.exp({n} - higher) + [tl.exp({v} - higher)|0.0]", "{n} = higher"),
+        ("{n}_most = tl.max({n}, {a})", "{n}_total = tl.sum({n}_total * tl.exp({n} - {n}_most), {a})", "{n} = {n}_most"),
+        (f"{{n}} = tl.max([{{v}}|{least}], {{a}})", HELPER, "{n}_total = tl.sum([{h}|0.0], {a})"),
+    )  # fmt: skip

@@ -1,0 +1,56 @@
+"""The text of a kernel and of its launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
+
+
+@dataclass
+class Kernel:
+    """A kernel, and how forward launches it."""
+
+    name: str
+    does: str
+    """One line for its docstring."""
+    arguments: list[tuple[str, Tensor]]
+    sizes: list[tuple[str, str]]
+    """Numbers that it takes: names, and what forward gives for them."""
+    constants: list[tuple[str, int]]
+    """Its constexpr arguments with their values."""
+    lines: list[str]
+    grid: str
+    stores: list[Tensor] = field(default_factory=list)
+    """What forward allocates for it."""
+    warps: int = 4
+    stages: int = 0
+
+    @property
+    def signature(self) -> str:
+        """Its arguments."""
+        names = [*(name for name, _ in self.arguments), *(name for name, _ in self.sizes)]
+        return ", ".join([*names, *(f"{name}: tl.constexpr" for name, _ in self.constants)])
+
+
+@dataclass(eq=False, kw_only=True)
+class Buffer(Tensor):
+    """Memory between two kernels of one region."""
+
+
+LINE = 130
+"""Characters of a line of kernel text."""
+
+
+def wrap(head: str, parts: list[str], tail: str, indent: str) -> list[str]:
+    """A call or signature on one line, or on several where it is long."""
+    text = f"{indent}{head}{', '.join(parts)}{tail}"
+    if len(text) <= LINE:
+        return [text]
+    lines, current = [f"{indent}{head}"], f"{indent}    "
+    for part in parts:
+        if len(current) + len(part) + 2 > LINE:
+            lines.append(current.rstrip())
+            current = f"{indent}    "
+        current += f"{part}, "
+    return [*lines, current.rstrip(), f"{indent}{tail}"]

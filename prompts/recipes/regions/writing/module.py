@@ -1,0 +1,149 @@
+"""The text of a module: its kernels, its members and its forward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tritonsmith.evaluator.schema import TensorSpec
+from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, PointwiseRegion, RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.lowering.reader import Forward
+from tritonsmith.prompts.recipes.regions.values.tensors import Held, Item, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel, wrap
+from tritonsmith.prompts.recipes.regions.writing.names import Namer, list_operations
+from tritonsmith.prompts.recipes.regions.writing.pointwise import write_pointwise
+from tritonsmith.prompts.recipes.regions.writing.rows import write_rows
+from tritonsmith.prompts.recipes.regions.writing.split import write_split
+
+_HELPERS = ("sigmoid", "tanh", "softplus", "multiply")
+
+
+@dataclass
+class ModuleText:
+    """The parts of a module's text."""
+
+    kernels: list[str] = field(default_factory=list)
+    """The text of each kernel."""
+    forward: list[str] = field(default_factory=list)
+    returned: str = ""
+    helpers: tuple[str, ...] = ()
+    libdevice: bool = False
+    functional: bool = False
+    first: str = ""
+    """A kernel, to be asked whether it is compiled."""
+
+
+def write_regions(regions: Sequence[WorkRegion], forward: Forward, settings: Settings, taken: set[str]) -> ModuleText:
+    """The text of all regions."""
+    return ModuleWriter(regions, forward, settings, taken).write()
+
+
+class ModuleWriter:
+    """Writes regions in the order of forward."""
+
+    def __init__(self, regions: Sequence[WorkRegion], forward: Forward, settings: Settings, taken: set[str]) -> None:
+        self.regions, self.forward, self.settings = regions, forward, settings
+        self.kernel_names, self.locals = Namer(set()), Namer(taken)
+        self.variables: dict[int, str] = {}
+        """By value that is stored: its variable."""
+        self.text = ModuleText()
+        given = [one for one in forward.inputs if not one.number]
+        self.device = f"{given[0].source}.device" if given else "next(self.parameters()).device"
+
+    def write(self) -> ModuleText:
+        """The text."""
+        read = {key for region in self.regions if not isinstance(region, CallRegion) for key in region.reads}
+        for held in self.forward.inputs:
+            if id(held) in read and not held.number:
+                self.text.forward.append(f"{held.source} = {held.source}.contiguous()")
+        for region in self.regions:
+            if isinstance(region, CallRegion):
+                self._write_call(region, read)
+            else:
+                for kernel in self._write_kernels(region):
+                    self._add(kernel, region)
+        self.text.returned = self._show(self.forward.results)
+        everything = "\n".join(self.text.kernels)
+        self.text.helpers = tuple(name for name in _HELPERS if name in everything)
+        self.text.libdevice = "libdevice." in everything or "softplus" in everything
+        self.text.functional = any("F." in line for line in self.text.forward)
+        return self.text
+
+    def _write_kernels(self, region: WorkRegion) -> list[Kernel]:
+        name = self.kernel_names.name_kernel(region)
+        if isinstance(region, PointwiseRegion):
+            return write_pointwise(region, name, self.settings, lambda one: id(one) in region.reads)
+        assert isinstance(region, RowRegion)
+        return write_split(region, name, self.settings) if region.split else write_rows(region, name, self.settings)
+
+    def _write_call(self, region: CallRegion, read: set[int]) -> None:
+        call = region.call
+        text = call.text.format(*(self.express(one) for one in call.inputs))
+        while "SELF[" in text:
+            path = text[text.index("SELF[") + 5 : text.index("]")]
+            text = text.replace(f"SELF[{path}]", _attribute(path))
+        name = self.locals.choose(call.name)
+        self.variables[id(call)] = name
+        self.text.forward.append(f"{name} = {text}{'.contiguous()' if id(call) in read and not call.several else ''}")
+
+    def express(self, value: Tensor) -> str:
+        """A value as forward writes it."""
+        if id(value) in self.variables:
+            return self.variables[id(value)]
+        if isinstance(value, Held):
+            return value.source
+        if isinstance(value, Item):
+            return f"{self.express(value.call)}{value.way}"
+        assert isinstance(value, TensorView), "the cut stores all others"
+        return value.python.format(self.express(value.source))
+
+    def _show(self, results: Any) -> str:
+        if isinstance(results, Tensor):
+            return self.express(results)
+        if isinstance(results, dict):
+            return "{" + ", ".join(f"{key!r}: {self._show(one)}" for key, one in results.items()) + "}"
+        if isinstance(results, list | tuple):
+            inner = ", ".join(self._show(one) for one in results)
+            return f"({inner},)" if len(results) == 1 else f"({inner})" if results else "()"
+        return repr(results)
+
+    def _add(self, kernel: Kernel, region: WorkRegion) -> None:
+        """Add a kernel's text, what it stores to, and its launch."""
+        for value in kernel.stores:
+            name = self.locals.choose(value.name or "result")
+            self.variables[id(value)] = name
+            self.text.forward.append(f"{name} = torch.empty({value.shape}, dtype=torch.{value.dtype}, device={self.device})")
+        arguments = [self._pass(value) for _, value in kernel.arguments] + [given for _, given in kernel.sizes]
+        arguments += [f"{name}={value}" for name, value in kernel.constants]
+        options = [f"num_warps={kernel.warps}", *([f"num_stages={kernel.stages}"] if kernel.stages else [])]
+        self.text.forward += wrap(f"{kernel.name}[{kernel.grid}](", [*arguments, *options], ")", "")
+        head = wrap(f"def {kernel.name}(", kernel.signature.split(", "), "):", "")
+        does = kernel.does or f"{', '.join(list_operations(region))} of {_describe(region)}."
+        lines = ["@triton.jit", *head, f'    """{does}"""', *(f"    {line}" for line in kernel.lines)]
+        self.text.kernels.append("\n".join(lines))
+        self.text.first = self.text.first or kernel.name
+
+    def _pass(self, value: Tensor) -> str:
+        text = self.express(value)
+        return f"{text}.contiguous()" if isinstance(value, Item) else text
+
+
+def _describe(region: WorkRegion) -> str:
+    if isinstance(region, RowRegion):
+        return f"{region.space.rows} rows of {region.space.length}"
+    shown = region.stores[0]
+    return f"{shown.dtype}{list(shown.shape)}"
+
+
+def _attribute(path: str) -> str:
+    text = "self"
+    for part in path.split("."):
+        text = f"{text}.{part}" if part.isidentifier() else f'getattr({text}, "{part}")'
+    return text
+
+
+def describe_tensor(name: str, spec: TensorSpec) -> str:
+    """An argument in words."""
+    return f"{name} {spec.dtype}{list(spec.shape)}"

@@ -1,0 +1,249 @@
+"""The kernel of reductions and scans along rows, with the elementwise work around them."""
+
+from __future__ import annotations
+
+import re
+
+from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.cutting.regions import RowRegion
+from tritonsmith.prompts.recipes.regions.cutting.space import PLACE, ROW, Walk, anchor_coordinates
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Index
+from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, Anchor, Reduction, Scan, Tensor
+from tritonsmith.prompts.recipes.regions.writing.anchors import HELPER, find_kind, find_type
+from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
+from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel
+from tritonsmith.prompts.recipes.regions.writing.running import start_scan, write_scan
+from tritonsmith.prompts.recipes.regions.writing.tiling import RowLayout, Tiling, choose_tiling
+
+_BIG = 2**31
+_UNROLLED = 32
+"""Places of a row that a loop without a counter goes through."""
+_COUNTED = re.compile(r"\[([^|\[\]]*)\|([^|\[\]]*)\]")
+
+
+def write_rows(region: RowRegion, name: str, settings: Settings) -> list[Kernel]:
+    """One program for each row, or for several rows."""
+    return [RowWriter(region, choose_tiling(region, settings)).write(name)]
+
+
+def order_passes(region: RowRegion) -> list[tuple[list[Anchor], list[Tensor]]]:
+    """By pass along the row: the anchors that it does and the values that it stores."""
+    levels: dict[int, int] = {}
+    passes: dict[int, tuple[list[Anchor], list[Tensor]]] = {}
+
+    def level(value: Tensor, at: Coordinates) -> int:
+        walk = Walk(lambda one: id(one) in region.reads)
+        walk.visit(value, at)
+        return max((levels[id(one)] + (0 if isinstance(one, Scan) else 1) for one in walk.anchors), default=0)
+
+    for anchor in region.anchors:
+        levels[id(anchor)] = level(anchor.source, anchor_coordinates(anchor)[0])
+        passes.setdefault(levels[id(anchor)], ([], []))[0].append(anchor)
+    for value in region.stores:
+        found = region.space.find(value.shape)
+        assert found is not None, "the cut lets no other value in"
+        if found[1]:
+            passes.setdefault(level(value, found[0]), ([], []))[1].append(value)
+    return [passes[key] for key in sorted(passes)]
+
+
+class RowWriter:
+    """Writes the kernel of a region.
+
+    Args:
+        region: what it computes.
+        tiling: how.
+        chunk: places of a row that one program goes through, where several share a row; 0 where none do.
+    """
+
+    def __init__(self, region: RowRegion, tiling: Tiling, chunk: int = 0) -> None:
+        self.region, self.tiling, self.space, self.chunk = region, tiling, region.space, chunk
+        self.arguments = Arguments()
+        length, block = self.space.length, tiling.block
+        self.ragged = tiling.layout is not RowLayout.COLUMNS and length % block != 0
+        self.row_vector = tiling.layout is not RowLayout.ROW
+        bounds = {ROW: "inside" if self.row_vector and self.space.rows % tiling.rows else "", PLACE: "valid" if self.ragged else ""}
+        outer = frozenset((ROW,)) if tiling.looped else frozenset((ROW, PLACE))
+        self.emitter = Emitter(self.arguments, self.in_memory, bounds, outer)
+        self.titles: dict[int, str] = {}
+        """By anchor: the name of its result."""
+
+    def in_memory(self, value: Tensor) -> bool:
+        """Whether the kernel reads a value from memory."""
+        return id(value) in self.region.reads
+
+    def write(self, name: str) -> Kernel:
+        """The kernel."""
+        passes = order_passes(self.region)
+        for anchors, stores in passes:
+            self.write_pass(anchors, stores)
+        for value, at, index in self.list_row_stores():
+            text = self.emitter.read(value, at)
+            self.emitter.store(value, index, text, frozenset((ROW,)))
+        big = self.arguments.largest >= _BIG
+        lines = [*self.head(big), *self.emitter.scopes[0].lines]
+        rows = -(-self.space.rows // self.tiling.rows)
+        constants = [("ROWS", self.tiling.rows)] if self.row_vector and self.space.rows > 1 else []
+        constants += [("BLOCK", self.tiling.block)] if self.tiling.layout is not RowLayout.COLUMNS else []
+        return Kernel(
+            name=name, does="", arguments=[(self.arguments.names[id(one)], one) for one in self.arguments.values], sizes=[],
+            constants=constants, lines=lines, grid=f"({rows},)", stores=list(self.region.stores), warps=self.tiling.warps,
+        )  # fmt: skip
+
+    def head(self, big: bool) -> list[str]:
+        """The lines that say which rows and places a program has."""
+        wide = ".to(tl.int64)" if big else ""
+        program = "tl.program_id(0)" + (" // PARTS" if self.chunk else "")
+        lines = []
+        if self.space.rows > 1:
+            row = f"({program}){wide}" if self.chunk and wide else f"{program}{wide}"
+            if self.row_vector:
+                axis = "[:, None]" if self.tiling.layout is RowLayout.TILE else ""
+                added = f"{row} * ROWS + tl.arange(0, ROWS)"
+                lines.append(f"row = ({added}){axis}" if axis else f"row = {added}")
+                lines += [f"inside = row < {self.space.rows}"] if self.space.rows % self.tiling.rows else []
+            else:
+                lines.append(f"row = {row}")
+        if self.chunk:
+            lines.append(f"begin = (tl.program_id(0) % PARTS){wide} * {self.chunk}")
+            lines.append(f"end = tl.minimum(begin + {self.chunk}, {self.space.length})")
+        if not self.tiling.looped:
+            lines.append(f"k = {self._places()}")
+            lines += [f"valid = k < {self.space.length}"] if self.ragged or self._forces_mask() else []
+        return lines
+
+    def _places(self) -> str:
+        return f"tl.arange(0, BLOCK){'[None, :]' if self.tiling.layout is RowLayout.TILE else ''}"
+
+    def _forces_mask(self) -> bool:
+        return any("valid" in line for line in self.emitter.scopes[0].lines)
+
+    def list_row_stores(self) -> list[tuple[Tensor, Coordinates, Index]]:
+        """Values with one element for each row, and where that lies."""
+        found = [(value, self.space.find(value.shape)) for value in self.region.stores]
+        return [(value, one[0], self.space.row) for value, one in found if one is not None and not one[1]]
+
+    def write_pass(self, anchors: list[Anchor], stores: list[Tensor]) -> None:
+        """Go along the row once."""
+        emitter, tiling = self.emitter, self.tiling
+        for anchor in anchors:
+            self.entitle(anchor)
+        if not tiling.looped:
+            for anchor in anchors:
+                self._reduce_whole(anchor) if isinstance(anchor, Reduction) else self._run(anchor)
+            self._store_places(stores)
+            return
+        for anchor in anchors:
+            self._start(anchor)
+        emitter.open(frozenset((PLACE,)))
+        if tiling.layout is not RowLayout.COLUMNS:
+            emitter.line(f"k = start + {self._places()}")
+            emitter.line(f"valid = k < {self.space.length}")
+        before = len(emitter.scopes[-1].lines)
+        for anchor in anchors:
+            self._step(anchor) if isinstance(anchor, Reduction) else self._run(anchor)
+        self._store_places(stores)
+        lines = emitter.scopes[-1].lines
+        if tiling.layout is not RowLayout.COLUMNS and not any(re.search(r"\bvalid\b", line) for line in lines[before:]):
+            lines.pop(before - 1)
+        self._close_loop()
+        if tiling.layout is not RowLayout.COLUMNS:
+            for anchor in anchors:
+                self._finish(anchor)
+        for anchor in anchors:
+            self.conclude(anchor)
+
+    def _close_loop(self) -> None:
+        length, backwards = self.space.length, any(isinstance(one, Scan) and one.reverse for one in self.region.anchors)
+        ends = "begin, end" if self.chunk else f"0, {length}"
+        if self.tiling.layout is not RowLayout.COLUMNS:
+            last = (length - 1) // self.tiling.block
+            self.emitter.close(f"for start in range({f'{last} * BLOCK, -1, -BLOCK' if backwards else f'{ends}, BLOCK'}):")
+        elif self.chunk or backwards:
+            self.emitter.close(f"for k in range({f'{length - 1}, -1, -1' if backwards else ends}):")
+        else:
+            kind = "tl.static_range" if length <= _UNROLLED else "range"
+            self.emitter.close(f"for k in {kind}({length}):")
+
+    def _store_places(self, stores: list[Tensor]) -> None:
+        for value in stores:
+            found = self.space.find(value.shape)
+            assert found is not None
+            text = self.emitter.read(value, found[0])
+            self.emitter.store(value, self.space.whole, text, frozenset((ROW, PLACE)))
+
+    def entitle(self, anchor: Anchor) -> None:
+        """Name the results of an anchor."""
+        title = self.arguments.name(anchor.name or {"moments": "mean", "exponentials": "most"}.get(anchor.kind, anchor.kind))
+        self.titles[id(anchor)] = title
+        if isinstance(anchor, Scan):
+            self.emitter.outcomes[id(anchor), 0] = title
+            self.emitter.names[title] = frozenset((ROW, PLACE))
+            return
+        for number, part in enumerate(find_kind(anchor.kind, anchor.source.dtype).parts[:2]):
+            self.emitter.outcomes[id(anchor), number] = f"{title}{part}"
+            self.emitter.names[f"{title}{part}"] = frozenset((ROW,))
+
+    def _value(self, anchor: Anchor) -> tuple[str, str]:
+        """The element that an anchor takes in, and the condition under which it counts; empty where it always does."""
+        text = self.emitter.read(anchor.source, anchor_coordinates(anchor)[0])
+        constant = PLACE not in self.emitter.depends(text) and self.tiling.layout is not RowLayout.COLUMNS and self.space.length > 1
+        if anchor.source.dtype == "bool":
+            text = f"{text}.to(tl.int32)"
+        return text, "valid" if self.ragged or constant else ""
+
+    def fill(self, line: str, anchor: Anchor, text: str = "", valid: str = "", helper: str = "") -> str:
+        """A line of a reduction for an anchor."""
+        axis = "1, keep_dims=True" if self.tiling.layout is RowLayout.TILE else "0"
+        filled = line.format(
+            n=self.titles[id(anchor)], v=text, k="k" if self.space.length > 1 else "0", h=helper, a=axis,
+            also=f"{valid} & " if valid else "", one=f"{valid}.to(tl.float32)" if valid else "1.0",
+            length="(end - begin)" if self.chunk else self.space.length,
+        )  # fmt: skip
+
+        def counted(found: re.Match[str]) -> str:
+            return f"tl.where({valid}, {found[1]}, {found[2]})" if valid else found[1]
+
+        return _COUNTED.sub(counted, filled)
+
+    def _reduce_whole(self, anchor: Reduction) -> None:
+        text, valid = self._value(anchor)
+        helper = ""
+        for line in find_kind(anchor.kind, anchor.source.dtype).whole:
+            if line == HELPER:
+                assert anchor.helper is not None
+                helper = self.emitter.read(anchor.helper, anchor_coordinates(anchor)[0])
+            else:
+                self.emitter.line(self.fill(line, anchor, text, valid, helper))
+        self.conclude(anchor)
+
+    def conclude(self, anchor: Anchor) -> None:
+        """Turn numbers back into truths."""
+        if anchor.kind in ("any", "all"):
+            self.emitter.line(f"{self.titles[id(anchor)]} = {self.titles[id(anchor)]} != 0")
+
+    def _start(self, anchor: Anchor) -> None:
+        layout = self.tiling.layout
+        if isinstance(anchor, Scan):
+            self.emitter.line(start_scan(anchor, self.titles[id(anchor)], layout))
+            return
+        shape = {RowLayout.ROW: "(BLOCK,)", RowLayout.TILE: "(ROWS, BLOCK)", RowLayout.COLUMNS: "(ROWS,)"}[layout]
+        kind = find_kind(anchor.kind, anchor.source.dtype)
+        for part, start in zip(kind.parts, kind.start, strict=True):
+            wide = "tl.int32" if part == "_place" else TRITON_TYPES[find_type(anchor.source.dtype)]
+            self.emitter.line(f"{self.titles[id(anchor)]}{part} = tl.full({shape}, {start}, {wide})")
+
+    def _step(self, anchor: Anchor) -> None:
+        text, valid = self._value(anchor)
+        for line in find_kind(anchor.kind, anchor.source.dtype).step:
+            self.emitter.line(self.fill(line, anchor, text, valid))
+
+    def _finish(self, anchor: Anchor) -> None:
+        if isinstance(anchor, Reduction):
+            for line in find_kind(anchor.kind, anchor.source.dtype).finish:
+                self.emitter.line(self.fill(line, anchor))
+
+    def _run(self, anchor: Anchor) -> None:
+        text, valid = self._value(anchor)
+        for line in write_scan(anchor, self.titles[id(anchor)], text, valid, self.tiling):
+            self.emitter.line(line)

@@ -1,0 +1,124 @@
+"""How a kernel of rows is laid out: how many rows and places a program holds at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.cutting.regions import RowRegion
+from tritonsmith.prompts.recipes.regions.cutting.space import ROW, Walk, anchor_coordinates, list_below
+from tritonsmith.prompts.recipes.regions.values.indices import Digit, Index, Loaded, ravel
+from tritonsmith.prompts.recipes.regions.values.tensors import Reduction, Tensor
+
+_WINDOW = 64
+"""Places of a row that one thread goes through by itself."""
+_NEAR = 8
+"""Elements between neighbouring rows up to which such threads still read whole lines of memory together."""
+_LEAST_THREADS = 128
+
+
+class RowLayout(StrEnum):
+    """What a program holds at once."""
+
+    ROW = "row"
+    """A row, or blocks of one."""
+    TILE = "tile"
+    """Several rows, all or blocks of them."""
+    COLUMNS = "columns"
+    """One place of many rows."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """The layout with its sizes."""
+
+    layout: RowLayout
+    rows: int
+    """Of a program; 1 for a row."""
+    block: int
+    """Places at once; 1 for columns."""
+    looped: bool
+    warps: int
+
+
+def round_up(number: int) -> int:
+    """The next power of two."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+def evaluate(index: Index, row: int, place: int) -> int:
+    """The value of an index at a row and a place; numbers from memory count as 0."""
+    total = index.constant
+    for atom, factor in index.terms:
+        if isinstance(atom, Digit):
+            inner = evaluate(atom.of, row, place)
+            total += factor * (inner % atom.by if atom.remainder else inner // atom.by)
+        elif not isinstance(atom, Loaded):
+            total += factor * (row if atom.name == ROW else place)
+    return total
+
+
+def find_strides(region: RowRegion) -> tuple[int, int]:
+    """How far neighbouring rows, and neighbouring places of a row, lie apart in the largest tensor that is read."""
+    found = [1, 1]
+    largest = -1
+    for anchor in region.anchors:
+        walk = _Places(lambda one: id(one) in region.reads)
+        walk.visit(anchor.source, anchor_coordinates(anchor)[0])
+        for size, index in walk.indices:
+            if size > largest:
+                here = evaluate(index, 0, 0)
+                largest, found = size, [evaluate(index, 1, 0) - here, evaluate(index, 0, 1) - here]
+    return found[0], found[1]
+
+
+class _Places(Walk):
+    """A walk that keeps where memory is read."""
+
+    @property
+    def indices(self) -> list[tuple[int, Index]]:
+        return [(value.size, ravel(at, value.shape)) for key, at in self._seen for value in [self.leaves.get(key)] if value is not None]
+
+
+def choose_tiling(region: RowRegion, settings: Settings, shared: bool = False) -> Tiling:
+    """The layout in which neighbouring threads read neighbouring memory, with enough programs for a card."""
+    space = region.space
+    near, step = (abs(one) for one in find_strides(region))
+    most, tile, per_thread = int(settings["whole_row"]), int(settings["tile"]), int(settings["per_thread"])
+    length = round_up(space.length)
+    if 0 < near < step and space.rows > 1 and not shared and count_passes(region) > 1 and 32 * length <= most:
+        rows = min(round_up(space.rows), max(32, min(256, most // (2 * length))))
+        return Tiling(RowLayout.TILE, rows, length, False, _count_warps(rows * length, per_thread))
+    if space.length <= _WINDOW and near <= _NEAR and (near < step or space.length < _WINDOW and near != space.length) and space.rows >= 32:
+        rows = min(256, round_up(space.rows))
+        return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, min(8, rows // 64)))
+    if space.rows > 1 and (near and near < step or step == 0):  # neighbouring rows are neighbours in memory
+        rows = min(64, round_up(space.rows))
+        block = min(length, max(1, tile // rows))
+        if block == 1:
+            return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, rows // 64))
+        return Tiling(RowLayout.TILE, rows, block, block < space.length, _count_warps(rows * block, per_thread))
+    if length > most or shared:
+        return Tiling(RowLayout.ROW, 1, tile, True, _count_warps(tile, per_thread))
+    rows = min(round_up(space.rows), max(1, 1024 // length))
+    return Tiling(RowLayout.TILE if rows > 1 else RowLayout.ROW, rows, length, False, _count_warps(rows * length, per_thread))
+
+
+def count_passes(region: RowRegion) -> int:
+    """How often a kernel goes along a row that it cannot hold."""
+    levels = {id(anchor): 0 for anchor in region.anchors}
+    places = [value for value in region.stores if (found := region.space.find(value.shape)) and found[1]]
+    depends = [anchor for anchor in region.anchors if any(one in levels for one in _list_anchors(anchor.source, region))]
+    return 1 + bool(depends) + any(_list_anchors(value, region) for value in places)
+
+
+def _list_anchors(value: Tensor, region: RowRegion) -> list[int]:
+    """Reductions whose results a value is made of."""
+    _, anchors = list_below(value, lambda one: id(one) in region.reads)
+    return [id(anchor) for anchor in anchors if isinstance(anchor, Reduction)]
+
+
+def _count_warps(elements: int, per_thread: int) -> int:
+    """Warps of a program, so that each thread has some elements."""
+    return max(1, min(32, round_up(elements // (32 * per_thread)))) if elements >= _LEAST_THREADS else 1
