@@ -31,6 +31,9 @@ def analyze(brief: Brief, match: Match) -> Analysis:
     left = [recipe for recipe in match.recipes if recipe.level > level and recipe.name not in tried]
     if not left:
         bound = f"{found.median_ms:.3g} ms against a floor of {found.floor_ms:.3g} ms by {found.limit}"
+        own = BOOK.get(attempt.candidate.recipe)
+        if own is not None and (advice := own.advise(match.plan, brief)):
+            bound = f"{bound}; {advice}"
         return _propose_nothing(brief, bound, f"no other algorithm is in the recipe book; what remains is tuning ({bound})", evidence)
     predicted = {recipe.name: recipe.predict(match.plan, found, brief) for recipe in left}
     evidence |= {f"predicted_ms_{name}": round(value, 4) for name, value in predicted.items()}

@@ -68,6 +68,8 @@ class Recipe:
     """Milliseconds that the kernel should take, by the constants of the estimate."""
     propose: Callable[[KernelPlan, Measured, Brief], Analysis] = propose_fusion
     """The analysis that proposes this kernel in place of the measured one: bottleneck, method, plan, category and promise."""
+    advise: Callable[[KernelPlan, Brief], str] = lambda plan, brief: ""
+    """Which part of its own kernel has most to gain, as the end of a sentence; empty where that is one part."""
     lesson: str = ""
     """What to learn from it as a worked example; empty where it is not shown as one."""
     shown_with: Callable[[PrecisionClass], Settings] | None = None

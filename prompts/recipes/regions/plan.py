@@ -14,6 +14,9 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, Work
 from tritonsmith.prompts.recipes.regions.lowering.reader import Forward, read_forward
 from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
 
+PLAIN: Settings = {"block": 1024, "num_warps": 4, "tile": 4096, "whole_row": 16384, "per_thread": 16, "parts": 4}
+"""Settings for any card: blocks of a few kilobytes, rows up to 64 kB on the chip, four programs for each processor on shared rows."""
+
 
 class RegionPlan(KernelPlan):
     """A traced forward. Its regions are found when they are first asked for."""
@@ -52,6 +55,11 @@ class RegionPlan(KernelPlan):
         """What the module is, in a sentence or two."""
         kernels = f"The reference's forward in {self.kernels} {'kernel' if self.kernels == 1 else 'kernels'}."
         return f"{kernels} PyTorch does {', '.join(self.calls)}." if self.calls else kernels
+
+    @property
+    def kernel_names(self) -> list[tuple[str, ...]]:
+        """For each region: the names of its kernels."""
+        return self.write(PLAIN).names
 
     def write(self, settings: Settings) -> ModuleText:
         """The text of its regions."""

@@ -10,9 +10,10 @@ from recipe_cases.regions import MODULES, RegionCase
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.reference.probe import probe
-from tritonsmith.evaluator.schema import Label, Status, Task, TaskFacts
+from tritonsmith.evaluator.schema import KernelFacts, Label, LaunchFacts, Status, Task, TaskFacts, Verdict
 from tritonsmith.prompts.recipes.book import match
 from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, PointwiseRegion, RowRegion
+from tritonsmith.prompts.recipes.regions.gains import describe_gain
 from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
 from tritonsmith.prompts.recipes.regions.values.indices import Index, ravel, unravel, variable
@@ -110,6 +111,18 @@ def test_settings_of_every_stage_change_the_text() -> None:
     for stage in RECIPE.tunables.values():
         for name, values in stage.items():
             assert len({plain, *(write(plan, **{name: int(value)}) for value in values)}) > 1, name
+
+
+def test_an_analysis_names_the_region_with_most_to_gain() -> None:
+    plan = plan_of("return torch.softmax(self.l(x), -1)", "torch.randn(4096, 512)", init="self.l = nn.Linear(512, 512)")
+    said = describe_gain(plan, CARDS["h200"], slow_verdict("softmax_kernel", 3.0))
+    assert said.startswith("of 2 regions softmax_kernel has most to gain: it takes 3 ms, and its bytes take 0.00")
+    assert describe_gain(plan_of("return x.softmax(-1)", "torch.randn(8, 9)"), CARDS["h200"], None) == ""
+
+
+def slow_verdict(name: str, device_ms: float) -> Verdict:
+    kernel = KernelFacts(name=name, launches=1, device_ms=device_ms)
+    return Verdict(status=Status.RACY, facts=LaunchFacts(kernels=(kernel,)))
 
 
 def judge(evaluator: LocalEvaluator, case: RegionCase) -> None:

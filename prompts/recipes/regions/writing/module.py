@@ -31,6 +31,8 @@ class ModuleText:
     helpers: tuple[str, ...] = ()
     libdevice: bool = False
     functional: bool = False
+    names: list[tuple[str, ...]] = field(default_factory=list)
+    """For each region: the names of its kernels."""
     first: str = ""
     """A kernel, to be asked whether it is compiled."""
 
@@ -61,8 +63,11 @@ class ModuleWriter:
         for region in self.regions:
             if isinstance(region, CallRegion):
                 self._write_call(region, read)
+                self.text.names.append(())
             else:
-                for kernel in self._write_kernels(region):
+                kernels = self._write_kernels(region)
+                self.text.names.append(tuple(kernel.name for kernel in kernels))
+                for kernel in kernels:
                     self._add(kernel, region)
         self.text.returned = self._show(self.forward.results)
         everything = "\n".join(self.text.kernels)

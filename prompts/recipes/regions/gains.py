@@ -1,0 +1,68 @@
+"""Which region has most to gain: what each takes, or should take, against the bytes that it has to move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tritonsmith.evaluator.estimate import TRITON_CALL
+from tritonsmith.evaluator.schema import Hardware, Verdict
+from tritonsmith.prompts.recipes.measured import middle
+from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.plan import RegionPlan
+
+
+@dataclass(frozen=True)
+class RegionTime:
+    """A region's floor by its bytes, and what was measured of it; milliseconds."""
+
+    what: str
+    floor_ms: float
+    measured_ms: float | None
+    call: bool
+    passes: int
+    """How often it reads what it reads."""
+
+    @property
+    def gain_ms(self) -> float:
+        """What is above its floor; for a region that nobody measured, what further passes over memory cost."""
+        return max(0.0, self.measured_ms - self.floor_ms) if self.measured_ms is not None else self.floor_ms * (self.passes - 1)
+
+
+def time_regions(plan: RegionPlan, hardware: Hardware, verdict: Verdict | None = None) -> list[RegionTime]:
+    """The regions in forward's order. Device times come from the verdict's kernels, by the names that the text gives them."""
+    measured = {kernel.name: kernel.device_ms for kernel in verdict.facts.kernels if kernel.device_ms is not None} if verdict else {}
+    found = []
+    for region, names in zip(plan.regions, plan.kernel_names, strict=True):
+        times = [measured[name] for name in names if name in measured]
+        total = sum(times) if names and len(times) == len(names) else None
+        what = region.call.says if isinstance(region, CallRegion) else names[0]
+        floor = region.bytes / hardware.bandwidth * 1e3
+        found.append(RegionTime(what, floor, total, isinstance(region, CallRegion), count_reads(region)))
+    return found
+
+
+def count_reads(region: WorkRegion) -> int:
+    """Passes over rows that are too long to stay on the chip: one to find their numbers, one to use them."""
+    if not isinstance(region, RowRegion) or region.split:
+        return 1
+    places = any((found := region.space.find(value.shape)) and found[1] for value in region.stores)
+    return 2 if places and region.space.length > _LONGEST_KEPT and any(one.kind not in ("sum", "prod") for one in region.anchors) else 1
+
+
+_LONGEST_KEPT = 16384
+
+
+def predict_regions(plan: RegionPlan, hardware: Hardware) -> float:
+    """Milliseconds of all kernels at the card's bandwidth, none of them below the price of its launch."""
+    return sum(max(one.floor_ms * one.passes, middle(TRITON_CALL) * 1e3) for one in time_regions(plan, hardware))
+
+
+def describe_gain(plan: RegionPlan, hardware: Hardware, verdict: Verdict | None) -> str:
+    """The region with most to gain, as the end of a sentence; empty where there is one region only."""
+    times = time_regions(plan, hardware, verdict)
+    if len(times) < 2:
+        return ""
+    most = max(times, key=lambda one: (one.gain_ms, one.floor_ms))
+    took = f"takes {most.measured_ms:.3g} ms" if most.measured_ms is not None else "was not measured by itself"
+    way = "a kernel of its own for it" if most.call else "another tile or another cut"
+    return f"of {len(times)} regions {most.what} has most to gain: it {took}, and its bytes take {most.floor_ms:.3g} ms; try {way}"
