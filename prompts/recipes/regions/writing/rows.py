@@ -158,7 +158,9 @@ class RowWriter:
         ends = "begin, end" if self.chunk else f"0, {length}"
         if self.tiling.layout is not RowLayout.COLUMNS:
             last = (length - 1) // self.tiling.block
-            self.emitter.close(f"for start in range({f'{last} * BLOCK, -1, -BLOCK' if backwards else f'{ends}, BLOCK'}):")
+            if backwards:
+                self.emitter.scopes[-1].lines.insert(0, f"start = ({last} - step) * BLOCK")
+            self.emitter.close(f"for step in range({last + 1}):" if backwards else f"for start in range({ends}, BLOCK):")
         elif self.chunk or backwards:
             self.emitter.close(f"for k in range({f'{length - 1}, -1, -1' if backwards else ends}):")
         else:
