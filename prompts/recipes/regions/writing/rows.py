@@ -47,6 +47,12 @@ def order_passes(region: RowRegion) -> list[tuple[list[Anchor], list[Tensor]]]:
     return [passes[key] for key in sorted(passes)]
 
 
+def list_row_stores(region: RowRegion) -> list[tuple[Tensor, Coordinates, Index]]:
+    """Values with one element for each row, and where that lies."""
+    found = [(value, region.space.find(value.shape)) for value in region.stores]
+    return [(value, one[0], region.space.row) for value, one in found if one is not None and not one[1]]
+
+
 class RowWriter:
     """Writes the kernel of a region.
 
@@ -77,7 +83,7 @@ class RowWriter:
         passes = order_passes(self.region)
         for anchors, stores in passes:
             self.write_pass(anchors, stores)
-        for value, at, index in self.list_row_stores():
+        for value, at, index in list_row_stores(self.region):
             text = self.emitter.read(value, at)
             self.emitter.store(value, index, text, frozenset((ROW,)))
         big = self.arguments.largest >= _BIG
@@ -117,11 +123,6 @@ class RowWriter:
 
     def _forces_mask(self) -> bool:
         return any("valid" in line for line in self.emitter.scopes[0].lines)
-
-    def list_row_stores(self) -> list[tuple[Tensor, Coordinates, Index]]:
-        """Values with one element for each row, and where that lies."""
-        found = [(value, self.space.find(value.shape)) for value in self.region.stores]
-        return [(value, one[0], self.space.row) for value, one in found if one is not None and not one[1]]
 
     def write_pass(self, anchors: list[Anchor], stores: list[Tensor]) -> None:
         """Go along the row once."""
