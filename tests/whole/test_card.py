@@ -50,7 +50,7 @@ def test_an_honest_kernel_is_measured_against_every_baseline(evaluator: LocalEva
     samples = json.loads(Path(str(timing.raw)).read_text())["samples"]
     assert all(len(side["candidate_ms"]) == len(side["baseline_ms"]) for side in samples.values())
     assert len(samples[timing.baseline]["candidate_ms"]) >= 12
-    assert all(len(side["all"]["candidate_card_ms"]) == len(side["all"]["baseline_card_ms"]) >= 12 for side in samples.values())
+    assert all(len(side["all"]["candidate_card_ms"]) == len(side["all"]["baseline_card_ms"]) >= 6 for side in samples.values())
     (kernel,) = verdict.facts.kernels
     assert kernel.launches == 1 and kernel.registers and verdict.facts.own_time_share == 1.0
     assert verdict.facts.device_ms is not None and verdict.facts.device_ms <= 1.5 * timing.median_ms

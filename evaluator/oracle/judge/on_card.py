@@ -133,7 +133,7 @@ class CardJudge:
             self.timer.set_candidate(runner)
             with self._step("baselines"):
                 self.timer.open_baselines()
-            self._require_baselines()
+            _require_some(self.baselines)
             with self._step("time"):
                 first = TimingSession(self.timer, runner, profile, self._limit, tuple(self.baselines.modes))
             memory.look()
@@ -166,7 +166,7 @@ class CardJudge:
                 memory.look()
                 if session is not None:
                     sessions[name] = session
-        self._require_baselines()
+        _require_some(self.baselines)
         paired = {name: session.paired[name] for name, session in sessions.items()}
         self._known |= {name: pair.baseline_ms for name, pair in paired.items()}
         first = sessions[find_strongest(paired)]
@@ -189,10 +189,6 @@ class CardJudge:
                 session = TimingSession(timer, runner, profile, self._limit, (name,))
                 session.compare_alone()
         return session
-
-    def _require_baselines(self) -> None:
-        if not self.baselines.modes:
-            raise RunnerFault(Status.UNSUPPORTED, "no baseline could be run: " + "; ".join(self.baselines.notes))
 
     @contextlib.contextmanager
     def _step(self, name: str) -> Iterator[None]:
@@ -251,6 +247,11 @@ class CardJudge:
             assert session is not None  # its setting is known
             sessions.append(session)
         return sessions
+
+
+def _require_some(baselines: BaselineProcess) -> None:
+    if not baselines.modes:
+        raise RunnerFault(Status.UNSUPPORTED, "no baseline could be run: " + "; ".join(baselines.notes))
 
 
 def _choose_baselines(names: tuple[str, ...], known: dict[str, float]) -> list[str]:
