@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.timed_race import RaceReport
 
 
 class Evaluator(Protocol):
@@ -18,6 +20,20 @@ class Evaluator(Protocol):
 
     async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """One verdict about a candidate's text; `profile` is `quick` or `strict`. Raises InfrastructureError only."""
+
+    async def race(
+        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
+    ) -> RaceReport | None:
+        """A timed race of texts against the best so far; None where this evaluator has none. Raises InfrastructureError only.
+
+        Args:
+            task: what they do.
+            incumbent: the text that is best so far.
+            entrants: the others.
+            facts: what the incumbent launches, from its verdict.
+            keep: how many are to be left over.
+            seconds: after so many nothing more is timed.
+        """
 
     async def aclose(self) -> None:
         """End every process; safe to call twice."""

@@ -1,0 +1,399 @@
+"""The search space of any kernel text: constants of tiles and grids, options of launches, hints of loads, autotuners, statements."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from tritonsmith.evaluator.errors import KernelFileError
+from tritonsmith.evaluator.schema import Stage
+from tritonsmith.evaluator.source.kernel_file import KernelSource, calls_of, read_kernel_source
+from tritonsmith.evaluator.spaces.autotune import OPTIONS, Autotuner, Unreadable, find_autotuner
+from tritonsmith.evaluator.spaces.definitions import Definitions
+from tritonsmith.evaluator.spaces.hints import list_hints
+from tritonsmith.evaluator.spaces.space import Edit, Offsets, Parameter, TextSpace, Value, Values
+from tritonsmith.evaluator.spaces.stated import Statement, read_statements
+from tritonsmith.evaluator.spaces.usage import KernelUses, Usage
+
+_MOST_PARAMETERS = 24
+"""Parameters that are read from one text."""
+_LEAST_PRODUCT_TILE = 16
+"""The least extent that tl.dot takes."""
+_LARGEST_TILE = 16384
+_LARGEST_PRODUCT_TILE = 256
+_MOST_PROGRAMS = 1 << 16
+_DEFAULTS: dict[str, Value] = {"num_warps": 4, "num_stages": 3, "maxnreg": None}
+"""What Triton takes where a launch names no such option (triton.backends.nvidia.compiler.CUDAOptions)."""
+_CHOICES: dict[str, tuple[Value, ...]] = {
+    "num_warps": (1, 2, 4, 8, 16),
+    "num_stages": (1, 2, 3, 4, 5),
+    "maxnreg": (None, 64, 96, 128, 168),
+}
+"""Values of the options of a launch; a thread has 255 registers at most."""
+
+
+def read_space(text: str, dimensions: Collection[int] = ()) -> TextSpace:
+    """What can be tuned in a text; without parameters where it cannot be read or launches nothing.
+
+    Args:
+        text: a kernel file.
+        dimensions: sizes of the task's tensors. A constant that counts or orders programs and equals one of them is no tunable.
+    """
+    try:
+        index = read_kernel_source(text, "kernel")
+        return _Reader(text, index, frozenset(dimensions)).read()
+    except (KernelFileError, RecursionError, MemoryError):
+        return TextSpace(text)
+
+
+class _Reader:
+    """Reads one file.
+
+    Args:
+        text: the file.
+        index: the same, indexed.
+        dimensions: sizes of the task's tensors.
+    """
+
+    def __init__(self, text: str, index: KernelSource, dimensions: frozenset[int]) -> None:
+        self._text = text
+        self._index = index
+        self._dimensions = dimensions
+        self._offsets = Offsets(text)
+        self._definitions = Definitions(index)
+        self._found: dict[str, tuple[Parameter, tuple[Edit, ...]]] = {}
+        self._by_place: dict[int, str] = {}
+        """Parameters by the start of the constant that they were read from."""
+        self._always: list[tuple[int, int, str]] = []
+        self._starts: list[Values] = []
+        self._unread: list[str] = []
+        self._ends = _call_ends(text, self._offsets)
+
+    def read(self) -> TextSpace:
+        """The space of the file."""
+        launches = [(call, name) for call in calls_of(self._index.tree) if (name := self._find_launched(call))]
+        names = dict.fromkeys(name for _, name in launches)
+        for name in names:
+            kernel = self._index.jit[name]
+            calls = [call for call, launched in launches if launched == name]
+            tuner = self._read_tuner(kernel)
+            uses = KernelUses(self._index, kernel)
+            if tuner is not None:
+                self._take_out(kernel, tuner, calls, uses)
+            self._read_constants(kernel, calls, uses, set(_tuned_names(tuner)))
+            self._read_grid(calls, uses, name)
+            self._read_options(name, calls, uses, set(_tuned_names(tuner)), alone=len(names) == 1)
+        self._read_loop_stages(names)
+        for parameter, places in list_hints(self._index, [self._index.jit[name] for name in names], self._offsets, self._ends):
+            self._add(parameter, places)
+        self._apply_statements()
+        needed = [entry for entry in self._found.values() if entry[0].needed]
+        kept = [*needed, *(entry for entry in self._found.values() if entry not in needed)][: max(len(needed), _MOST_PARAMETERS)]
+        return TextSpace(
+            self._text, tuple(parameter for parameter, _ in kept), {parameter.name: places for parameter, places in kept},
+            tuple(self._always), tuple(self._starts), tuple(self._unread),
+        )  # fmt: skip
+
+    def _find_launched(self, call: ast.Call) -> str | None:
+        """The kernel of a launch; one that comes out of a table or a factory is known by the names of its arguments."""
+        name = self._index.find_launched_kernel(call)
+        if name is not None or not isinstance(call.func, ast.Subscript) or not call.keywords:
+            return name
+        words = {word.arg for word in call.keywords if word.arg}
+        fitting = [
+            name for name, kernel in self._index.jit.items()
+            if words <= {argument.arg for argument in (*kernel.args.args, *kernel.args.kwonlyargs)} | set(_DEFAULTS)
+            and words & set(_constant_names(kernel))
+        ]  # fmt: skip
+        return fitting[0] if len(fitting) == 1 else None
+
+    # ---- constants
+
+    def _read_constants(self, kernel: ast.FunctionDef, calls: list[ast.Call], uses: KernelUses, tuned: set[str]) -> None:
+        arguments = [*kernel.args.posonlyargs, *kernel.args.args, *kernel.args.kwonlyargs]
+        for name in _constant_names(kernel):
+            if name in tuned:
+                continue
+            for call in calls:
+                given = self._given(kernel, call).get(name)
+                self._read_constant(name, given if given is not None else _default_of(kernel, name), call, uses.of(name), uses)
+        shadowed = {argument.arg for argument in arguments}
+        for node in ast.walk(kernel):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and _is_constexpr(node.annotation):
+                self._read_constant(node.target.id, node.value, None, uses.of(node.target.id), uses)
+        read = {node.id for node in ast.walk(kernel) if isinstance(node, ast.Name)} - shadowed
+        for statement in self._index.tree.body:
+            if isinstance(statement, ast.Assign | ast.AnnAssign):
+                target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+                if isinstance(target, ast.Name) and target.id in read:
+                    self._read_constant(target.id, statement.value, None, uses.of(target.id), uses)
+
+    def _given(self, kernel: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr]:
+        names = [argument.arg for argument in (*kernel.args.posonlyargs, *kernel.args.args)]
+        given = dict(zip(names, call.args, strict=False)) | {word.arg: word.value for word in call.keywords if word.arg}
+        for word in call.keywords:
+            if word.arg is None:
+                given |= self._definitions.find_entries(word.value, call)
+        return given
+
+    def _read_constant(self, name: str, value: ast.expr | None, call: ast.Call | None, usage: Usage, uses: KernelUses) -> None:
+        if value is None:
+            return
+        if call is not None:
+            definition = self._definitions.find(value, call)
+            node, at_launch = (definition.node, definition.at_launch) if definition else (None, False)
+        else:
+            value = value.args[0] if isinstance(value, ast.Call) and value.args and _is_constexpr(value.func) else value
+            node, at_launch = (value if isinstance(value, ast.Constant) else None), False
+        if node is None or type(node.value) is not int:
+            return
+        stage = self._choose_stage(usage, node.value, call)
+        if stage is None:
+            return
+        places = [node, *(self._repeated(call, node) if at_launch and call is not None else ())]
+        values = _values_around(node.value, stage, uses.has_dot, usage)
+        self._put(name, stage, values, node, places, f"constant {name}, line {node.lineno}")
+
+    def _choose_stage(self, usage: Usage, value: int, call: ast.Call | None) -> Stage | None:
+        """The stage that varies a constant; None where it is no tunable: the number of something that the task has."""
+        if usage.extent:
+            power = value > 0 and value & (value - 1) == 0
+            return Stage.TUNE_BLOCK if usage.stepped and power else None
+        if usage.pipeline:
+            return Stage.TUNE_MEMORY
+        if value in self._dimensions and value > 8:
+            return None
+        if usage.ordered or (usage.counted and usage.stepped):
+            return Stage.TUNE_GRID
+        return None
+
+    def _repeated(self, call: ast.Call, node: ast.Constant) -> list[ast.Constant]:
+        """The same number in the launch's grid."""
+        grid = self._definitions.find_grid(call)
+        return [part for part in ast.walk(grid) if isinstance(part, ast.Constant) and part.value == node.value] if grid is not None else []
+
+    def _read_grid(self, calls: list[ast.Call], uses: KernelUses, kernel: str) -> None:
+        """Numbers of programs, where a kernel asks how many there are, or is told: then it works with any number of them."""
+        for call in calls:
+            told = [self._definitions.find(value, call) for value in self._given(self._index.jit[kernel], call).values()]
+            nodes = [found.node for found in told if found is not None and not found.at_launch]
+            for part in _grid_numbers(self._definitions.find_grid(call)):
+                found = self._definitions.find(part, call)
+                if found is None or type(found.node.value) is not int or found.node.value < 2:
+                    continue
+                count = found.node.value
+                if (uses.asks_programs or found.node in nodes) and not (count in self._dimensions and count > 8):
+                    small = {1, 2, 4, 8, 16} if count <= 16 else set[int]()
+                    values = tuple(sorted({max(1, count // 2), count, 2 * count, 4 * count} if not small else small | {count}))
+                    origin = f"programs of {kernel}, line {found.node.lineno}"
+                    self._put(f"programs_{kernel}", Stage.TUNE_GRID, values, found.node, [found.node], origin)
+
+    # ---- options of launches and loops
+
+    def _read_options(self, kernel: str, calls: list[ast.Call], uses: KernelUses, tuned: set[str], *, alone: bool) -> None:
+        for option in OPTIONS:
+            if option in tuned or (option == "num_stages" and not uses.has_loop):
+                continue
+            name = option if alone else f"{option}_{kernel}"
+            places: list[Edit] = []
+            current, line = _DEFAULTS[option], 0
+            for call in calls:
+                given = self._given(self._index.jit[kernel], call).get(option)
+                if given is None and any(word.arg is None for word in call.keywords):
+                    break
+                definition = self._definitions.find(given, call) if given is not None else None
+                if given is not None and (definition is None or type(definition.node.value) is not int):
+                    break
+                line = line or call.lineno
+                if definition is None:
+                    places.append(self._insertion(call, option))
+                else:
+                    current = definition.node.value if isinstance(definition.node.value, int) else current
+                    places.append(Edit(*self._offsets.span(definition.node)))
+            else:
+                same = [place for place in places if place.start < place.end]
+                if same and len(same) < len(places):
+                    continue  # some launches name it and some do not
+                values = tuple(dict.fromkeys((*_CHOICES[option], current)))
+                values = tuple(sorted(values, key=lambda value: (value is not None, value or 0)))
+                self._add(Parameter(name, Stage.TUNE_MEMORY, values, current, f"{option} of {kernel}, line {line}"), tuple(dict.fromkeys(places)))
+
+    def _insertion(self, call: ast.Call, option: str) -> Edit:
+        at, comma = self._ends(call)
+        return Edit(at, at, f"{comma[0]}{option}=", comma[1])
+
+    def _read_loop_stages(self, kernels: Iterable[str]) -> None:
+        for kernel in kernels:
+            for call in calls_of(self._index.jit[kernel]):
+                if self._index.resolve_language_name(call.func) != "range":
+                    continue
+                value = next((word.value for word in call.keywords if word.arg == "num_stages"), None)
+                if isinstance(value, ast.Constant) and type(value.value) is int:
+                    values = tuple(sorted({*range(1, 6), value.value}))
+                    self._put("loop_stages", Stage.TUNE_MEMORY, values, value, [value], f"num_stages of the loop in line {call.lineno}")
+
+    # ---- autotuners
+
+    def _read_tuner(self, kernel: ast.FunctionDef) -> Autotuner | None:
+        try:
+            return find_autotuner(self._index, kernel)
+        except Unreadable as error:
+            self._unread.append(f"line {kernel.lineno}: the autotuner of {kernel.name} stays, for {error}")
+            return None
+
+    def _take_out(self, kernel: ast.FunctionDef, tuner: Autotuner, calls: list[ast.Call], uses: KernelUses) -> None:
+        """Remove an autotuner; what it chose is written into each launch."""
+        start, end = self._offsets.span(tuner.decorator)
+        line_start = self._text.rfind("\n", 0, start) + 1
+        line_end = self._text.find("\n", end)
+        self._always.append((line_start, line_end + 1 if line_end >= 0 else len(self._text), ""))
+        names = list(_tuned_names(tuner))
+        for name in names:
+            listed = [configuration[name] for configuration in tuner.configurations if name in configuration]
+            default = _DEFAULTS.get(name)
+            values: tuple[Value, ...] = tuple(dict.fromkeys([*listed, *([default] if len(listed) < len(tuner.configurations) else [])]))
+            if all(type(value) is int for value in values):
+                values = tuple(sorted(values, key=lambda value: value or 0))
+            usage = uses.of(name)
+            stage = Stage.TUNE_MEMORY if name in OPTIONS or usage.pipeline else Stage.TUNE_BLOCK if usage.extent else Stage.TUNE_GRID
+            first = tuner.configurations[0].get(name, default)
+            key = name if name not in self._found else f"{name}_{kernel.name}"
+            places = tuple(self._insertion(call, name) for call in calls)
+            origin = f"autotuner of {kernel.name}, line {tuner.decorator.lineno}"
+            self._found.setdefault(key, (Parameter(key, stage, values, first, origin, needed=True), places))  # a single value has to be written too
+        for configuration in tuner.configurations:
+            self._starts.append({name: configuration.get(name, _DEFAULTS.get(name)) for name in names})
+
+    # ---- statements and records
+
+    def _apply_statements(self) -> None:
+        statements, unread = read_statements(self._text)
+        self._unread += unread
+        for stated in statements:
+            chosen = [name for name in self._found if name == stated.name or name.startswith(f"{stated.name}_")]
+            for name in chosen or self._find_constant(stated):
+                parameter, places = self._found[name]
+                values = tuple(dict.fromkeys((*stated.values, parameter.current)))
+                stage, origin = stated.stage or parameter.stage, f"stated in line {stated.line}"
+                self._found[name] = replace(parameter, values=values, stage=stage, origin=origin), places
+
+    def _find_constant(self, stated: Statement) -> list[str]:
+        """A constant of this name anywhere in the file, made a parameter; a sentence where there is none."""
+        assigned = [
+            node
+            for node in ast.walk(self._index.tree)
+            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant)
+            and any(isinstance(part, ast.Name) and part.id == stated.name for part in (node.targets if isinstance(node, ast.Assign) else [node.target]))
+        ]  # fmt: skip
+        words = [
+            word for node in ast.walk(self._index.tree) if isinstance(node, ast.Call)
+            for word in node.keywords if word.arg == stated.name and isinstance(word.value, ast.Constant)
+        ]  # fmt: skip
+        nodes = [node.value for node in (*assigned, *words) if isinstance(node.value, ast.Constant)]
+        if len({repr(node.value) for node in nodes}) != 1:
+            self._unread.append(f"line {stated.line}: {stated.name} is not one constant of this file")
+            return []
+        current = nodes[0].value
+        if not isinstance(current, int | float | str | None):
+            return []
+        parameter = Parameter(stated.name, stated.stage or Stage.TUNE_GRID, stated.values, current)
+        self._add(parameter, tuple(Edit(*self._offsets.span(node)) for node in nodes))
+        return [stated.name]
+
+    def _put(
+        self, name: str, stage: Stage, values: tuple[Value, ...], node: ast.Constant, places: list[ast.Constant], origin: str
+    ) -> None:
+        """Add a parameter that stands at constants of the text; one constant is one parameter, however many launches read it."""
+        start, _ = self._offsets.span(node)
+        if start in self._by_place or len(values) < 2 or not isinstance(node.value, int):
+            return
+        key, number = name, 1
+        while key in self._found:
+            number += 1
+            key = f"{name}_{number}"
+        self._by_place[start] = key
+        self._add(Parameter(key, stage, values, node.value, origin), tuple(Edit(*self._offsets.span(place)) for place in places))
+
+    def _add(self, parameter: Parameter, places: tuple[Edit, ...]) -> None:
+        if len(parameter.values) > 1 and places:
+            self._found.setdefault(parameter.name, (parameter, places))
+
+
+def _is_constexpr(node: ast.expr | None) -> bool:
+    return node is not None and ast.unparse(node).split("[")[0].endswith("constexpr")
+
+
+def _constant_names(kernel: ast.FunctionDef) -> list[str]:
+    """Parameters of a kernel that are declared tl.constexpr."""
+    arguments = [*kernel.args.posonlyargs, *kernel.args.args, *kernel.args.kwonlyargs]
+    return [argument.arg for argument in arguments if _is_constexpr(argument.annotation)]
+
+
+def _default_of(kernel: ast.FunctionDef, name: str) -> ast.expr | None:
+    places = [argument.arg for argument in (*kernel.args.posonlyargs, *kernel.args.args)]
+    return dict(zip(places[::-1], kernel.args.defaults[::-1], strict=False)).get(name)
+
+
+def _tuned_names(tuner: Autotuner | None) -> dict[str, None]:
+    return dict.fromkeys(name for configuration in tuner.configurations for name in configuration) if tuner else {}
+
+
+def _values_around(value: int, stage: Stage, has_dot: bool, usage: Usage) -> tuple[Value, ...]:
+    """Powers of two around a tile's extent, small numbers for the pipeline, and multiples for counts of programs or turns."""
+    if stage is Stage.TUNE_MEMORY:
+        return tuple(sorted({*range(1, 6), value}))
+    if stage is Stage.TUNE_BLOCK:
+        least, most = (_LEAST_PRODUCT_TILE, _LARGEST_PRODUCT_TILE) if has_dot else (1 if value < 16 else 16, _LARGEST_TILE)
+        around = {value // 4, value // 2, value, 2 * value, 4 * value}
+        return tuple(sorted({size for size in around if least <= size <= most} | {value}))
+    if usage.ordered and value <= 16:
+        return tuple(sorted({1, 2, 4, 8, 16, value}))
+    return tuple(sorted({size for size in (value // 4, value // 2, value, 2 * value, 4 * value) if 1 <= size <= _MOST_PROGRAMS}))
+
+
+def _grid_numbers(grid: ast.expr | None) -> list[ast.expr]:
+    """Numbers and names that are extents of a grid, also inside min(...)."""
+    found: list[ast.expr] = []
+    waiting = [grid.body if isinstance(grid, ast.Lambda) else grid] if grid is not None else []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Tuple | ast.List):
+            waiting += node.elts
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "min":
+            waiting += node.args
+        elif isinstance(node, ast.Constant | ast.Name | ast.Attribute):
+            found.append(node)
+    return found
+
+
+class _call_ends:  # noqa: N801 - used as a function
+    """Where a further argument goes into a call, and the text around it.
+
+    Args:
+        text: the file.
+        offsets: its places.
+    """
+
+    def __init__(self, text: str, offsets: Offsets) -> None:
+        self._before: dict[int, tuple[int, tuple[str, str]]] = {}
+        last, last_end = "", 0
+        skipped = {tokenize.NL, tokenize.COMMENT, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+        lines = text.splitlines(keepends=True)
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type in skipped or token.type == tokenize.ENDMARKER:
+                continue
+            row, column = token.start
+            place = offsets.at(row, len(lines[row - 1][:column].encode()))
+            if token.string == ")":
+                around = (" ", ",") if last == "," else ("", ", ") if last == "(" else (", ", "")
+                self._before[place + 1] = last_end, around
+            row, column = token.end
+            last, last_end = token.string, offsets.at(row, len(lines[row - 1][:column].encode()))
+        self._offsets = offsets
+
+    def __call__(self, call: ast.Call) -> tuple[int, tuple[str, str]]:
+        """The place ahead of the closing bracket, and what stands before and after an argument there."""
+        return self._before[self._offsets.span(call)[1]]
