@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
@@ -21,6 +21,14 @@ class Evaluator(Protocol):
     async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """One verdict about a candidate's text; `profile` is `quick` or `strict`. Raises InfrastructureError only."""
 
+    async def aclose(self) -> None:
+        """End every process; safe to call twice."""
+
+
+@runtime_checkable
+class Racing(Protocol):
+    """An evaluator that can also race texts, for tuning searches. Without it a search has its first configurations judged in full."""
+
     async def race(
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
     ) -> RaceReport | None:
@@ -34,6 +42,4 @@ class Evaluator(Protocol):
             keep: how many are to be left over.
             seconds: after so many nothing more is timed.
         """
-
-    async def aclose(self) -> None:
-        """End every process; safe to call twice."""
+        ...

@@ -25,6 +25,11 @@ def foresee_stage(base: str, verdict: Verdict | None) -> str:
     return f"no variants are asked for: the estimate of {base} is the cost of one launch, and that of no kernel is lower"
 
 
+def foresee_text(base: str, source: str, verdict: Verdict | None, variant: str) -> str:
+    """Why the text of a variant of `base` cannot get a lower estimate, as a sentence; empty where it may."""
+    return _foresee(base, source, verdict, variant) if _is_estimated(verdict) else ""
+
+
 def sort_out(base: str, source: str, verdict: Verdict | None, drafts: Sequence[Draft]) -> tuple[list[Draft], str]:
     """The variants of `base` that may get a lower estimate, and a sentence about the others; empty where there are none."""
     if not _is_estimated(verdict):

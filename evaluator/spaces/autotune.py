@@ -7,18 +7,20 @@ import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tritonsmith.evaluator.source.kernel_file import KernelSource
 
 OPTIONS = ("num_warps", "num_stages", "maxnreg")
 """Options of a launch that an autotuner may choose."""
+_NAMES = ("triton.autotune", "triton.runtime.autotuner.autotune")
 _MOST = 4096
 """Configurations that are read."""
-_OPERATIONS: dict[type[ast.operator], Callable[[object, object], object]] = {
+_OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Pow: operator.pow,
     ast.LShift: operator.lshift,
 }  # fmt: skip
-_COMPARISONS: dict[type[ast.cmpop], Callable[[object, object], bool]] = {
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq, ast.NotEq: operator.ne,
 }  # fmt: skip
 
@@ -41,7 +43,7 @@ class Autotuner:
 def find_autotuner(index: KernelSource, kernel: ast.FunctionDef) -> Autotuner | None:
     """The autotuner of a kernel; None where it has none. Raises Unreadable."""
     for decorator in kernel.decorator_list:
-        if isinstance(decorator, ast.Call) and index.resolve_name(decorator.func) in ("triton.autotune", "triton.runtime.autotuner.autotune"):
+        if isinstance(decorator, ast.Call) and index.resolve_name(decorator.func) in _NAMES:
             given = next((word.value for word in decorator.keywords if word.arg == "configs"), None) or next(iter(decorator.args), None)
             if given is None:
                 raise Unreadable("it names no configurations")
@@ -122,8 +124,8 @@ class _Reader:
             numbers = [value for value in values if isinstance(value, int)]
             return list(range(*numbers))[:_MOST]
         if name == "itertools.product":
-            lists = [self.read(argument, names) for argument in node.args]
-            return [list(choice) for choice in itertools.islice(itertools.product(*(part for part in lists if isinstance(part, list))), _MOST)]
+            lists = [part for argument in node.args if isinstance(part := self.read(argument, names), list)]
+            return [list(choice) for choice in itertools.islice(itertools.product(*lists), _MOST)]
         function = self._index.functions.get(name)
         returns = [part for part in ast.walk(function) if isinstance(part, ast.Return) and part.value] if function is not None else []
         if not node.args and not node.keywords and len(returns) == 1 and returns[0].value is not None:

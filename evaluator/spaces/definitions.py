@@ -100,7 +100,8 @@ class Definitions:
         if isinstance(holder, ast.Tuple | ast.List) and isinstance(key, int) and -len(holder.elts) <= key < len(holder.elts):
             return holder.elts[key]
         if isinstance(holder, ast.Dict):
-            found = [entry for name, entry in zip(holder.keys, holder.values, strict=True) if isinstance(name, ast.Constant) and name.value == key]
+            entries = zip(holder.keys, holder.values, strict=True)
+            found = [entry for name, entry in entries if isinstance(name, ast.Constant) and name.value == key]
             return found[0] if len(found) == 1 else None
         if isinstance(holder, ast.Name) and depth < _DEPTH:
             return self._entry(ast.Subscript(holder, value.slice, ast.Load()), at, depth + 1)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 
 from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import Stage
 from tritonsmith.evaluator.source.kernel_file import KernelSource, calls_of, read_kernel_source
-from tritonsmith.evaluator.spaces.autotune import OPTIONS, Autotuner, Unreadable, find_autotuner
-from tritonsmith.evaluator.spaces.definitions import Definitions
+from tritonsmith.evaluator.spaces.collect import Collected
 from tritonsmith.evaluator.spaces.hints import list_hints
-from tritonsmith.evaluator.spaces.space import Edit, Offsets, Parameter, TextSpace, Value, Values
+from tritonsmith.evaluator.spaces.options import DEFAULTS, read_loop_stages, read_options, read_tuner, take_out, tuned_names
+from tritonsmith.evaluator.spaces.space import Edit, Parameter, TextSpace, Value
 from tritonsmith.evaluator.spaces.stated import Statement, read_statements
 from tritonsmith.evaluator.spaces.usage import KernelUses, Usage
 
@@ -25,14 +23,6 @@ _LEAST_PRODUCT_TILE = 16
 _LARGEST_TILE = 16384
 _LARGEST_PRODUCT_TILE = 256
 _MOST_PROGRAMS = 1 << 16
-_DEFAULTS: dict[str, Value] = {"num_warps": 4, "num_stages": 3, "maxnreg": None}
-"""What Triton takes where a launch names no such option (triton.backends.nvidia.compiler.CUDAOptions)."""
-_CHOICES: dict[str, tuple[Value, ...]] = {
-    "num_warps": (1, 2, 4, 8, 16),
-    "num_stages": (1, 2, 3, 4, 5),
-    "maxnreg": (None, 64, 96, 128, 168),
-}
-"""Values of the options of a launch; a thread has 255 registers at most."""
 
 
 def read_space(text: str, dimensions: Collection[int] = ()) -> TextSpace:
@@ -62,15 +52,7 @@ class _Reader:
         self._text = text
         self._index = index
         self._dimensions = dimensions
-        self._offsets = Offsets(text)
-        self._definitions = Definitions(index)
-        self._found: dict[str, tuple[Parameter, tuple[Edit, ...]]] = {}
-        self._by_place: dict[int, str] = {}
-        """Parameters by the start of the constant that they were read from."""
-        self._always: list[tuple[int, int, str]] = []
-        self._starts: list[Values] = []
-        self._unread: list[str] = []
-        self._ends = _call_ends(text, self._offsets)
+        self._found = Collected(text, index)
 
     def read(self) -> TextSpace:
         """The space of the file."""
@@ -79,22 +61,23 @@ class _Reader:
         for name in names:
             kernel = self._index.jit[name]
             calls = [call for call, launched in launches if launched == name]
-            tuner = self._read_tuner(kernel)
+            tuner = read_tuner(self._found, kernel)
             uses = KernelUses(self._index, kernel)
             if tuner is not None:
-                self._take_out(kernel, tuner, calls, uses)
-            self._read_constants(kernel, calls, uses, set(_tuned_names(tuner)))
+                take_out(self._found, kernel, tuner, calls, uses)
+            self._read_constants(kernel, calls, uses, set(tuned_names(tuner)))
             self._read_grid(calls, uses, name)
-            self._read_options(name, calls, uses, set(_tuned_names(tuner)), alone=len(names) == 1)
-        self._read_loop_stages(names)
-        for parameter, places in list_hints(self._index, [self._index.jit[name] for name in names], self._offsets, self._ends):
-            self._add(parameter, places)
+            read_options(self._found, name, calls, uses, set(tuned_names(tuner)), alone=len(names) == 1)
+        read_loop_stages(self._found, names)
+        kernels = [self._index.jit[name] for name in names]
+        for parameter, places in list_hints(self._index, kernels, self._found.offsets, self._found.ends.of):
+            self._found.add(parameter, places)
         self._apply_statements()
-        needed = [entry for entry in self._found.values() if entry[0].needed]
-        kept = [*needed, *(entry for entry in self._found.values() if entry not in needed)][: max(len(needed), _MOST_PARAMETERS)]
+        needed = [entry for entry in self._found.found.values() if entry[0].needed]
+        kept = [*needed, *(entry for entry in self._found.found.values() if entry not in needed)][: max(len(needed), _MOST_PARAMETERS)]
         return TextSpace(
             self._text, tuple(parameter for parameter, _ in kept), {parameter.name: places for parameter, places in kept},
-            tuple(self._always), tuple(self._starts), tuple(self._unread),
+            tuple(self._found.always), tuple(self._found.starts), tuple(self._found.unread),
         )  # fmt: skip
 
     def _find_launched(self, call: ast.Call) -> str | None:
@@ -105,7 +88,7 @@ class _Reader:
         words = {word.arg for word in call.keywords if word.arg}
         fitting = [
             name for name, kernel in self._index.jit.items()
-            if words <= {argument.arg for argument in (*kernel.args.args, *kernel.args.kwonlyargs)} | set(_DEFAULTS)
+            if words <= {argument.arg for argument in (*kernel.args.args, *kernel.args.kwonlyargs)} | set(DEFAULTS)
             and words & set(_constant_names(kernel))
         ]  # fmt: skip
         return fitting[0] if len(fitting) == 1 else None
@@ -118,7 +101,7 @@ class _Reader:
             if name in tuned:
                 continue
             for call in calls:
-                given = self._given(kernel, call).get(name)
+                given = self._found.given(kernel, call).get(name)
                 self._read_constant(name, given if given is not None else _default_of(kernel, name), call, uses.of(name), uses)
         shadowed = {argument.arg for argument in arguments}
         for node in ast.walk(kernel):
@@ -131,19 +114,11 @@ class _Reader:
                 if isinstance(target, ast.Name) and target.id in read:
                     self._read_constant(target.id, statement.value, None, uses.of(target.id), uses)
 
-    def _given(self, kernel: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr]:
-        names = [argument.arg for argument in (*kernel.args.posonlyargs, *kernel.args.args)]
-        given = dict(zip(names, call.args, strict=False)) | {word.arg: word.value for word in call.keywords if word.arg}
-        for word in call.keywords:
-            if word.arg is None:
-                given |= self._definitions.find_entries(word.value, call)
-        return given
-
     def _read_constant(self, name: str, value: ast.expr | None, call: ast.Call | None, usage: Usage, uses: KernelUses) -> None:
         if value is None:
             return
         if call is not None:
-            definition = self._definitions.find(value, call)
+            definition = self._found.definitions.find(value, call)
             node, at_launch = (definition.node, definition.at_launch) if definition else (None, False)
         else:
             value = value.args[0] if isinstance(value, ast.Call) and value.args and _is_constexpr(value.func) else value
@@ -155,7 +130,7 @@ class _Reader:
             return
         places = [node, *(self._repeated(call, node) if at_launch and call is not None else ())]
         values = _values_around(node.value, stage, uses.has_dot, usage)
-        self._put(name, stage, values, node, places, f"constant {name}, line {node.lineno}")
+        self._found.put(name, stage, values, node, places, f"constant {name}, line {node.lineno}")
 
     def _choose_stage(self, usage: Usage, value: int, call: ast.Call | None) -> Stage | None:
         """The stage that varies a constant; None where it is no tunable: the number of something that the task has."""
@@ -172,16 +147,16 @@ class _Reader:
 
     def _repeated(self, call: ast.Call, node: ast.Constant) -> list[ast.Constant]:
         """The same number in the launch's grid."""
-        grid = self._definitions.find_grid(call)
+        grid = self._found.definitions.find_grid(call)
         return [part for part in ast.walk(grid) if isinstance(part, ast.Constant) and part.value == node.value] if grid is not None else []
 
     def _read_grid(self, calls: list[ast.Call], uses: KernelUses, kernel: str) -> None:
         """Numbers of programs, where a kernel asks how many there are, or is told: then it works with any number of them."""
         for call in calls:
-            told = [self._definitions.find(value, call) for value in self._given(self._index.jit[kernel], call).values()]
+            told = [self._found.definitions.find(value, call) for value in self._found.given(self._index.jit[kernel], call).values()]
             nodes = [found.node for found in told if found is not None and not found.at_launch]
-            for part in _grid_numbers(self._definitions.find_grid(call)):
-                found = self._definitions.find(part, call)
+            for part in _grid_numbers(self._found.definitions.find_grid(call)):
+                found = self._found.definitions.find(part, call)
                 if found is None or type(found.node.value) is not int or found.node.value < 2:
                     continue
                 count = found.node.value
@@ -189,138 +164,42 @@ class _Reader:
                     small = {1, 2, 4, 8, 16} if count <= 16 else set[int]()
                     values = tuple(sorted({max(1, count // 2), count, 2 * count, 4 * count} if not small else small | {count}))
                     origin = f"programs of {kernel}, line {found.node.lineno}"
-                    self._put(f"programs_{kernel}", Stage.TUNE_GRID, values, found.node, [found.node], origin)
-
-    # ---- options of launches and loops
-
-    def _read_options(self, kernel: str, calls: list[ast.Call], uses: KernelUses, tuned: set[str], *, alone: bool) -> None:
-        for option in OPTIONS:
-            if option in tuned or (option == "num_stages" and not uses.has_loop):
-                continue
-            name = option if alone else f"{option}_{kernel}"
-            places: list[Edit] = []
-            current, line = _DEFAULTS[option], 0
-            for call in calls:
-                given = self._given(self._index.jit[kernel], call).get(option)
-                if given is None and any(word.arg is None for word in call.keywords):
-                    break
-                definition = self._definitions.find(given, call) if given is not None else None
-                if given is not None and (definition is None or type(definition.node.value) is not int):
-                    break
-                line = line or call.lineno
-                if definition is None:
-                    places.append(self._insertion(call, option))
-                else:
-                    current = definition.node.value if isinstance(definition.node.value, int) else current
-                    places.append(Edit(*self._offsets.span(definition.node)))
-            else:
-                same = [place for place in places if place.start < place.end]
-                if same and len(same) < len(places):
-                    continue  # some launches name it and some do not
-                values = tuple(dict.fromkeys((*_CHOICES[option], current)))
-                values = tuple(sorted(values, key=lambda value: (value is not None, value or 0)))
-                self._add(Parameter(name, Stage.TUNE_MEMORY, values, current, f"{option} of {kernel}, line {line}"), tuple(dict.fromkeys(places)))
-
-    def _insertion(self, call: ast.Call, option: str) -> Edit:
-        at, comma = self._ends(call)
-        return Edit(at, at, f"{comma[0]}{option}=", comma[1])
-
-    def _read_loop_stages(self, kernels: Iterable[str]) -> None:
-        for kernel in kernels:
-            for call in calls_of(self._index.jit[kernel]):
-                if self._index.resolve_language_name(call.func) != "range":
-                    continue
-                value = next((word.value for word in call.keywords if word.arg == "num_stages"), None)
-                if isinstance(value, ast.Constant) and type(value.value) is int:
-                    values = tuple(sorted({*range(1, 6), value.value}))
-                    self._put("loop_stages", Stage.TUNE_MEMORY, values, value, [value], f"num_stages of the loop in line {call.lineno}")
-
-    # ---- autotuners
-
-    def _read_tuner(self, kernel: ast.FunctionDef) -> Autotuner | None:
-        try:
-            return find_autotuner(self._index, kernel)
-        except Unreadable as error:
-            self._unread.append(f"line {kernel.lineno}: the autotuner of {kernel.name} stays, for {error}")
-            return None
-
-    def _take_out(self, kernel: ast.FunctionDef, tuner: Autotuner, calls: list[ast.Call], uses: KernelUses) -> None:
-        """Remove an autotuner; what it chose is written into each launch."""
-        start, end = self._offsets.span(tuner.decorator)
-        line_start = self._text.rfind("\n", 0, start) + 1
-        line_end = self._text.find("\n", end)
-        self._always.append((line_start, line_end + 1 if line_end >= 0 else len(self._text), ""))
-        names = list(_tuned_names(tuner))
-        for name in names:
-            listed = [configuration[name] for configuration in tuner.configurations if name in configuration]
-            default = _DEFAULTS.get(name)
-            values: tuple[Value, ...] = tuple(dict.fromkeys([*listed, *([default] if len(listed) < len(tuner.configurations) else [])]))
-            if all(type(value) is int for value in values):
-                values = tuple(sorted(values, key=lambda value: value or 0))
-            usage = uses.of(name)
-            stage = Stage.TUNE_MEMORY if name in OPTIONS or usage.pipeline else Stage.TUNE_BLOCK if usage.extent else Stage.TUNE_GRID
-            first = tuner.configurations[0].get(name, default)
-            key = name if name not in self._found else f"{name}_{kernel.name}"
-            places = tuple(self._insertion(call, name) for call in calls)
-            origin = f"autotuner of {kernel.name}, line {tuner.decorator.lineno}"
-            self._found.setdefault(key, (Parameter(key, stage, values, first, origin, needed=True), places))  # a single value has to be written too
-        for configuration in tuner.configurations:
-            self._starts.append({name: configuration.get(name, _DEFAULTS.get(name)) for name in names})
+                    self._found.put(f"programs_{kernel}", Stage.TUNE_GRID, values, found.node, [found.node], origin)
 
     # ---- statements and records
 
     def _apply_statements(self) -> None:
         statements, unread = read_statements(self._text)
-        self._unread += unread
+        self._found.unread += unread
         for stated in statements:
-            chosen = [name for name in self._found if name == stated.name or name.startswith(f"{stated.name}_")]
+            chosen = [name for name in self._found.found if name == stated.name or name.startswith(f"{stated.name}_")]
             for name in chosen or self._find_constant(stated):
-                parameter, places = self._found[name]
+                parameter, places = self._found.found[name]
                 values = tuple(dict.fromkeys((*stated.values, parameter.current)))
                 stage, origin = stated.stage or parameter.stage, f"stated in line {stated.line}"
-                self._found[name] = replace(parameter, values=values, stage=stage, origin=origin), places
+                self._found.found[name] = replace(parameter, values=values, stage=stage, origin=origin), places
 
     def _find_constant(self, stated: Statement) -> list[str]:
         """A constant of this name anywhere in the file, made a parameter; a sentence where there is none."""
         assigned = [
             node
             for node in ast.walk(self._index.tree)
-            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant)
-            and any(isinstance(part, ast.Name) and part.id == stated.name for part in (node.targets if isinstance(node, ast.Assign) else [node.target]))
-        ]  # fmt: skip
+            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant) and stated.name in _target_names(node)
+        ]
         words = [
             word for node in ast.walk(self._index.tree) if isinstance(node, ast.Call)
             for word in node.keywords if word.arg == stated.name and isinstance(word.value, ast.Constant)
         ]  # fmt: skip
         nodes = [node.value for node in (*assigned, *words) if isinstance(node.value, ast.Constant)]
         if len({repr(node.value) for node in nodes}) != 1:
-            self._unread.append(f"line {stated.line}: {stated.name} is not one constant of this file")
+            self._found.unread.append(f"line {stated.line}: {stated.name} is not one constant of this file")
             return []
         current = nodes[0].value
         if not isinstance(current, int | float | str | None):
             return []
         parameter = Parameter(stated.name, stated.stage or Stage.TUNE_GRID, stated.values, current)
-        self._add(parameter, tuple(Edit(*self._offsets.span(node)) for node in nodes))
+        self._found.add(parameter, tuple(Edit(*self._found.offsets.span(node)) for node in nodes))
         return [stated.name]
-
-    def _put(
-        self, name: str, stage: Stage, values: tuple[Value, ...], node: ast.Constant, places: list[ast.Constant], origin: str
-    ) -> None:
-        """Add a parameter that stands at constants of the text; one constant is one parameter, however many launches read it."""
-        start, _ = self._offsets.span(node)
-        if start in self._by_place or len(values) < 2 or not isinstance(node.value, int):
-            return
-        key, number = name, 1
-        while key in self._found:
-            number += 1
-            key = f"{name}_{number}"
-        self._by_place[start] = key
-        self._add(Parameter(key, stage, values, node.value, origin), tuple(Edit(*self._offsets.span(place)) for place in places))
-
-    def _add(self, parameter: Parameter, places: tuple[Edit, ...]) -> None:
-        if len(parameter.values) > 1 and places:
-            self._found.setdefault(parameter.name, (parameter, places))
-
 
 def _is_constexpr(node: ast.expr | None) -> bool:
     return node is not None and ast.unparse(node).split("[")[0].endswith("constexpr")
@@ -337,8 +216,9 @@ def _default_of(kernel: ast.FunctionDef, name: str) -> ast.expr | None:
     return dict(zip(places[::-1], kernel.args.defaults[::-1], strict=False)).get(name)
 
 
-def _tuned_names(tuner: Autotuner | None) -> dict[str, None]:
-    return dict.fromkeys(name for configuration in tuner.configurations for name in configuration) if tuner else {}
+def _target_names(node: ast.Assign | ast.AnnAssign) -> list[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def _values_around(value: int, stage: Stage, has_dot: bool, usage: Usage) -> tuple[Value, ...]:
@@ -367,33 +247,3 @@ def _grid_numbers(grid: ast.expr | None) -> list[ast.expr]:
         elif isinstance(node, ast.Constant | ast.Name | ast.Attribute):
             found.append(node)
     return found
-
-
-class _call_ends:  # noqa: N801 - used as a function
-    """Where a further argument goes into a call, and the text around it.
-
-    Args:
-        text: the file.
-        offsets: its places.
-    """
-
-    def __init__(self, text: str, offsets: Offsets) -> None:
-        self._before: dict[int, tuple[int, tuple[str, str]]] = {}
-        last, last_end = "", 0
-        skipped = {tokenize.NL, tokenize.COMMENT, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
-        lines = text.splitlines(keepends=True)
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type in skipped or token.type == tokenize.ENDMARKER:
-                continue
-            row, column = token.start
-            place = offsets.at(row, len(lines[row - 1][:column].encode()))
-            if token.string == ")":
-                around = (" ", ",") if last == "," else ("", ", ") if last == "(" else (", ", "")
-                self._before[place + 1] = last_end, around
-            row, column = token.end
-            last, last_end = token.string, offsets.at(row, len(lines[row - 1][:column].encode()))
-        self._offsets = offsets
-
-    def __call__(self, call: ast.Call) -> tuple[int, tuple[str, str]]:
-        """The place ahead of the closing bracket, and what stands before and after an argument there."""
-        return self._before[self._offsets.span(call)[1]]

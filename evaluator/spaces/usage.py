@@ -64,7 +64,9 @@ class KernelUses:
         while True:
             before = len(moving)
             for node in ast.walk(self._kernel):
-                if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None and self._moves(node.value, moving):
+                if not isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) or node.value is None:
+                    continue
+                if self._moves(node.value, moving):
                     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                     moving |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
             if len(moving) == before:
