@@ -75,7 +75,9 @@ class Search(Record):
         return tuple(trial for trial in self.trials if trial.candidate)
 
     def sentence(self) -> str:
-        """The search in one line."""
+        """The search in one line; why nothing was tried, where nothing was."""
+        if not self.trials:
+            return f"nothing searched: {self.ended}"
         unit = "raced" if self.kind is TimingKind.MEASURED else "ranked by estimate"
         words = [f"{len(self.trials)} of {self.size} configurations tried", f"{self.count('pruned')} pruned by compiling"]
         words += [f"{self.count('foreseen')} cannot have a lower estimate"] if self.count("foreseen") else []

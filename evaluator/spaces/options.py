@@ -32,7 +32,8 @@ def read_options(found: Collected, kernel: str, calls: list[ast.Call], uses: Ker
         current, line = DEFAULTS[option], 0
         for call in calls:
             given = found.given(found.index.jit[kernel], call).get(option)
-            if given is None and any(word.arg is None for word in call.keywords):
+            unknown = [word for word in call.keywords if word.arg is None and not found.definitions.find_entries(word.value, call)]
+            if given is None and unknown:
                 break
             definition = found.definitions.find(given, call) if given is not None else None
             if given is not None and (definition is None or type(definition.node.value) is not int):

@@ -14,7 +14,7 @@ from tritonsmith.evaluator.spaces.hints import list_hints
 from tritonsmith.evaluator.spaces.options import DEFAULTS, read_loop_stages, read_options, read_tuner, take_out, tuned_names
 from tritonsmith.evaluator.spaces.space import Edit, Parameter, TextSpace, Value
 from tritonsmith.evaluator.spaces.stated import Statement, read_statements
-from tritonsmith.evaluator.spaces.usage import KernelUses, Usage
+from tritonsmith.evaluator.spaces.usage import ConstantUse, KernelUses
 
 _MOST_PARAMETERS = 24
 """Parameters that are read from one text."""
@@ -114,7 +114,7 @@ class _Reader:
                 if isinstance(target, ast.Name) and target.id in read:
                     self._read_constant(target.id, statement.value, None, uses.of(target.id), uses)
 
-    def _read_constant(self, name: str, value: ast.expr | None, call: ast.Call | None, usage: Usage, uses: KernelUses) -> None:
+    def _read_constant(self, name: str, value: ast.expr | None, call: ast.Call | None, usage: ConstantUse, uses: KernelUses) -> None:
         if value is None:
             return
         if call is not None:
@@ -132,7 +132,7 @@ class _Reader:
         values = _values_around(node.value, stage, uses.has_dot, usage)
         self._found.put(name, stage, values, node, places, f"constant {name}, line {node.lineno}")
 
-    def _choose_stage(self, usage: Usage, value: int, call: ast.Call | None) -> Stage | None:
+    def _choose_stage(self, usage: ConstantUse, value: int, call: ast.Call | None) -> Stage | None:
         """The stage that varies a constant; None where it is no tunable: the number of something that the task has."""
         if usage.extent:
             power = value > 0 and value & (value - 1) == 0
@@ -221,7 +221,7 @@ def _target_names(node: ast.Assign | ast.AnnAssign) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def _values_around(value: int, stage: Stage, has_dot: bool, usage: Usage) -> tuple[Value, ...]:
+def _values_around(value: int, stage: Stage, has_dot: bool, usage: ConstantUse) -> tuple[Value, ...]:
     """Powers of two around a tile's extent, small numbers for the pipeline, and multiples for counts of programs or turns."""
     if stage is Stage.TUNE_MEMORY:
         return tuple(sorted({*range(1, 6), value}))
@@ -239,11 +239,11 @@ def _grid_numbers(grid: ast.expr | None) -> list[ast.expr]:
     found: list[ast.expr] = []
     waiting = [grid.body if isinstance(grid, ast.Lambda) else grid] if grid is not None else []
     while waiting:
-        node = waiting.pop()
+        node = waiting.pop(0)
         if isinstance(node, ast.Tuple | ast.List):
             waiting += node.elts
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "min":
-            waiting += node.args
+            waiting += node.args[:1]
         elif isinstance(node, ast.Constant | ast.Name | ast.Attribute):
             found.append(node)
     return found

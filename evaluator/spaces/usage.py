@@ -19,7 +19,7 @@ _DEPTH = 4
 
 
 @dataclass
-class Usage:
+class ConstantUse:
     """How one constant is used in a kernel, helpers included."""
 
     extent: bool = False
@@ -79,9 +79,9 @@ class KernelUses:
             for part in ast.walk(node)
         )
 
-    def of(self, name: str) -> Usage:
+    def of(self, name: str) -> ConstantUse:
         """How the constant of this name is used; a constant that is only handed on to a helper counts as that uses it."""
-        usage = Usage()
+        usage = ConstantUse()
         same, computed = {name} | self._find_copies(name), self._find_computed(name)
         for node in ast.walk(self._kernel):
             if isinstance(node, ast.Name) and node.id in same and isinstance(node.ctx, ast.Load):
@@ -116,7 +116,7 @@ class KernelUses:
             if isinstance(target, ast.Name)
         }
 
-    def _note(self, node: ast.expr, usage: Usage) -> None:
+    def _note(self, node: ast.expr, usage: ConstantUse) -> None:
         below: ast.AST = node
         while (above := self._above.get(below)) is not None and above is not self._kernel:
             if isinstance(above, ast.keyword):
@@ -137,7 +137,7 @@ class KernelUses:
                 usage.stepped = True
             below = above
 
-    def _note_call(self, call: ast.Call, below: ast.AST, node: ast.expr, usage: Usage) -> bool:
+    def _note_call(self, call: ast.Call, below: ast.AST, node: ast.expr, usage: ConstantUse) -> bool:
         """Note a use as an argument; whether nothing further out matters."""
         name = self._language(call) or (call.func.id if isinstance(call.func, ast.Name) else "")
         place = next((number for number, argument in enumerate(call.args) if argument is below), None)
@@ -161,7 +161,7 @@ class KernelUses:
             return True
         return False
 
-    def _follow(self, call: ast.Call, below: ast.AST, node: ast.expr, usage: Usage) -> None:
+    def _follow(self, call: ast.Call, below: ast.AST, node: ast.expr, usage: ConstantUse) -> None:
         """Add how a helper uses what it is given."""
         assert isinstance(call.func, ast.Name)
         helper = self._index.jit[call.func.id]

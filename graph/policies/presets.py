@@ -122,7 +122,7 @@ class Default:
     def after_stage(self, view: View) -> Answer:
         """All three stages, each from the best working candidate; one search over all of them is the only one."""
         unjudged = f"; {view.unjudged}" if view.unjudged else ""
-        searched = f"; {view.search.sentence()}" if view.search and view.search.trials else ""
+        searched = f"; {view.search.sentence()}" if view.search else ""
         best = f"best so far: {view.best.id if view.best else 'none'} ({_score_words(view.best_score)}){searched}{unjudged}"
         return ("stop", f"{best}; one search covers all three stages") if view.search and view.search.joint else ("next", best)
 

@@ -23,6 +23,9 @@ _WITHOUT_CARD = 12
 _UNRACED = 8
 """Configurations that get full verdicts where nobody can race them."""
 
+_BLIND = "without a card nothing tells compiler options and cache hints apart"
+"""Why a search has no parameters although the text does."""
+
 Race = Callable[[Sequence[KernelText], float], Awaitable[RaceReport | str | None]]
 """Races texts for so many seconds at the most. A sentence where it failed, None where nobody can race."""
 Foresee = Callable[[str], str]
@@ -72,6 +75,8 @@ class TuningSearch:
     race: Race
     foresee: Foresee
     tell: Tell = lambda search: None
+    blind: Callable[[Parameter], bool] = lambda parameter: False
+    """Whether nothing here can tell a parameter's values apart."""
     _entries: list[_Entry] = field(default_factory=list)
     _seconds: float = 0.0
     _raced: bool = True
@@ -79,11 +84,12 @@ class TuningSearch:
 
     async def run(self, limits: Limits) -> tuple[list[Draft], Search]:
         """The drafts that are to be judged in full, best first, and the record; its trials name no candidates yet."""
-        parameters = self.space.of_stages(self.stages)
+        varied = self.space.of_stages(self.stages)
+        parameters = tuple(parameter for parameter in varied if not self.blind(parameter))
         most = limits.configurations if self.measured else min(limits.configurations, _WITHOUT_CARD)
         tuned = any(parameter.needed for parameter in self.space.parameters)
         proposer = Proposer(parameters, most, self.space.starts, f"{self.source.sha} {self.stages}", present=tuned)
-        ended = "" if parameters else "the text has nothing that this stage varies"
+        ended = "" if parameters else _BLIND if varied else "the text has nothing that this stage varies"
         while not ended:
             left = most - len(self._entries)
             batch = proposer.ask(min(_BATCH, left)) if left > 0 else []

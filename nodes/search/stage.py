@@ -13,7 +13,7 @@ from tritonsmith.evaluator.timed_race import RaceReport
 from tritonsmith.graph.searches import Search, configurations_tried, seconds_searched
 from tritonsmith.graph.state import State
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit, session_of
-from tritonsmith.nodes.foresee import foresee_text
+from tritonsmith.nodes.foresee import foresee_text, is_blind_to
 from tritonsmith.nodes.search.driver import FINALISTS, Limits, TuningSearch
 from tritonsmith.prompts.author import Brief, Draft
 from tritonsmith.prompts.recipes.space import space_of
@@ -51,7 +51,7 @@ async def search_stage(
 
     search = TuningSearch(
         stage, STAGES if joint else (stage,), base.id, kernel, space, context.evaluator.hardware.present, race,
-        lambda text: foresee_text(base.id, kernel.text, verdict, text), tell,
+        lambda text: foresee_text(base.id, kernel.text, verdict, text), tell, lambda parameter: is_blind_to(verdict, parameter.name),
     )  # fmt: skip
     searches, waiting = state.get("searches", {}), 1 if joint else len(STAGES) - STAGES.index(stage)
     budget = context.budget
