@@ -32,7 +32,8 @@ from tritonsmith.graph.storage.outcome import describe_way_on, digits
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _SECTIONS = {
     "score": "Score over time", "candidates": "Candidates", "decisions": "Decisions", "searches": "Tuning searches", "kernels": "Kernels",
-    "baselines": "Baselines", "errors": "Failures", "models": "Prompts and replies", "cost": "Cost", "environment": "Environment", "again": "Run it again",
+    "baselines": "Baselines", "errors": "Failures", "models": "Prompts and replies", "cost": "Cost", "environment": "Environment",
+    "again": "Run it again",
 }  # fmt: skip
 _FLAT = ("date", "audit", "interpreter_audit", "card", "target")
 
