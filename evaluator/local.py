@@ -186,8 +186,9 @@ class LocalEvaluator:
 
         def ask(fit: Sequence[KernelText]) -> tuple[list[RaceRow], str]:
             request = {
-                "op": "race", "task": task.model_dump(mode="json"), "baselines": self.baselines, "incumbent": incumbent.as_message(), "keep": keep, "seconds": seconds,
-                "entrants": [text.as_message() for text in fit], "measuring": str(self._mark), "call_seconds": self._call_seconds,
+                "op": "race", "task": task.model_dump(mode="json"), "baselines": self.baselines,
+                "incumbent": incumbent.as_message(), "entrants": [text.as_message() for text in fit], "keep": keep, "seconds": seconds,
+                "measuring": str(self._mark), "call_seconds": self._call_seconds,
             }  # fmt: skip
             with self._oracles.lease() as oracle:
                 answer = self._oracles.ask(oracle, request)
