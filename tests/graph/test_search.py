@@ -1,109 +1,21 @@
 """Tuning by a search, through the graph: what is proposed, pruned, raced and judged, and that it never ends below what it began with."""
 
-import math
-import re
-from collections.abc import Mapping
+import csv
+import json
 
-import numpy as np
 import pytest
 
-from tritonsmith.evaluator.oracle.timing.halving import run_race
-from tritonsmith.evaluator.schema import Comparison, TimingKind
-from tritonsmith.evaluator.timed_race import Fate, RaceReport, RaceRow
+from project import ROOT
+from search_card import BEST, KERNEL, TUNED, Card, Verdicts, speed_of
+from tritonsmith.cli.report.write import write_report
+from tritonsmith.evaluator.schema import TimingKind
+from tritonsmith.graph.run import optimize
 from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.state import Budget
-from tritonsmith.nodes.evaluators.scripted import scripted_verdict
+from tritonsmith.nodes.authors.scripted import ScriptedAuthor
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator
 
-KERNEL = '''
-import torch
-import triton
-import triton.language as tl
-
-BM, BN, BK = 64, 64, 32
-
-
-@triton.jit
-def product(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr):
-    pid = tl.program_id(0)
-    across = GROUP * tl.cdiv(N, BN)
-    first = pid // across * GROUP
-    m = (first + pid % GROUP) * BM + tl.arange(0, BM)
-    n = (pid % across) // GROUP * BN + tl.arange(0, BN)
-    total = tl.zeros((BM, BN), tl.float32)
-    for start in range(0, K, BK):
-        k = start + tl.arange(0, BK)
-        total += tl.dot(tl.load(a + m[:, None] * K + k[None, :]), tl.load(b + k[:, None] * N + n[None, :]))
-    tl.store(c + m[:, None] * N + n[None, :], total)
-
-
-class ModelNew(torch.nn.Module):
-    def forward(self, a, b):
-        c = torch.empty(1024, 512, device=a.device)
-        grid = (triton.cdiv(1024, BM) * triton.cdiv(512, BN),)
-        product[grid](a, b, c, 1024, 512, a.shape[1], BM, BN, BK, 4, num_warps=4, num_stages=2)
-        return c
-'''
-CONFIGS = '[triton.Config({"BK": 16}, num_warps=2), triton.Config({"BK": 64}, num_warps=8)]'
-TUNED = KERNEL.replace("\n@triton.jit", f'\n@triton.autotune({CONFIGS}, key=["M"])\n@triton.jit')
-TUNED = TUNED.replace("BM, BN, BK, 4, num_warps=4, num_stages=2)", "BM, BN, GROUP=4)")
-BEST = {"BM": 128, "BN": 256, "BK": 64, "GROUP": 8, "num_warps": 8, "num_stages": 4}
-
-
-def constants_of(text):
-    (tiles,) = re.findall(r"BM, BN, BK = (\d+), (\d+), (\d+)", text)
-    found = dict(zip(("BM", "BN", "BK"), map(int, tiles), strict=True)) | {"GROUP": 4, "num_warps": 4, "num_stages": 3}
-    launch = text[text.index("product[grid]") :]
-    found |= {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", launch) if name in BEST}
-    return found | ({"GROUP": int(group[0])} if (group := re.findall(r"BK, (\d+), num", launch)) else {})
-
-
-def speed_of(text):
-    """1 for the best constants, and a tenth less for each step away from them; an autotuned text is as fast as its best configuration."""
-    steps = sum(abs(math.log2(constants_of(text)[name] / best)) for name, best in BEST.items())
-    return 0.9**steps * (0.98 if "maxnreg" in text or "eviction" in text else 1.0)
-
-
-class Card:
-    """A card with noise: races texts, and prunes those whose tiles are too large for it."""
-
-    def __init__(self, seed=0, speed=speed_of):
-        self.random, self.speed = np.random.default_rng(seed), speed
-        self.races = []
-
-    def __call__(self, incumbent, entrants, keep):
-        self.races.append((incumbent.sha, [entrant.sha for entrant in entrants]))
-        large = {entrant.sha for entrant in entrants if constants_of(entrant.text)["BM"] * constants_of(entrant.text)["BN"] > 128 * 256}
-        texts = {entrant.sha: entrant.text for entrant in entrants if entrant.sha not in large}
-        standings = run_race(list(texts), lambda sha, first: (self.call(incumbent.text), self.call(texts[sha])), keep)
-        rows = [
-            RaceRow(sha=entrant.sha, fate=Fate.PRUNED, reason="shared memory") if entrant.sha in large
-            else RaceRow(
-                sha=entrant.sha, fate=Fate.KEPT if standings[entrant.sha].left_after is None else Fate.SLOWER,
-                ratio=standings[entrant.sha].ratio, interval=standings[entrant.sha].interval, pairs=len(standings[entrant.sha].ratios),
-            )
-            for entrant in entrants
-        ]  # fmt: skip
-        return RaceReport(incumbent=incumbent.sha, kind=TimingKind.MEASURED, rows=tuple(rows), seconds=1.0)
-
-    def call(self, text):
-        return 1.0 / self.speed(text) * float(1.0 + 0.005 * self.random.standard_normal())
-
-
-class Verdicts(Mapping):
-    """A measured verdict about any text."""
-
-    def __init__(self, speed):
-        self.speed = speed
-
-    def __getitem__(self, text):
-        score = 3.0 * self.speed(text)
-        return scripted_verdict(score, comparison=Comparison.FASTER if score > 1.02 else Comparison.SLOWER)
-
-    def __iter__(self):
-        return iter(())
-
-    def __len__(self):
-        return 0
+TASK = ROOT / "examples/recorded_run/task.py"
 
 
 def searched(script, *, text=KERNEL, card=None, tuning=None, **options):
@@ -193,3 +105,33 @@ def test_without_races_the_nearest_configurations_get_full_verdicts(script):
     grid = run.result["searches"]["tune_grid"]
     assert grid.kind is None and len(grid.finalists) == 4 and "nobody can race here" in grid.ended or "tried" in grid.ended
     assert speed_of(run.text(run.result["winner"])) > speed_of(KERNEL)
+
+
+def judge_with(card):
+    judge = ScriptedEvaluator(Verdicts(card.speed), racer=card)
+    judge.hardware = judge.hardware.model_copy(update={"present": True})
+    return judge
+
+
+def test_a_run_shows_its_searches_and_its_tape_repeats_them(tmp_path):
+    given = {"author": ScriptedAuthor(seeds=(KERNEL,)), "seeds": 1, "checkpoints": "none"}
+    summary = optimize(TASK, evaluator=judge_with(Card(2)), out=str(tmp_path / "one"), **given)
+    assert [search.stage for search in summary.searches] == ["tune_grid", "tune_block", "tune_memory"]
+    names = {path.name for path in write_report(tmp_path / "one")}
+    page = (tmp_path / "one/report.html").read_text()
+    assert "searches.csv" in names and "Tuning searches" in page and "constant GROUP, line" in page
+    rows = list(csv.DictReader((tmp_path / "one/searches.csv").open()))
+    assert len(rows) == sum(len(search.trials) for search in summary.searches)
+    assert {row["candidate"] for row in rows if row["candidate"]} == {row.id for row in summary.candidates if row.stage != "seed"}
+    assert summary.searches[1].sentence() in (tmp_path / "one/report.md").read_text().replace("\\", "")
+
+    def refuse(*_):
+        raise AssertionError("it is on the tape")
+
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two/tape.jsonl").write_text((tmp_path / "one/tape.jsonl").read_text())
+    assert sum(json.loads(line)["kind"] == "race" for line in (tmp_path / "one/tape.jsonl").read_text().splitlines()) > 3
+    again = judge_with(Card(2))
+    again.racer = refuse
+    repeated = optimize(TASK, evaluator=again, out=str(tmp_path / "two"), **given)
+    assert repeated.searches == summary.searches and repeated.winner.sha == summary.winner.sha and not again.calls
