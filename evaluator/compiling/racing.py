@@ -37,10 +37,9 @@ def race(
         rows = [look_ahead(text.sha, found[text.sha], own) for text in entrants]
     fit = [text for text, row in zip(entrants, rows, strict=True) if row.fate is Fate.UNTIMED]
     if ask is not None and fit:
-        timed, why = ask(fit)
+        timed, note = ask(fit)
         by_sha = {row.sha: row for row in timed}
         rows = [_join(row, by_sha.get(row.sha)) for row in rows]
-        note = note or why
     elif ask is None and not note:
         rows = rank_by_estimate(rows, found, own, facts, hardware, keep)
     return RaceReport(incumbent=incumbent.sha, kind=kind, rows=tuple(rows), seconds=time.monotonic() - started, note=note)

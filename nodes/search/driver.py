@@ -190,7 +190,8 @@ class TuningSearch:
         if isinstance(self.space, RecipeSpace):
             settings = self.space.settings_for(entry.values) or {}
             return Draft(source=entry.text.text, rationale=words, recipe=self.space.recipe_name, settings=settings)
-        return Draft(source=entry.text.text, rationale=words)
+        tuned = any(parameter.needed for parameter in self.space.parameters)
+        return Draft(source=entry.text.text, rationale=words, replaces=self.base if tuned else None)
 
     def _record(self, parameters: Sequence[Parameter], proposer: Proposer, ended: str) -> Search:
         raced = any(entry.trial.ratio is not None for entry in self._entries)

@@ -83,6 +83,10 @@ def test_an_autotuned_kernel_ends_with_plain_constants(script):
     run, _ = searched(script, text=TUNED)
     winner = run.text(run.result["winner"])
     assert "autotune" not in winner and "num_warps=8" in winner and "BK=64" in winner
+    nearly, _ = searched(script, text=TUNED, card=Card(speed=lambda text: 1.0 if "autotune" in text else 0.99))
+    assert "autotune" not in nearly.text(nearly.result["winner"]), "as fast but for noise, and nothing is tried when it runs"
+    slower, _ = searched(script, text=TUNED, card=Card(speed=lambda text: 1.0 if "autotune" in text else 0.9))
+    assert slower.text(slower.result["winner"]) == TUNED
 
 
 def test_who_finds_variants_is_a_setting(script):

@@ -19,6 +19,7 @@ from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
+from tritonsmith.evaluator.oracle.judge.witness import has_room
 from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
 from tritonsmith.evaluator.oracle.timing.calls import CallTimer
 from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
@@ -29,6 +30,8 @@ from tritonsmith.evaluator.timed_race import Fate, RaceRow
 
 _TOGETHER = 4
 """Entrants whose processes live at the same time; each holds a context, weights and outputs on the card."""
+_LEFT_OVER = 2
+"""Entrants of one heat that halving leaves over, at the most."""
 _WARM_CALLS = 2
 """Calls of each process before the first one that counts."""
 _REASON_CHARACTERS = 300
@@ -86,14 +89,15 @@ class CardRace:
     def run(self, incumbent: KernelText, entrants: Sequence[KernelText], keep: int) -> list[RaceRow]:
         """A row for each entrant, in heats of a few. Raises InfrastructureError where the incumbent does not run."""
         rows: dict[str, RaceRow] = {}
+        together = _TOGETHER if has_room(self._session) else 1
         try:
             with contextlib.closing(self._start(incumbent)) as known:
-                for first in range(0, len(entrants), _TOGETHER):
-                    heat = entrants[first : first + _TOGETHER]
+                for first in range(0, len(entrants), together):
+                    heat = entrants[first : first + together]
                     if time.monotonic() > self._end:
                         rows |= {entrant.sha: RaceRow(sha=entrant.sha, fate=Fate.UNTIMED) for entrant in heat}
                     else:
-                        rows |= self._run_heat(known, heat, keep)
+                        rows |= self._run_heat(known, heat, min(keep, _LEFT_OVER))
         except RunnerFault as fault:
             raise InfrastructureError(f"the kernel that is best so far does not run in the race: {fault}") from fault
         finally:
