@@ -69,7 +69,7 @@ class _Reader:
             self._read_grid(calls, uses, name)
             read_options(self._found, name, calls, uses, set(tuned_names(tuner)), alone=len(names) == 1)
         read_loop_stages(self._found, names)
-        kernels = [self._index.jit[name] for name in names]
+        kernels = sorted((self._index.jit[name] for name in names), key=lambda kernel: -len(ast.dump(kernel)))  # the main one first
         for parameter, places in list_hints(self._index, kernels, self._found.offsets, self._found.ends.of):
             self._found.add(parameter, places)
         self._apply_statements()

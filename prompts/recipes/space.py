@@ -12,8 +12,8 @@ from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.recipes.book import Match, match
 from tritonsmith.prompts.recipes.recipe import Recipe, Settings
 
-_EXTRAS = ("maxnreg", "hint_")
-"""How parameters of a text begin that recipes leave to the reader of texts."""
+_EXTRAS = ("maxnreg", "hint_", "num_stages", "loop_stages")
+"""How parameters of a text begin that are read from it, where the recipe has no setting of that name."""
 
 
 class Space(Protocol):
@@ -68,7 +68,9 @@ class RecipeSpace:
             for stage, tunables in recipe.tunables.items()
             for name, values in tunables.items()
         ]
-        more = [parameter for parameter in text.parameters if parameter.name.startswith(_EXTRAS)]
+        set_by_recipe = tuple(recipe.defaults(found.plan, brief.hardware, brief.task.precision) or ())
+        more = [part for part in text.parameters if part.name.startswith(_EXTRAS) and not part.name.startswith(set_by_recipe)]
+        self._extras = {part.name for part in more}
         extra = [Parameter(part.name, part.stage, part.values, settings.get(part.name, part.current), part.origin) for part in more]
         self.parameters = tuple([*own, *extra])
 
@@ -90,7 +92,7 @@ class RecipeSpace:
         if settings is None:
             return None
         text = self._recipe.render(self._found.plan, settings)
-        extra = {name: value for name, value in settings.items() if name.startswith(_EXTRAS)}
+        extra = {name: value for name, value in settings.items() if name in self._extras}
         return read_space(text).write(extra) if extra else text
 
 
