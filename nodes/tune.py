@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from tritonsmith.evaluator.schema import Candidate, Stage, Verdict
+from tritonsmith.evaluator.spaces.read import read_space
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.searches import Search, Tuning
 from tritonsmith.graph.state import State, Update, Usage, allow_of
@@ -23,9 +24,12 @@ async def tune(stage: Stage, state: State, runtime: NodeRuntime) -> Update:
     emit(runtime, "stage", stage.value, state, base.id)
     verdict = state["verdicts"][base.id]
     tuning = context.tuning or Tuning(str(getattr(context.policy, "tuning", Tuning.SEARCH)))
-    reason = "tuning is off" if tuning is Tuning.NONE else foresee_stage(base.id, verdict)
+    if tuning is Tuning.NONE:
+        return {"queue": [], "current": base.id, "unjudged": "tuning is off"}
+    reason = foresee_stage(base.id, verdict)
     if reason:
-        return {"queue": [], "current": base.id, "unjudged": reason}
+        made = await _replace_autotuner(stage, base, state, runtime) if tuning is not Tuning.MODEL else {}
+        return {"candidates": made, "queue": list(made), "current": base.id, "unjudged": reason}
     tried = tuple(candidate for candidate in candidates.values() if candidate.stage.value.startswith("tune_"))
     brief = await brief_for(state, runtime, current=base, stage=stage, others=tried)
     drafts: list[Draft] = []
@@ -44,6 +48,17 @@ async def tune(stage: Stage, state: State, runtime: NodeRuntime) -> Update:
 def _has_space(brief: Brief) -> bool:
     """Whether the text launches a kernel at all: then any stage may find something to vary."""
     return brief.current is not None and bool(brief.current.candidate.recipe or "triton" in brief.current.source)
+
+
+async def _replace_autotuner(stage: Stage, base: Candidate, state: State, runtime: NodeRuntime) -> dict[str, Candidate]:
+    """An autotuned kernel with the first configuration of its list as plain constants: no search follows that would choose one."""
+    text = await asyncio.to_thread(context_of(runtime).store.get, base.sha)
+    space = await asyncio.to_thread(read_space, text)
+    plain = space.write({}) if any(parameter.needed for parameter in space.parameters) else None
+    if plain is None or any(candidate.replaces == base.id for candidate in state["candidates"].values()):
+        return {}
+    draft = Draft(source=plain, rationale="plain constants in place of the autotuner", replaces=base.id)
+    return await _make_candidates([draft], stage, base, state, runtime)
 
 
 async def _ask_author(

@@ -9,11 +9,12 @@ from project import ROOT
 from search_card import BEST, KERNEL, TUNED, Card, Verdicts, speed_of
 from tritonsmith.cli.report.write import write_report
 from tritonsmith.evaluator.schema import TimingKind
+from tritonsmith.evaluator.spaces.read import read_space
 from tritonsmith.graph.run import optimize
 from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
-from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
 TASK = ROOT / "examples/recorded_run/task.py"
 
@@ -139,3 +140,12 @@ def test_a_run_shows_its_searches_and_its_tape_repeats_them(tmp_path):
     again.racer = refuse
     repeated = optimize(TASK, evaluator=again, out=str(tmp_path / "two"), **given)
     assert repeated.searches == summary.searches and repeated.winner.sha == summary.winner.sha and not again.calls
+
+
+def test_an_autotuner_goes_even_where_nothing_is_searched(script):
+    run = script({}, seeds=(TUNED,))
+    estimate = scripted_verdict(1.0).model_copy(update={"timing": scripted_verdict(1.0).timing.model_copy(update={"median_ms": 0.001})})
+    run.evaluator.verdicts = dict.fromkeys([TUNED, read_space(TUNED).write({})], estimate)
+    run.run()
+    assert "autotune" not in run.text(run.result["winner"]) and not run.result.get("searches")
+    assert len(run.result["candidates"]) == 2, "once, whatever stage comes next"
