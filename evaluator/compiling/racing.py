@@ -26,8 +26,9 @@ def race(
     """
     started = time.monotonic()
     kind = TimingKind.MEASURED if ask else TimingKind.ESTIMATED
-    futures = {text.sha: reports.start(task, text) for text in (incumbent, *entrants)}
-    found = {sha: future.result() for sha, future in futures.items()}
+    for text in (incumbent, *entrants):
+        reports.start(task, text)
+    found = {text.sha: reports.wait_for(task, text, again=False) for text in (incumbent, *entrants)}
     own = found[incumbent.sha]
     note = ""
     if Status(own["status"]) is not Status.OK:
