@@ -44,7 +44,7 @@ _AUTOTUNE_SECONDS = 3600.0
 
 
 @dataclass
-class Row:
+class ArmRow:
     """One arm of one task."""
 
     case: str
@@ -93,7 +93,7 @@ class TuningStudy:
         self._evaluator, self._out, self._size, self._configurations = evaluator, out, size, configurations
         self._autotuned = autotuned
 
-    def run(self, case: TuningCase) -> list[Row]:
+    def run(self, case: TuningCase) -> list[ArmRow]:
         """All arms of one case. Raises TritonsmithError."""
         task = load_task(str(case.task), self._size, {}, case.precision)
         facts = asyncio.run(self._evaluator.describe(task))
@@ -133,7 +133,7 @@ class TuningStudy:
         attempt = Attempt(candidate=candidate, source=best.draft.source, verdict=best.verdict)
         return space_of(Brief(task=task, facts=facts, hardware=self._evaluator.hardware, current=attempt))
 
-    def _tune(self, case: TuningCase, task: Task, facts: TaskFacts, stage: Stage, best: Line) -> tuple[Line, Row]:
+    def _tune(self, case: TuningCase, task: Task, facts: TaskFacts, stage: Stage, best: Line) -> tuple[Line, ArmRow]:
         """One stage; the line goes on with the best finalist, or as it was."""
         started = time.monotonic()
 
@@ -156,7 +156,7 @@ class TuningStudy:
         )
         return chosen, row
 
-    def _autotune(self, case: TuningCase, task: Task) -> Row:
+    def _autotune(self, case: TuningCase, task: Task) -> ArmRow:
         """What triton.autotune chooses from the same space, judged as plain constants."""
         text = case.read_kernel()
         space = read_stated(text)
@@ -168,7 +168,7 @@ class TuningStudy:
             environment = {**os.environ, "TRITON_CACHE_DIR": str(Path(folder) / "cache")}
             done = subprocess.run(command, capture_output=True, text=True, timeout=_AUTOTUNE_SECONDS, env=environment, check=False)
         if done.returncode:
-            return self._write_row(Row(case.name, "autotune", "failed", size=size, note=done.stderr.strip().splitlines()[-1][:300]))
+            return self._write_row(ArmRow(case.name, "autotune", "failed", size=size, note=done.stderr.strip().splitlines()[-1][:300]))
         found = json.loads(done.stdout.splitlines()[-1])
         draft = Draft(source=str(space.write(found["chosen"])), rationale="autotune")
         verdict = self._evaluator.evaluate_now(task, draft.source)
@@ -176,10 +176,10 @@ class TuningStudy:
             case, "autotune", draft, verdict, found["seconds"], configurations=found["configurations"], size=size, constants=found["chosen"]
         )
 
-    def _keep(self, case: TuningCase, arm: str, draft: Draft, verdict: Verdict, seconds: float, **more: Any) -> Row:
+    def _keep(self, case: TuningCase, arm: str, draft: Draft, verdict: Verdict, seconds: float, **more: Any) -> ArmRow:
         timing = verdict.timing
         constants = {parameter.name: parameter.current for parameter in read_stated(draft.source).parameters} or dict(draft.settings)
-        row = Row(
+        row = ArmRow(
             case.name, arm, verdict.status.value, verdict.score, timing.interval if timing else None, timing.median_ms if timing else None,
             timing.kind.value if timing else "", round(seconds, 3), sha=KernelText.of(draft.source).sha, **{"constants": constants, **more},
         )  # fmt: skip
@@ -187,7 +187,7 @@ class TuningStudy:
         self._write(f"{case.name}-{arm}.py.txt", draft.source)
         return self._write_row(row)
 
-    def _write_row(self, row: Row) -> Row:
+    def _write_row(self, row: ArmRow) -> ArmRow:
         with (self._out / "rows.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(row)) + "\n")
         print_line(describe(row))
@@ -198,7 +198,7 @@ class TuningStudy:
         (self._out / name).write_text(text, encoding="utf-8")
 
 
-def describe(row: Row) -> str:
+def describe(row: ArmRow) -> str:
     """One arm in one line; an estimate says so."""
     if row.score is None:
         return f"{row.case:16} {row.arm:9} {row.status}: {row.note}"
@@ -207,7 +207,7 @@ def describe(row: Row) -> str:
     return f"{row.case:16} {row.arm:9} {row.score:7.3f}x{word} {row.median_ms:9.4f} ms  {tried:>10} configurations  {row.seconds:7.1f} s"
 
 
-def compare_arms(rows: Sequence[Row]) -> list[str]:
+def compare_arms(rows: Sequence[ArmRow]) -> list[str]:
     """One sentence per case: tuned against untuned and against the autotuner, in time and in wall time."""
     found = []
     for name in dict.fromkeys(row.case for row in rows):
@@ -221,7 +221,7 @@ def compare_arms(rows: Sequence[Row]) -> list[str]:
     return found
 
 
-def _ratio(before: Row, after: Row) -> str:
+def _ratio(before: ArmRow, after: ArmRow) -> str:
     return f"{(before.median_ms or 0.0) / (after.median_ms or 1.0):.3f}x the speed"
 
 

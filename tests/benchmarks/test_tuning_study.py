@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from tritonsmith.benchmarks.tuning.cases import CASES, read_stated, write_autotuned
-from tritonsmith.benchmarks.tuning.study import Row, compare_arms, describe, main
+from tritonsmith.benchmarks.tuning.study import ArmRow, compare_arms, describe, main
 from tritonsmith.evaluator.spaces.read import read_space
 from tritonsmith.evaluator.spaces.space import count_configurations
 
@@ -38,8 +38,10 @@ def test_bad_input_is_one_sentence(tmp_path, capsys):
 
 def test_arms_are_compared_in_speed_and_wall_time():
     rows = [
-        Row("softmax", "untuned", "ok", 1.0, None, 2.0, "measured", 9.0), Row("softmax", "tuned", "ok", 2.0, None, 1.0, "measured", 30.0),
-        Row("softmax", "autotune", "ok", 1.9, None, 1.05, "measured", 90.0, 96, 96), Row("gru", "untuned", "crashed", note="why"),
+        ArmRow("softmax", "untuned", "ok", 1.0, None, 2.0, "measured", 9.0),
+        ArmRow("softmax", "tuned", "ok", 2.0, None, 1.0, "measured", 30.0),
+        ArmRow("softmax", "autotune", "ok", 1.9, None, 1.05, "measured", 90.0, 96, 96),
+        ArmRow("gru", "untuned", "crashed", note="why"),
     ]  # fmt: skip
     (line,) = compare_arms(rows)
     assert line == "softmax: tuned is 2.000x the speed of untuned, 1.050x the speed of the autotuner's choice in 0.33 of its wall time"
