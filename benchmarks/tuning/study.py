@@ -35,7 +35,7 @@ from tritonsmith.nodes.search.driver import FINALISTS, Limits, TuningSearch
 from tritonsmith.nodes.search.stage import STAGES
 from tritonsmith.prompts.author import Attempt, Brief, Draft
 from tritonsmith.prompts.recipes.book import match
-from tritonsmith.prompts.recipes.space import Space, space_of
+from tritonsmith.prompts.recipes.space import TuningSpace, space_of
 
 _PERSISTENT = "recurrent_wavefront"
 """The recipe that writes the persistent kernel."""
@@ -126,7 +126,7 @@ class TuningStudy:
             raise UsageError(f"{case.task}: the recipe {_PERSISTENT} does not fit this task on {card}; leave {case.name} out of --cases")
         return Draft(source=recipe.render(found.plan, settings), rationale="untuned", recipe=recipe.name, settings=settings)
 
-    def _space(self, case: TuningCase, task: Task, facts: TaskFacts, best: Line) -> Space:
+    def _space(self, case: TuningCase, task: Task, facts: TaskFacts, best: Line) -> TuningSpace:
         if case.kernel is not None:
             return read_stated(best.draft.source)
         candidate = Candidate(id="best", sha=best.kernel.sha, stage=Stage.SEED, recipe=best.draft.recipe, settings=best.draft.settings)

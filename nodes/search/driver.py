@@ -12,7 +12,7 @@ from tritonsmith.evaluator.timed_race import Fate, RaceReport, RaceRow
 from tritonsmith.graph.searches import Search, SearchTrial
 from tritonsmith.nodes.search.propose import Proposer
 from tritonsmith.prompts.author import Draft
-from tritonsmith.prompts.recipes.space import RecipeSpace, Space
+from tritonsmith.prompts.recipes.space import RecipeSpace, TuningSpace
 
 FINALISTS = 3
 """Configurations of one search that get full verdicts."""
@@ -70,7 +70,7 @@ class TuningSearch:
     stages: tuple[Stage, ...]
     base: str
     source: KernelText
-    space: Space
+    space: TuningSpace
     measured: bool
     race: Race
     foresee: Foresee

@@ -16,7 +16,7 @@ _EXTRAS = ("maxnreg", "hint_", "num_stages", "loop_stages")
 """How parameters of a text begin that are read from it, where the recipe has no setting of that name."""
 
 
-class Space(Protocol):
+class TuningSpace(Protocol):
     """What can be tuned in a candidate."""
 
     @property
@@ -96,7 +96,7 @@ class RecipeSpace:
         return read_space(text).write(extra) if extra else text
 
 
-def space_of(brief: Brief) -> Space:
+def space_of(brief: Brief) -> TuningSpace:
     """The space of the brief's current candidate; without parameters where nothing can be varied."""
     attempt = brief.current
     if attempt is None:
