@@ -12,6 +12,7 @@ from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.cards import CARDS, named_card
 from tritonsmith.evaluator.errors import KernelFileError, UsageError
 from tritonsmith.evaluator.schema import Record
+from tritonsmith.graph.searches import Tuning
 
 _AS_IT_IS: Any = {"markup": False, "emoji": False, "highlight": False}
 """Texts of models, servers and files are printed as they are; our own colours are `Text` objects and styles."""
@@ -104,6 +105,10 @@ AllowOption = Annotated[
     typer.Option(help="Which labels may win: kernel; hybrid (kernels too); library (all, and a library's win is never called a kernel's)."),
 ]
 PolicyOption = Annotated[str, typer.Option(help="A preset or path/to/file.py:ClassName.")]
+TuningOption = Annotated[
+    Tuning | None,
+    typer.Option(help="Who finds variants: search (measured, no tokens), model (the author), both, none; default: as the policy says."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON on stdout, everything else on stderr.")]
 
 FasterOption = Annotated[
@@ -139,9 +144,6 @@ def write_text(path: str, text: str, option: str = "--out") -> None:
         raise UsageError(f"{option} {path}: cannot write there ({error.strerror}); name another file.") from None
 
 
-def budget_of(
-    candidates: int | None, repairs: int | None, rounds: int | None, seconds: float | None, tokens: int | None, money: float | None
-) -> dict[str, float]:
+def budget_of(**given: float | None) -> dict[str, float]:
     """The limits that were given; the others stay as they are by default, which is not always none."""
-    given = {"candidates": candidates, "repairs": repairs, "rounds": rounds, "seconds": seconds, "tokens": tokens, "money": money}
     return {name: value for name, value in given.items() if value is not None}

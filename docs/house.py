@@ -23,18 +23,22 @@ FOLDERS = ("cli", "benchmarks", "graph", "nodes", "prompts", "evaluator")
 DATA = (
     "benchmarks/hacks/cases", "benchmarks/hacks/kernels", "benchmarks/hacks/tasks", "benchmarks/tasks", "benchmarks/tasks/half",
     "benchmarks/timing/tasks", "benchmarks/kernelbench/half_kernels", "benchmarks/kernelbench/kernels", "benchmarks/kernelbench/tasks",
+    "benchmarks/tuning/kernels", "benchmarks/tuning/tasks",
     "benchmarks/results",
 )  # fmt: skip
 """Folders whose Python files are cases and tasks: material of the evaluator, imported by nobody."""
 PAGES = ("README.md", "ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md", "docs")
 BEGIN, END = "<!-- house: begin -->", "<!-- house: end -->"
 STOREYS = {
-    "graph": ("app run", "builder drawing", "context session steps", "state sites pool background"),
+    "graph": ("app run", "builder drawing", "context session steps", "state sites pool background searches"),
+    "nodes": ("analyze confirm decide describe detect evaluate optimize repair seed select tune", "asking common foresee judging"),
     "cli": ("main", "options judging stopping examining working versions"),
     "cli/report": ("write", "forms charts"),
     "prompts": ("__main__", "author promises analysis"),
-    "prompts/recipes": ("author analyst book", "recipe measured plan constructor members operations kinds"),
-    "evaluator": ("local self_check", "tasks machine estimate", "schema protocol allow errors cards kernel_text operator_cost plain"),
+    "prompts/recipes": ("author space analyst book", "recipe measured plan constructor members operations kinds"),
+    "evaluator": (
+        "local self_check", "tasks machine estimate", "schema protocol allow errors cards timed_race kernel_text operator_cost plain",
+    ),
 }
 """Folders whose own files stand on several floors, with other folders in between; each line of files is a room of its own."""
 

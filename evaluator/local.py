@@ -8,7 +8,7 @@ import itertools
 import os
 import queue
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +22,7 @@ from tritonsmith.evaluator.audits.other_sizes import audit_other_sizes
 from tritonsmith.evaluator.audits.second_opinion import add_second_opinion, find_refusal
 from tritonsmith.evaluator.cards import CARDS, named_card
 from tritonsmith.evaluator.compiling.pool import CompilePool, CompileReport
+from tritonsmith.evaluator.compiling.racing import race
 from tritonsmith.evaluator.compiling.reports import CompileReports, CompileRequests
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
@@ -29,8 +30,9 @@ from tritonsmith.evaluator.processes.bytecode import compile_missing_bytecode
 from tritonsmith.evaluator.processes.run_folder import run_folder
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.questions.describe import TaskDescriptions
-from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Status, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, LaunchFacts, Status, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.source.refuse import refuse_text
+from tritonsmith.evaluator.timed_race import RaceReport, RaceRow
 
 CALL_SECONDS = 120.0
 """The longest that one call of a candidate may take, where nothing else is asked for."""
@@ -122,9 +124,13 @@ class LocalEvaluator:
         self._compiling: CompileReports | None = None
         if self.hardware.present and self.hardware.key in CARDS:
             self._auditors = OracleLease([ServerProcess(self.hardware.key, use_card=False, sandbox=sandbox)], self._mark)
-            compilers = CompilePool(self.hardware.key, sandbox, self._mark)
-            self._compiling = CompileReports(compilers, self._requests.path, call_seconds)
+            self._compiling = self._open_compilers(sandbox)
+        self._racing = self._compiling or (self._open_compilers(sandbox) if self.hardware.key in CARDS else None)
+        """Compilers that look ahead; without a card they serve races alone. Each starts when it is first needed."""
         self._numbers = itertools.count()
+
+    def _open_compilers(self, sandbox: str) -> CompileReports:
+        return CompileReports(CompilePool(self.hardware.key, sandbox, self._mark), self._requests.path, self._call_seconds)
 
     def evaluate_now(self, task: Task, kernel: KernelText | str, profile: str = "quick") -> Verdict:
         """As `evaluate`, blocking; an oracle that fails is started again and asked once more."""
@@ -170,6 +176,34 @@ class LocalEvaluator:
             }  # fmt: skip
             answer = oracles.ask(oracle, request)
         return Verdict.model_validate(answer["verdict"])
+
+    def race_now(
+        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
+    ) -> RaceReport | None:
+        """As `race`, blocking."""
+        if self._racing is None:
+            return None
+
+        def ask(fit: Sequence[KernelText]) -> tuple[list[RaceRow], str]:
+            request = {
+                "op": "race", "task": task.model_dump(mode="json"), "baselines": self.baselines,
+                "incumbent": incumbent.as_message(), "entrants": [text.as_message() for text in fit], "keep": keep, "seconds": seconds,
+                "measuring": str(self._mark), "call_seconds": self._call_seconds,
+            }  # fmt: skip
+            with self._oracles.lease() as oracle:
+                answer = self._oracles.ask(oracle, request)
+            return [RaceRow.model_validate(row) for row in answer["rows"]], str(answer["note"])
+
+        return race(self._racing, ask if self.hardware.present else None, self.hardware, task, incumbent, entrants, facts, keep)
+
+    async def race(
+        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
+    ) -> RaceReport | None:
+        """A timed race of texts against the best so far; without a card by estimate. None where nobody can compile for the card.
+
+        Raises TaskError or InfrastructureError.
+        """
+        return await asyncio.to_thread(self.race_now, task, incumbent, entrants, facts, keep, seconds)
 
     def _audit(self, task: Task, kernel: KernelText, ended: Callable[[], bool]) -> list[AuditFinding]:
         """What is examined besides the strict profile, for kernels that are about to win; nothing more once it is `ended`."""
@@ -221,8 +255,8 @@ class LocalEvaluator:
         self._oracles.close()
         if self._auditors is not None:
             self._auditors.close()
-        if self._compiling is not None:
-            self._compiling.close()
+        if self._racing is not None:
+            self._racing.close()
         self._descriptions.close()
         self._temporary.cleanup()
 

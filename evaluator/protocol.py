@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.timed_race import RaceReport
 
 
 class Evaluator(Protocol):
@@ -21,3 +23,23 @@ class Evaluator(Protocol):
 
     async def aclose(self) -> None:
         """End every process; safe to call twice."""
+
+
+@runtime_checkable
+class Racing(Protocol):
+    """An evaluator that can also race texts, for tuning searches. Without it a search has its first configurations judged in full."""
+
+    async def race(
+        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
+    ) -> RaceReport | None:
+        """A timed race of texts against the best so far; None where this evaluator has none. Raises InfrastructureError only.
+
+        Args:
+            task: what they do.
+            incumbent: the text that is best so far.
+            entrants: the others.
+            facts: what the incumbent launches, from its verdict.
+            keep: how many are to be left over.
+            seconds: after so many nothing more is timed.
+        """
+        ...

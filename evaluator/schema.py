@@ -173,6 +173,7 @@ class Candidate(Record):
     recipe: str = ""
     settings: dict[str, int | float | bool | str] = Field(default_factory=dict)
     """Values of the recipe's tunables, where a recipe wrote it."""
+    replaces: str | None = None  # an autotuned candidate whose place it takes with plain constants, unless it is clearly slower
 
 
 class Status(StrEnum):

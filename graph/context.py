@@ -14,6 +14,7 @@ from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Timing
 from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.policies.view import Policy
+from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.session import Keep, Session
 from tritonsmith.graph.state import Budget
 from tritonsmith.graph.storage.store import Store
@@ -53,6 +54,8 @@ class Context:
     """Seed branches, where the policy does not set their number."""
     allow: Allow = Allow.HYBRID
     """Which labels may win."""
+    tuning: Tuning | None = None
+    """Who finds the variants of a tuning stage; None: as the policy says."""
     detector: Detector = detect
     memory: Recaller | None = None
     """None: authors know nothing of earlier runs."""

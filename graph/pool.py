@@ -1,9 +1,12 @@
 """The pool of candidates: which of them work, which of those may win, and which is best."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.schema import Candidate, Comparison, Label, Status, Verdict
+
+_NEARLY = 0.97
+"""Share of an autotuned kernel's score at which the same kernel with plain constants takes its place."""
 
 
 def rank_working(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict], allow: Allow) -> list[Candidate]:
@@ -23,9 +26,22 @@ def rank_working(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Ver
         key=lambda candidate: (not is_proven(verdicts[candidate.id]), -(_score(verdicts, candidate.id) or 0.0)),
     )
     once: dict[str, Candidate] = {}
-    for candidate in ranked:
+    for candidate in _prefer_plain(ranked, verdicts):
         once.setdefault(candidate.sha, candidate)
     return list(once.values())
+
+
+def _prefer_plain(ranked: Sequence[Candidate], verdicts: Mapping[str, Verdict]) -> list[Candidate]:
+    """The ranking with plain constants ahead of the autotuner that they replace, unless they are slower by more than noise."""
+    ordered = list(ranked)
+    for plain in ranked:
+        place = next((number for number, other in enumerate(ordered) if other.id == plain.replaces), None)
+        if place is None or ordered.index(plain) < place:
+            continue
+        if (_score(verdicts, plain.id) or 0.0) >= _NEARLY * (_score(verdicts, str(plain.replaces)) or 0.0):
+            ordered.remove(plain)
+            ordered.insert(place, plain)
+    return ordered
 
 
 def best(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict], allow: Allow) -> Candidate | None:

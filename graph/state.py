@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.schema import Candidate, Record, Task, TaskFacts, Verdict
+from tritonsmith.graph.searches import Search
 from tritonsmith.prompts.analysis import Analysis
 
 Evidence = dict[str, float | int | bool | str | list[str] | None]
@@ -125,6 +126,10 @@ class Budget(Record):
     """Wall time, checked at every decision."""
     tokens: int | None = Field(default=None, ge=1)
     money: float | None = Field(default=None, gt=0)
+    configurations: int = Field(default=96, ge=0)
+    """Configurations that tuning searches may try in the whole run; each stage gets an equal part of what is left."""
+    tuning_seconds: float | None = Field(default=900.0, gt=0)
+    """Seconds that tuning searches may compile and race in the whole run, divided in the same way."""
 
 
 def by_id(old: dict[str, Value] | None, new: dict[str, Value] | None) -> dict[str, Value]:
@@ -185,6 +190,8 @@ class State(Shared, total=False):
     """Which labels may win; fixed when the run begins."""
     current: str | None
     """The candidate that the next decision is about."""
+    searches: Annotated[dict[str, Search], by_id]
+    """Tuning searches by stage."""
     queue: list[str]
     """Candidates of the present tuning stage that have no verdict yet."""
     unjudged: str
@@ -210,6 +217,7 @@ class RunOutput(TypedDict, total=False):
     searched: dict[str, float]
     analyses: dict[str, Analysis]
     decisions: dict[str, Decision]
+    searches: dict[str, Search]
     usage: dict[str, Usage]
     stopped_because: str
     facts: TaskFacts

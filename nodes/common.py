@@ -57,6 +57,7 @@ async def make_candidate(
         rationale=draft.rationale,
         recipe=draft.recipe,
         settings=draft.settings,
+        replaces=draft.replaces,
     )
     session_of(state, runtime).note_candidate(candidate_id)
     emit(

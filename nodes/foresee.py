@@ -14,6 +14,8 @@ from tritonsmith.evaluator.schema import LaunchFacts, TimingKind, Verdict
 from tritonsmith.evaluator.source.variants import Reach, compare_texts
 from tritonsmith.prompts.author import Draft
 
+_UNSEEN = ("num_warps", "num_stages", "loop_stages", "maxnreg", "hint_")
+"""How the names of parameters begin that an estimate does not see unless registers are spilled."""
 _ROUNDING = 1 + 1e-9
 _ONE_LAUNCH = LaunchFacts(launches_per_forward=1, triton_launches=1)
 
@@ -23,6 +25,16 @@ def foresee_stage(base: str, verdict: Verdict | None) -> str:
     if not _is_estimated(verdict) or not _costs(verdict, _ONE_LAUNCH):
         return ""
     return f"no variants are asked for: the estimate of {base} is the cost of one launch, and that of no kernel is lower"
+
+
+def foresee_text(base: str, source: str, verdict: Verdict | None, variant: str) -> str:
+    """Why the text of a variant of `base` cannot get a lower estimate, as a sentence; empty where it may."""
+    return _foresee(base, source, verdict, variant) if _is_estimated(verdict) else ""
+
+
+def is_blind_to(verdict: Verdict | None, parameter: str) -> bool:
+    """Whether an estimate cannot tell the values of a parameter apart: it is an option of the compiler, and nothing is spilled."""
+    return _is_estimated(verdict) and parameter.startswith(_UNSEEN) and not any(kernel.spills for kernel in verdict.facts.kernels)
 
 
 def sort_out(base: str, source: str, verdict: Verdict | None, drafts: Sequence[Draft]) -> tuple[list[Draft], str]:

@@ -61,6 +61,8 @@ class Draft(Record):
     source: str
     rationale: str
     recipe: str = ""
+    replaces: str | None = None
+    """Id of an autotuned candidate whose place it takes with plain constants, unless it is clearly slower."""
     settings: dict[str, int | float | bool | str] = Field(default_factory=dict)
 
 

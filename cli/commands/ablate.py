@@ -12,6 +12,7 @@ from tritonsmith.cli.commands.optimize import (
     AnalystOption,
     BaseUrlOption,
     CandidatesOption,
+    ConfigurationsOption,
     KeyOption,
     ModelOption,
     MoneyOption,
@@ -22,6 +23,7 @@ from tritonsmith.cli.commands.optimize import (
     SecondsOption,
     TimeoutOption,
     TokensOption,
+    TuningSecondsOption,
 )
 from tritonsmith.cli.options import (
     AllowOption,
@@ -88,6 +90,8 @@ def ablate(
     budget_seconds: SecondsOption = None,
     budget_tokens: TokensOption = None,
     budget_money: MoneyOption = None,
+    budget_configurations: ConfigurationsOption = None,
+    budget_tuning_seconds: TuningSecondsOption = None,
     parallel: ParallelOption = None,
     dry_run: DryRunOption = False,
     out_folder: OutOption = None,
@@ -98,7 +102,10 @@ def ablate(
     from tritonsmith.nodes.authors.make import make_author
     from tritonsmith.nodes.chat.connect import Models
 
-    budget = budget_of(budget_candidates, budget_repairs, budget_rounds, budget_seconds, budget_tokens, budget_money)
+    budget = budget_of(
+        candidates=budget_candidates, repairs=budget_repairs, rounds=budget_rounds, seconds=budget_seconds, tokens=budget_tokens,
+        money=budget_money, configurations=budget_configurations, tuning_seconds=budget_tuning_seconds,
+    )  # fmt: skip
     settings = {
         "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
         "model_timeout": model_timeout, "prices": prices, "target": target, "sandbox": sandbox.value, "allow": allow,

@@ -20,6 +20,7 @@ from tritonsmith.cli.options import (
     SizeOption,
     TargetOption,
     TaskArgument,
+    TuningOption,
     budget_of,
     err,
 )
@@ -71,6 +72,14 @@ TokensOption = Annotated[int | None, _about_limits("--budget-tokens", min=1, max
 MoneyOption = Annotated[
     float | None, _about_limits("--budget-money", min=0.0001, max=10**9, help="US dollars, where the model's prices are known.")
 ]
+ConfigurationsOption = Annotated[
+    int | None,
+    _about_limits("--budget-configurations", min=0, max=_MOST, help="Configurations that tuning searches may try; default 96."),
+]
+TuningSecondsOption = Annotated[
+    float | None,
+    _about_limits("--budget-tuning-seconds", min=1, max=1000 * _DAY, help="Seconds of compiling and racing in searches; default 900."),
+]
 EvaluatorOption = Annotated[
     str, typer.Option("--evaluator", help="local, or spool:DIR: jobs are files there, which `tritonsmith worker DIR` judges elsewhere.")
 ]
@@ -97,6 +106,7 @@ def optimize(
     memory: MemoryOption = None,
     checkpoints: CheckpointsOption = "sqlite",
     policy: PolicyOption = "default",
+    tuning: TuningOption = None,
     seeds: SeedsOption = 2,
     target: TargetOption = "auto",
     size: SizeOption = SizeChoice.AUTO,
@@ -111,6 +121,8 @@ def optimize(
     budget_seconds: SecondsOption = None,
     budget_tokens: TokensOption = None,
     budget_money: MoneyOption = None,
+    budget_configurations: ConfigurationsOption = None,
+    budget_tuning_seconds: TuningSecondsOption = None,
     out_folder: OutOption = None,
     fail_unless_faster: FasterOption = False,
     as_json: JsonOption = False,
@@ -122,12 +134,15 @@ def optimize(
     from tritonsmith.cli.screen.progress import open_progress
     from tritonsmith.graph.run import optimize as run_optimize
 
-    budget = budget_of(budget_candidates, budget_repairs, budget_rounds, budget_seconds, budget_tokens, budget_money)
+    budget = budget_of(
+        candidates=budget_candidates, repairs=budget_repairs, rounds=budget_rounds, seconds=budget_seconds, tokens=budget_tokens,
+        money=budget_money, configurations=budget_configurations, tuning_seconds=budget_tuning_seconds,
+    )  # fmt: skip
     with open_progress(err) as progress:
         summary = run_optimize(
             task, on_event=progress, model=model, base_url=base_url, analyst_model=analyst_model, repair_model=repair_model,
             key_env=key_env, model_timeout=model_timeout, prices=prices, record=record, replay=replay, spool=_spool(evaluator),
-            memory=memory, checkpoints=checkpoints, policy=policy, seeds=seeds, target=target,
+            memory=memory, checkpoints=checkpoints, policy=policy, tuning=tuning, seeds=seeds, target=target,
             size=None if size is SizeChoice.AUTO else size.value,
             overrides=overrides, precision=None if precision is PrecisionChoice.AUTO else precision.value,
             mode=None if mode is None else mode.value, sandbox=sandbox.value, allow=allow, out=out_folder,

@@ -12,7 +12,7 @@ from tritonsmith.cli.report.run.build import build_report
 from tritonsmith.cli.report.run.markdown import run_markdown
 from tritonsmith.cli.report.run.pages import run_page
 from tritonsmith.cli.report.run.reading import read_run
-from tritonsmith.cli.report.run.tables import candidates_csv, decisions_csv
+from tritonsmith.cli.report.run.tables import candidates_csv, decisions_csv, searches_csv
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
 from tritonsmith.graph.storage.files import put_text
@@ -45,6 +45,7 @@ def _load_run(folder: Path) -> ReportFiles:
         "report.md": lambda: run_markdown(report),
         "candidates.csv": lambda: candidates_csv(report),
         "decisions.csv": lambda: decisions_csv(report),
+        **({"searches.csv": lambda: searches_csv(report)} if report.summary.searches else {}),
         "report.json": lambda: report.model_dump_json(indent=1) + "\n",
     }
     return ReportFiles(report.headline, report, texts)

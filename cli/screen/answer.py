@@ -70,6 +70,8 @@ def show(summary: Summary) -> None:
     page = choose_page(_FILE_WIDTH)
     table = candidate_table(summary.candidates, page.width, summary.winner.id if summary.winner else None, title="Candidates")
     page.print(table, soft_wrap=False)
+    for search in summary.searches:
+        out.print(f"Search {search.stage} around {search.base}: {search.sentence()}.")
     out.print()
     if summary.winner:
         proof = "confirmed in fresh processes with new seeds" if summary.winner.confirmed else "NOT confirmed: the run ended before"

@@ -106,6 +106,8 @@ class RunPicture:
             self.about = {**self.about, "size": event.get("size")}
         elif kind == "usage":
             self._usage(event)
+        elif kind == "search" and branch in self.doing:
+            self.doing[branch].note = _search_note(event)
         elif kind == "decision":
             self.doing.pop(branch, None)
         elif kind in ("end", "stopped"):
@@ -177,3 +179,10 @@ def _time_of(event: Event) -> datetime:
     except ValueError:
         return datetime.now(UTC)
     return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _search_note(event: Event) -> str:
+    """How far a tuning search is: what it tried, and the best ratio of its races or estimates."""
+    best, kind = event.get("best_ratio"), event.get("kind")
+    found = "" if best is None else f", best {best:.3f}x by {'race' if kind == 'measured' else 'estimate'}"
+    return f"{event.get('tried')} of {event.get('size')} configurations, {event.get('pruned')} pruned{found}"

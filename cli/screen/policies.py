@@ -13,6 +13,7 @@ from tritonsmith.graph.conformance.situations import differing_sites, situations
 from tritonsmith.graph.policies.load import about, load_policy
 from tritonsmith.graph.policies.presets import PRESETS
 from tritonsmith.graph.policies.view import Policy
+from tritonsmith.graph.searches import Tuning
 from tritonsmith.nodes.decide import ask_policy
 
 _FILE_WIDTH = 160
@@ -25,6 +26,7 @@ def describe_policy(policy: Policy) -> dict[str, Any]:
     facts = about(policy)
     return {
         "name": facts.name, "summary": facts.summary, "notes": facts.notes, "mechanisms": list(facts.encodes), "seeds": facts.seeds,
+        "tuning": policy.tuning.value, "joint": policy.joint,
         "differs_from_default_at": differing_sites(load_policy("default"), policy),
     }  # fmt: skip
 
@@ -43,9 +45,13 @@ def _describe_difference(facts: dict[str, Any]) -> str:
     differs = [f"`{site}`" for site in facts["differs_from_default_at"]]
     if facts["name"] == "default":
         return "All other presets are compared with it."
+    settings = [f"variants come from `{facts['tuning']}`"] if facts["tuning"] in (Tuning.MODEL, Tuning.BOTH) else []
+    settings += ["one search covers all three stages"] if facts["joint"] else []
+    settings += ["the number of seeds differs"] if facts["seeds"] and not differs else []
     if differs:
-        return f"Differs from `default` at {', '.join(differs)}."
-    return "Answers like `default` everywhere; only the number of seeds differs."
+        also = f"; {' and '.join(settings)}" if settings else ""
+        return f"Differs from `default` at {', '.join(differs)}{also}."
+    return f"Answers like `default` everywhere; only {' and '.join(settings)}."
 
 
 def print_presets(as_json: bool) -> None:

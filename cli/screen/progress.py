@@ -223,5 +223,6 @@ _WORDS = {
         f"{event.get('candidate')} is {', '.join(label['name'] for label in event.get('labels', [])) or 'without labels'}"
     ),
     "decision": lambda event, picture: f"{event.get('gate') or event.get('site')} -> {event.get('choice')}: {event.get('reason')}",
+    "search": lambda event, picture: f"{event.get('node')} searches around {event.get('candidate')}: {event.get('sentence')}",
     "end": _end_words,
 }

@@ -7,6 +7,8 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
      "profile": name, "raw": path, "call_seconds": limit, "baselines": [names, none for all],
      "measuring": path of a file that exists while something is timed}     -> {"verdict": {...}}
     {"op": "prepare", "task": {...}, "baselines": [...]}                  -> {"request": path that compilers read}
+    {"op": "race", "task": {...}, "incumbent": {"text", "sha"}, "entrants": [...], "keep": count,
+     "call_seconds": limit, "seconds": limit, "measuring": path}           -> {"rows": [...], "note": why there are none}
     {"op": "sanitize", "kernel": {"text", "sha"}, "request": path, "seconds": limit}  -> {"found": bool, "text": sentence}
     faults                         -> {"error": sentence, "kind": "task" | "usage" | "infrastructure"}
 """
@@ -33,6 +35,7 @@ from tritonsmith.evaluator.oracle.checks.other_size import judge_correctness
 from tritonsmith.evaluator.oracle.checks.planning import load_on_card
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
+from tritonsmith.evaluator.oracle.judge.race import run_card_race
 from tritonsmith.evaluator.oracle.judge.without_card import CardFreeJudge
 from tritonsmith.evaluator.oracle.sanitizer import run_sanitizer
 from tritonsmith.evaluator.processes.serve import serve_requests
@@ -41,6 +44,7 @@ from tritonsmith.evaluator.sandbox.policy import sandbox_report
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.sandbox.warm_start import end_warm_start, finish_warm_start, is_warm_start_begun
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Task, Verdict
+from tritonsmith.evaluator.timed_race import Fate
 
 _CURE = "stop what else uses this card, or choose a smaller size with --set"
 _OUTPUT = re.compile(r"\boutput (\d+)\b")
@@ -77,6 +81,8 @@ class Oracle:
         self._baselines = tuple(request.get("baselines") or BASELINES)
         if request["op"] == "prepare":
             return {"request": str(self._judge(Task.model_validate(request["task"])).session.compile_request)}
+        if request["op"] == "race":
+            return self._race(request)
         if request["op"] == "sanitize":
             found, text = run_sanitizer(KernelText(**request["kernel"]), Path(request["request"]), request["seconds"])
             self._require_healthy_card()
@@ -110,6 +116,24 @@ class Oracle:
         seconds = time.monotonic() - started
         environment = describe_environment(self._hardware) | {"sandbox": sandbox_report()} | judged | verdict.environment
         return verdict.model_copy(update={"environment": environment, "seconds": seconds})
+
+    def _race(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The rows of a timed race, or why there is none: a failed race is no failed verdict, and nobody asks for it again."""
+        judge = self._judge(Task.model_validate(request["task"]))
+        if not isinstance(judge, CardJudge):
+            return {"rows": [], "note": "there is no card to race on"}
+        judge.session.mark = Path(request["measuring"])
+        try:
+            rows = run_card_race(
+                judge.baselines, judge.timer, KernelText(**request["incumbent"]), [KernelText(**text) for text in request["entrants"]],
+                keep=request["keep"], limit=request["call_seconds"], seconds=request["seconds"],
+            )  # fmt: skip
+        except InfrastructureError as error:
+            judge.session.mark.unlink(missing_ok=True)
+            return {"rows": [], "note": str(error)}
+        if any(row.fate is Fate.FAILED for row in rows):
+            self._require_healthy_card()
+        return {"rows": [row.model_dump(mode="json") for row in rows], "note": ""}
 
     def _judge_in_memory(self, task: Task, request: dict[str, Any], kernel: KernelText) -> tuple[CardJudge | CardFreeJudge, Verdict]:
         """The verdict; where the card's memory runs out, under a leaner plan. Raises TaskError, and InfrastructureError under the last."""

@@ -17,7 +17,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from tritonsmith.evaluator import schema
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.graph import state
+from tritonsmith.graph import searches, state
 from tritonsmith.graph.checkpoints.encoded import EncodedOnce
 from tritonsmith.graph.checkpoints.latest import keep_latest
 from tritonsmith.graph.storage.folder import CHECKPOINTS
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 RECORDS: tuple[type, ...] = tuple(
     value
-    for module in (schema, state, analysis)
+    for module in (schema, state, searches, analysis)
     for value in vars(module).values()
     if isinstance(value, type) and value.__module__ == module.__name__ and (hasattr(value, "model_fields") or hasattr(value, "__members__"))
 )

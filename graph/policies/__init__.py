@@ -13,10 +13,14 @@ from tritonsmith.graph.policies.presets import (
     RescueAll,
     RescueBest,
     SingleSeed,
+    TuneByAuthor,
+    TuneByBoth,
+    TuneJointly,
+    TunePersistent,
 )
 from tritonsmith.graph.policies.view import Policy, View
 
 __all__ = [
     "PRESETS", "BestOfN", "Default", "NoAnalysis", "NoDetect", "NoRepair", "NoTune", "Notes", "Policy", "RescueAll", "RescueBest",
-    "SingleSeed", "View", "load_policy",
+    "SingleSeed", "TuneByAuthor", "TuneByBoth", "TuneJointly", "TunePersistent", "View", "load_policy",
 ]  # fmt: skip

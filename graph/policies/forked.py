@@ -49,6 +49,7 @@ class ForkedPolicy:
         self.parent, self.policy = parent, policy
         self.name = policy.name
         self.seeds: int | None = parent.seeds
+        self.tuning, self.joint = policy.tuning, policy.joint
 
     def __getattr__(self, question: str) -> Callable[[View], Answer]:
         if question not in QUESTIONS:

@@ -14,6 +14,7 @@ from typing import Any, cast
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.policies.presets import PRESETS, Default
 from tritonsmith.graph.policies.view import Policy
+from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.sites import QUESTIONS
 
 
@@ -98,6 +99,10 @@ def _complete(asked: str, attribute: str, policy: Any, missing: list[str]) -> Po
     if seeds is not None and (not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1):
         raise UsageError(f"{asked}: {attribute}.seeds is {seeds!r}; make it None or a number from 1 on")
     policy.seeds = seeds
+    tuning = getattr(policy, "tuning", Tuning.SEARCH)
+    if tuning not in list(Tuning):
+        raise UsageError(f"{asked}: {attribute}.tuning is {tuning!r}; make it one of {', '.join(Tuning)}")
+    policy.tuning, policy.joint = Tuning(tuning), bool(getattr(policy, "joint", False))
     encodes = getattr(policy, "encodes", ())
     if not isinstance(encodes, tuple) or not all(isinstance(number, int) for number in encodes):
         raise UsageError(f"{asked}: {attribute}.encodes is {encodes!r}; make it a tuple of numbers, or leave it out")

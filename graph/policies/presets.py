@@ -6,6 +6,7 @@ docstring names the mechanism of the notes that it stands for; `tritonsmith poli
 """
 
 from tritonsmith.graph.policies.view import Answer, View
+from tritonsmith.graph.searches import Tuning
 
 GOOD_SCORE = 1.0
 """The score of a kernel that is as fast as its baseline: a slower one is analysed, any other is kept."""
@@ -34,6 +35,8 @@ class Default:
 
     name = "default"
     seeds: int | None = None
+    tuning: Tuning = Tuning.SEARCH
+    joint: bool = False
     encodes: tuple[int, ...] = tuple(range(1, 13))
     """Numbers of the notes' mechanisms that the policy stands for."""
 
@@ -105,6 +108,8 @@ class Default:
 
     def after_detect(self, view: View) -> Answer:
         """Skip tuning for persistent kernels that score at least 1.0 and for kernels of high complexity."""
+        if self.tuning is Tuning.NONE:
+            return "skip", "this policy never tunes"
         if "high_complexity" in view.labels:
             return "skip", "high complexity: tuning would break what the algorithm fixes"
         if "persistent" in view.labels and (view.score or 0.0) >= GOOD_SCORE:
@@ -115,9 +120,11 @@ class Default:
         return "tune", "neither persistent nor of high complexity"
 
     def after_stage(self, view: View) -> Answer:
-        """All three stages, each from the best working candidate."""
+        """All three stages, each from the best working candidate; one search over all of them is the only one."""
         unjudged = f"; {view.unjudged}" if view.unjudged else ""
-        return "next", f"best so far: {view.best.id if view.best else 'none'} ({_score_words(view.best_score)}){unjudged}"
+        searched = f"; {view.search.sentence()}" if view.search else ""
+        best = f"best so far: {view.best.id if view.best else 'none'} ({_score_words(view.best_score)}){searched}{unjudged}"
+        return ("stop", f"{best}; one search covers all three stages") if view.search and view.search.joint else ("next", best)
 
     def after_confirm(self, view: View) -> Answer:
         """Accept only a strict verdict. A kernel that fails goes back to repair. One whose gain was noise makes room for the next best."""
@@ -153,6 +160,7 @@ class Notes(Default):
     """
 
     name = "notes"
+    tuning = Tuning.MODEL
     encodes = tuple(range(1, 12))
 
     def after_optimize(self, view: View) -> Answer:
@@ -242,11 +250,62 @@ class NoTune(Default):
     """
 
     name = "no-tune"
+    tuning = Tuning.NONE
     encodes: tuple[int, ...] = (9,)
 
+
+class TuneByAuthor(Default):
+    """`default` with the author's variants in place of the search.
+
+    The notes, 9: a model writes the variants of each stage. The built-in author lists neighbours of a recipe's settings. What a measured
+    search gives beyond that is the difference to `default`.
+    """
+
+    name = "tune-model"
+    tuning = Tuning.MODEL
+    encodes = (9,)
+
+
+class TuneByBoth(Default):
+    """`default` with the author's variants next to the finalists of each search.
+
+    The notes, 9: a model can write what no constant of the text expresses. What its variants add to a search is the difference to
+    `default`.
+    """
+
+    name = "tune-both"
+    tuning = Tuning.BOTH
+    encodes = (9,)
+
+
+class TuneJointly(Default):
+    """`default` with one search over the tunables of all three stages.
+
+    The notes, 9: they tune grid, blocks and memory one after the other. What is lost by keeping the three apart is the difference to
+    `default`.
+    """
+
+    name = "tune-joint"
+    joint = True
+    encodes = (9,)
+
+
+class TunePersistent(Default):
+    """`default`, and persistent kernels are tuned at any score.
+
+    The notes, 8: tuning made a persistent kernel ten times slower, so such kernels are left alone. A search never ends below what it began
+    with. Whether it gains anything on a persistent kernel is the difference to `default`. Kernels of high complexity are skipped as in
+    `default`.
+    """
+
+    name = "tune-persistent"
+    encodes = (8,)
+
     def after_detect(self, view: View) -> Answer:
-        """Never tune."""
-        return "skip", "this policy never tunes"
+        """Skip only kernels of high complexity."""
+        if "persistent" in view.labels and "high_complexity" not in view.labels:
+            return "tune", f"persistent ({_score_words(view.score)}), and this policy tunes such kernels too"
+        return super().after_detect(view)
 
 
 class RescueAll(Default):
@@ -304,5 +363,8 @@ class BestOfN(NoTune):
 
 PRESETS: dict[str, type[Default]] = {
     preset.name: preset
-    for preset in (Default, Notes, NoAnalysis, SingleSeed, NoRepair, NoDetect, NoTune, RescueAll, RescueBest, BestOfN)
-}
+    for preset in (
+        Default, Notes, NoAnalysis, SingleSeed, NoRepair, NoDetect, NoTune, TuneByAuthor, TuneByBoth, TuneJointly, TunePersistent,
+        RescueAll, RescueBest, BestOfN,
+    )
+}  # fmt: skip

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 from tritonsmith.evaluator.schema import Candidate, Status, Verdict
 from tritonsmith.graph.pool import is_proven, rank_working, refusal
+from tritonsmith.graph.searches import Search, Tuning
 from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import BranchState, Budget, Evidence, PromiseCheck, State, allow_of, count_returned_repairs
 from tritonsmith.prompts.analysis import Analysis
@@ -45,6 +46,8 @@ class View:
     """Whether the current line stems from an analysis of this branch."""
     exhausted: bool = False
     """Whether the author has nothing further to offer for this line."""
+    search: Search | None = None
+    """At `after_stage`, the search of that stage; None where there was none."""
     unjudged: str = ""
     """At `after_stage`, why variants were not judged, or not even asked for; empty where all were."""
     repairs: int = 0
@@ -146,6 +149,7 @@ class View:
             found |= {"repairs": self.repairs or None}
         if self.site == "after_stage":
             found |= {"stage": self.gate.removeprefix("after_"), "unjudged": self.unjudged or None}
+            found |= {"search": self.search.sentence() if self.search else None}
         return {key: value for key, value in found.items() if value is not None}
 
 
@@ -155,6 +159,10 @@ class Policy(Protocol):
     name: str
     seeds: int | None
     """Number of seed branches that the policy insists on; None leaves it to the run."""
+    tuning: Tuning
+    """Who finds the variants of a tuning stage."""
+    joint: bool
+    """Whether one search covers all three stages."""
 
     def after_evaluate(self, view: View) -> Answer:
         """`repair`, `rescue`, `check`, `accept` or `give_up`."""
@@ -213,6 +221,7 @@ def view_of(gate: str, state: State | BranchState, budget: Budget, *, stop: str 
         promise=state.get("checks", {}).get(current.id) if current else None,
         optimized=bool(state.get("optimized", False)),
         exhausted=bool(state.get("exhausted", False)),
+        search=_search_of(gate, state),
         unjudged=str(state.get("unjudged", "")) if SITES[gate].asks == "after_stage" else "",
         repairs=count_returned_repairs(state) if gate == "after_confirm" else int(str(state.get("repairs", 0))),
         rounds=int(str(state.get("rounds", 0))),
@@ -222,3 +231,9 @@ def view_of(gate: str, state: State | BranchState, budget: Budget, *, stop: str 
         budget=budget,
         step=sum(decision.branch == branch for decision in state.get("decisions", {}).values()),
     )
+
+
+def _search_of(gate: str, state: State | BranchState) -> Search | None:
+    """The search of the stage that the gate comes after."""
+    searches = cast("dict[str, Search]", state.get("searches", {}))
+    return searches.get(gate.replace("after_", "tune_")) if SITES[gate].asks == "after_stage" else None

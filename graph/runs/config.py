@@ -11,6 +11,7 @@ from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import PrecisionClass, Record
+from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
@@ -59,6 +60,8 @@ class RunConfig(Record):
     """A folder with kernels of earlier runs, shown as examples; this run's is added."""
     policy: str = "default"
     """The rules that answer every gate of the graph."""
+    tuning: Tuning | None = None
+    """Who finds the variants of tuning: search, model (the author), both or none; empty: as the policy says."""
     seeds: int = 2
     """First kernels, each followed in a branch of its own."""
     target: str = "auto"

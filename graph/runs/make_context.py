@@ -10,6 +10,7 @@ from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.policies.view import Policy
 from tritonsmith.graph.runs.players import open_players
+from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.state import Budget
 from tritonsmith.graph.storage.folder import TAPE
 from tritonsmith.graph.storage.store import Store
@@ -37,6 +38,7 @@ def make_context(
     evaluator: Evaluator | None = None,
     sandbox: str = "auto",
     allow: str | Allow = Allow.HYBRID,
+    tuning: str | Tuning | None = None,
 ) -> Context:
     """A context for scripts that invoke the compiled graph themselves.
 
@@ -45,6 +47,8 @@ def make_context(
     """
     if allow not in list(Allow):
         raise UsageError(f"--allow {allow}: choose one of {', '.join(Allow)}")
+    if tuning is not None and tuning not in list(Tuning):
+        raise UsageError(f"--tuning {tuning}: choose one of {', '.join(Tuning)}")
     models = Models(model, analyst_model, repair_model, base_url, key_env, model_timeout, prices)
     players = open_players(models, author=author, budget=budget)
     chosen = load_policy(policy) if isinstance(policy, str) else policy
@@ -52,4 +56,7 @@ def make_context(
     tape = store.root / TAPE if players.may_wait else None
     judge = players.evaluator(tape, target, lambda: evaluator or open_evaluator(target, store.root / "raw", sandbox=sandbox))
     limits, may_win = budget or Budget(), Allow(allow)
-    return Context(author=players.author, evaluator=judge, policy=chosen, store=store, budget=limits, seeds=seeds, allow=may_win)
+    return Context(
+        author=players.author, evaluator=judge, policy=chosen, store=store, budget=limits, seeds=seeds, allow=may_win,
+        tuning=None if tuning is None else Tuning(tuning),
+    )  # fmt: skip

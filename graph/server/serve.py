@@ -23,6 +23,7 @@ from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.runs.conclude import begin_event, conclude, end_event
 from tritonsmith.graph.runs.players import Players, open_players
+from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.server.settings import RunForm, ServedError
 from tritonsmith.graph.state import State, Update
 from tritonsmith.graph.storage.folder import EVENTS, TAPE, Event, EventLog
@@ -69,7 +70,7 @@ def _open_run(settings: RunForm, thread: str, run: str) -> OpenedRun:
     judge = players.evaluator(tape, settings.target, lambda: _evaluator(settings.target, settings.sandbox))
     context = Context(
         author=players.author, evaluator=judge, policy=policy, store=store, budget=settings.budget, seeds=settings.seeds,
-        allow=Allow(settings.allow), memory=players.recall(),
+        allow=Allow(settings.allow), tuning=None if settings.tuning is None else Tuning(settings.tuning), memory=players.recall(),
     )  # fmt: skip
     return OpenedRun(context, players, bool(run))
 

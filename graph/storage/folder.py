@@ -17,8 +17,8 @@ from tritonsmith.evaluator.errors import RunError, UsageError
 from tritonsmith.graph.storage.files import append_text, drop_cut_line, fault_of, lines_of, parse_object
 
 Event = dict[str, Any]
-"""One line of `events.jsonl`. `event` is run, stage, candidate, evaluating, verdict, usage, analysis, findings, decision, pause, fault,
-waiting, stop, stopped or end; `time`, `node`, `branch` and `candidate` are always there."""
+"""One line of `events.jsonl`. `event` is run, stage, candidate, evaluating, verdict, usage, search, analysis, findings, decision, pause,
+fault, waiting, stop, stopped or end; `time`, `node`, `branch` and `candidate` are always there."""
 
 OnEvent = Callable[[Event], None]
 """Listens to the events of a run."""

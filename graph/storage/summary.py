@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, computed_field
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Comparison, PrecisionClass, Record, Verdict
 from tritonsmith.graph.pool import refusal
+from tritonsmith.graph.searches import Search
 from tritonsmith.graph.state import Decision, State, Usage, allow_of, total, usage_by
 from tritonsmith.graph.storage.files import fault_of, put_text
 from tritonsmith.graph.storage.header import describe_proof, describe_use
@@ -110,6 +111,8 @@ class Summary(Record):
     """Which labels may win."""
     candidates: tuple[CandidateRow, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    searches: tuple[Search, ...] = ()
+    """Tuning searches in their order, with every configuration that was tried."""
     usage: Usage = Field(default_factory=Usage)
     """What asking models cost in all; `usage.csv` has every try."""
     usage_by_stage: dict[str, Usage] = Field(default_factory=dict)
@@ -178,6 +181,7 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
         allow=allow_of(state).value,
         candidates=tuple(_row(state, cid) for cid in candidates),
         decisions=tuple(state.get("decisions", {}).values()),
+        searches=tuple(state.get("searches", {}).values()),
         usage=total(state.get("usage")),
         usage_by_stage=usage_by(state.get("usage"), "stage"),
         usage_by_role=usage_by(state.get("usage"), "role"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tritonsmith.evaluator.cards import named_card
@@ -22,6 +22,7 @@ from tritonsmith.evaluator.schema import (
     TimingKind,
     Verdict,
 )
+from tritonsmith.evaluator.timed_race import RaceReport
 
 
 @dataclass
@@ -35,6 +36,8 @@ class ScriptedEvaluator:
     hardware: Hardware = field(default_factory=lambda: named_card("h200"))
     calls: list[tuple[str, str]] = field(default_factory=list)
     """Every evaluation: text and profile."""
+    racer: Callable[[KernelText, Sequence[KernelText], int], RaceReport] | None = None
+    """Answers timed races."""
     closed: bool = False
 
     async def describe(self, task: Task) -> TaskFacts:
@@ -53,6 +56,13 @@ class ScriptedEvaluator:
         if isinstance(found, Exception):
             raise found
         return found
+
+    async def race(
+        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
+    ) -> RaceReport | None:
+        """What the script says of a race; None where it has none."""
+        del task, facts, seconds
+        return None if self.racer is None else self.racer(incumbent, entrants, keep)
 
     async def aclose(self) -> None:
         """Note that the run is over."""

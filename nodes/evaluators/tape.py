@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.kernel_text import KernelText, text_sha
+from tritonsmith.evaluator.protocol import Evaluator, Racing
+from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.timed_race import RaceReport
 from tritonsmith.nodes.tape.recorder import TapeRecorder, refuse_when
 from tritonsmith.nodes.tape.tape import Line, Tape
 
@@ -86,6 +87,23 @@ class TapeEvaluator:
         work.add_done_callback(self._at_work.discard)
         return await work
 
+    async def race(
+        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
+    ) -> RaceReport | None:
+        """The recorded answer to the same race; None where nobody could race."""
+        question = name_race(incumbent, entrants)
+        line = self._tape.races.get((task.sha, question))
+        if line is not None:
+            return None if line["report"] is None else RaceReport.model_validate(line["report"])
+        if self._inner is None:
+            raise UsageError(f"--replay {self._tape.path}: the recording has no race of these configurations; an earlier decision differs")
+        refuse_when(self._stopping)
+        report = await self._inner.race(task, incumbent, entrants, facts, keep, seconds) if isinstance(self._inner, Racing) else None
+        line = {"kind": "race", "task": task.sha, "race": question, "report": report and report.model_dump(mode="json")}
+        self._tape.races[task.sha, question] = line
+        await self._keep(line)
+        return report
+
     def knows(self, task: Task, kernel: KernelText, profile: str = "quick") -> bool:
         """Whether the verdict is on the tape, so that nothing is judged for it."""
         return (task.sha, kernel.sha, profile) in self._tape.verdicts
@@ -113,3 +131,8 @@ class TapeEvaluator:
     async def _keep(self, line: Line) -> None:
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.write, line)
+
+
+def name_race(incumbent: KernelText, entrants: Sequence[KernelText]) -> str:
+    """A name of the question, the same for the same texts."""
+    return text_sha(" ".join([incumbent.sha, *sorted(entrant.sha for entrant in entrants)]))

@@ -15,7 +15,7 @@ from tritonsmith.nodes.tape.tape import FORMAT, Line, Tape, load_tape, read_line
 
 _OWN = ""
 """Stands for the option where the tape is the run's own, which no option names."""
-_IDENTITY = ("kind", "key", "name", "call", "task", "kernel", "profile", "branch", "fault", "fatal")
+_IDENTITY = ("kind", "key", "name", "call", "task", "kernel", "profile", "branch", "fault", "fatal", "race")
 """Fields that make two lines the same line."""
 
 

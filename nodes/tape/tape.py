@@ -41,6 +41,8 @@ class Tape:
         self.memories: dict[str, list[Line]] = {line["task"]: line["examples"] for line in lines if line.get("kind") == "memory"}
         """Examples of earlier runs that the run was shown."""
         self.verdicts = {(line["task"], line["kernel"], line["profile"]): line for line in lines if line.get("kind") == "verdict"}
+        self.races = {(line["task"], line["race"]): line for line in lines if line.get("kind") == "race"}
+        """Answers to timed races."""
         self.faults = [line for line in lines if line.get("kind") == "fault"]
         """Branches that the author failed."""
         self._lock = threading.Lock()
@@ -137,11 +139,12 @@ _NEEDED = {
     "reply": ("key", "name", "call", "messages"),
     "facts": ("task", "facts"),
     "verdict": ("task", "kernel", "profile"),
+    "race": ("task", "race", "report"),
     "memory": ("task", "examples"),
     "fault": ("branch", "error", "fatal"),
 }
 """Fields that a line of each kind must have."""
-_TEXTS = ("kind", "key", "name", "task", "kernel", "profile", "branch")
+_TEXTS = ("kind", "key", "name", "task", "kernel", "profile", "branch", "race")
 """Fields that must be text."""
 
 

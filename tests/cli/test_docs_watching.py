@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from project import ROOT
+from search_card import KERNEL, Card, Verdicts, speed_of
 from tritonsmith.graph.run import RunConfig
 from tritonsmith.graph.runs.run import Run
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
@@ -62,6 +63,9 @@ def test_the_table_of_events_is_what_runs_write(tmp_path: Path) -> None:
     asyncio.run(run(stopped, author=ScriptedAuthor(seeds=["a"]), evaluator=judge))
     failed = RunConfig(**{**CONFIG, "replay": None, "seeds": 2, "out": str(tmp_path / "failed")})  # the script has no second seed
     asyncio.run(run(failed, author=ScriptedAuthor(seeds=["a"]), evaluator=judge))
+    searched = RunConfig(**{**CONFIG, "replay": None, "policy": "default", "out": str(tmp_path / "searched")})
+    judge = ScriptedEvaluator(Verdicts(speed_of), racer=Card())
+    asyncio.run(run(searched, author=ScriptedAuthor(seeds=[KERNEL]), evaluator=judge))
 
     table, seen = documented(), {event["event"] for event in events}
     assert seen <= set(table) and set(table) - seen <= {"pause", "size", "waiting"}

@@ -42,7 +42,8 @@ def estimated(launches: int, moved: float = 0.0, spills: int = 0, library: int =
 def run_stages(script, base: Verdict, variants: Sequence[str]):  # type: ignore[no-untyped-def]
     """A run that tunes BASE with these variants in the first stage, and the decision after it."""
     worse = scripted_verdict(0.1, comparison=Comparison.SLOWER if base.timing and base.timing.kind is TimingKind.MEASURED else None)
-    run = script({BASE: base, **dict.fromkeys(variants, worse)}, seeds=(BASE,), variants={(Stage.TUNE_GRID, BASE): tuple(variants)})
+    tuned = {(Stage.TUNE_GRID, BASE): tuple(variants)}
+    run = script({BASE: base, **dict.fromkeys(variants, worse)}, seeds=(BASE,), variants=tuned, policy="tune-model")
     run.run()
     assert run.path("main") == [
         ("after_select", "detect"), ("after_detect", "tune"), *[("after_stage", "next")] * 3, ("after_confirm", "accept")

@@ -107,7 +107,8 @@ def measured(root: Path) -> Path:
         },
     )  # fmt: skip
     folder, judge = root / "measured", ScriptedEvaluator(table)
-    optimize(EXAMPLE / "task.py", evaluator=judge, author=author, seeds=2, policy="no-detect", out=str(folder), checkpoints="none")
+    given = {"evaluator": judge, "author": author, "seeds": 2, "policy": "no-detect", "tuning": "model"}
+    optimize(EXAMPLE / "task.py", **given, out=str(folder), checkpoints="none")
     _spread(folder / "events.jsonl")
     return folder
 

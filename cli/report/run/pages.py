@@ -13,6 +13,7 @@ from tritonsmith.cli.report.drawing.draw import DRAWING_RULES, draw_panels
 from tritonsmith.cli.report.run.charts import score_chart
 from tritonsmith.cli.report.run.reading import RunFiles
 from tritonsmith.cli.report.run.records import RunReport, RunState
+from tritonsmith.cli.report.run.searches import search_views
 from tritonsmith.cli.report.run.texts import MOST_OF_ALL, Room, conversations
 from tritonsmith.cli.report.run.views import (
     answer_facts,
@@ -30,8 +31,9 @@ from tritonsmith.graph.storage.outcome import describe_way_on, digits
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _SECTIONS = {
-    "score": "Score over time", "candidates": "Candidates", "decisions": "Decisions", "kernels": "Kernels", "baselines": "Baselines",
-    "errors": "Failures", "models": "Prompts and replies", "cost": "Cost", "environment": "Environment", "again": "Run it again",
+    "score": "Score over time", "candidates": "Candidates", "decisions": "Decisions", "searches": "Tuning searches", "kernels": "Kernels",
+    "baselines": "Baselines", "errors": "Failures", "models": "Prompts and replies", "cost": "Cost", "environment": "Environment",
+    "again": "Run it again",
 }  # fmt: skip
 _FLAT = ("date", "audit", "interpreter_audit", "card", "target")
 
@@ -52,14 +54,15 @@ def run_page(files: RunFiles, report: RunReport) -> str:
         "panels": draw_panels(report.summary.decisions, link=True) if turns else (),
         "kernels": kernel_rows(report),
         "libraries": library_rows(report),
+        "searches": search_views(report),
         "timing": timing,
         "failures": [row for row in report.summary.candidates if row.not_allowed or row.status not in ("ok", "not evaluated", "...")],
         "chart": score_chart(report.points, winner.id if winner else None, _baseline(report), _kind(report)),
         "environment": _environment_tables(report),
     }
     filled = {
-        "score": parts["chart"], "kernels": parts["kernels"], "baselines": timing, "errors": parts["failures"], "models": parts["talks"],
-        "environment": parts["environment"],
+        "score": parts["chart"], "searches": parts["searches"], "kernels": parts["kernels"], "baselines": timing,
+        "errors": parts["failures"], "models": parts["talks"], "environment": parts["environment"],
     }  # fmt: skip
     sections = [(key, name) for key, name in _SECTIONS.items() if filled.get(key, True)]
     lines, facts = headline_lines(report), answer_facts(report)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tritonsmith.cli.report.run.records import RunReport
+from tritonsmith.cli.report.run.searches import SEARCHES, list_trials
 from tritonsmith.graph.storage.outcome import precision_of
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -32,6 +33,11 @@ def decisions_csv(report: RunReport) -> str:
         for decision in report.summary.decisions
     )
     return csv_text(DECISIONS, rows)
+
+
+def searches_csv(report: RunReport) -> str:
+    """One line per configuration of every tuning search."""
+    return csv_text(SEARCHES, list_trials(report))
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:

@@ -136,9 +136,9 @@ PRODUCT = RecipeFamily(
             describes="computes the product tile by tile and applies the tail to the accumulator, in one launch",
             defaults=_tile_defaults,
             tunables={
-                Stage.TUNE_GRID: {"group": (1, 4, 8)},
-                Stage.TUNE_BLOCK: {"block_m": (64, 128), "block_n": (64, 128, 256), "block_k": (32, 64)},
-                Stage.TUNE_MEMORY: {"num_warps": (4, 8), "num_stages": (2, 3, 4)},
+                Stage.TUNE_GRID: {"group": (1, 2, 4, 8, 16)},
+                Stage.TUNE_BLOCK: {"block_m": (32, 64, 128, 256), "block_n": (32, 64, 128, 256), "block_k": (16, 32, 64, 128)},
+                Stage.TUNE_MEMORY: {"num_warps": (2, 4, 8, 16), "num_stages": (1, 2, 3, 4, 5)},
             },
             fits=_tile_fits,
             shrink={"num_stages": 1, "block_k": 16, "block_n": 16, "block_m": 16},
@@ -154,8 +154,8 @@ PRODUCT = RecipeFamily(
             defaults=_parts_defaults,
             tunables={
                 Stage.TUNE_GRID: {"group": (4, 8, 16)},
-                Stage.TUNE_BLOCK: {"block_m": (64, 128), "block_n": (64, 128, 256), "block_k": (32, 64)},
-                Stage.TUNE_MEMORY: {"num_warps": (4, 8), "num_stages": (2, 3, 4)},
+                Stage.TUNE_BLOCK: {"block_m": (32, 64, 128, 256), "block_n": (32, 64, 128, 256), "block_k": (16, 32, 64, 128)},
+                Stage.TUNE_MEMORY: {"num_warps": (2, 4, 8, 16), "num_stages": (1, 2, 3, 4, 5)},
             },
             fits=_parts_fit,
             shrink={"num_stages": 2, "block_k": 32, "block_n": 64, "block_m": 64},

@@ -20,9 +20,9 @@ POINTWISE = RecipeFamily(
             describes="does the whole chain in one launch",
             defaults=lambda plan, hardware, precision: {"tiles": 1, "block": 256, "num_warps": 4},
             tunables={
-                Stage.TUNE_GRID: {"tiles": (1, 2, 4)},
-                Stage.TUNE_BLOCK: {"block": (256, 512, 1024, 2048)},
-                Stage.TUNE_MEMORY: {"num_warps": (2, 4, 8)},
+                Stage.TUNE_GRID: {"tiles": (1, 2, 4, 8)},
+                Stage.TUNE_BLOCK: {"block": (128, 256, 512, 1024, 2048, 4096)},
+                Stage.TUNE_MEMORY: {"num_warps": (1, 2, 4, 8, 16)},
             },
             shrink={"block": 16},
             lesson="Every operand is read once, broadcast operands by index arithmetic; one store.",

@@ -123,8 +123,8 @@ WAVEFRONT = Recipe(
     defaults=_wavefront_defaults,
     tunables={
         Stage.TUNE_GRID: {"slice": (8, 16, 32)},
-        Stage.TUNE_BLOCK: {"batch_block": (16, 32)},
-        Stage.TUNE_MEMORY: {"num_warps": (4, 8)},
+        Stage.TUNE_BLOCK: {"batch_block": (16, 32, 64)},
+        Stage.TUNE_MEMORY: {"num_warps": (2, 4, 8, 16)},
     },
     fits=_wavefront_fits,
     complete=_complete_wavefront,
@@ -196,8 +196,8 @@ LAYERS = Recipe(
     defaults=_layer_defaults,
     tunables={
         Stage.TUNE_GRID: {"slice": (8, 16, 32)},
-        Stage.TUNE_BLOCK: {"batch_block": (16, 32), "block_m": (32, 64, 128)},
-        Stage.TUNE_MEMORY: {"num_warps": (4, 8)},
+        Stage.TUNE_BLOCK: {"batch_block": (16, 32, 64), "block_m": (32, 64, 128)},
+        Stage.TUNE_MEMORY: {"num_warps": (2, 4, 8, 16)},
     },
     fits=_layer_fits,
     complete=_limit_rows,

@@ -270,7 +270,7 @@ class Reader(Judge):
 
 def test_forks_and_smaller_runs_do_not_ask_a_model_again(suite, tmp_path):
     chat = Writer(asked=[])
-    plan = plan_of(suite, ("default", "no-tune", "single-seed"), repeats=1, settings={"model": "openai:writer"})
+    plan = plan_of(suite, ("default", "no-tune", "single-seed"), repeats=1, settings={"model": "openai:writer", "tuning": "model"})
     judge = Reader(tmp_path / "log")
     tables = ablate(plan, tmp_path / "out", evaluator=judge, models=Models(author=chat), parallel=4)
     assert [row.reason for row in tables.cells if row.state is not CellState.DONE] == []

@@ -1,0 +1,50 @@
+"""Times what triton.autotune needs for one kernel: `python -m tritonsmith.benchmarks.tuning.autotune TASK KERNEL`. Needs a CUDA card.
+
+The kernels are this study's own, so they run unconfined in this process. It prints one JSON object: the seconds of the first forward,
+which tries every configuration, and the one that was chosen.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+
+def _load(path: str, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, Path(path))
+    assert spec is not None and spec.loader is not None, f"{path} is no Python file"
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def main(words: list[str]) -> int:
+    """Tune once, and print what came of it."""
+    task, candidate = _load(words[0], "task"), _load(words[1], "candidate")
+    reference = task.Model(*task.get_init_inputs())
+    model = candidate.ModelNew(*task.get_init_inputs())
+    model.load_state_dict(reference.state_dict())
+    dtype = next((value.dtype for value in reference.parameters()), None)
+    model = model.to("cuda", dtype) if dtype is not None else model.cuda()
+    inputs = [value.cuda() if isinstance(value, torch.Tensor) else value for value in task.get_inputs()]
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    with torch.no_grad():
+        model(*inputs)
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - started
+    tuners: list[Any] = [value for value in vars(candidate).values() if hasattr(value, "best_config")]
+    chosen = {**tuners[0].best_config.kwargs, "num_warps": tuners[0].best_config.num_warps, "num_stages": tuners[0].best_config.num_stages}
+    sys.stdout.write(json.dumps({"seconds": seconds, "chosen": chosen, "configurations": len(tuners[0].configs)}) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,80 @@
+"""The tasks of the study with their kernels, and the same space as a list for triton.autotune."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tritonsmith.evaluator.spaces.read import read_space
+from tritonsmith.evaluator.spaces.space import Parameter, TextSpace, Values, list_configurations
+from tritonsmith.evaluator.tasks import load_task
+
+_HERE = Path(__file__).parent
+_TASKS = _HERE.parent / "tasks"
+_OPTIONS = ("num_warps", "num_stages")
+"""What a configuration of triton.autotune takes besides constants."""
+_LAUNCH = ", **TUNED)"
+"""How every kernel's launch ends; its constants stand in a dictionary."""
+
+
+@dataclass(frozen=True)
+class TuningCase:
+    """One task of the study.
+
+    Attributes:
+        name: how `--cases` names it.
+        task: its file.
+        kernel: the untuned kernel's file; None where a recipe writes it.
+        precision: the class that is asked for; None: what follows from the task.
+    """
+
+    name: str
+    task: Path
+    kernel: Path | None
+    precision: str | None = None
+
+    def read_kernel(self) -> str:
+        """The untuned kernel. Raises OSError."""
+        assert self.kernel is not None, "a recipe writes this kernel"
+        text = self.kernel.read_text(encoding="utf-8")
+        return text.replace('PRECISION = "ieee"', 'PRECISION = "tf32"') if self.precision == "tf32" else text
+
+
+CASES = (
+    TuningCase("matmul_ieee", _TASKS / "13_matmul_bias_gelu.py", _HERE / "kernels/matmul.py", "ieee"),
+    TuningCase("matmul_tf32", _TASKS / "13_matmul_bias_gelu.py", _HERE / "kernels/matmul.py", "tf32"),
+    TuningCase("matmul_bf16", _HERE / "tasks/matmul_bf16.py", _HERE / "kernels/matmul.py"),
+    TuningCase("softmax", _HERE / "tasks/softmax.py", _HERE / "kernels/softmax.py"),
+    TuningCase("layer_norm", _HERE / "tasks/layer_norm.py", _HERE / "kernels/layer_norm.py"),
+    TuningCase("cumsum", _HERE / "tasks/cumsum.py", _HERE / "kernels/cumsum.py"),
+    TuningCase("gru_persistent", _TASKS / "39_gru.py", None),
+)
+"""In the order in which they are measured."""
+
+
+def read_stated(text: str) -> TextSpace:
+    """The space that a kernel states in comments, and nothing else: an autotuner gets the same."""
+    space = read_space(text)
+    stated = tuple(parameter for parameter in space.parameters if parameter.origin.startswith("stated"))
+    return replace(space, parameters=stated)
+
+
+def write_autotuned(text: str, parameters: Sequence[Parameter]) -> str:
+    """The kernel with `@triton.autotune` over every configuration of the space, in place of its constants."""
+    configs = ",\n    ".join(map(_write_config, list_configurations(tuple(parameters))))
+    decorator = f"@triton.autotune(configs=[\n    {configs},\n], key=[])\n@triton.jit\n"
+    head, kernel, rest = text.partition("@triton.jit\n")
+    assert kernel and rest.count(_LAUNCH) == 1, "a kernel of this study has one kernel and one launch"
+    return head + decorator + rest.replace(_LAUNCH, ")")
+
+
+def _write_config(values: Values) -> str:
+    constants = {name: value for name, value in values.items() if name not in _OPTIONS}
+    options = ", ".join(f"{name}={values[name]}" for name in _OPTIONS if name in values)
+    return f"triton.Config({constants}, {options})"
+
+
+def load_case(case: TuningCase, size: str) -> object:
+    """The task of a case. Raises TaskError."""
+    return load_task(str(case.task), size, {}, case.precision)

@@ -1,0 +1,82 @@
+"""What compiling alone says of texts before any of them costs a measurement: which cannot fit, and without a card a light estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tritonsmith.evaluator.channel.report import ForwardReport
+from tritonsmith.evaluator.estimate import LatencyEstimate, estimate_candidate
+from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts, Status
+from tritonsmith.evaluator.timed_race import Fate, RaceRow
+
+_MOST_SPILLED = 256
+"""Bytes of local memory per thread beyond the incumbent's from which a text is not timed: the register file moved to memory."""
+_REASON_CHARACTERS = 300
+"""Length of a reason."""
+_EQUAL = 1e-9
+"""Share by which two estimates differ at the least."""
+
+
+def look_ahead(sha: str, report: Mapping[str, Any], incumbent: Mapping[str, Any]) -> RaceRow:
+    """One text's row after it was compiled: pruned with a reason, or untimed.
+
+    Args:
+        sha: of the text.
+        report: what the compiler says of it.
+        incumbent: what the compiler says of the incumbent.
+    """
+    kernels = [KernelFacts.model_validate(values) for values in report.get("kernels", ())]
+    row = RaceRow(
+        sha=sha, fate=Fate.UNTIMED, registers=_most(kernels, "registers"), spills=_most(kernels, "spills"),
+        shared_memory=_most(kernels, "shared_memory"),
+    )  # fmt: skip
+    if Status(report["status"]) is not Status.OK:
+        reason = str(report.get("message", "")) or f"compiling ends with {report['status']}"
+        return row.model_copy(update={"fate": Fate.PRUNED, "reason": reason.splitlines()[0][:_REASON_CHARACTERS]})
+    before = _most([KernelFacts.model_validate(values) for values in incumbent.get("kernels", ())], "spills") or 0
+    if (row.spills or 0) > before + _MOST_SPILLED:
+        reason = f"{row.spills} bytes of registers per thread are spilled to memory, the incumbent spills {before}"
+        return row.model_copy(update={"fate": Fate.PRUNED, "reason": reason})
+    return row
+
+
+def rank_by_estimate(
+    rows: Sequence[RaceRow], reports: Mapping[str, Mapping[str, Any]], incumbent: Mapping[str, Any], facts: LaunchFacts,
+    hardware: Hardware, keep: int,
+) -> list[RaceRow]:  # fmt: skip
+    """The rows with ratios of estimates, for a card that is not here. Bytes and operations are taken to be the incumbent's.
+
+    Equal estimates keep their order. `keep` rows whose estimate is not above the incumbent's are kept, the others are slower.
+    """
+    own = _estimate(incumbent, facts, hardware).ms
+    ratios = {row.sha: own / _estimate(reports[row.sha], facts, hardware).ms for row in rows if row.fate is Fate.UNTIMED}
+    ranked = sorted((sha for sha, ratio in ratios.items() if ratio > 1.0 - _EQUAL), key=lambda sha: -round(ratios[sha], 9))[:keep]
+    return [
+        row if row.sha not in ratios
+        else row.model_copy(update={"fate": Fate.KEPT if row.sha in ranked else Fate.SLOWER, "ratio": ratios[row.sha]})
+        for row in rows
+    ]  # fmt: skip
+
+
+def _estimate(report: Mapping[str, Any], facts: LaunchFacts, hardware: Hardware) -> LatencyEstimate:
+    """The estimate of a compiled text, whose kernels move as many bytes in all as the incumbent's of the same name."""
+    kernels = [KernelFacts.model_validate(values) for values in report.get("kernels", ())]
+    shared = [kernel.model_copy(update=_share(kernel, kernels, facts)) for kernel in kernels]
+    seen = ForwardReport.from_dict(dict(report))
+    return estimate_candidate(hardware, shared, seen.torch_ops, seen.torch_flops, seen.torch_bytes, seen.torch_launches)
+
+
+def _share(kernel: KernelFacts, kernels: Sequence[KernelFacts], facts: LaunchFacts) -> dict[str, Any]:
+    launches = sum(other.launches for other in kernels if other.name == kernel.name) or 1
+    same = [known for known in facts.kernels if known.name == kernel.name]
+    found: dict[str, Any] = {
+        name: sum((getattr(known, name) or 0.0) * known.launches for known in same) / launches
+        for name in ("bytes_loaded", "bytes_stored", "flops")
+    }
+    rounds = [known.sync_rounds for known in same if known.sync_rounds is not None]
+    return found | {"sync_rounds": max(rounds, default=None), "product": next((known.product for known in same), "")}
+
+
+def _most(kernels: Sequence[KernelFacts], name: str) -> int | None:
+    return max((value for kernel in kernels if (value := getattr(kernel, name)) is not None), default=None)

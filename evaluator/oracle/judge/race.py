@@ -1,0 +1,211 @@
+"""A timed race on a card: each entrant is checked once, then timed in pairs with the incumbent. Imports torch.
+
+What comes of it is no verdict. It decides who gets a full one, and there everything is checked and timed as always. So the race trusts the
+card's clock where the oracle's does not contradict it, and a candidate that lies wins nothing but a verdict that finds it out.
+
+All processes that run candidates are confined as always. Those that are not timed stand still.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+
+import torch
+
+from tritonsmith.evaluator.errors import CardMemoryError, InfrastructureError
+from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call
+from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
+from tritonsmith.evaluator.oracle.judge.witness import has_room
+from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
+from tritonsmith.evaluator.oracle.timing.calls import CallTimer
+from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
+from tritonsmith.evaluator.oracle.timing.halving import Pair, Standing, run_race
+from tritonsmith.evaluator.oracle.timing.paired import UNSEEN_MS, UNSEEN_PART, Empty, excess
+from tritonsmith.evaluator.schema import Status
+from tritonsmith.evaluator.timed_race import Fate, RaceRow
+
+_TOGETHER = 4
+"""Entrants whose processes live at the same time; each holds a context, weights and outputs on the card."""
+_LEFT_OVER = 2
+"""Entrants of one heat that halving leaves over, at the most."""
+_WARM_CALLS = 2
+"""Calls of each process before the first one that counts."""
+_REASON_CHARACTERS = 300
+"""Length of a reason."""
+
+
+def run_card_race(
+    baselines: BaselineProcess, timer: CallTimer, incumbent: KernelText, entrants: Sequence[KernelText], *, keep: int, limit: float,
+    seconds: float,
+) -> list[RaceRow]:  # fmt: skip
+    """A row for each entrant, in their order. Raises InfrastructureError where no race can be had.
+
+    Args:
+        baselines: the baselines' process of the task; what a call costs without forward is measured with it.
+        timer: times calls.
+        incumbent: the text that all others run against.
+        entrants: the others.
+        keep: entrants that halving leaves over.
+        limit: seconds that one call may take at the most, compilation included.
+        seconds: after so many no further heat or round begins.
+    """
+    session = baselines.session
+    if not session.plan.together:
+        raise InfrastructureError("the card's memory holds one process at a time, so two kernels cannot be timed in turn")
+    try:
+        session.use_weights(0)
+        timer.set_candidate(None)
+        baselines.start()
+        timer.open_baselines()
+        return CardRace(session, timer, limit, seconds).run(incumbent, entrants, keep)
+    except (torch.OutOfMemoryError, CardMemoryError) as error:
+        raise InfrastructureError(f"the card's memory ran out in the race: {error}") from error
+
+
+class CardRace:
+    """One race of one task.
+
+    Args:
+        session: the task on the card.
+        timer: times calls; its baselines' process is open.
+        limit: seconds that one call may take at the most, compilation included.
+        seconds: after so many no further heat or round begins.
+    """
+
+    def __init__(self, session: LoadedTask, timer: CallTimer, limit: float, seconds: float) -> None:
+        self._session = session
+        self._timer = timer
+        self._limit = limit
+        self._end = time.monotonic() + seconds
+        self._inputs = Inputs(session)
+        self._empty = Empty(0.0, 0.0)
+        self._running: RunnerHandle | None = None
+        """The process that does not stand still."""
+
+    def run(self, incumbent: KernelText, entrants: Sequence[KernelText], keep: int) -> list[RaceRow]:
+        """A row for each entrant, in heats of a few. Raises InfrastructureError where the incumbent does not run."""
+        rows: dict[str, RaceRow] = {}
+        together = _TOGETHER if has_room(self._session) else 1
+        try:
+            with contextlib.closing(self._start(incumbent)) as known:
+                for first in range(0, len(entrants), together):
+                    heat = entrants[first : first + together]
+                    if time.monotonic() > self._end:
+                        rows |= {entrant.sha: RaceRow(sha=entrant.sha, fate=Fate.UNTIMED) for entrant in heat}
+                    else:
+                        rows |= self._run_heat(known, heat, min(keep, _LEFT_OVER))
+        except RunnerFault as fault:
+            raise InfrastructureError(f"the kernel that is best so far does not run in the race: {fault}") from fault
+        finally:
+            self._timer.set_candidate(None)
+        _halve(rows, keep)
+        return [rows[entrant.sha] for entrant in entrants]
+
+    def _start(self, kernel: KernelText) -> RunnerHandle:
+        """A process for a text whose first call was right. Raises RunnerFault."""
+        runner = self._session.runner(kernel)
+        try:
+            runner.wait_ready()
+            log = TrialLog(self._session)
+            checked_call(log, runner, "own", 0, self._limit)
+            log.require_accurate()
+            runner.process.pause()
+        except BaseException:
+            runner.close()
+            raise
+        return runner
+
+    def _run_heat(self, known: RunnerHandle, heat: Sequence[KernelText], keep: int) -> dict[str, RaceRow]:
+        rows: dict[str, RaceRow] = {}
+        with contextlib.ExitStack() as stack:
+            runners: dict[str, RunnerHandle] = {}
+            for entrant in heat:
+                try:
+                    runners[entrant.sha] = stack.enter_context(contextlib.closing(self._start(entrant)))
+                except RunnerFault as fault:
+                    rows[entrant.sha] = _failed(entrant.sha, fault)
+            self._timer.set_candidate(None)
+            self._empty = self._timer.measure_empty(self._limit)
+            with self._session.measuring():
+                for sha in list(runners):
+                    try:
+                        for _ in range(_WARM_CALLS):
+                            self._time(runners[sha])
+                    except RunnerFault as fault:
+                        rows[sha] = _failed(sha, fault)
+                        del runners[sha]
+                standings = self._time_pairs(known, runners, rows, keep)
+            self._stand_still()
+        for sha, standing in standings.items():
+            if sha not in rows:
+                rows[sha] = _row_of(sha, standing)
+        return rows
+
+    def _time_pairs(
+        self, known: RunnerHandle, runners: dict[str, RunnerHandle], rows: dict[str, RaceRow], keep: int
+    ) -> dict[str, Standing]:
+        """The standings; one that fails while it is timed leaves, and the others start again."""
+        while True:
+            failed: list[str] = []
+
+            def time_pair(sha: str, entrant_first: bool, failed: list[str] = failed) -> Pair:
+                taken: dict[bool, float] = {}
+                for of_entrant in (entrant_first, not entrant_first):
+                    try:
+                        taken[of_entrant] = self._time(runners[sha] if of_entrant else known)
+                    except RunnerFault as fault:
+                        if not of_entrant:
+                            raise
+                        rows[sha] = _failed(sha, fault)
+                        failed.append(sha)
+                        raise _Left from fault
+                return taken[False], taken[True]
+
+            try:
+                return run_race(list(runners), time_pair, keep, lambda: time.monotonic() < self._end)
+            except _Left:
+                for sha in failed:
+                    del runners[sha]
+
+    def _time(self, runner: RunnerHandle) -> float:
+        """Milliseconds of one call by the card's clock; by the oracle's where it saw clearly more. Raises RunnerFault."""
+        self._stand_still()
+        runner.process.resume()
+        self._running = runner
+        self._timer.set_candidate(runner)
+        sample = self._timer.time_call(runner, self._inputs.next, self._limit)
+        more = excess(sample, self._empty)
+        return sample.card + (more if more > max(UNSEEN_MS, UNSEEN_PART * sample.card) else 0.0)
+
+    def _stand_still(self) -> None:
+        if self._running is not None:
+            self._running.process.pause()
+            self._running = None
+
+
+class _Left(Exception):
+    """An entrant failed while it was timed."""
+
+
+def _failed(sha: str, fault: RunnerFault) -> RaceRow:
+    reason = str(fault).splitlines()[0] if str(fault) else fault.status.value
+    words = reason if fault.status is not Status.INACCURATE else f"wrong: {reason}"
+    return RaceRow(sha=sha, fate=Fate.FAILED, reason=words[:_REASON_CHARACTERS])
+
+
+def _row_of(sha: str, standing: Standing) -> RaceRow:
+    if not standing.ratios:
+        return RaceRow(sha=sha, fate=Fate.UNTIMED)
+    fate = Fate.KEPT if standing.left_after is None else Fate.SLOWER
+    return RaceRow(sha=sha, fate=fate, ratio=standing.ratio, interval=standing.interval, pairs=len(standing.ratios))
+
+
+def _halve(rows: dict[str, RaceRow], keep: int) -> None:
+    """Of the winners of all heats the best `keep` stay."""
+    kept = sorted((row for row in rows.values() if row.fate is Fate.KEPT), key=lambda row: -(row.ratio or 0.0))
+    for row in kept[keep:]:
+        rows[row.sha] = row.model_copy(update={"fate": Fate.SLOWER})

@@ -1,0 +1,48 @@
+"""The study of tuning searches: its kernels state their spaces, the autotuner gets the same, and bad input is one sentence."""
+
+import ast
+
+import pytest
+
+from tritonsmith.benchmarks.tuning.cases import CASES, read_stated, write_autotuned
+from tritonsmith.benchmarks.tuning.study import ArmRow, compare_arms, describe, main
+from tritonsmith.evaluator.spaces.read import read_space
+from tritonsmith.evaluator.spaces.space import count_configurations
+
+WRITTEN = [case for case in CASES if case.kernel is not None]
+
+
+@pytest.mark.parametrize("case", WRITTEN, ids=lambda case: case.name)
+def test_the_autotuner_has_the_space_that_the_kernel_states(case):
+    space = read_stated(case.read_kernel())
+    assert space.parameters and not space.unread and all(parameter.current in parameter.values for parameter in space.parameters)
+    text = write_autotuned(case.read_kernel(), space.parameters)
+    again = {parameter.name: parameter for parameter in read_space(text).parameters if parameter.needed}
+    assert {name: set(parameter.values) for name, parameter in again.items()} == {one.name: set(one.values) for one in space.parameters}
+    configs = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and ast.unparse(node.func) == "triton.Config"]
+    assert len(configs) == count_configurations(space.parameters)
+    assert "autotune" not in space.write({space.parameters[0].name: space.parameters[0].values[-1]})
+
+
+def test_bad_input_is_one_sentence(tmp_path, capsys):
+    (tmp_path / "there").write_text("x")
+    for words, says in (
+        (["--out", str(tmp_path / "new"), "--cases", "softmax,sofmax"], "--cases sofmax: no such case; choose from matmul_ieee"),
+        (["--out", str(tmp_path)], "something lies there; name a new folder"),
+        (["--out", str(tmp_path / "new"), "--configurations", "0"], "--configurations 0: a stage must try at least one"),
+    ):
+        assert main(words) == 2
+        assert says in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_arms_are_compared_in_speed_and_wall_time():
+    rows = [
+        ArmRow("softmax", "untuned", "ok", 1.0, None, 2.0, "measured", 9.0),
+        ArmRow("softmax", "tuned", "ok", 2.0, None, 1.0, "measured", 30.0),
+        ArmRow("softmax", "autotune", "ok", 1.9, None, 1.05, "measured", 90.0, 96, 96),
+        ArmRow("gru", "untuned", "crashed", note="why"),
+    ]  # fmt: skip
+    (line,) = compare_arms(rows)
+    assert line == "softmax: tuned is 2.000x the speed of untuned, 1.050x the speed of the autotuner's choice in 0.33 of its wall time"
+    assert "crashed: why" in describe(rows[3]) and "96 of 96 configurations" in describe(rows[2]) and "ESTIMATE" not in describe(rows[1])
