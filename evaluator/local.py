@@ -112,6 +112,8 @@ class LocalEvaluator:
             self._temporary.cleanup()
             raise
         self.parallel = 1 if self.hardware.present else min(_MOST_ORACLES, os.cpu_count() or 1)
+        self.admits = self.parallel + self.hardware.present
+        """Questions that it can use at a time: on a card one more is compiled while the other is measured."""
         self._mark = folder / "measuring"
         """Exists while something is timed."""
         others = [ServerProcess(target, sandbox=sandbox) for _ in range(self.parallel - 1)]

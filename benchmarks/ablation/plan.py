@@ -12,11 +12,11 @@ from pydantic import ValidationError
 
 from tritonsmith.benchmarks.ablation.policies import EXPERIMENTS, Experiment, plan_policies
 from tritonsmith.benchmarks.ablation.schema import FORMAT, AblationPlan
-from tritonsmith.benchmarks.ablation.suite import Overrides, load_suite
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass
 from tritonsmith.graph.run import RunConfig
 from tritonsmith.graph.storage.files import fault_of
+from tritonsmith.graph.suites.tasks import Overrides, load_suite
 
 PLAN = "plan.json"
 CUSTOM = "custom"

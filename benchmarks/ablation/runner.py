@@ -12,7 +12,7 @@ from tritonsmith.benchmarks.ablation.cells import Cell, cells_of, row_of
 from tritonsmith.benchmarks.ablation.plan import begin, read_plan, settle
 from tritonsmith.benchmarks.ablation.play import play
 from tritonsmith.benchmarks.ablation.schema import Ablation, AblationPlan, CellRow, CellState
-from tritonsmith.benchmarks.ablation.sharing import CellEvaluator, SeedsFrom, SharedEvaluator
+from tritonsmith.benchmarks.ablation.sharing import CellEvaluator, MemoEvaluator, SeedsFrom
 from tritonsmith.benchmarks.ablation.tables import tabulate, write_tables
 from tritonsmith.benchmarks.ablation.tuning import variants_of
 from tritonsmith.evaluator.errors import RunStopped, TritonsmithError, UsageError
@@ -39,7 +39,7 @@ class _SharedWork:
 
     plan: AblationPlan
     root: Path
-    shared: SharedEvaluator
+    shared: MemoEvaluator
     author: AuthorOf | None
     models: Models | None
     on_row: OnRow | None
@@ -74,7 +74,7 @@ async def ablate_async(
         judge: Evaluator = evaluator if evaluator is not None else await asyncio.to_thread(_open_evaluator, plan, root)
         try:
             plan = settle(plan, root, judge.hardware)
-            work = _SharedWork(plan, root, SharedEvaluator(judge), author, models, on_row, cells)
+            work = _SharedWork(plan, root, MemoEvaluator(judge), author, models, on_row, cells)
             work.old = {cell.name: cell.failure(root).stat().st_mtime_ns for cell in cells if cell.state(root) is CellState.FAILED}
             try:
                 async with asyncio.TaskGroup() as group:

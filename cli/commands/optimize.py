@@ -1,7 +1,10 @@
 """`tritonsmith optimize`: the main job, with live progress and the table at the end."""
 
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -9,6 +12,7 @@ from tritonsmith.cli.options import (
     AllowOption,
     FasterOption,
     JsonOption,
+    ModeChoice,
     ModeOption,
     PolicyOption,
     PrecisionChoice,
@@ -19,7 +23,6 @@ from tritonsmith.cli.options import (
     SizeChoice,
     SizeOption,
     TargetOption,
-    TaskArgument,
     budget_of,
     err,
 )
@@ -77,13 +80,23 @@ EvaluatorOption = Annotated[
 MemoryOption = Annotated[
     str | None, _about_files("--memory", metavar="DIR", help="Show kernels of earlier runs as examples, and add this one's.")
 ]
+TasksArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="TASK...", help="Task files (Model, get_inputs, get_init_inputs), folders, patterns, numbers, or a TOML list."),
+]
+ParallelOption = Annotated[
+    int | None, _about_limits("--parallel", min=1, max=1000, help="Tasks worked on at a time; default 4, offline 2.")
+]
+ModelCallsOption = Annotated[
+    int, _about_limits("--model-calls", min=1, max=1000, help="Requests to models under way at a time, over all tasks.")
+]
 CheckpointsOption = Annotated[
     str, _about_files("--checkpoints", help="sqlite (in the run's folder), postgres:NAME (a variable with the connection string), or none.")
 ]
 
 
 def optimize(
-    task: TaskArgument,
+    tasks: TasksArgument,
     model: ModelOption = "offline",
     base_url: BaseUrlOption = None,
     analyst_model: AnalystOption = None,
@@ -111,29 +124,85 @@ def optimize(
     budget_seconds: SecondsOption = None,
     budget_tokens: TokensOption = None,
     budget_money: MoneyOption = None,
+    parallel: ParallelOption = None,
+    model_calls: ModelCallsOption = 8,
     out_folder: OutOption = None,
     fail_unless_faster: FasterOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Search for a faster kernel of TASK; exit code 0 with a right kernel (also a slower one), 1 without, 3 when the run waits."""
-    overrides = parse_overrides(set_ or [])
-    load_task(task, "full", overrides, precision.value, mode)  # what is wrong with the file is said before LangGraph is loaded
+    """Search for faster kernels of TASK; exit code 0 with a right kernel (also a slower one), 1 without, 3 when the run waits.
+
+    With several tasks the exit code is 0 only if each has a right kernel; a task that fails does not stop the others.
+    """
+    common = {
+        "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
+        "model_timeout": model_timeout, "prices": prices, "record": record, "replay": replay, "spool": _spool(evaluator),
+        "memory": memory, "checkpoints": checkpoints, "policy": policy, "seeds": seeds, "target": target, "sandbox": sandbox.value,
+        "allow": allow, "budget": budget_of(budget_candidates, budget_repairs, budget_rounds, budget_seconds, budget_tokens, budget_money),
+    }  # fmt: skip
+    about_task = TaskOptions.of(size, set_, precision, mode)
+    if reads_as_one_task(tasks):
+        _optimize_task(tasks[0], common, about_task, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
+    else:
+        limits = {"parallel": parallel, "model_calls": model_calls}
+        _optimize_suite(tasks, common, about_task, limits, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """How a task file is read, as the options say."""
+
+    size: str | None
+    overrides: dict[str, int | float | bool | str]
+    precision: str | None
+    mode: str | None
+
+    @classmethod
+    def of(cls, size: SizeChoice, set_: list[str] | None, precision: PrecisionChoice, mode: ModeChoice | None) -> "TaskOptions":
+        """The options as plain values. Raises UsageError."""
+        return cls(
+            None if size is SizeChoice.AUTO else size.value, parse_overrides(set_ or []),
+            None if precision is PrecisionChoice.AUTO else precision.value, None if mode is None else mode.value,
+        )  # fmt: skip
+
+
+def reads_as_one_task(words: list[str]) -> bool:
+    """Whether the arguments name one file, and no suite: then nothing of suites is loaded."""
+    if len(words) != 1:
+        return False
+    path = Path(words[0])
+    if path.is_file():
+        return path.suffix not in (".toml", ".json")
+    return path.suffix == ".py" and not set("*?[,") & set(words[0]) and not path.is_dir()
+
+
+def _optimize_task(
+    task: str, common: dict[str, Any], read: TaskOptions, out_folder: str | None, *, must_be_faster: bool, as_json: bool
+) -> None:
+    load_task(task, "full", read.overrides, read.precision or "auto", read.mode)  # a wrong file is told before LangGraph is loaded
     from tritonsmith.cli.screen.answer import answer
     from tritonsmith.cli.screen.progress import open_progress
     from tritonsmith.graph.run import optimize as run_optimize
 
-    budget = budget_of(budget_candidates, budget_repairs, budget_rounds, budget_seconds, budget_tokens, budget_money)
     with open_progress(err) as progress:
-        summary = run_optimize(
-            task, on_event=progress, model=model, base_url=base_url, analyst_model=analyst_model, repair_model=repair_model,
-            key_env=key_env, model_timeout=model_timeout, prices=prices, record=record, replay=replay, spool=_spool(evaluator),
-            memory=memory, checkpoints=checkpoints, policy=policy, seeds=seeds, target=target,
-            size=None if size is SizeChoice.AUTO else size.value,
-            overrides=overrides, precision=None if precision is PrecisionChoice.AUTO else precision.value,
-            mode=None if mode is None else mode.value, sandbox=sandbox.value, allow=allow, out=out_folder,
-            budget=budget,
-        )  # fmt: skip
-    answer(summary, as_json, must_be_faster=fail_unless_faster)
+        summary = run_optimize(task, on_event=progress, out=out_folder, **asdict(read), **common)
+    answer(summary, as_json, must_be_faster=must_be_faster)
+
+
+def _optimize_suite(
+    words: list[str], common: dict[str, Any], read: TaskOptions, limits: dict[str, Any], out_folder: str | None, *,
+    must_be_faster: bool, as_json: bool,
+) -> None:  # fmt: skip
+    from tritonsmith.cli.screen.suite_answer import carry_out
+    from tritonsmith.graph.suites.run import plan_suite
+    from tritonsmith.nodes.authors.make import make_author
+    from tritonsmith.nodes.chat.connect import Models
+
+    plan = plan_suite(words, settings=common, **asdict(read), **limits)
+    roles = ("model", "analyst_model", "repair_model", "base_url", "key_env", "model_timeout", "prices")
+    make_author(Models(*(common[name] for name in roles)))  # a missing key is said before anything is made
+    root = Path(out_folder or Path("runs") / f"suite-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}")
+    carry_out(plan, root, must_be_faster=must_be_faster, as_json=as_json)
 
 
 def _spool(evaluator: str) -> str | None:
