@@ -16,9 +16,10 @@ from tritonsmith.benchmarks.ablation.sharing import CellEvaluator, MemoEvaluator
 from tritonsmith.benchmarks.ablation.tables import tabulate, write_tables
 from tritonsmith.benchmarks.ablation.tuning import variants_of
 from tritonsmith.evaluator.errors import RunStopped, TritonsmithError, UsageError
-from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.sharing.open import open_judges
 from tritonsmith.graph.background import run_to_completion
+from tritonsmith.graph.run import RunConfig
 from tritonsmith.graph.runs.active import active_runs
 from tritonsmith.graph.storage.folder import RunBusy
 from tritonsmith.nodes.authors.make import make_author
@@ -124,10 +125,9 @@ def retabulate(root: Path) -> Ablation:
 
 
 def _open_evaluator(plan: AblationPlan, root: Path) -> Evaluator:
-    settings = plan.settings
     raw = root / "raw" / f"{time.time_ns()}-{os.getpid()}"  # processes share the folder, and each counts its samples from 0
     raw.mkdir(parents=True, exist_ok=True)
-    return open_evaluator(settings["target"], raw, sandbox=settings["sandbox"])
+    return open_judges(RunConfig.model_validate({**plan.settings, "task": ""}).judges(keep=False), raw)  # repeats are to vary
 
 
 async def _run_cells(work: _SharedWork) -> None:

@@ -12,6 +12,8 @@ from tritonsmith.cli.commands.optimize import (
     AnalystOption,
     BaseUrlOption,
     CandidatesOption,
+    ConfirmOption,
+    DevicesOption,
     KeyOption,
     ModelOption,
     MoneyOption,
@@ -25,6 +27,7 @@ from tritonsmith.cli.commands.optimize import (
 )
 from tritonsmith.cli.options import (
     AllowOption,
+    ConfirmChoice,
     JsonOption,
     ModeOption,
     PrecisionChoice,
@@ -75,6 +78,8 @@ def ablate(
     key_env: KeyOption = KEY,
     model_timeout: TimeoutOption = REQUEST_SECONDS,
     prices: PricesOption = None,
+    devices: DevicesOption = None,
+    confirm: ConfirmOption = ConfirmChoice.BESIDE,
     target: TargetOption = "auto",
     size: SizeOption = SizeChoice.AUTO,
     set_: SetOption = None,
@@ -102,6 +107,7 @@ def ablate(
     settings = {
         "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
         "model_timeout": model_timeout, "prices": prices, "target": target, "sandbox": sandbox.value, "allow": allow,
+        "devices": devices, "confirm": confirm.value,
         "budget": budget,
     }  # fmt: skip
     plan = make_plan(

@@ -10,6 +10,7 @@ import typer
 
 from tritonsmith.cli.options import (
     AllowOption,
+    ConfirmChoice,
     FasterOption,
     JsonOption,
     ModeChoice,
@@ -77,6 +78,13 @@ MoneyOption = Annotated[
 EvaluatorOption = Annotated[
     str, typer.Option("--evaluator", help="local, or spool:DIR: jobs are files there, which `tritonsmith worker DIR` judges elsewhere.")
 ]
+DevicesOption = Annotated[
+    str | None, typer.Option("--devices", metavar="0,1", help="Cards of this host that judge side by side: numbers, or all.")
+]
+ConfirmOption = Annotated[
+    ConfirmChoice, typer.Option("--confirm", help="Confirmations beside the work of the host's other cards, or alone, while they rest.")
+]
+FreshOption = Annotated[bool, typer.Option("--fresh", help="Measure everything again, also what this machine has an answer to.")]
 MemoryOption = Annotated[
     str | None, _about_files("--memory", metavar="DIR", help="Show kernels of earlier runs as examples, and add this one's.")
 ]
@@ -107,6 +115,9 @@ def optimize(
     record: RecordOption = None,
     replay: ReplayOption = None,
     evaluator: EvaluatorOption = "local",
+    devices: DevicesOption = None,
+    confirm: ConfirmOption = ConfirmChoice.BESIDE,
+    fresh: FreshOption = False,
     memory: MemoryOption = None,
     checkpoints: CheckpointsOption = "sqlite",
     policy: PolicyOption = "default",
@@ -138,6 +149,7 @@ def optimize(
         "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
         "model_timeout": model_timeout, "prices": prices, "record": record, "replay": replay, "spool": _spool(evaluator),
         "memory": memory, "checkpoints": checkpoints, "policy": policy, "seeds": seeds, "target": target, "sandbox": sandbox.value,
+        "devices": devices, "confirm": confirm.value, "fresh": fresh,
         "allow": allow, "budget": budget_of(budget_candidates, budget_repairs, budget_rounds, budget_seconds, budget_tokens, budget_money),
     }  # fmt: skip
     about_task = TaskOptions.of(size, set_, precision, mode)

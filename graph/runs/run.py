@@ -12,9 +12,9 @@ from typing import Any
 from langgraph.runtime import RunControl
 
 from tritonsmith.evaluator.errors import RunError, RunStopped, UsageError
-from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import Task
+from tritonsmith.evaluator.sharing.open import open_judges
 from tritonsmith.evaluator.tasks import choose_load_size, load_task
 from tritonsmith.graph.checkpoints.saver import check_checkpoints, open_checkpoints
 from tritonsmith.graph.context import Context, Sessions
@@ -198,7 +198,7 @@ class Run:
         store = Store(out)
         given = self._evaluator or self._shared.evaluator
         judge = players.evaluator(
-            out / TAPE, config.target, lambda: given or open_evaluator(config.target, out / "raw", sandbox=config.sandbox)
+            out / TAPE, config.target, lambda: given or open_judges(config.judges(), out / "raw")
         )
         keep = players.run_tape.recorder.write if players.run_tape.recorder else None
         return Context(

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Hardware
+from tritonsmith.graph.runs.config import PLACES
 from tritonsmith.graph.storage.files import fault_of, put_text
 from tritonsmith.graph.storage.folder import RunBusy
 from tritonsmith.graph.storage.outcome import RunOutcome, precision_of
@@ -174,4 +175,6 @@ def _read_reason(path: Path) -> str:
 def _fixed_part(plan: SuitePlan, name: str) -> object:
     if name == "tasks":
         return [task.model_dump(exclude={"path", "fault"}) for task in plan.tasks]
+    if name == "settings":
+        return {key: value for key, value in plan.settings.items() if key not in PLACES}
     return getattr(plan, name)

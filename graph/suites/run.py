@@ -18,8 +18,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import InfrastructureError, RunStopped, TritonsmithError, UsageError
-from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.sharing.open import open_judges
 from tritonsmith.evaluator.sharing.views import EvaluatorView, SharedEvaluator
 from tritonsmith.graph.background import run_to_completion
 from tritonsmith.graph.runs.active import active_runs
@@ -151,7 +151,7 @@ def optimize_suite(plan: SuitePlan, out: str | Path, **players: Any) -> SuiteRes
 def _open_evaluator(plan: SuitePlan, root: Path) -> Evaluator:
     raw = root / "raw" / f"{time.time_ns()}-{os.getpid()}"  # each process counts its samples from 0
     raw.mkdir(parents=True, exist_ok=True)
-    return open_evaluator(plan.settings["target"], raw, sandbox=plan.settings["sandbox"])
+    return open_judges(RunConfig.model_validate({**plan.settings, "task": ""}).judges(), raw)
 
 
 async def _work_off(work: _Work) -> None:

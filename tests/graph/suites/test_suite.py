@@ -64,7 +64,8 @@ def test_a_kill_repeats_no_verdict(tasks, tmp_path):
     out, log = tmp_path / "out", tmp_path / "log"
     words = [sys.executable, str(HELPERS / "suite_driver.py"), *map(str, (tasks, out, log, 0.0, 6))]
     assert subprocess.run(words, timeout=120).returncode == -9
-    results = optimize_suite(driver.plan_of(tasks, checkpoints="sqlite"), out, evaluator=ablation_driver.Judge(log), author=driver.author_of)
+    plan = driver.plan_of(tasks, checkpoints="sqlite")
+    results = optimize_suite(plan, out, evaluator=ablation_driver.Judge(log), author=driver.author_of)
     asked = log.read_text().splitlines()
     assert len(asked) == len(set(asked)) and {row.score for row in results.rows} == {1.8, 0.6}
 
