@@ -3,14 +3,16 @@
 `python -m tritonsmith.benchmarks.suite_cost [--runs 1000] [--candidates 6] [--parallel 4] [--out FILE]`. The suite's runner, the graph, the
 checkpoints, tapes and events are the real ones. Author and evaluator answer at once: whether a kernel works and how fast it is are drawn
 per text, so each run takes a way of its own. Nothing is measured on a card, and no figure here is about kernels. A window is a hundred
-finished runs; its time per node is the processor time of this process over the nodes that were executed, which other work on the machine
-hardly changes. The last window is compared with the first one after `--warm` runs, which load modules and fill caches.
+finished runs; its time per node is the processor time of this process over the nodes that were executed. Other work on a machine slows
+processors down, so a fixed piece of work (the yardstick) is timed after each run, and the time per node is told in yardsticks too. The
+last window is compared so with the first one after `--warm` runs, which load modules and fill caches.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import math
 import os
 import random
@@ -136,12 +138,14 @@ class DrawnAuthor:
 
 
 @dataclass
-class Meter:
+class SuiteMeter:
     """Counts nodes, and takes a sample at the end of every run."""
 
     nodes: int = 0
     samples: list[dict[str, float]] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
+    yardstick: float = 0.0
+    spent_on_yardstick: float = 0.0
 
     def on_event(self, task: PlannedTask, event: Event) -> None:
         """A node announces itself as a stage, and a gate as a decision."""
@@ -151,8 +155,11 @@ class Meter:
     def on_row(self, row: SuiteRow) -> None:
         """Note where the process stands."""
         del row
-        now = time.perf_counter() - self.began
-        self.samples.append({"nodes": self.nodes, "cpu": time.process_time(), "seconds": now, "megabytes": read_memory()})
+        now, cpu = time.perf_counter() - self.began, time.process_time()
+        self.yardstick += time_yardstick()
+        self.spent_on_yardstick += time.process_time() - cpu
+        about = {"cpu": cpu - self.spent_on_yardstick, "yardstick": self.yardstick, "megabytes": read_memory()}
+        self.samples.append({"nodes": self.nodes, "seconds": now, **about})
 
     def windows(self, warm: int) -> list[dict[str, float]]:
         """Each window of a hundred runs: milliseconds of processor time and of wall time per node, and memory at its end."""
@@ -163,10 +170,19 @@ class Meter:
             found.append(
                 {
                     "runs": start + WINDOW, "nodes": nodes, "cpu_ms_per_node": (last["cpu"] - first["cpu"]) / nodes * 1e3,
+                    "yardstick_ms": (last["yardstick"] - first["yardstick"]) / WINDOW * 1e3,
                     "wall_ms_per_node": (last["seconds"] - first["seconds"]) / nodes * 1e3, "megabytes": last["megabytes"],
                 }
             )  # fmt: skip
         return found
+
+
+def time_yardstick() -> float:
+    """Processor seconds of this thread for a fixed piece of Python work: how fast the machine is just now."""
+    began = time.thread_time()
+    text = json.dumps([{"number": number, "text": "x" * (number % 50)} for number in range(2000)])
+    hashlib.sha256(repr(json.loads(text)).encode()).hexdigest()
+    return time.thread_time() - began
 
 
 def read_memory() -> float:
@@ -188,7 +204,7 @@ def measure_disk(folder: Path) -> dict[str, float]:
 
 def simulate(runs: int, candidates: int, parallel: int, warm: int) -> dict[str, Any]:
     """One suite of so many runs; figures of its windows."""
-    meter, evaluator = Meter(), DrawnEvaluator()
+    meter, evaluator = SuiteMeter(), DrawnEvaluator()
     with tempfile.TemporaryDirectory(prefix="tritonsmith-suite-") as name:
         folder = Path(name)
         (folder / "tasks").mkdir()
@@ -201,12 +217,12 @@ def simulate(runs: int, candidates: int, parallel: int, warm: int) -> dict[str, 
         )  # fmt: skip
         disk = measure_disk(folder / "out")
     windows = meter.windows(warm)
-    first, last = windows[0]["cpu_ms_per_node"], windows[-1]["cpu_ms_per_node"]
+    first, last = (window["cpu_ms_per_node"] / window["yardstick_ms"] for window in (windows[0], windows[-1]))
     return {
         "runs": runs, "candidates": sum(row.candidates for row in results.rows), "verdicts": evaluator.asked, "counts": results.counts,
         "nodes": meter.nodes, "seconds": round(meter.samples[-1]["seconds"], 1), "cpu_seconds": round(meter.samples[-1]["cpu"], 1),
         "peak_megabytes": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1),
-        "cpu_ms_per_node": {"first": round(first, 3), "last": round(last, 3), "ratio": round(last / first, 3)},
+        "yardsticks_per_node": {"first": round(first, 4), "last": round(last, 4), "ratio": round(last / first, 3)},
         "median_cpu_ms_per_node": round(statistics.median(window["cpu_ms_per_node"] for window in windows), 3),
         "bytes_per_run": disk, "windows": [{key: round(value, 3) for key, value in window.items()} for window in windows],
     }  # fmt: skip
@@ -226,8 +242,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     head = begin_record("suite_cost", arguments)
     told = simulate(options.runs, options.candidates, options.parallel, options.warm)
     for window in told["windows"]:
-        print_line(f"{window['runs']:>6.0f} runs {window['cpu_ms_per_node']:>7.2f} ms/node (cpu) {window['megabytes']:>7.0f} MB")
-    ratio, peak = told["cpu_ms_per_node"]["ratio"], told["peak_megabytes"]
+        speed = f"{window['cpu_ms_per_node']:>7.2f} ms/node (cpu), yardstick {window['yardstick_ms']:.2f} ms"
+        print_line(f"{window['runs']:>6.0f} runs {speed} {window['megabytes']:>7.0f} MB")
+    ratio, peak = told["yardsticks_per_node"]["ratio"], told["peak_megabytes"]
     print_line(f"last over first: {ratio}; peak {peak:.0f} MB; {told['seconds']} s for {told['nodes']} nodes")
     write_record(head | {"load_average": [head["load_average"], os.getloadavg()[0]], **told}, options.out)
     return 0 if peak < 2000 and ratio < 1.1 else 1

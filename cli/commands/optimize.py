@@ -76,7 +76,8 @@ MoneyOption = Annotated[
     float | None, _about_limits("--budget-money", min=0.0001, max=10**9, help="US dollars, where the model's prices are known.")
 ]
 EvaluatorOption = Annotated[
-    str, typer.Option("--evaluator", help="local, or spool:DIR: jobs are files there, which `tritonsmith worker DIR` judges elsewhere.")
+    str,
+    typer.Option("--evaluator", help="local; ray[:ADDRESS], a cluster's cards; spool:DIR, files that `tritonsmith worker` judges."),
 ]
 DevicesOption = Annotated[
     str | None, typer.Option("--devices", metavar="0,1", help="Cards of this host that judge side by side: numbers, or all.")
@@ -147,7 +148,7 @@ def optimize(
     """
     common = {
         "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
-        "model_timeout": model_timeout, "prices": prices, "record": record, "replay": replay, "spool": _spool(evaluator),
+        "model_timeout": model_timeout, "prices": prices, "record": record, "replay": replay, **name_evaluator(evaluator),
         "memory": memory, "checkpoints": checkpoints, "policy": policy, "seeds": seeds, "target": target, "sandbox": sandbox.value,
         "devices": devices, "confirm": confirm.value, "fresh": fresh,
         "allow": allow, "budget": budget_of(budget_candidates, budget_repairs, budget_rounds, budget_seconds, budget_tokens, budget_money),
@@ -217,11 +218,13 @@ def _optimize_suite(
     carry_out(plan, root, must_be_faster=must_be_faster, as_json=as_json)
 
 
-def _spool(evaluator: str) -> str | None:
-    """The folder of `spool:DIR`; None for `local`."""
-    provider, colon, folder = evaluator.partition(":")
-    if provider == "spool" and colon and folder:
-        return folder
+def name_evaluator(evaluator: str) -> dict[str, str | None]:
+    """The settings `spool` and `ray` that `--evaluator` stands for. Raises UsageError."""
+    provider, colon, place = evaluator.partition(":")
+    if provider == "spool" and place:
+        return {"spool": place, "ray": None}
+    if provider == "ray" and (place or not colon):
+        return {"spool": None, "ray": place}
     if evaluator != "local":
-        raise UsageError(f"--evaluator {evaluator}: no such evaluator; use local or spool:DIR")
-    return None
+        raise UsageError(f"--evaluator {evaluator}: no such evaluator; use local, ray, ray:ADDRESS or spool:DIR")
+    return {"spool": None, "ray": None}

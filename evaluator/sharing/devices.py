@@ -116,22 +116,36 @@ class DeviceEvaluator:
 
     async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """One verdict, from any of the cards; one whose machinery fails is followed by another. Raises InfrastructureError."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._judge, task, kernel, profile)
+        ended = threading.Event()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._judge, task, kernel, profile, ended)
+        except asyncio.CancelledError:
+            ended.set()
+            self._end_by_force(ended)
+            raise
 
     def _describe_now(self, task: Task) -> TaskFacts:
         with self._places.take(task, "") as number:
             return asyncio.run(self._cards[number].describe(task))
 
-    def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
+    def _judge(self, task: Task, kernel: KernelText, profile: str, ended: threading.Event) -> Verdict:
         failed: int | None = None
         try:
             with self._places.take(task, profile) as failed:
-                return self._cards[failed].evaluate_now(task, kernel, profile)
+                return self._ask_card(failed, task, kernel, profile, ended)
         except InfrastructureError:
-            if len(self._cards) == 1:
+            if len(self._cards) == 1 or ended.is_set():
                 raise
         with self._places.take(task, profile, avoid=failed) as number:
-            return self._cards[number].evaluate_now(task, kernel, profile)
+            return self._ask_card(number, task, kernel, profile, ended)
+
+    def _ask_card(self, number: int, task: Task, kernel: KernelText, profile: str, ended: threading.Event) -> Verdict:
+        if ended.is_set():
+            raise InfrastructureError("the question was cancelled")
+        return self._cards[number].evaluate_now(task, kernel, profile)
+
+    def _end_by_force(self, ended: threading.Event) -> None:
+        """End what works on a question that nobody waits for; cards of this host finish it."""
 
     async def aclose(self) -> None:
         """End every card's processes."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.sharing.answers import AnswerStore, KeptEvaluator, find_answers
-from tritonsmith.evaluator.sharing.devices import Confirm, open_devices
+from tritonsmith.evaluator.sharing.devices import Confirm, name_devices, open_devices
 
 
 @dataclass(frozen=True)
@@ -20,16 +20,27 @@ class JudgeSettings:
     devices: str | None = None
     """Cards of this host: `0,1` or `all`; None: the first."""
     confirm: Confirm = "beside"
+    ray: str | None = None
+    """Address of a Ray cluster whose cards judge; empty: this host's, started where there is none. None: no cluster."""
     fresh: bool = False
     """Measure everything again."""
     keep: bool = True
     """Whether answers are kept for other runs; an experiment with repeats wants each repeat measured."""
 
 
+def _count(devices: str | None) -> int | None:
+    """How many supervisors stand in for cards where a cluster has none."""
+    return None if devices in (None, "all") else len(name_devices(str(devices), []))
+
+
 def open_judges(settings: JudgeSettings, raw_dir: Path | None = None) -> Evaluator:
     """The evaluator for these settings. Raises UsageError and InfrastructureError."""
     inner: Evaluator
-    if settings.devices is not None:
+    if settings.ray is not None:
+        from tritonsmith.evaluator.sharing.ray_cards import open_ray  # noqa: PLC0415 - what it needs is an extra
+
+        inner = open_ray(settings.ray, settings.target, raw_dir, settings.sandbox, settings.confirm, _count(settings.devices))
+    elif settings.devices is not None:
         inner = open_devices(settings.devices, settings.target, raw_dir, settings.sandbox, settings.confirm)
     else:
         inner = open_evaluator(settings.target, raw_dir, sandbox=settings.sandbox)

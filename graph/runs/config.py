@@ -71,6 +71,8 @@ class RunConfig(Record):
     """Cards of this host that judge side by side: `0,1`, or `all`; empty: the first."""
     confirm: Confirm = "beside"
     """Whether confirmations are made while other cards of the host work (`beside`), or while they rest (`alone`)."""
+    ray: str | None = None
+    """Address of a Ray cluster whose cards judge, or an empty text for the cluster of this host; none: judged by this machine."""
     fresh: bool = False
     """Measure everything again, also what this machine has an answer to."""
     allow: Allow = Allow.HYBRID
@@ -84,10 +86,10 @@ class RunConfig(Record):
 
     def judges(self, *, keep: bool = True) -> JudgeSettings:
         """Where verdicts are made; `keep` says whether answers are kept for other runs."""
-        return JudgeSettings(self.target, self.sandbox, self.devices, self.confirm, self.fresh, keep)
+        return JudgeSettings(self.target, self.sandbox, self.devices, self.confirm, self.ray, self.fresh, keep)
 
 
-PLACES = frozenset({"devices", "fresh"})
+PLACES = frozenset({"devices", "fresh", "ray"})
 """Settings that say where and not what is judged: processes that share an experiment may differ in them."""
 
 

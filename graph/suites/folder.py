@@ -155,14 +155,24 @@ def collect_results(plan: SuitePlan, root: Path) -> SuiteResults:
     return results
 
 
-def note_failure(root: Path, task: PlannedTask, reason: str) -> None:
-    """Keep why a task's run could not be made. Raises UsageError where that cannot be written."""
+def note_failure(root: Path, task: PlannedTask, reason: str, *, resumable: bool = False) -> None:
+    """Keep why a task's run could not be made, and whether the same run can go on. Raises UsageError where that cannot be written."""
     path = failure_of(root, task)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        put_text(path, json.dumps({"reason": reason}, ensure_ascii=False) + "\n")
+        put_text(path, json.dumps({"reason": reason, "resumable": resumable}, ensure_ascii=False) + "\n")
     except OSError as error:
         raise UsageError(f"--out {root}: cannot write there ({error.strerror}); give the same command when there is room") from error
+
+
+def must_begin_anew(root: Path, task: PlannedTask) -> bool:
+    """Whether a task's run failed in a way that going on with it would only repeat."""
+    try:
+        return not json.loads(failure_of(root, task).read_text(encoding="utf-8")).get("resumable")
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, AttributeError):
+        return True
 
 
 def _read_reason(path: Path) -> str:

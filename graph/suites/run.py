@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shutil
 import time
@@ -17,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tritonsmith.evaluator.errors import InfrastructureError, RunStopped, TritonsmithError, UsageError
+from tritonsmith.evaluator.errors import InfrastructureError, RunError, RunStopped, TritonsmithError, UsageError
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.sharing.open import open_judges
 from tritonsmith.evaluator.sharing.views import EvaluatorView, SharedEvaluator
@@ -33,6 +32,7 @@ from tritonsmith.graph.suites.folder import (
     collect_results,
     failure_of,
     lock_suite,
+    must_begin_anew,
     note_failure,
     row_of,
     run_folder_of,
@@ -158,25 +158,25 @@ async def _work_off(work: _Work) -> None:
     while work.waiting and not work.stopped:
         task = work.waiting.popleft()
         try:
-            reason = task.fault or await _run_task(task, work)
+            reason, resumable = (task.fault, False) if task.fault else await _run_task(task, work)
         except RunStopped as stop:
             work.stopped = work.stopped or str(stop)
             for other in active_runs():  # one that began after the signal does not know of it
                 other.stop(work.stopped)
             return
-        await asyncio.to_thread(_finish_task, task, work, reason)
+        await asyncio.to_thread(_finish_task, task, work, reason, resumable)
 
 
-def _finish_task(task: PlannedTask, work: _Work, reason: str) -> None:
+def _finish_task(task: PlannedTask, work: _Work, reason: str, resumable: bool) -> None:
     failure_of(work.root, task).unlink(missing_ok=True)
     if reason:
-        note_failure(work.root, task, reason)
+        note_failure(work.root, task, reason, resumable=resumable)
     if work.on_row is not None:
         work.on_row(row_of(task, work.root))
 
 
-async def _run_task(task: PlannedTask, work: _Work) -> str:
-    """Take a task's run to its end; returns why that was not possible. Raises RunStopped."""
+async def _run_task(task: PlannedTask, work: _Work) -> tuple[str, bool]:
+    """Take a task's run to its end; returns why that was not possible, and whether the run can go on. Raises RunStopped."""
     view = work.shared.view(task.key) if work.shared is not None else None
     try:
         run = await asyncio.to_thread(_make_run, task, work, view)
@@ -190,15 +190,15 @@ async def _run_task(task: PlannedTask, work: _Work) -> str:
             raise InfrastructureError(view.broken)
         if fault := await asyncio.to_thread(read_fatal_fault, run.folder):
             raise AuthorError(fault)
-    except (RunStopped, RunBusy) as error:
-        if isinstance(error, RunStopped):
-            raise
-        return str(error)
+    except RunStopped:
+        raise
+    except (RunError, RunBusy) as error:  # such as a full disk: what was finished is kept
+        return str(error), True
     except TritonsmithError as error:
-        return str(error)
+        return str(error), False
     except Exception as error:  # noqa: BLE001 - the boundary of one task: what ends its run is its row, and the suite goes on
-        return f"{type(error).__name__}: {error}"
-    return ""
+        return f"{type(error).__name__}: {error}", False
+    return "", False
 
 
 def _make_run(task: PlannedTask, work: _Work, view: EvaluatorView | None) -> Run:
@@ -206,12 +206,15 @@ def _make_run(task: PlannedTask, work: _Work, view: EvaluatorView | None) -> Run
     folder = run_folder_of(work.root, task)
     shared = SharedPlayers(view, work.gate)
     author = work.author(task) if work.author is not None else None
-    if (folder / MANIFEST).is_file() and not failure_of(work.root, task).is_file():
+    if (folder / MANIFEST).is_file() and not must_begin_anew(work.root, task):
         return Run.of(folder, author=author, shared=shared)
-    own = read_shareable(folder)
-    with contextlib.suppress(FileNotFoundError):
+    if folder.is_dir():
+        fresh = folder.with_name(f".{task.key}.again")
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir()
+        write_tape(fresh, read_shareable(folder))  # on a full disk this raises, and the old one is still there
         shutil.rmtree(folder)
-    write_tape(folder, own)
+        fresh.rename(folder)
     return Run(config_of(task, work.plan, work.root), author=author, shared=shared)
 
 

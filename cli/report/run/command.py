@@ -35,6 +35,8 @@ def reproduce(files: RunFiles) -> tuple[str, str]:
         words += ["--target", str(config["target"])]
     if isinstance(config.get("spool"), str):
         words += ["--evaluator", f"spool:{_shorten_path(config['spool'])}"]
+    if isinstance(config.get("ray"), str):
+        words += ["--evaluator", f"ray:{config['ray']}".rstrip(":")]
     for name, value in _table(config, "overrides").items():
         words += ["--set", f"{name}={value}"]
     limits = Budget()

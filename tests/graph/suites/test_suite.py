@@ -2,14 +2,15 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
 import ablation_driver
-import suite_driver as driver
 from project import HELPERS
+from suites import driver
 from tritonsmith.cli.main import run
 from tritonsmith.cli.report.write import write_report
 from tritonsmith.evaluator.errors import RunStopped, UsageError
@@ -62,8 +63,8 @@ def test_a_task_that_fails_does_not_stop_the_others(tasks, tmp_path):
 
 def test_a_kill_repeats_no_verdict(tasks, tmp_path):
     out, log = tmp_path / "out", tmp_path / "log"
-    words = [sys.executable, str(HELPERS / "suite_driver.py"), *map(str, (tasks, out, log, 0.0, 6))]
-    assert subprocess.run(words, timeout=120).returncode == -9
+    words = [sys.executable, str(HELPERS / "suites" / "driver.py"), *map(str, (tasks, out, log, 0.0, 6))]
+    assert subprocess.run(words, timeout=120, env={**os.environ, "PYTHONPATH": str(HELPERS)}).returncode == -9
     plan = driver.plan_of(tasks, checkpoints="sqlite")
     results = optimize_suite(plan, out, evaluator=ablation_driver.Judge(log), author=driver.author_of)
     asked = log.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""What the tests of suites play with; as a script (`suite_driver.py TASKS OUT LOG SECONDS DIE_AT`) one process of a suite.
+"""What the tests of suites play with; as a script (`driver.py TASKS OUT LOG SECONDS DIE_AT`) one process of a suite.
 
 It kills itself in the middle of evaluation DIE_AT (0: never), which also kills the verdict that it was about to write.
 """
