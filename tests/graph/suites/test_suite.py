@@ -116,3 +116,21 @@ def test_turns_go_round():
         return "".join(order)
 
     assert asyncio.run(play()) == "abcaa"
+
+
+def test_a_full_disk_loses_nothing(tasks, tmp_path):
+    """A limit on the size of files stands for the full disk, in the middle of every run."""
+    out, log = tmp_path / "out", tmp_path / "log"
+    words = [sys.executable, str(HELPERS / "suites" / "driver.py"), *map(str, (tasks, out, log, 0.0, 0))]
+
+    def play(kilobytes):
+        environment = {**os.environ, "PYTHONPATH": str(HELPERS), "FILE_KILOBYTES": str(kilobytes), "CHECKPOINTS": "none"}
+        return subprocess.run(words, timeout=120, env=environment, capture_output=True, text=True)
+
+    assert "3 failed" in play(8).stdout
+    reasons = [path.read_text() for path in out.glob("tasks/*.failed.json")]
+    before = log.read_text().splitlines()
+    assert len(before) >= 6 and all("no space is left on the disk; what was finished is kept" in reason for reason in reasons)
+    assert "2 of 3 tasks FASTER" in play(0).stdout
+    asked = log.read_text().splitlines()
+    assert len(asked) == 12 and len(asked) - len(set(asked)) <= 3, "only a verdict whose own line found no room is asked for again"

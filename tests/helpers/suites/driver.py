@@ -1,8 +1,11 @@
 """What the tests of suites play with; as a script (`driver.py TASKS OUT LOG SECONDS DIE_AT`) one process of a suite.
 
-It kills itself in the middle of evaluation DIE_AT (0: never), which also kills the verdict that it was about to write.
+It kills itself in the middle of evaluation DIE_AT (0: never), which also kills the verdict that it was about to write. FILE_KILOBYTES
+in the environment limits every file, as a full disk does.
 """
 
+import os
+import resource
 import sys
 from pathlib import Path
 
@@ -23,8 +26,10 @@ def plan_of(tasks, checkpoints="none", parallel=2, **settings):
 
 
 def main(tasks, out, log, seconds, die_at):
+    if limit := int(os.environ.get("FILE_KILOBYTES", "0")):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit * 1024, resource.RLIM_INFINITY))
     judge = Judge(Path(log), float(seconds), die_at=int(die_at))
-    results = optimize_suite(plan_of(tasks, checkpoints="sqlite"), out, evaluator=judge, author=author_of)
+    results = optimize_suite(plan_of(tasks, checkpoints=os.environ.get("CHECKPOINTS", "sqlite")), out, evaluator=judge, author=author_of)
     sys.stdout.write(f"{results.headline}\n")
 
 
