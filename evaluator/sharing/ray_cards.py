@@ -250,8 +250,10 @@ def _connect(ray: Any, address: str) -> None:
             ray.init(address=address, **quiet)
         else:
             ray.init(include_dashboard=False, **quiet)
-    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - Ray raises plain exceptions where a cluster does not start
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if not address:
+            raise InfrastructureError(f"Ray started no cluster on this machine ({first})") from error
         raise UsageError(f"--evaluator ray:{address}: no cluster answers there ({first}); start one with `ray start --head`") from error
 
 
