@@ -25,7 +25,6 @@ from tritonsmith.evaluator.compiling.pool import CompilePool, CompileReport
 from tritonsmith.evaluator.compiling.reports import CompileReports, CompileRequests
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.machine import name_card
 from tritonsmith.evaluator.processes.bytecode import compile_missing_bytecode
 from tritonsmith.evaluator.processes.card_lock import CardLock
 from tritonsmith.evaluator.processes.run_folder import run_folder
@@ -129,7 +128,7 @@ class LocalEvaluator:
         self._mark = folder / "measuring"
         """Exists while something is timed."""
         others = [ServerProcess(target, sandbox=sandbox, environment=shown) for _ in range(self.parallel - 1)]
-        lock = CardLock(name_card(device)) if self.hardware.present else None
+        lock = _open_lock(device) if self.hardware.present else None
         self._oracles = OracleLease([first, *others], self._mark, lock)
         self._requests = CompileRequests(folder, self._oracles.lease, self._prepare)
         self._auditors: OracleLease | None = None
@@ -256,6 +255,12 @@ class LocalEvaluator:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _open_lock(device: str | None) -> CardLock:
+    from tritonsmith.evaluator.machine import name_card  # noqa: PLC0415 - the management library is loaded only where there is a card
+
+    return CardLock(name_card(device))
 
 
 def _refusal_of(compiling: Future[CompileReport]) -> tuple[Status, str] | None:

@@ -12,8 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, Protocol
 
-import pynvml
-
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.local import LocalEvaluator
@@ -184,6 +182,8 @@ def open_devices(
 
 def visible_cards() -> list[str]:
     """The cards that CUDA would number 0, 1, ...: their names for CUDA_VISIBLE_DEVICES. Empty without a card."""
+    import pynvml  # noqa: PLC0415 - loaded only where cards are asked for
+
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
         pynvml.nvmlInit()
