@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from tritonsmith.cli.commands.ablate import ablate
+from tritonsmith.cli.commands.answers import answers
 from tritonsmith.cli.commands.assistants import assistants
 from tritonsmith.cli.commands.detect import detect
 from tritonsmith.cli.commands.doctor import doctor
@@ -54,7 +55,10 @@ def _take_options(
     del version  # its callback has printed
 
 
-for command in (optimize, resume, fork, watch, ablate, worker, evaluate, detect, lint, graph, report, assistants, policies, doctor):
+_COMMANDS = (
+    optimize, resume, fork, watch, ablate, worker, evaluate, detect, lint, graph, report, assistants, policies, answers, doctor,
+)  # fmt: skip
+for command in _COMMANDS:
     app.command()(command)
 
 # Typer vendors click since 0.26 and uses the installed one before; the base of its usage errors is found by name to work with both.

@@ -50,6 +50,13 @@ class SandboxChoice(StrEnum):
     OFF = "off"
 
 
+class ConfirmChoice(StrEnum):
+    """When confirmations are made on a host with several cards."""
+
+    BESIDE = "beside"
+    ALONE = "alone"
+
+
 class PrecisionChoice(StrEnum):
     """How exact a task's results must be, from strict to loose; auto: what its types mean."""
 

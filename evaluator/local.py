@@ -27,6 +27,7 @@ from tritonsmith.evaluator.compiling.reports import CompileReports, CompileReque
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.bytecode import compile_missing_bytecode
+from tritonsmith.evaluator.processes.card_lock import CardLock
 from tritonsmith.evaluator.processes.run_folder import run_folder
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.questions.describe import TaskDescriptions
@@ -48,21 +49,24 @@ class OracleLease:
     Args:
         servers: the processes; the first is leased first.
         mark: a file that an oracle makes while it times something.
+        card: the lock of the card that they share with other commands; None where they use none.
     """
 
-    def __init__(self, servers: list[ServerProcess], mark: Path) -> None:
+    def __init__(self, servers: list[ServerProcess], mark: Path, card: CardLock | None = None) -> None:
         self._servers = servers
         self._mark = mark
+        self._card = card
         self._free: queue.LifoQueue[ServerProcess] = queue.LifoQueue()  # the one that judged last is warm
         for server in reversed(servers):
             self._free.put(server)
 
     @contextlib.contextmanager
     def lease(self) -> Iterator[ServerProcess]:
-        """An oracle for one caller alone; waits until one is free."""
+        """An oracle for one caller alone, and its card; waits until both are free."""
         server = self._free.get()
         try:
-            yield server
+            with self._card.hold() if self._card is not None else contextlib.nullcontext():
+                yield server
         finally:
             self._free.put(server)
 
@@ -77,6 +81,8 @@ class OracleLease:
 
     def close(self) -> None:
         """End the processes and remove their folders."""
+        if self._card is not None:
+            self._card.close()
         for server in self._servers:
             server.remove()
 
@@ -89,21 +95,26 @@ class LocalEvaluator:
         raw_dir: where raw samples go; a temporary folder when None.
         call_seconds: the longest that one call of a candidate may take, compilation included.
         sandbox: `auto` (the layers that work here), `strict` (refuse where a needed one is missing) or `off`.
+        device: the card, as CUDA_VISIBLE_DEVICES names it; None: the first that this process may see.
     """
 
     def __init__(
-        self, target: str = "auto", raw_dir: Path | None = None, call_seconds: float = CALL_SECONDS, sandbox: str = "auto"
-    ) -> None:
+        self, target: str = "auto", raw_dir: Path | None = None, call_seconds: float = CALL_SECONDS, sandbox: str = "auto",
+        device: str | None = None,
+    ) -> None:  # fmt: skip
         if target != "auto":
             named_card(target)  # a wrong name is the user's sentence, not an oracle's fault
         self._temporary = tempfile.TemporaryDirectory(prefix="raw-", ignore_cleanup_errors=True, dir=run_folder())
         folder = Path(self._temporary.name)
         folder.chmod(0o711)  # confined processes read requests below it
         self.raw_dir = raw_dir or folder
+        if raw_dir is not None:
+            raw_dir.mkdir(parents=True, exist_ok=True)
         self._call_seconds = call_seconds
         self.baselines: tuple[str, ...] = ()
         """Those that candidates are timed against on a card; all four when empty. A verdict names the ones it has."""
-        first = ServerProcess(target, sandbox=sandbox)
+        shown = None if device is None else {"CUDA_VISIBLE_DEVICES": device}
+        first = ServerProcess(target, sandbox=sandbox, environment=shown)
         self._descriptions = TaskDescriptions()  # its probe starts while the oracle does, which takes as long to import what it needs
         try:
             with compile_missing_bytecode():  # while these start
@@ -114,10 +125,13 @@ class LocalEvaluator:
             self._temporary.cleanup()
             raise
         self.parallel = 1 if self.hardware.present else min(_MOST_ORACLES, os.cpu_count() or 1)
+        self.admits = self.parallel + self.hardware.present
+        """Questions that it can use at a time: on a card one more is compiled while the other is measured."""
         self._mark = folder / "measuring"
         """Exists while something is timed."""
-        others = [ServerProcess(target, sandbox=sandbox) for _ in range(self.parallel - 1)]
-        self._oracles = OracleLease([first, *others], self._mark)
+        others = [ServerProcess(target, sandbox=sandbox, environment=shown) for _ in range(self.parallel - 1)]
+        lock = _open_lock(device) if self.hardware.present else None
+        self._oracles = OracleLease([first, *others], self._mark, lock)
         self._requests = CompileRequests(folder, self._oracles.lease, self._prepare)
         self._auditors: OracleLease | None = None
         """An oracle without a card, for the interpreter's view of what the card measured."""
@@ -275,6 +289,12 @@ class LocalEvaluator:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _open_lock(device: str | None) -> CardLock:
+    from tritonsmith.evaluator.machine import name_card  # noqa: PLC0415 - the management library is loaded only where there is a card
+
+    return CardLock(name_card(device))
 
 
 def _refusal_of(compiling: Future[CompileReport]) -> tuple[Status, str] | None:

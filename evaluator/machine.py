@@ -25,13 +25,21 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _first_card() -> Any:
-    """The management library's handle of the card that CUDA calls the first.
+def name_card(device: str | None = None) -> str:
+    """What tells a card from all others: its UUID, else the name that CUDA_VISIBLE_DEVICES gives it (None: the first that it shows)."""
+    try:
+        return str(pynvml.nvmlDeviceGetUUID(_first_card(device)))
+    except pynvml.NVMLError:
+        return device or os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip() or "0"
+
+
+def _first_card(device: str | None = None) -> Any:
+    """The management library's handle of the card that CUDA calls the first, or of the one that `device` names.
 
     The library numbers all cards, also those that CUDA_VISIBLE_DEVICES hides.
     """
     pynvml.nvmlInit()
-    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
+    shown = (os.environ.get("CUDA_VISIBLE_DEVICES", "") if device is None else device).split(",")[0].strip()
     if shown.startswith("GPU-"):
         return pynvml.nvmlDeviceGetHandleByUUID(shown)
     return pynvml.nvmlDeviceGetHandleByIndex(int(shown) if shown.isdigit() else 0)

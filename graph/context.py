@@ -74,7 +74,7 @@ class Context:
 
     def session(self, run: str) -> Session:
         """Ledger and memo of a run."""
-        return self.sessions.of(run, max(1, int(getattr(self.evaluator, "parallel", 1))))
+        return self.sessions.of(run, max(1, int(getattr(self.evaluator, "admits", getattr(self.evaluator, "parallel", 1)))))
 
     def __enter__(self) -> Context:
         return self

@@ -17,6 +17,7 @@ from tritonsmith.nodes.evaluators.scripted import ScriptedDetector, ScriptedEval
 from tritonsmith.prompts.analysis import Analysis, Category, Promise
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests run beside each other, and its threads would wait in turns
+os.environ["TRITONSMITH_ANSWERS"] = "off"  # a test that is run again measures again
 
 FIRST = ("whole", "test_packaging.py")
 """Folders and files with the longest tests."""

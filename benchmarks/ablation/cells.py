@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tritonsmith.benchmarks.ablation.schema import AblationPlan, CellRow, CellState, PlannedPolicy, PlannedTask
+from tritonsmith.benchmarks.ablation.schema import AblationPlan, CellRow, CellState, PlannedPolicy
 from tritonsmith.benchmarks.ablation.sharing import Memo, SharedVerdict
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Stage, Status
@@ -16,6 +16,7 @@ from tritonsmith.graph.pool import is_proven
 from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object
 from tritonsmith.graph.storage.folder import TAPE
 from tritonsmith.graph.storage.summary import CandidateRow, Summary, Winner
+from tritonsmith.graph.suites.tasks import PlannedTask
 
 _TUNING = (Stage.TUNE_GRID.value, Stage.TUNE_BLOCK.value, Stage.TUNE_MEMORY.value)
 

@@ -12,11 +12,12 @@ from pydantic import ValidationError
 
 from tritonsmith.benchmarks.ablation.policies import EXPERIMENTS, Experiment, plan_policies
 from tritonsmith.benchmarks.ablation.schema import FORMAT, AblationPlan
-from tritonsmith.benchmarks.ablation.suite import Overrides, load_suite
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass
 from tritonsmith.graph.run import RunConfig
+from tritonsmith.graph.runs.config import PLACES
 from tritonsmith.graph.storage.files import fault_of
+from tritonsmith.graph.suites.tasks import Overrides, load_suite
 
 PLAN = "plan.json"
 CUSTOM = "custom"
@@ -163,6 +164,8 @@ def _fixed_part(plan: AblationPlan, name: str) -> Any:
         return [task.model_dump(exclude={"path"}) for task in plan.tasks]
     if name == "policies":
         return [policy.model_dump(exclude={"given"} if policy.sha else set()) for policy in plan.policies]
+    if name == "settings":
+        return {key: value for key, value in plan.settings.items() if key not in PLACES}
     return getattr(plan, name)
 
 

@@ -1,9 +1,7 @@
 """One cell played: forked from the run it builds on, begun with what that has asked and judged, or gone on with where it was left."""
 
 import asyncio
-import json
 import shutil
-from collections.abc import Iterable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -16,15 +14,11 @@ from tritonsmith.graph.policies.forked import decisions_before
 from tritonsmith.graph.run import RunConfig
 from tritonsmith.graph.runs.fork import fork_run
 from tritonsmith.graph.runs.run import Run
-from tritonsmith.graph.storage.files import lines_of, parse_object, put_text
-from tritonsmith.graph.storage.folder import MANIFEST, TAPE
+from tritonsmith.graph.runs.try_again import read_fatal_fault, read_shareable, write_tape
+from tritonsmith.graph.storage.folder import MANIFEST
 from tritonsmith.graph.storage.summary import read_summary
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.prompts.author import Author, AuthorError
-
-Line = dict[str, Any]
-_SHAREABLE = ("tape", "reply", "hardware", "facts", "verdict", "memory")
-"""Lines of a tape that hold for any policy; failures belong to the run that met them."""
 
 
 def config_of(cell: Cell, plan: AblationPlan, root: Path) -> RunConfig:
@@ -55,9 +49,8 @@ async def play(
         raise RunStopped(run.stopped or "the run was stopped")
     if evaluator.broken:
         raise InfrastructureError(evaluator.broken)
-    for line in _read_tape(folder):
-        if line.get("kind") == "fault" and line.get("fatal"):
-            raise AuthorError(str(line.get("error", "the author failed")))
+    if fault := read_fatal_fault(folder):
+        raise AuthorError(fault)
 
 
 def _make_run(cell: Cell, plan: AblationPlan, root: Path, players: dict[str, Any]) -> Run:
@@ -65,14 +58,14 @@ def _make_run(cell: Cell, plan: AblationPlan, root: Path, players: dict[str, Any
     folder, base = cell.folder(root), cell.base_folder(root)
     if (folder / MANIFEST).is_file() and cell.state(root) is CellState.OPEN:
         return Run.of(folder, **players)
-    own = _read_shareable(folder)  # of a try that failed
+    own = read_shareable(folder)  # of a try that failed
     if folder.exists():
         shutil.rmtree(folder)
     if base is not None and cell.policy.at and _was_reached(cell.policy.at, base):
         run = fork_run(base, at=cell.policy.at, policy=cell.policy.given, out=folder, **players)
-        _write_tape(folder, [*_read_shareable(folder), *own])
+        write_tape(folder, [*read_shareable(folder), *own])
         return run
-    _write_tape(folder, [*own, *(_read_shareable(base) if base is not None else ())])
+    write_tape(folder, [*own, *(read_shareable(base) if base is not None else ())])
     return Run(config_of(cell, plan, root), **players)
 
 
@@ -80,42 +73,3 @@ def _was_reached(at: str, base: Path) -> bool:
     """Whether the base's run was over and asked its policy at the site: else there is nothing to fork, and the two are the same run."""
     summary = read_summary(base)
     return summary is not None and decisions_before(at, summary.decisions)[1]
-
-
-def _write_tape(folder: Path, lines: list[Line]) -> None:
-    """Give a run that begins replies and verdicts."""
-    fresh = list(_drop_repeats(lines))
-    if fresh:
-        folder.mkdir(parents=True, exist_ok=True)
-        put_text(folder / TAPE, "".join(json.dumps(line, ensure_ascii=False, sort_keys=True) + "\n" for line in fresh))
-
-
-def _read_shareable(folder: Path) -> list[Line]:
-    """What a run's tape holds for any policy."""
-    return [line for line in _read_tape(folder) if line.get("kind") in _SHAREABLE]
-
-
-def _drop_repeats(lines: Iterable[Line]) -> Iterable[Line]:
-    """Lines without those that say the same as an earlier one; one head, one card."""
-    seen = set()
-    for line in lines:
-        about = () if line["kind"] in ("tape", "hardware") else ("key", "name", "call", "task", "kernel", "profile")
-        key = (line["kind"], *(str(line.get(name)) for name in about))
-        if key not in seen:
-            seen.add(key)
-            yield line
-
-
-def _read_tape(folder: Path) -> list[Line]:
-    """The lines of a run's tape; none where there is no tape, and without a last line that a kill has cut."""
-    found = []
-    try:
-        data = (folder / TAPE).read_bytes()
-    except OSError:
-        return []
-    for line in lines_of(data):
-        try:
-            found.append(parse_object(line))
-        except ValueError:
-            continue
-    return found

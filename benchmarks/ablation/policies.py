@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tritonsmith.benchmarks.ablation.difference import find_first_difference
 from tritonsmith.benchmarks.ablation.schema import PlannedPolicy
-from tritonsmith.benchmarks.ablation.suite import shorten_path
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.policies.view import Policy
+from tritonsmith.graph.suites.tasks import shorten_path
 
 
 @dataclass(frozen=True)

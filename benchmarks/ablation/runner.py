@@ -12,13 +12,14 @@ from tritonsmith.benchmarks.ablation.cells import Cell, cells_of, row_of
 from tritonsmith.benchmarks.ablation.plan import begin, read_plan, settle
 from tritonsmith.benchmarks.ablation.play import play
 from tritonsmith.benchmarks.ablation.schema import Ablation, AblationPlan, CellRow, CellState
-from tritonsmith.benchmarks.ablation.sharing import CellEvaluator, SeedsFrom, SharedEvaluator
+from tritonsmith.benchmarks.ablation.sharing import CellEvaluator, MemoEvaluator, SeedsFrom
 from tritonsmith.benchmarks.ablation.tables import tabulate, write_tables
 from tritonsmith.benchmarks.ablation.tuning import variants_of
 from tritonsmith.evaluator.errors import RunStopped, TritonsmithError, UsageError
-from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.sharing.open import open_judges
 from tritonsmith.graph.background import run_to_completion
+from tritonsmith.graph.run import RunConfig
 from tritonsmith.graph.runs.active import active_runs
 from tritonsmith.graph.storage.folder import RunBusy
 from tritonsmith.nodes.authors.make import make_author
@@ -39,7 +40,7 @@ class _SharedWork:
 
     plan: AblationPlan
     root: Path
-    shared: SharedEvaluator
+    shared: MemoEvaluator
     author: AuthorOf | None
     models: Models | None
     on_row: OnRow | None
@@ -74,7 +75,7 @@ async def ablate_async(
         judge: Evaluator = evaluator if evaluator is not None else await asyncio.to_thread(_open_evaluator, plan, root)
         try:
             plan = settle(plan, root, judge.hardware)
-            work = _SharedWork(plan, root, SharedEvaluator(judge), author, models, on_row, cells)
+            work = _SharedWork(plan, root, MemoEvaluator(judge), author, models, on_row, cells)
             work.old = {cell.name: cell.failure(root).stat().st_mtime_ns for cell in cells if cell.state(root) is CellState.FAILED}
             try:
                 async with asyncio.TaskGroup() as group:
@@ -124,10 +125,9 @@ def retabulate(root: Path) -> Ablation:
 
 
 def _open_evaluator(plan: AblationPlan, root: Path) -> Evaluator:
-    settings = plan.settings
     raw = root / "raw" / f"{time.time_ns()}-{os.getpid()}"  # processes share the folder, and each counts its samples from 0
     raw.mkdir(parents=True, exist_ok=True)
-    return open_evaluator(settings["target"], raw, sandbox=settings["sandbox"])
+    return open_judges(RunConfig.model_validate({**plan.settings, "task": ""}).judges(keep=False), raw)  # repeats are to vary
 
 
 async def _run_cells(work: _SharedWork) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from tritonsmith.evaluator.schema import PrecisionClass, Record
+from tritonsmith.graph.suites.tasks import PlannedTask
 
 FORMAT = 1
 
@@ -31,20 +32,6 @@ class Rule(StrEnum):
     """Only runs with a winner count, each with its score; the share of solved runs counts the others."""
     FLOOR = "floor"
     """What a user has afterwards: the score where it is proven faster, else 1.0, because the baseline is kept."""
-
-
-class PlannedTask(Record):
-    """One task at one size."""
-
-    key: str
-    """Its folder below `cells`, and its name in every table."""
-    path: str
-    """As seen from where the command was given; not part of what makes two plans the same."""
-    size: str | None = None
-    """`full` or `small`; None: full on a card, small without one."""
-    overrides: dict[str, int | float | bool | str] = Field(default_factory=dict)
-    sha: str = ""
-    """Of the file's text: a changed file makes another experiment."""
 
 
 class PlannedPolicy(Record):

@@ -13,7 +13,8 @@ from uuid import uuid4
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.schema import Hardware, Record, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Record, Task, Verdict
+from tritonsmith.evaluator.sharing.views import EvaluatorView, SharedEvaluator
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Author, Brief, Draft
 
@@ -73,14 +74,12 @@ class Memo:
         return self.folder / f"{kernel}-{profile}.json"
 
 
-class SharedEvaluator:
-    """One evaluator for all runs of a process; no more questions at a time than it answers side by side (one, on a card)."""
+class MemoEvaluator(SharedEvaluator):
+    """One evaluator for all runs of an experiment, with the verdicts that they share."""
 
     def __init__(self, inner: Evaluator) -> None:
         """The evaluator stays open when a run that used it ends."""
-        self.inner = inner
-        self.parallel = max(1, int(getattr(inner, "parallel", 1)))
-        self._slots = asyncio.Semaphore(self.parallel)
+        super().__init__(inner)
         self._locks: dict[tuple[Path, str, str], asyncio.Lock] = {}
 
     async def judge(self, cell: str, memo: Memo, task: Task, kernel: KernelText, profile: str) -> Verdict:
@@ -89,7 +88,7 @@ class SharedEvaluator:
         async with self._locks.setdefault((memo.folder, sha, profile), asyncio.Lock()):
             known = await asyncio.to_thread(memo.get, sha, profile)
             if known is None or known.task != task.sha:
-                async with self._slots:  # the queue is here, so that no thread waits for the card
+                async with self.turns.turn(cell):  # the queue is here, so that no thread waits for the card
                     started = time.monotonic()
                     verdict = await self.inner.evaluate(task, kernel, profile)
                     judged = SharedVerdict(cell=cell, task=task.sha, seconds=round(time.monotonic() - started, 3), verdict=verdict)
@@ -97,35 +96,17 @@ class SharedEvaluator:
             return known.verdict
 
 
-class CellEvaluator:
+class CellEvaluator(EvaluatorView):
     """The evaluator of one run of the experiment."""
 
-    def __init__(self, shared: SharedEvaluator, memo: Memo, cell: str) -> None:
+    def __init__(self, shared: MemoEvaluator, memo: Memo, cell: str) -> None:
         """`cell` names the run in the memo."""
-        self.hardware: Hardware = shared.inner.hardware
-        self.parallel = shared.parallel
-        self.broken = ""
-        """Why the machinery failed twice on one kernel: the run is then no observation."""
-        self._failed: set[tuple[str, str]] = set()
-        self._shared, self._memo, self._cell = shared, memo, cell
+        super().__init__(shared, cell)
+        self._memory, self._memo = shared, memo
 
-    async def describe(self, task: Task) -> TaskFacts:
-        """The facts of the task, found once per process."""
-        return await self._shared.inner.describe(task)
-
-    async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
+    async def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
         """The verdict that this repeat of the task has about the text."""
-        try:
-            return await self._shared.judge(self._cell, self._memo, task, kernel, profile)
-        except InfrastructureError as error:
-            key = (kernel.sha, profile)
-            if key in self._failed:
-                self.broken = f"the evaluator failed twice on kernel {key[0]}: {error}"
-            self._failed.add(key)
-            raise
-
-    async def aclose(self) -> None:
-        """Nothing: other runs use the evaluator."""
+        return await self._memory.judge(self._owner, self._memo, task, kernel, profile)
 
 
 class SeedsFrom:

@@ -13,6 +13,8 @@ from tritonsmith.cli.commands.optimize import (
     BaseUrlOption,
     CandidatesOption,
     ConfigurationsOption,
+    ConfirmOption,
+    DevicesOption,
     KeyOption,
     ModelOption,
     MoneyOption,
@@ -24,9 +26,11 @@ from tritonsmith.cli.commands.optimize import (
     TimeoutOption,
     TokensOption,
     TuningSecondsOption,
+    name_evaluator,
 )
 from tritonsmith.cli.options import (
     AllowOption,
+    ConfirmChoice,
     JsonOption,
     ModeOption,
     PrecisionChoice,
@@ -60,6 +64,7 @@ ExperimentOption = Annotated[
 RepeatsOption = Annotated[int | None, typer.Option("--repeats", min=1, max=10_000, help="Runs of each policy on each task; default 3.")]
 SeedsOption = Annotated[int | None, typer.Option("--seeds", min=1, max=1000, help="Seeds of policies that insist on no number; default 2.")]
 OutOption = Annotated[str | None, typer.Option("--out", help="The experiment's folder, new or to go on with; default: runs/ablate-<time>.")]
+JudgeOption = Annotated[str, typer.Option("--evaluator", help="local; ray or ray:ADDRESS, the cards of a cluster.")]
 ParallelOption = Annotated[int | None, typer.Option("--parallel", min=1, max=1000, help="Runs that go on at a time; default 4, offline 2.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be run, and run nothing.")]
 
@@ -77,6 +82,9 @@ def ablate(
     key_env: KeyOption = KEY,
     model_timeout: TimeoutOption = REQUEST_SECONDS,
     prices: PricesOption = None,
+    evaluator: JudgeOption = "local",
+    devices: DevicesOption = None,
+    confirm: ConfirmOption = ConfirmChoice.BESIDE,
     target: TargetOption = "auto",
     size: SizeOption = SizeChoice.AUTO,
     set_: SetOption = None,
@@ -109,6 +117,7 @@ def ablate(
     settings = {
         "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
         "model_timeout": model_timeout, "prices": prices, "target": target, "sandbox": sandbox.value, "allow": allow,
+        **name_evaluator(evaluator), "devices": devices, "confirm": confirm.value,
         "budget": budget,
     }  # fmt: skip
     plan = make_plan(

@@ -1,14 +1,19 @@
 """`tritonsmith optimize`: the main job, with live progress and the table at the end."""
 
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from tritonsmith.cli.options import (
     AllowOption,
+    ConfirmChoice,
     FasterOption,
     JsonOption,
+    ModeChoice,
     ModeOption,
     PolicyOption,
     PrecisionChoice,
@@ -19,7 +24,6 @@ from tritonsmith.cli.options import (
     SizeChoice,
     SizeOption,
     TargetOption,
-    TaskArgument,
     TuningOption,
     budget_of,
     err,
@@ -81,10 +85,28 @@ TuningSecondsOption = Annotated[
     _about_limits("--budget-tuning-seconds", min=1, max=1000 * _DAY, help="Seconds of compiling and racing in searches; default 900."),
 ]
 EvaluatorOption = Annotated[
-    str, typer.Option("--evaluator", help="local, or spool:DIR: jobs are files there, which `tritonsmith worker DIR` judges elsewhere.")
+    str,
+    typer.Option("--evaluator", help="local; ray[:ADDRESS], a cluster's cards; spool:DIR, files that `tritonsmith worker` judges."),
 ]
+DevicesOption = Annotated[
+    str | None, typer.Option("--devices", metavar="0,1", help="Cards of this host that judge side by side: numbers, or all.")
+]
+ConfirmOption = Annotated[
+    ConfirmChoice, typer.Option("--confirm", help="Confirmations beside the work of the host's other cards, or alone, while they rest.")
+]
+FreshOption = Annotated[bool, typer.Option("--fresh", help="Measure everything again, also what this machine has an answer to.")]
 MemoryOption = Annotated[
     str | None, _about_files("--memory", metavar="DIR", help="Show kernels of earlier runs as examples, and add this one's.")
+]
+TasksArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="TASK...", help="Task files (Model, get_inputs, get_init_inputs), folders, patterns, numbers, or a TOML list."),
+]
+ParallelOption = Annotated[
+    int | None, _about_limits("--parallel", min=1, max=1000, help="Tasks worked on at a time; default 4, offline 2.")
+]
+ModelCallsOption = Annotated[
+    int, _about_limits("--model-calls", min=1, max=1000, help="Requests to models under way at a time, over all tasks.")
 ]
 CheckpointsOption = Annotated[
     str, _about_files("--checkpoints", help="sqlite (in the run's folder), postgres:NAME (a variable with the connection string), or none.")
@@ -92,7 +114,7 @@ CheckpointsOption = Annotated[
 
 
 def optimize(
-    task: TaskArgument,
+    tasks: TasksArgument,
     model: ModelOption = "offline",
     base_url: BaseUrlOption = None,
     analyst_model: AnalystOption = None,
@@ -103,6 +125,9 @@ def optimize(
     record: RecordOption = None,
     replay: ReplayOption = None,
     evaluator: EvaluatorOption = "local",
+    devices: DevicesOption = None,
+    confirm: ConfirmOption = ConfirmChoice.BESIDE,
+    fresh: FreshOption = False,
     memory: MemoryOption = None,
     checkpoints: CheckpointsOption = "sqlite",
     policy: PolicyOption = "default",
@@ -123,39 +148,98 @@ def optimize(
     budget_money: MoneyOption = None,
     budget_configurations: ConfigurationsOption = None,
     budget_tuning_seconds: TuningSecondsOption = None,
+    parallel: ParallelOption = None,
+    model_calls: ModelCallsOption = 8,
     out_folder: OutOption = None,
     fail_unless_faster: FasterOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Search for a faster kernel of TASK; exit code 0 with a right kernel (also a slower one), 1 without, 3 when the run waits."""
-    overrides = parse_overrides(set_ or [])
-    load_task(task, "full", overrides, precision.value, mode)  # what is wrong with the file is said before LangGraph is loaded
-    from tritonsmith.cli.screen.answer import answer
-    from tritonsmith.cli.screen.progress import open_progress
-    from tritonsmith.graph.run import optimize as run_optimize
+    """Search for faster kernels of TASK; exit code 0 with a right kernel (also a slower one), 1 without, 3 when the run waits.
 
+    With several tasks the exit code is 0 only if each has a right kernel; a task that fails does not stop the others.
+    """
     budget = budget_of(
         candidates=budget_candidates, repairs=budget_repairs, rounds=budget_rounds, seconds=budget_seconds, tokens=budget_tokens,
         money=budget_money, configurations=budget_configurations, tuning_seconds=budget_tuning_seconds,
     )  # fmt: skip
-    with open_progress(err) as progress:
-        summary = run_optimize(
-            task, on_event=progress, model=model, base_url=base_url, analyst_model=analyst_model, repair_model=repair_model,
-            key_env=key_env, model_timeout=model_timeout, prices=prices, record=record, replay=replay, spool=_spool(evaluator),
-            memory=memory, checkpoints=checkpoints, policy=policy, tuning=tuning, seeds=seeds, target=target,
-            size=None if size is SizeChoice.AUTO else size.value,
-            overrides=overrides, precision=None if precision is PrecisionChoice.AUTO else precision.value,
-            mode=None if mode is None else mode.value, sandbox=sandbox.value, allow=allow, out=out_folder,
-            budget=budget,
+    common = {
+        "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
+        "model_timeout": model_timeout, "prices": prices, "record": record, "replay": replay, **name_evaluator(evaluator),
+        "memory": memory, "checkpoints": checkpoints, "policy": policy, "tuning": tuning, "seeds": seeds, "target": target,
+        "sandbox": sandbox.value, "devices": devices, "confirm": confirm.value, "fresh": fresh, "allow": allow, "budget": budget,
+    }  # fmt: skip
+    about_task = TaskOptions.of(size, set_, precision, mode)
+    if reads_as_one_task(tasks):
+        _optimize_task(tasks[0], common, about_task, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
+    else:
+        limits = {"parallel": parallel, "model_calls": model_calls}
+        _optimize_suite(tasks, common, about_task, limits, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """How a task file is read, as the options say."""
+
+    size: str | None
+    overrides: dict[str, int | float | bool | str]
+    precision: str | None
+    mode: str | None
+
+    @classmethod
+    def of(cls, size: SizeChoice, set_: list[str] | None, precision: PrecisionChoice, mode: ModeChoice | None) -> "TaskOptions":
+        """The options as plain values. Raises UsageError."""
+        return cls(
+            None if size is SizeChoice.AUTO else size.value, parse_overrides(set_ or []),
+            None if precision is PrecisionChoice.AUTO else precision.value, None if mode is None else mode.value,
         )  # fmt: skip
-    answer(summary, as_json, must_be_faster=fail_unless_faster)
 
 
-def _spool(evaluator: str) -> str | None:
-    """The folder of `spool:DIR`; None for `local`."""
-    provider, colon, folder = evaluator.partition(":")
-    if provider == "spool" and colon and folder:
-        return folder
+def reads_as_one_task(words: list[str]) -> bool:
+    """Whether the arguments name one file, and no suite: then nothing of suites is loaded."""
+    if len(words) != 1:
+        return False
+    path = Path(words[0])
+    if path.is_file():
+        return path.suffix not in (".toml", ".json")
+    return path.suffix == ".py" and not set("*?[,") & set(words[0]) and not path.is_dir()
+
+
+def _optimize_task(
+    task: str, common: dict[str, Any], read: TaskOptions, out_folder: str | None, *, must_be_faster: bool, as_json: bool
+) -> None:
+    load_task(task, "full", read.overrides, read.precision or "auto", read.mode)  # a wrong file is told before LangGraph is loaded
+    from tritonsmith.cli.screen.answer import answer
+    from tritonsmith.cli.screen.progress import open_progress
+    from tritonsmith.graph.run import optimize as run_optimize
+
+    with open_progress(err) as progress:
+        summary = run_optimize(task, on_event=progress, out=out_folder, **asdict(read), **common)
+    answer(summary, as_json, must_be_faster=must_be_faster)
+
+
+def _optimize_suite(
+    words: list[str], common: dict[str, Any], read: TaskOptions, limits: dict[str, Any], out_folder: str | None, *,
+    must_be_faster: bool, as_json: bool,
+) -> None:  # fmt: skip
+    from tritonsmith.cli.screen.suite_answer import carry_out
+    from tritonsmith.graph.suites.run import plan_suite
+    from tritonsmith.nodes.authors.make import make_author
+    from tritonsmith.nodes.chat.connect import Models
+
+    plan = plan_suite(words, settings=common, **asdict(read), **limits)
+    roles = ("model", "analyst_model", "repair_model", "base_url", "key_env", "model_timeout", "prices")
+    make_author(Models(*(common[name] for name in roles)))  # a missing key is said before anything is made
+    root = Path(out_folder or Path("runs") / f"suite-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}")
+    carry_out(plan, root, must_be_faster=must_be_faster, as_json=as_json)
+
+
+def name_evaluator(evaluator: str) -> dict[str, str | None]:
+    """The settings `spool` and `ray` that `--evaluator` stands for. Raises UsageError."""
+    provider, colon, place = evaluator.partition(":")
+    if provider == "spool" and place:
+        return {"spool": place, "ray": None}
+    if provider == "ray" and (place or not colon):
+        return {"spool": None, "ray": place}
     if evaluator != "local":
-        raise UsageError(f"--evaluator {evaluator}: no such evaluator; use local or spool:DIR")
-    return None
+        raise UsageError(f"--evaluator {evaluator}: no such evaluator; use local, ray, ray:ADDRESS or spool:DIR")
+    return {"spool": None, "ray": None}

@@ -1,4 +1,4 @@
-"""`tritonsmith report`: a page about a run or an ablation that needs no network."""
+"""`tritonsmith report`: a page about a run, a suite or an ablation that needs no network."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ import typer
 from tritonsmith.cli.options import JsonOption, out, print_json
 from tritonsmith.cli.report.forms import Form
 
-FolderArgument = Annotated[str, typer.Argument(metavar="DIR", help="Folder of a run (also of one that is not over) or of an ablation.")]
+FolderArgument = Annotated[str, typer.Argument(metavar="DIR", help="Folder of a run (over or not), a suite or an ablation.")]
 FormOption = Annotated[Form, typer.Option("--format", help="html, md, csv, json, or all of them.")]
 PlaceOption = Annotated[
     str | None, typer.Option("--out", metavar="PATH", help="Another folder, or the file where the format is one file; default: DIR.")
@@ -16,7 +16,7 @@ PlaceOption = Annotated[
 
 
 def report(folder: FolderArgument, format_: FormOption = Form.ALL, place: PlaceOption = None, as_json: JsonOption = False) -> None:
-    """Write report.html (one file, no network), report.md, CSV tables and report.json for a run or an ablation."""
+    """Write report.html (one file, no network), report.md, CSV tables and report.json for a run, a suite or an ablation."""
     from tritonsmith.cli.report.run.records import RunReport
     from tritonsmith.cli.report.write import load_report, write_texts
     from tritonsmith.cli.screen.answer import style_of

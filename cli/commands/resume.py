@@ -4,7 +4,15 @@ from tritonsmith.cli.options import FasterOption, JsonOption, RunArgument, err
 
 
 def resume(run: RunArgument, fail_unless_faster: FasterOption = False, as_json: JsonOption = False) -> None:
-    """Go on with RUN where it stopped; a finished one only tells its result. Exit code 1 without a right kernel, 3 when it waits."""
+    """Go on with RUN, also a suite, where it stopped; a finished one only tells its result. Exit codes as those of `optimize`."""
+    from pathlib import Path
+
+    from tritonsmith.graph.suites.folder import is_suite, read_suite
+
+    if is_suite(Path(run)):
+        from tritonsmith.cli.screen.suite_answer import carry_out
+
+        carry_out(read_suite(Path(run)), Path(run), must_be_faster=fail_unless_faster, as_json=as_json)
     from tritonsmith.cli.screen.answer import answer
     from tritonsmith.cli.screen.progress import open_progress
     from tritonsmith.graph.run import resume as resume_run

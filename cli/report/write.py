@@ -1,4 +1,4 @@
-"""Writes the report of a run or of an experiment into its folder."""
+"""Writes the report of a run, of a suite or of an experiment into its folder."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from tritonsmith.cli.report.run.markdown import run_markdown
 from tritonsmith.cli.report.run.pages import run_page
 from tritonsmith.cli.report.run.reading import read_run
 from tritonsmith.cli.report.run.tables import candidates_csv, decisions_csv, searches_csv
+from tritonsmith.cli.report.suite.page import is_suite, read_results, suite_csv, suite_markdown, suite_page
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
 from tritonsmith.graph.storage.files import put_text
@@ -33,7 +34,9 @@ class ReportFiles:
 
 
 def load_report(folder: Path) -> ReportFiles:
-    """The report of a run or of an experiment. Raises UsageError when the folder is neither's."""
+    """The report of a run, of a suite or of an experiment. Raises UsageError when the folder is none of them."""
+    if is_suite(folder):
+        return _load_suite(folder)
     return _load_ablation(folder) if is_ablation(folder) else _load_run(folder)
 
 
@@ -61,10 +64,21 @@ def _load_ablation(folder: Path) -> ReportFiles:
     return ReportFiles(headline(tables), tables, texts | {name: partial(str, text) for name, text in ablation_csv(tables).items()})
 
 
+def _load_suite(folder: Path) -> ReportFiles:
+    results = read_results(folder)
+    texts: Texts = {
+        "report.html": lambda: suite_page(results, folder),
+        "report.md": lambda: suite_markdown(results),
+        "results.csv": lambda: suite_csv(results),
+        "report.json": lambda: results.model_dump_json(indent=1) + "\n",
+    }
+    return ReportFiles(results.headline, results, texts)
+
+
 def write_report(folder: Path, form: Form = Form.ALL, out: Path | None = None) -> list[Path]:
     """Write the files of one form, or of all; `out` is another folder, or the file for a form that is one file.
 
-    Returns their paths. Raises UsageError when the folder is neither a run's nor an experiment's, or a file cannot be written.
+    Returns their paths. Raises UsageError when the folder is no run's, suite's or experiment's, or a file cannot be written.
     """
     return write_texts(load_report(folder).texts, folder, form, out)
 

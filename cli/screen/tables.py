@@ -134,6 +134,8 @@ def _fact_lines(verdict: Verdict) -> list[str]:
         calls = ", ".join(f"{name} x{count}" for name, count in verdict.facts.library_calls.items())
         lines.append(f"library   {calls}")
     lines += [f"advice    {line}" for line in verdict.advice]
+    if verdict.environment.get("kept"):
+        lines.append(f"kept      measured before, on {verdict.environment['kept']}; --fresh measures again")
     if verdict.environment.get("size"):
         lines.append(f"size      {verdict.environment['size']}")
     card = verdict.environment.get("card")

@@ -12,6 +12,8 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import PrecisionClass, Record
 from tritonsmith.graph.searches import Tuning
+from tritonsmith.evaluator.sharing.devices import Confirm
+from tritonsmith.evaluator.sharing.open import JudgeSettings
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
@@ -68,6 +70,14 @@ class RunConfig(Record):
     """The card that figures are for; one that is not in this machine gives estimates."""
     sandbox: str = "auto"
     """auto: every layer that works here; strict: refuse where a needed one is missing; off: none."""
+    devices: str | None = None
+    """Cards of this host that judge side by side: `0,1`, or `all`; empty: the first."""
+    confirm: Confirm = "beside"
+    """Whether confirmations are made while other cards of the host work (`beside`), or while they rest (`alone`)."""
+    ray: str | None = None
+    """Address of a Ray cluster whose cards judge, or an empty text for the cluster of this host; none: judged by this machine."""
+    fresh: bool = False
+    """Measure everything again, also what this machine has an answer to."""
     allow: Allow = Allow.HYBRID
     """Which labels may win: kernel; hybrid (kernels too); library (all)."""
     budget: Budget = Field(default_factory=Budget)
@@ -76,6 +86,14 @@ class RunConfig(Record):
     """Where states are kept: `sqlite` (in the run's folder), `postgres:NAME` (that variable holds the connection string), or `none`."""
     out: str | None = None
     """Folder for the results; None: `runs/<task>-<utc time>`."""
+
+    def judges(self, *, keep: bool = True) -> JudgeSettings:
+        """Where verdicts are made; `keep` says whether answers are kept for other runs."""
+        return JudgeSettings(self.target, self.sandbox, self.devices, self.confirm, self.ray, self.fresh, keep)
+
+
+PLACES = frozenset({"devices", "fresh", "ray"})
+"""Settings that say where and not what is judged: processes that share an experiment may differ in them."""
 
 
 def models_of(config: RunConfig, objects: dict[str, Any] | None = None) -> Models:

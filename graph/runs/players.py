@@ -1,5 +1,6 @@
 """Who plays in a run: the author and the evaluator, alive, recorded, or from a recording."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +16,23 @@ from tritonsmith.nodes.chat.handoff import HandoffChat, waits_for
 from tritonsmith.nodes.chat.records import Chat
 from tritonsmith.nodes.evaluators.spool import Spool, SpoolEvaluator
 from tritonsmith.nodes.evaluators.tape import TapeEvaluator
-from tritonsmith.nodes.tape.chats import KeptChat, RecordedChat
+from tritonsmith.nodes.tape.chats import GatedChat, KeptChat, RecordedChat
 from tritonsmith.nodes.tape.recorder import RunTape, TapeRecorder
 from tritonsmith.nodes.tape.tape import Tape, load_tape
 from tritonsmith.prompts.author import Author
 
 _HANDOFF = "handoff:"
 """How the name of a model begins for which a person answers in files."""
+
+
+@dataclass(frozen=True)
+class SharedPlayers:
+    """What the runs of one process have in common, opened from their settings."""
+
+    evaluator: Evaluator | None = None
+    """It stays open when a run ends."""
+    gate: asyncio.Semaphore | None = None
+    """Limits the requests to models that are under way at a time."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,7 @@ def open_players(
     memory: str | None = None,
     budget: Budget | None = None,
     resumed: bool = False,
+    gate: asyncio.Semaphore | None = None,
 ) -> Players:
     """The players of a run; one that is resumed goes on with its recording. Raises UsageError where settings contradict each other."""
     if replay is not None:
@@ -107,7 +119,7 @@ def open_players(
     run_tape, remembered = RunTape(), Memory(Path(memory)) if memory is not None else None
 
     def wrap(chat: Chat) -> Chat:
-        own = chat if isinstance(chat, HandoffChat) else KeptChat(chat, run_tape)
+        own = chat if isinstance(chat, HandoffChat) else KeptChat(chat if gate is None else GatedChat(chat, gate), run_tape)
         return own if recorder is None else RecordedChat(own, recorder)
 
     if author is None:

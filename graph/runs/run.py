@@ -12,9 +12,9 @@ from typing import Any
 from langgraph.runtime import RunControl
 
 from tritonsmith.evaluator.errors import RunError, RunStopped, UsageError
-from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import Task
+from tritonsmith.evaluator.sharing.open import open_judges
 from tritonsmith.evaluator.tasks import choose_load_size, load_task
 from tritonsmith.graph.checkpoints.saver import check_checkpoints, open_checkpoints
 from tritonsmith.graph.context import Context, Sessions
@@ -26,7 +26,7 @@ from tritonsmith.graph.runs.conclude import begin_event, conclude, end_event, ru
 from tritonsmith.graph.runs.config import RunConfig, models_of, name_models, passed_objects
 from tritonsmith.graph.runs.drive import Drive
 from tritonsmith.graph.runs.manifest import Manifest, read_manifest, read_parent, read_same_run
-from tritonsmith.graph.runs.players import Players, open_players
+from tritonsmith.graph.runs.players import Players, SharedPlayers, open_players
 from tritonsmith.graph.state import total
 from tritonsmith.graph.storage.files import fault_of
 from tritonsmith.graph.storage.folder import (
@@ -62,9 +62,13 @@ class Run:
     """
 
     def __init__(
-        self, config: RunConfig, *, evaluator: Evaluator | None = None, author: Author | None = None, models: Models | None = None
-    ) -> None:
-        """A new run. `models` stands for the settings of `config` where models are objects; an evaluator that is passed in stays open."""
+        self, config: RunConfig, *, evaluator: Evaluator | None = None, author: Author | None = None, models: Models | None = None,
+        shared: SharedPlayers | None = None,
+    ) -> None:  # fmt: skip
+        """A new run. `models` stands for the settings of `config` where models are objects; an evaluator that is passed in stays open.
+
+        `shared` is what the runs of a suite have in common, as the settings name it; each of them can be resumed without it.
+        """
         self.config = config if models is None else name_models(config, models)
         self.folder = name_folder(config.out, Path(config.task).stem)
         self.summary: Summary | None = None
@@ -72,18 +76,20 @@ class Run:
         self._evaluator, self._author = evaluator, author
         self._models = models or models_of(config)
         self._passed = passed_objects(evaluator, author, self._models)
+        self._shared = shared or SharedPlayers()
         self._control = RunControl()
         self._again = False
 
     @classmethod
     def of(
-        cls, folder: str | Path, *, evaluator: Evaluator | None = None, author: Author | None = None, models: Models | None = None
-    ) -> Run:
+        cls, folder: str | Path, *, evaluator: Evaluator | None = None, author: Author | None = None, models: Models | None = None,
+        shared: SharedPlayers | None = None,
+    ) -> Run:  # fmt: skip
         """The run that lies in a folder. Raises UsageError when none does, or when it cannot be gone on with."""
         folder = Path(folder)
         manifest = read_manifest(folder)
         config = manifest.config(folder)
-        run = cls(config, evaluator=evaluator, author=author, models=models)
+        run = cls(config, evaluator=evaluator, author=author, models=models, shared=shared)
         run.folder, run.config, run._again = folder, config, True
         run.summary = read_summary(folder)
         if run.summary is None:
@@ -117,7 +123,7 @@ class Run:
         config = self.config
         players = open_players(
             self._models, author=self._author, record=config.record, replay=config.replay, spool=config.spool, memory=config.memory,
-            budget=config.budget, resumed=resumed,
+            budget=config.budget, resumed=resumed, gate=self._shared.gate,
         )  # fmt: skip
         manifest = read_same_run(self.folder, config, sketch.source, self._passed) if resumed else None
         if manifest is None:
@@ -168,7 +174,7 @@ class Run:
                 if drive.drained and isinstance(context.evaluator, TapeEvaluator):
                     await context.evaluator.settle()
         finally:
-            if self._evaluator is None:
+            if self._evaluator is None and self._shared.evaluator is None:
                 await context.evaluator.aclose()
         if drive.drained:
             self.stopped = self._control.drain_reason or "asked to"
@@ -190,8 +196,9 @@ class Run:
     def _context(self, players: Players, policy: Policy, earlier: float) -> Context:
         config, out = self.config, self.folder
         store = Store(out)
+        given = self._evaluator or self._shared.evaluator
         judge = players.evaluator(
-            out / TAPE, config.target, lambda: self._evaluator or open_evaluator(config.target, out / "raw", sandbox=config.sandbox)
+            out / TAPE, config.target, lambda: given or open_judges(config.judges(), out / "raw")
         )
         keep = players.run_tape.recorder.write if players.run_tape.recorder else None
         return Context(

@@ -10,6 +10,8 @@ answered once, however often the run is resumed.
 """
 
 import asyncio
+import contextlib
+import fcntl
 import time
 from pathlib import Path
 
@@ -194,10 +196,15 @@ async def do_job(spool: Spool, name: str, evaluator: Evaluator) -> JobResult:
 def claim(spool: Spool, name: str) -> Path | None:
     """Take a job, so that no other worker does it too. The file must be touched while the job is done."""
     path = spool.claims / name
-    if path.exists() and not is_touched(path):
-        path.unlink(missing_ok=True)  # its worker has died
-    try:
-        path.touch(exist_ok=False)
-    except FileExistsError:
-        return None
+    with (spool.root / "claims.lock").open("a") as lock:
+        with contextlib.suppress(OSError):  # a file system that cannot lock; two workers rarely come at one moment
+            fcntl.flock(lock, fcntl.LOCK_EX)  # else two could remove a dead worker's claim, the second one the first one's new claim
+        if path.exists() and not is_touched(path):
+            path.unlink(missing_ok=True)  # its worker has died
+        if (spool.results / f"{name}.json").is_file():
+            return None  # answered since the caller looked
+        try:
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            return None
     return path

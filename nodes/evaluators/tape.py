@@ -36,6 +36,7 @@ class TapeEvaluator:
         self._at_work: set[asyncio.Task[Verdict]] = set()
         self._tape, self._inner, self._recorder, self._portable = tape, inner, recorder, portable
         self.parallel = getattr(inner, "parallel", 1)
+        self.admits = getattr(inner, "admits", self.parallel)
         if inner is not None:
             self._refuse_another_card(inner.hardware)
             if recorder is not None and "hardware" not in tape.head:

@@ -64,6 +64,25 @@ class KeptChat:
         return reply
 
 
+class GatedChat:
+    """Asks another chat while no more than so many requests of all runs are under way."""
+
+    def __init__(self, chat: Chat, gate: asyncio.Semaphore) -> None:
+        """The chat that answers, and the limit that the runs share."""
+        self.name = chat.name
+        self._chat, self._gate = chat, gate
+
+    @property
+    def price(self) -> Any:
+        """Of the chat that answers."""
+        return getattr(self._chat, "price", None)
+
+    async def ask(self, request: Request) -> Reply:
+        """The other chat's reply."""
+        async with self._gate:
+            return await self._chat.ask(request)
+
+
 class ReplayedChat:
     """Answers from a recording, with the tokens and the time that were recorded."""
 

@@ -95,7 +95,7 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 BAD_INPUTS = [
     ("optimize {missing}", "missing.py"),
-    ("optimize {folder}", "directory"),
+    ("lint {folder}", "directory"),
     ("optimize {binary}", "binary.py"),
     ("optimize {syntax}", "syntax.py"),
     ("optimize {no_inputs}", "get_inputs"),

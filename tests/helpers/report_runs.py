@@ -6,11 +6,12 @@ import shutil
 from pathlib import Path
 
 from project import ROOT
-from tritonsmith.benchmarks.ablation.schema import AblationPlan, CellRow, CellState, PlannedPolicy, PlannedTask, TuningRow
+from tritonsmith.benchmarks.ablation.schema import AblationPlan, CellRow, CellState, PlannedPolicy, TuningRow
 from tritonsmith.benchmarks.ablation.tables import tabulate, write_tables
 from tritonsmith.evaluator.schema import Comparison, Label, Measurement, Stage, Status, Verdict
 from tritonsmith.graph.run import optimize
 from tritonsmith.graph.state import Budget
+from tritonsmith.graph.suites.tasks import PlannedTask
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category, Promise

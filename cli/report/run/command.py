@@ -14,7 +14,7 @@ _OPTIONS = {
     "model": "--model", "analyst_model": "--analyst-model", "repair_model": "--repair-model", "base_url": "--base-url",
     "key_env": "--key-env", "model_timeout": "--model-timeout", "prices": "--prices", "replay": "--replay", "memory": "--memory",
     "policy": "--policy", "seeds": "--seeds", "size": "--size", "precision": "--precision", "mode": "--mode",
-    "sandbox": "--sandbox", "allow": "--allow",
+    "sandbox": "--sandbox", "allow": "--allow", "devices": "--devices", "confirm": "--confirm",
 }  # fmt: skip
 """Fields of RunConfig to options of `tritonsmith optimize`; the target is in the run itself."""
 _PATHS = ("task", "prices", "replay", "memory")
@@ -35,6 +35,8 @@ def reproduce(files: RunFiles) -> tuple[str, str]:
         words += ["--target", str(config["target"])]
     if isinstance(config.get("spool"), str):
         words += ["--evaluator", f"spool:{_shorten_path(config['spool'])}"]
+    if isinstance(config.get("ray"), str):
+        words += ["--evaluator", f"ray:{config['ray']}".rstrip(":")]
     for name, value in _table(config, "overrides").items():
         words += ["--set", f"{name}={value}"]
     limits = Budget()

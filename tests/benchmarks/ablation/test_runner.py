@@ -19,7 +19,7 @@ from project import HELPERS
 from tritonsmith.benchmarks.ablation.keep import keep
 from tritonsmith.benchmarks.ablation.runner import ablate, retabulate
 from tritonsmith.benchmarks.ablation.schema import Ablation, CellState, Rule
-from tritonsmith.benchmarks.ablation.sharing import Memo, SharedEvaluator
+from tritonsmith.benchmarks.ablation.sharing import Memo, MemoEvaluator
 from tritonsmith.evaluator.errors import RunStopped, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.schema import Status, Task, Verdict
@@ -163,7 +163,7 @@ def test_an_answer_is_kept_before_the_next_question(tmp_path, monkeypatch):
             return Verdict(status=Status.CRASHED)
 
     async def ask_for_three():
-        shared, task = SharedEvaluator(Asked()), Task(name="t", source=driver.TASK, path="t.py")
+        shared, task = MemoEvaluator(Asked()), Task(name="t", source=driver.TASK, path="t.py")
         await asyncio.gather(*(shared.judge("cell", memo, task, KernelText.of(source), "quick") for source in ("a = 1", "a = 2", "a = 3")))
 
     monkeypatch.setattr(Memo, "put", slow)

@@ -15,8 +15,9 @@ from tritonsmith.benchmarks.ablation.bootstrap import (
     student_t,
     wilson,
 )
-from tritonsmith.benchmarks.ablation.schema import AblationPlan, CellRow, CellState, PlannedPolicy, PlannedTask, Rule
+from tritonsmith.benchmarks.ablation.schema import AblationPlan, CellRow, CellState, PlannedPolicy, Rule
 from tritonsmith.benchmarks.ablation.tables import tabulate
+from tritonsmith.graph.suites.tasks import PlannedTask
 
 
 def groups(*tasks):

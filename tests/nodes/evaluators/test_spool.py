@@ -171,8 +171,8 @@ def test_a_job_is_done_by_one_worker_and_freed_when_that_dies(spool):
 
 
 def test_wrong_names_are_refused(task, capsys):
-    assert command(["optimize", str(task), "--evaluator", "ray"]) == 2
-    assert "use local or spool:DIR" in capsys.readouterr().err
+    assert command(["optimize", str(task), "--evaluator", "slurm"]) == 2
+    assert "use local, ray, ray:ADDRESS or spool:DIR" in capsys.readouterr().err
     with pytest.raises(UsageError, match="--record .*kept in its own folders"):
         optimize(task, spool="s", target="h200", record="x.jsonl")
 

@@ -1,0 +1,211 @@
+"""Several cards of one host behind one queue: an evaluator per card, verdicts side by side, and confirmations alone where that is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, Protocol
+
+from tritonsmith.evaluator.errors import InfrastructureError, UsageError
+from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
+
+Confirm = Literal["beside", "alone"]
+"""Whether strict verdicts are made while other cards of the host work, or while they rest."""
+ALL = "all"
+
+
+class CardEvaluator(Protocol):
+    """What judges on one card."""
+
+    hardware: Hardware
+    parallel: int
+    admits: int
+
+    def evaluate_now(self, task: Task, kernel: KernelText, profile: str = ...) -> Verdict:
+        """One verdict, blocking."""
+
+    async def describe(self, task: Task) -> TaskFacts:
+        """The facts of a task."""
+
+    def close(self) -> None:
+        """End every process."""
+
+
+class CardPlaces:
+    """The places at the cards: who asks first gets one first, at a card that knows the task where there is a choice.
+
+    Args:
+        cards: the evaluators.
+        alone: whether strict verdicts wait until every other card rests, and keep them resting.
+    """
+
+    def __init__(self, cards: Sequence[CardEvaluator], *, alone: bool) -> None:
+        self._cards, self._alone = cards, alone
+        self._changed = threading.Condition()
+        self._busy = [0] * len(cards)
+        self._known: list[set[str]] = [set() for _ in cards]
+        self._queue: deque[object] = deque()
+        self._resting = False
+        """Whether somebody has the host alone."""
+
+    @contextlib.contextmanager
+    def take(self, task: Task, profile: str, avoid: int | None = None) -> Iterator[int]:
+        """The number of a card with a free place, until the block ends; `avoid` is taken only where there is no other card."""
+        alone = self._alone and profile == "strict"
+        mine = object()
+        with self._changed:
+            self._queue.append(mine)
+            self._changed.wait_for(lambda: self._queue[0] is mine and self._choose(task, alone, avoid) is not None)
+            chosen = self._choose(task, alone, avoid)
+            assert chosen is not None
+            self._queue.popleft()
+            self._busy[chosen] += 1
+            self._known[chosen].add(task.sha)
+            self._resting = alone
+            self._changed.notify_all()
+        try:
+            yield chosen
+        finally:
+            with self._changed:
+                self._busy[chosen] -= 1
+                self._resting = self._resting and not alone
+                self._changed.notify_all()
+
+    def _choose(self, task: Task, alone: bool, avoid: int | None) -> int | None:
+        if self._resting or (alone and any(self._busy)):
+            return None
+        free = [number for number, card in enumerate(self._cards) if self._busy[number] < max(card.parallel, card.admits)]
+        others = [number for number in free if number != avoid]
+        wanted = others if others or len(self._cards) > 1 else free
+        # an idle card goes before one that only compiles ahead, then one that has the reference ready
+        return min(wanted, key=lambda number: (self._busy[number], task.sha not in self._known[number]), default=None)
+
+
+class DeviceEvaluator:
+    """Evaluator of several cards of this host. Raises UsageError for cards of different models: their times are never compared.
+
+    Args:
+        cards: one evaluator per card; they are closed with this one.
+        confirm: `alone` lets every other card rest during a strict verdict.
+    """
+
+    def __init__(self, cards: Sequence[CardEvaluator], *, confirm: Confirm = "beside") -> None:
+        models = sorted({(card.hardware.name, card.hardware.present) for card in cards})
+        if len(models) > 1:
+            raise UsageError(f"--devices: the cards differ ({', '.join(name for name, _ in models)}); name cards of one model")
+        self.hardware: Hardware = cards[0].hardware
+        self.parallel = sum(card.parallel for card in cards)
+        self.admits = sum(max(card.parallel, card.admits) for card in cards)
+        self._cards = cards
+        self._places = CardPlaces(cards, alone=confirm == "alone")
+        self._threads = ThreadPoolExecutor(self.admits, thread_name_prefix="card")
+
+    async def describe(self, task: Task) -> TaskFacts:
+        """The facts of the task, from the first card that has a place; other cards trace it again when they judge. Raises TaskError."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._describe_now, task)
+
+    async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
+        """One verdict, from any of the cards; one whose machinery fails is followed by another. Raises InfrastructureError."""
+        ended = threading.Event()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._judge, task, kernel, profile, ended)
+        except asyncio.CancelledError:
+            ended.set()
+            self._end_by_force(ended)
+            raise
+
+    def _describe_now(self, task: Task) -> TaskFacts:
+        with self._places.take(task, "") as number:
+            return asyncio.run(self._cards[number].describe(task))
+
+    def _judge(self, task: Task, kernel: KernelText, profile: str, ended: threading.Event) -> Verdict:
+        failed: int | None = None
+        try:
+            with self._places.take(task, profile) as failed:
+                return self._ask_card(failed, task, kernel, profile, ended)
+        except InfrastructureError:
+            if len(self._cards) == 1 or ended.is_set():
+                raise
+        with self._places.take(task, profile, avoid=failed) as number:
+            return self._ask_card(number, task, kernel, profile, ended)
+
+    def _ask_card(self, number: int, task: Task, kernel: KernelText, profile: str, ended: threading.Event) -> Verdict:
+        if ended.is_set():
+            raise InfrastructureError("the question was cancelled")
+        return self._cards[number].evaluate_now(task, kernel, profile)
+
+    def _end_by_force(self, ended: threading.Event) -> None:
+        """End what works on a question that nobody waits for; cards of this host finish it."""
+
+    async def aclose(self) -> None:
+        """End every card's processes."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for card in self._cards:
+            card.close()
+
+
+def open_devices(
+    devices: str, target: str, raw_dir: Path | None, sandbox: str, confirm: Confirm,
+    open_card: Callable[..., CardEvaluator] = LocalEvaluator,
+) -> DeviceEvaluator:  # fmt: skip
+    """An evaluator for each card that `devices` names. Without a card in this machine each is one for the target, and gives estimates.
+
+    Raises UsageError for a card that is not here, InfrastructureError when an oracle does not start.
+    """
+    chosen = name_devices(devices, visible_cards())
+    opened: list[CardEvaluator] = []
+    try:
+        with ThreadPoolExecutor(len(chosen)) as threads:  # each start takes seconds
+            starts = [
+                threads.submit(open_card, target, raw_dir / f"device-{device}" if raw_dir else None, sandbox=sandbox, device=device)
+                for device in chosen
+            ]
+            for start in starts:
+                opened.append(start.result())  # noqa: PERF401 - those before a failure are to be closed
+        return DeviceEvaluator(opened, confirm=confirm)
+    except BaseException:
+        for card in opened:
+            card.close()
+        raise
+
+
+def visible_cards() -> list[str]:
+    """The cards that CUDA would number 0, 1, ...: their names for CUDA_VISIBLE_DEVICES. Empty without a card."""
+    import pynvml  # noqa: PLC0415 - loaded only where cards are asked for
+
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    try:
+        pynvml.nvmlInit()
+        count = int(pynvml.nvmlDeviceGetCount())
+    except pynvml.NVMLError:
+        return []
+    if shown is None:
+        return [str(number) for number in range(count)]
+    return [name for name in (part.strip() for part in shown.split(",")) if name and name != "-1"]
+
+
+def name_devices(devices: str, here: Sequence[str]) -> list[str]:
+    """The cards of `0,2` or `all`, named as CUDA_VISIBLE_DEVICES does; without a card in this machine the numbers as they are.
+
+    Raises UsageError for anything else.
+    """
+    if devices == ALL:
+        return list(here) or ["0"]
+    words = [word.strip() for word in devices.split(",")]
+    if not all(word.isdigit() for word in words) or len(set(words)) < len(words):
+        raise UsageError(f"--devices {devices}: name different cards by their numbers, such as 0,1, or all")
+    missing = [word for word in words if here and int(word) >= len(here)]
+    if missing:
+        raise UsageError(f"--devices {devices}: there is no card {', '.join(missing)}; this machine shows {len(here)}, from 0 on")
+    return [here[int(word)] for word in words] if here else words

@@ -1,0 +1,68 @@
+"""One evaluator behind many runs: each run has a view of it, and views take fair turns."""
+
+from __future__ import annotations
+
+from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.sharing.turns import FairTurns
+
+
+class SharedEvaluator:
+    """One evaluator for all runs of a process; no more questions at a time than it can use. It stays open when a run ends.
+
+    Args:
+        inner: the evaluator. `parallel` is how many questions it answers side by side, `admits` how many it can use at a time: on a
+            card one more, which is compiled while the other is measured.
+    """
+
+    def __init__(self, inner: Evaluator) -> None:
+        self.inner = inner
+        self.parallel = max(1, int(getattr(inner, "parallel", 1)))
+        self.admits = max(self.parallel, int(getattr(inner, "admits", 1)))
+        self.turns = FairTurns(self.admits)
+
+    def view(self, owner: str) -> EvaluatorView:
+        """The evaluator as one run sees it."""
+        return EvaluatorView(self, owner)
+
+
+class EvaluatorView:
+    """The evaluator of one of several runs.
+
+    Args:
+        shared: what answers.
+        owner: names the run among those that wait for a turn.
+    """
+
+    def __init__(self, shared: SharedEvaluator, owner: str) -> None:
+        self.hardware: Hardware = shared.inner.hardware
+        self.parallel, self.admits = shared.parallel, shared.admits
+        self.broken = ""
+        """Why the machinery failed twice on one kernel: what the run found is then no result."""
+        self._failed: set[tuple[str, str]] = set()
+        self._shared, self._owner = shared, owner
+
+    async def describe(self, task: Task) -> TaskFacts:
+        """The facts of the task. Raises TaskError."""
+        async with self._shared.turns.turn(self._owner):
+            return await self._shared.inner.describe(task)
+
+    async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
+        """The verdict about a text. Raises InfrastructureError."""
+        try:
+            return await self._judge(task, kernel, profile)
+        except InfrastructureError as error:
+            key = (kernel.sha, profile)
+            if key in self._failed:
+                self.broken = f"the evaluator failed twice on kernel {key[0]}: {error}"
+            self._failed.add(key)
+            raise
+
+    async def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
+        async with self._shared.turns.turn(self._owner):
+            return await self._shared.inner.evaluate(task, kernel, profile)
+
+    async def aclose(self) -> None:
+        """Nothing: other runs use the evaluator."""

@@ -1,0 +1,136 @@
+"""Suites of tasks, with an author and an evaluator that answer from tables: rows, failures, kills, stops and turns."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import ablation_driver
+from project import HELPERS
+from suites import driver
+from tritonsmith.cli.main import run
+from tritonsmith.cli.report.write import write_report
+from tritonsmith.evaluator.errors import RunStopped, UsageError
+from tritonsmith.evaluator.sharing.turns import FairTurns
+from tritonsmith.graph.runs.active import active_runs
+from tritonsmith.graph.suites.records import RowState
+from tritonsmith.graph.suites.run import optimize_suite, plan_suite
+from tritonsmith.graph.suites.tasks import find_tasks
+
+NAMES = ("fast", "other", "slow")
+
+
+@pytest.fixture
+def tasks(tmp_path):
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    for name in NAMES:
+        (folder / f"{name}.py").write_text(ablation_driver.TASK)
+    return folder
+
+
+def test_a_task_that_fails_does_not_stop_the_others(tasks, tmp_path):
+    (tasks / "broken.py").write_text("def get_inputs(:\n")
+    out, log = tmp_path / "out", tmp_path / "log"
+
+    def author(task):
+        if task.key == "other":
+            raise ZeroDivisionError("a fault of the author's")
+        return driver.author_of(task)
+
+    told = []
+    judge = ablation_driver.Judge(log)
+    results = optimize_suite(driver.plan_of(tasks), out, evaluator=judge, author=author, on_row=lambda row: told.append(row.task))
+    rows = {row.task: row for row in results.rows}
+    assert sorted(told) == sorted(rows) == ["broken", *NAMES] and judge.most == 1
+    assert (rows["fast"].outcome, rows["fast"].score, rows["slow"].outcome) == ("faster", 1.8, "not_faster")
+    assert rows["other"].reason == "ZeroDivisionError: a fault of the author's"
+    assert rows["broken"].state is rows["other"].state is RowState.FAILED and "broken.py: line 1" in rows["broken"].reason.replace(",", ":")
+    assert results.faster == 1 and results.mean == pytest.approx((1.8 * 1.0) ** 0.5)
+
+    before = log.read_text()
+    again = optimize_suite(driver.plan_of(tasks), out, evaluator=ablation_driver.Judge(log), author=driver.author_of)
+    assert {row.task: row.state.value for row in again.rows} == {"broken": "failed", "fast": "done", "other": "done", "slow": "done"}
+    assert {line.split()[0] for line in log.read_text().removeprefix(before).splitlines()} == {"other"}, "finished tasks are left alone"
+    write_report(out)
+    assert "2 of 4 tasks FASTER" in (out / "report.html").read_text() and (out / "report.md").is_file()
+    with pytest.raises(UsageError, match="another suite lies there .it differs in settings"):
+        optimize_suite(driver.plan_of(tasks, seeds=3), out, evaluator=judge, author=author)
+
+
+def test_a_kill_repeats_no_verdict(tasks, tmp_path):
+    out, log = tmp_path / "out", tmp_path / "log"
+    words = [sys.executable, str(HELPERS / "suites" / "driver.py"), *map(str, (tasks, out, log, 0.0, 6))]
+    assert subprocess.run(words, timeout=120, env={**os.environ, "PYTHONPATH": str(HELPERS)}).returncode == -9
+    plan = driver.plan_of(tasks, checkpoints="sqlite")
+    results = optimize_suite(plan, out, evaluator=ablation_driver.Judge(log), author=driver.author_of)
+    asked = log.read_text().splitlines()
+    assert len(asked) == len(set(asked)) and {row.score for row in results.rows} == {1.8, 0.6}
+
+
+def test_a_stop_ends_every_run_and_the_suite_goes_on(tasks, tmp_path):
+    out, log = tmp_path / "out", tmp_path / "log"
+
+    def stop(task, event):
+        if event["event"] == "verdict":
+            for active in active_runs():
+                active.stop("SIGINT")
+
+    with pytest.raises(RunStopped, match="tritonsmith resume"):
+        optimize_suite(driver.plan_of(tasks), out, evaluator=ablation_driver.Judge(log), author=driver.author_of, on_event=stop)
+    results = optimize_suite(driver.plan_of(tasks), out, evaluator=ablation_driver.Judge(log), author=driver.author_of)
+    asked = log.read_text().splitlines()
+    assert all(row.state is RowState.DONE for row in results.rows) and len(asked) == len(set(asked))
+
+
+def test_the_command_takes_folders_patterns_and_lists(tasks, tmp_path, capsys):
+    for file in tasks.iterdir():
+        file.write_text("x = 1\n")  # no tasks: every row fails, and nothing is started
+    out = tmp_path / "out"
+    assert run(["optimize", str(tasks), str(tasks / "f*.py"), "--out", str(out), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [(row["task"], row["state"]) for row in told["rows"]] == [(name, "failed") for name in NAMES]
+    assert run(["resume", str(out)]) == 1 and "0 of 3 tasks FASTER, 3 failed" in capsys.readouterr().out
+    assert run(["optimize", str(tasks / "none*.py")]) == 2 and "no Python file matches" in capsys.readouterr().err
+    assert [task.key for task in find_tasks(["39,40", "39"])] == ["39_gru", "40_gru_hidden"]
+    with pytest.raises(UsageError, match="--record tape.jsonl: a recording holds one run"):
+        plan_suite(["39", "40"], settings={"record": "tape.jsonl"})
+
+
+def test_turns_go_round():
+    async def play():
+        turns, order = FairTurns(1), []
+
+        async def ask(owner):
+            async with turns.turn(owner):
+                order.append(owner)
+                await asyncio.sleep(0)
+
+        asked = [asyncio.ensure_future(ask(owner)) for owner in "aaaabc"]
+        await asyncio.sleep(0)
+        asked[2].cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+        return "".join(order)
+
+    assert asyncio.run(play()) == "abcaa"
+
+
+def test_a_full_disk_loses_nothing(tasks, tmp_path):
+    """A limit on the size of files stands for the full disk, in the middle of every run."""
+    out, log = tmp_path / "out", tmp_path / "log"
+    words = [sys.executable, str(HELPERS / "suites" / "driver.py"), *map(str, (tasks, out, log, 0.0, 0))]
+
+    def play(kilobytes):
+        environment = {**os.environ, "PYTHONPATH": str(HELPERS), "FILE_KILOBYTES": str(kilobytes), "CHECKPOINTS": "none"}
+        return subprocess.run(words, timeout=120, env=environment, capture_output=True, text=True)
+
+    assert "3 failed" in play(8).stdout
+    reasons = [path.read_text() for path in out.glob("tasks/*.failed.json")]
+    before = log.read_text().splitlines()
+    assert len(before) >= 6 and all("no space is left on the disk; what was finished is kept" in reason for reason in reasons)
+    assert "2 of 3 tasks FASTER" in play(0).stdout
+    asked = log.read_text().splitlines()
+    assert len(asked) == 12 and len(asked) - len(set(asked)) <= 3, "only a verdict whose own line found no room is asked for again"
