@@ -11,9 +11,9 @@ from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import PrecisionClass, Record
-from tritonsmith.graph.searches import Tuning
 from tritonsmith.evaluator.sharing.devices import Confirm
 from tritonsmith.evaluator.sharing.open import JudgeSettings
+from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
