@@ -12,6 +12,8 @@ from tritonsmith.prompts.recipes.convnet.plan import NetworkLayer
 from tritonsmith.prompts.recipes.members import assign, attribute, parameter_lines, parent_lines
 
 _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
+_MOST_LINES = 6
+"""Parameters and buffers that are made one by one; more are made from tables."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,33 @@ def find_class_count(source: str, facts: TaskFacts, layers: Sequence[NetworkLaye
     return None
 
 
+def make_tables(facts: TaskFacts, classes: ClassCount | None) -> dict[str, dict[str, str]]:
+    """Shapes by dotted path, for each kind of member: parameters, then buffers by type. Empty for few members, or parameters of two types.
+
+    The shape of the layer that gives the classes is no constant; `write_members` makes its parameters.
+    """
+    kinds: dict[str, dict[str, str]] = {}
+    for name, spec in facts.parameters.items():
+        holder, _, last = name.rpartition(".")
+        kind = f"BUFFERS_{spec.dtype.upper()}" if holder and last in _BUFFERS else f"PARAMETERS_{spec.dtype.upper()}"
+        if not (classes and holder == classes.layer):
+            kinds.setdefault(kind, {})[name] = repr(tuple(spec.shape))
+    parameters = [kind for kind in kinds if kind.startswith("PARAMETERS")]
+    return kinds if len(facts.parameters) > _MOST_LINES and len(parameters) == 1 else {}
+
+
 def write_members(facts: TaskFacts, classes: ClassCount | None) -> tuple[str, ...]:
     """Lines that make every parameter, and every buffer of a batch norm as a buffer."""
     lines: list[str] = []
+    tables = make_tables(facts, classes)
+    for kind in tables:
+        made = f"torch.empty(shape, dtype=torch.{kind.partition('_')[2].lower()})"
+        value = f"nn.Parameter({made})" if kind.startswith("PARAMETERS") else made
+        lines += [f"for path, shape in {kind}.items():", f"    place(self, path, {value})"]
     for name, spec in facts.parameters.items():
         holder, _, last = name.rpartition(".")
+        if any(name in shapes for shapes in tables.values()):
+            continue
         if holder and last in _BUFFERS:
             made = f"torch.empty({tuple(spec.shape)!r}, dtype=torch.{spec.dtype})"
             lines += [*parent_lines(name), f'{attribute(holder)}.register_buffer("{last}", {made})']

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 
+from pydantic import Field
+
 from tritonsmith.evaluator.schema import Record
 from tritonsmith.prompts.recipes.plan import KernelPlan
 
@@ -99,6 +101,8 @@ class NetworkPlan(KernelPlan):
     """By name: statements that compute the function of `v`."""
     returned: str
     """Expression of what forward returns."""
+    tables: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """Shapes of parameters and buffers by their dotted paths, by the name of the table that the module has; empty for few."""
     training: bool = False
     has_norm: bool = False
     """Whether the mode of the module changes the result."""

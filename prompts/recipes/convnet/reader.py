@@ -8,7 +8,7 @@ from typing import Any
 
 from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts
 from tritonsmith.prompts.recipes.constructor import made_for
-from tritonsmith.prompts.recipes.convnet.classes import find_class_count, write_members
+from tritonsmith.prompts.recipes.convnet.classes import find_class_count, make_tables, write_members
 from tritonsmith.prompts.recipes.convnet.elements import ElementReader
 from tritonsmith.prompts.recipes.convnet.plan import NetworkLayer, NetworkPlan, StepKind
 from tritonsmith.prompts.recipes.convnet.steps import MEASURE, NORM, POOL, Image, list_references
@@ -50,6 +50,7 @@ class NetworkReader(ElementReader):
             signature=signature,
             fixed={name: value for name, value in fixed.items() if not classes or name != classes.parameter},
             members=write_members(facts, classes),
+            tables=make_tables(facts, classes),
             arguments=forward_arguments(facts),
             x=self.x,
             input_shape=(channels, size[0], size[1]),
