@@ -108,8 +108,7 @@ class LocalEvaluator:
         folder = Path(self._temporary.name)
         folder.chmod(0o711)  # confined processes read requests below it
         self.raw_dir = raw_dir or folder
-        if raw_dir is not None:
-            raw_dir.mkdir(parents=True, exist_ok=True)
+        self.raw_dir.mkdir(parents=True, exist_ok=True)
         self._call_seconds = call_seconds
         self.baselines: tuple[str, ...] = ()
         """Those that candidates are timed against on a card; all four when empty. A verdict names the ones it has."""
@@ -130,8 +129,7 @@ class LocalEvaluator:
         self._mark = folder / "measuring"
         """Exists while something is timed."""
         others = [ServerProcess(target, sandbox=sandbox, environment=shown) for _ in range(self.parallel - 1)]
-        lock = _open_lock(device) if self.hardware.present else None
-        self._oracles = OracleLease([first, *others], self._mark, lock)
+        self._oracles = OracleLease([first, *others], self._mark, _open_lock(device) if self.hardware.present else None)
         self._requests = CompileRequests(folder, self._oracles.lease, self._prepare)
         self._auditors: OracleLease | None = None
         """An oracle without a card, for the interpreter's view of what the card measured."""

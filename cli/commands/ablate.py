@@ -117,8 +117,7 @@ def ablate(
     settings = {
         "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
         "model_timeout": model_timeout, "prices": prices, "target": target, "sandbox": sandbox.value, "allow": allow,
-        **name_evaluator(evaluator), "devices": devices, "confirm": confirm.value,
-        "budget": budget,
+        **name_evaluator(evaluator), "devices": devices, "confirm": confirm.value, "budget": budget,
     }  # fmt: skip
     plan = make_plan(
         suite, None if policies is None else policies.split(","), experiment=experiment, repeats=repeats, seeds=seeds,

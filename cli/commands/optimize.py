@@ -168,11 +168,10 @@ def optimize(
         "memory": memory, "checkpoints": checkpoints, "policy": policy, "tuning": tuning, "seeds": seeds, "target": target,
         "sandbox": sandbox.value, "devices": devices, "confirm": confirm.value, "fresh": fresh, "allow": allow, "budget": budget,
     }  # fmt: skip
-    about_task = TaskOptions.of(size, set_, precision, mode)
+    about_task, limits = TaskOptions.of(size, set_, precision, mode), {"parallel": parallel, "model_calls": model_calls}
     if reads_as_one_task(tasks):
         _optimize_task(tasks[0], common, about_task, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
     else:
-        limits = {"parallel": parallel, "model_calls": model_calls}
         _optimize_suite(tasks, common, about_task, limits, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tritonsmith.evaluator.schema import Candidate, Task, TaskFacts, Verdict
+from tritonsmith.graph.searches import Search
 from tritonsmith.graph.state import Decision, Findings, Usage, total
 from tritonsmith.prompts.analysis import Analysis
 
@@ -93,6 +94,8 @@ def _summarize_record(value: Any) -> Any:
         return [finding.name if finding.line is None else f"{finding.name} (line {finding.line})" for finding in value.labels]
     if isinstance(value, Analysis):
         return value.model_dump(mode="json")
+    if isinstance(value, Search):
+        return value.sentence()
     if isinstance(value, Mapping):
         return {str(key): _summarize_record(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

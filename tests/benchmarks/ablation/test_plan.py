@@ -94,7 +94,7 @@ def test_policies_fork_where_they_first_differ(tmp_path):
 
 
 REFUSED = [
-    (["99", "--policies", "default"], "SUITE 99: no task that comes along has number 99; there are 9, 11, 12, 26"),
+    (["99", "--policies", "default"], "SUITE 99: no task that comes along has number 99; there are 9, 11, 12, 13, 26"),
     (["nothing", "--policies", "default"], "SUITE nothing: nothing is no folder, no file and no number of a task"),
     (["{tmp}/none.toml", "--policies", "default"], "none.toml: there is no such file"),
     (["{tmp}/bad.toml", "--policies", "default"], "bad.toml: tasks.0.sise: Extra inputs are not permitted"),

@@ -29,7 +29,7 @@ class Judge:
     """How many more judges run out of memory while they are made."""
     judged: list[MemoryPlan] = []
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, names: tuple[str, ...]) -> None:
         self.session = session
         if Judge.unmade:
             Judge.unmade -= 1

@@ -40,7 +40,7 @@ def outcomes() -> dict[str, dict[str, str]]:
     """What came of every trial, by case and recipe; one process tries them all in the interpreter."""
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     done = subprocess.run(
-        [sys.executable, HELPERS / "recipe_sizes.py"], capture_output=True, text=True, check=False, env=environment, timeout=600
+        [sys.executable, HELPERS / "recipe_cases" / "sizes.py"], capture_output=True, text=True, check=False, env=environment, timeout=600
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, str]] = json.loads(done.stdout)
