@@ -122,7 +122,8 @@ def _describe_verdict(verdict: Verdict) -> dict[str, Any]:
         "memory": environment.get("memory") or {}, "label": verdict.label.value if verdict.label else "",
         "precision_class": reached.value if reached else "",
         "mode": str(environment.get("mode") or ""), "card": str(environment.get("card") or environment.get("target") or ""),
-        "versions": environment.get("versions") or versions(), "seconds_by_step": environment.get("seconds_by_step") or {},
+        "versions": environment.get("versions") or versions(),
+        "seconds_by_step": {**environment.get("seconds_by_step", {}), **environment.get("audit_seconds", {})},
     }  # fmt: skip
     if asked := environment.get("precision"):  # the class that was found in the task's types
         about["precision"] = str(asked)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from tritonsmith.evaluator.audits.findings import AuditFinding, apply_findings, weigh_interpreter, weigh_sanitizer
 from tritonsmith.evaluator.errors import TaskError
@@ -59,9 +61,15 @@ def audit_beside_card(task: Task, interpret: Callable[[Task], Verdict], sanitize
             size alone, and would read past the end of smaller inputs.
     """
     with ThreadPoolExecutor(1) as interpreter:
-        finding = interpreter.submit(_interpret_small, task, interpret)
-        sanitizer = weigh_sanitizer(*sanitize())
+        finding = interpreter.submit(_clock, lambda: _interpret_small(task, interpret))
+        sanitizer = _clock(lambda: weigh_sanitizer(*sanitize()))
         return [finding.result(), sanitizer]
+
+
+def _clock(audit: Callable[[], AuditFinding]) -> AuditFinding:
+    """The finding of an audit, with the seconds it took."""
+    started = time.monotonic()
+    return replace(audit(), seconds=time.monotonic() - started)
 
 
 def _interpret_small(task: Task, interpret: Callable[[Task], Verdict]) -> AuditFinding:

@@ -21,6 +21,8 @@ class AuditFinding:
     outcome: str
     status: Status | None = None
     message: str = ""
+    seconds: float = 0.0
+    """What the audit took."""
 
 
 def read_refusal(verdict: Verdict) -> str:
@@ -58,7 +60,8 @@ def apply_findings(verdict: Verdict, findings: list[AuditFinding]) -> Verdict:
     outcomes = {finding.audit: finding.outcome for finding in findings}
     if verdict.quarantine:
         outcomes["quarantine"] = verdict.quarantine
-    environment = verdict.environment | {"audit": verdict.environment.get("audit", {}) | outcomes}
+    seconds = {finding.audit: round(finding.seconds, 3) for finding in findings if finding.seconds}
+    environment = verdict.environment | {"audit": verdict.environment.get("audit", {}) | outcomes, "audit_seconds": seconds}
     refusing = next((finding for finding in findings if finding.status is not None), None)
     if refusing is not None and refusing.status is not None:
         return Verdict(

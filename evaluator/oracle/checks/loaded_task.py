@@ -193,9 +193,9 @@ class LoadedTask:
             self.model.load_state_dict(torch.load(self._weight_files[number], weights_only=True))
             self._publish_weights()
 
-    def copy_weights(self) -> Path:
-        """A file with the weights as they are now, which stays as it is."""
-        return Path(shutil.copy(self.weights_path, self.weights_path.with_name("baselines.pt")))
+    def copy_weights(self, path: Path | None = None) -> Path:
+        """The weights as they are now in a file that stays as it is: in `path`, else in a new one."""
+        return Path(shutil.copy(self.weights_path, path or self.weights_path.with_name(f"copy-{secrets.token_hex(8)}.pt")))
 
     def draw(self, kind: str) -> list[torch.Tensor]:
         """Fresh tensors for the slots: `own` by the task's get_inputs, other kinds as `inputs.KINDS` has them, in the same shapes."""

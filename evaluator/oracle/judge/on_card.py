@@ -21,6 +21,7 @@ from tritonsmith.evaluator.oracle.checks.shared_inputs import SharedInputs
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, ask, checked_call, repeat_bitwise, require_settled
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.judge.facts_on_card import read_launch_facts
+from tritonsmith.evaluator.oracle.judge.further import FurtherBaselines
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.oracle.judge.memory_watch import MemoryWatch
 from tritonsmith.evaluator.oracle.judge.score import Timed, describe_score, make_timing
@@ -77,13 +78,17 @@ class CardJudge:
         self._floor = Floor(session)
         self._steps: dict[str, float] = {}
         self._variation = Variation(session)
+        self._further = FurtherBaselines(session, self.baselines, _SESSIONS["strict"] - 1)
+        self._strongest = ""
+        """The strongest baseline in the last verdict."""
 
     def take_trace(self, trace: list[OperatorCost]) -> None:
         """The reference's operators, from the probe; before the first verdict."""
         self._floor.flops = sum(cost.flops for cost in trace)
 
     def close(self) -> None:
-        """End the baselines' process and give the slots back."""
+        """End the baselines' processes and give the slots back."""
+        self._further.close()
         self.baselines.close()
         self.session.close()
 
@@ -123,6 +128,8 @@ class CardJudge:
             with self._witness() as witness:
                 with self._step("start"):
                     runner = stack.enter_context(self._runner(kernel, witness))
+                    if self._strongest and _SESSIONS[profile] > 1:
+                        self._further.start(self._strongest)  # it will most likely be the strongest again
                     if self.session.pool is not None:  # every further session has a baselines' process of its own
                         self.session.pool.fill(reference=_SESSIONS[profile] - 1)
                 with self._step("check"):
@@ -133,9 +140,11 @@ class CardJudge:
             self.timer.set_candidate(runner)
             with self._step("baselines"):
                 self.timer.open_baselines()
+                self._further.wait_ready()
             _require_some(self.baselines)
             with self._step("time"):
                 first = TimingSession(self.timer, runner, profile, self._limit, tuple(self.baselines.modes))
+            self._strongest = first.strongest
             memory.look()
             clocks = first.clocks
             facts = _read_facts(report, kernel, order_dependent) if report else None
@@ -162,7 +171,10 @@ class CardJudge:
         sessions = {}
         with self._step("time"):
             for name in _choose_baselines(self._names, self._known):
-                session = self._time_in_own_processes(kernel, profile, name)
+                with contextlib.closing(BaselineProcess(self.session, self.baselines.modes)) as baselines:
+                    baselines.start((name,))
+                    baselines.wait_ready()  # what building takes is given back before the candidate comes
+                    session = self._time_against(baselines, kernel, profile, name)
                 memory.look()
                 if session is not None:
                     sessions[name] = session
@@ -172,22 +184,18 @@ class CardJudge:
         first = sessions[find_strongest(paired)]
         return Timed(first, paired, first.clocks, facts, [session for session in sessions.values() if session is not first])
 
-    def _time_in_own_processes(self, kernel: KernelText, profile: str, name: str) -> TimingSession | None:
-        """A session against one baseline, both processes fresh; None, and a note, where it cannot be had. Raises RunnerFault."""
-        with contextlib.closing(BaselineProcess(self.session, self.baselines.modes)) as baselines:
-            timer = CallTimer(baselines)
-            baselines.start((name,))
-            if not self._together:
-                baselines.wait_ready()  # what building takes is given back before the candidate comes
-            with self._runner(kernel) as runner:
-                timer.set_candidate(runner)
-                timer.open_baselines()
-                self.baselines.notes += baselines.notes
-                if name not in baselines.modes:
-                    return None
-                self.baselines.modes[name] = baselines.modes[name]
-                session = TimingSession(timer, runner, profile, self._limit, (name,))
-                session.compare_alone()
+    def _time_against(self, baselines: BaselineProcess, kernel: KernelText, profile: str, name: str) -> TimingSession | None:
+        """A session of a fresh runner against one baseline of a process; None, and a note, where it cannot be had. Raises RunnerFault."""
+        timer = CallTimer(baselines)
+        with self._runner(kernel) as runner:
+            timer.set_candidate(runner)
+            timer.open_baselines()
+            self.baselines.notes += baselines.notes
+            if name not in baselines.modes:
+                return None
+            self.baselines.modes[name] = baselines.modes[name]
+            session = TimingSession(timer, runner, profile, self._limit, (name,))
+            session.compare_alone()
         return session
 
     @contextlib.contextmanager
@@ -239,11 +247,12 @@ class CardJudge:
         return self._variation.look(repeat_bitwise(runner, got, _REPEATS[profile], self._limit), _REPEATS[profile], kernel.text)
 
     def _further_sessions(self, kernel: KernelText, profile: str, strongest: str) -> list[TimingSession]:
-        """Measure against the strongest baseline again, with fresh processes, weights and inputs. Raises RunnerFault."""
+        """Measure against the strongest baseline again, with other processes, weights and inputs. Raises RunnerFault."""
         sessions = []
         for number in range(_OTHER_WEIGHTS + 1, _OTHER_WEIGHTS + _SESSIONS[profile]):
             self.session.use_weights(number)
-            session = self._time_in_own_processes(kernel, profile, strongest)  # a process of all baselines stays for the next candidate
+            with self._further.lend(number - _OTHER_WEIGHTS - 1, strongest) as baselines:
+                session = self._time_against(baselines, kernel, profile, strongest)
             assert session is not None  # its setting is known
             sessions.append(session)
         return sessions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -48,6 +49,8 @@ class BaselineProcess:
         """The baselines' own inputs: the slots of a candidate get theirs when its call is due, and not before."""
         self._weights = 0
         """The number of the draw of weights that the baselines have."""
+        self._weights_file: Path | None = None
+        """A copy of its own: another process may start, and read its copy, while this one gets other weights."""
 
     def start(self, names: tuple[str, ...] = BASELINES) -> None:
         """Start the process, which builds these baselines while something else goes on; `wait_ready` waits for it."""
@@ -62,9 +65,11 @@ class BaselineProcess:
         session.sync()
         self._runner = session.new_runner("reference", replace(session.setup, inputs=self._block))
         modes = [mode for name in names for mode in self._settings(name)]
-        weights = session.copy_weights()  # the candidate's may be drawn again while this process starts
+        self._weights_file = session.copy_weights()  # the candidate's may be drawn again while this process starts
         self._weights = session.weights_number
-        self._runner.begin(task=session.task.model_dump(mode="json"), build=modes, weights=str(weights), frugal=not session.plan.together)
+        self._runner.begin(
+            task=session.task.model_dump(mode="json"), build=modes, weights=str(self._weights_file), frugal=not session.plan.together
+        )
         self.undecided = names
 
     def wait_ready(self) -> None:
@@ -74,7 +79,7 @@ class BaselineProcess:
             self.runner.wait_ready(BUILD_SECONDS)
             if self._weights != self.session.weights_number:
                 self._weights = self.session.weights_number
-                self.session.copy_weights()  # into the file whose name this process has
+                self.session.copy_weights(self._weights_file)
                 self.runner.command(Command.WEIGHTS, timeout=BUILD_SECONDS)
 
     def choose_modes(self, measure_ms: Callable[[int], float]) -> None:
@@ -157,3 +162,6 @@ class BaselineProcess:
             self._slots = []
             self._block.close()
             self._block = None
+        if self._weights_file:
+            self._weights_file.unlink(missing_ok=True)
+            self._weights_file = None

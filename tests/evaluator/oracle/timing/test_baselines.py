@@ -51,7 +51,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> tuple[BaselineProcess, Process, 
         layout=SimpleNamespace(input_bytes=4, inputs=(), views=lambda tensor, specs: ["slot"]), device="cuda", setup=None,
         task=SimpleNamespace(model_dump=lambda mode: {}), arithmetic=SimpleNamespace(tf32=True),
         weights_number=1, plan=ROOMY, draw=lambda kind: [],
-        sync=lambda: None, copy_weights=lambda: Path("baselines.pt"), new_runner=lambda role, setup: process,
+        sync=lambda: None, copy_weights=lambda path=None: Path("baselines.pt"), new_runner=lambda role, setup: process,
     )  # fmt: skip
     return BaselineProcess(cast(Any, session)), process, session
 
