@@ -1,0 +1,79 @@
+"""The baselines of a strict verdict's further sessions: processes of their own, kept for the next candidates. Imports torch.
+
+Each session of a strict verdict has other processes, because where a process happens to lie in the card's memory moves its times. A
+candidate's process is new each time. The baselines' need not be: candidates never touch them, and building them takes longer than timing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
+
+_MOST_KEPT = 0.05
+"""Share of the card's memory that kept processes may take, of which the memory plan knows one only."""
+_CONTEXT_BYTES = 1e9
+"""What one process takes on the card before it has any tensor."""
+
+
+class FurtherBaselines:
+    """Processes that run the strongest baseline in further sessions.
+
+    Args:
+        session: the task on the card.
+        first: the process of the first session, whose chosen settings count here too.
+        count: further sessions of a verdict.
+    """
+
+    def __init__(self, session: LoadedTask, first: BaselineProcess, count: int) -> None:
+        self._first = first
+        self._session = session
+        self._processes: list[BaselineProcess] = []
+        self._built: dict[BaselineProcess, str] = {}
+        """What each process builds or has built."""
+        layout, plan = session.layout, session.plan
+        each = 2.0 * layout.input_bytes + layout.output_bytes + session.weight_bytes + 2.0 * plan.peak + _CONTEXT_BYTES
+        if plan.together and count * each <= _MOST_KEPT * session.hardware.memory_bytes:
+            self._processes = [BaselineProcess(session) for _ in range(count)]
+
+    def start(self, name: str) -> None:
+        """Let the kept processes build this baseline while something else goes on; nothing where none is kept."""
+        for process in self._processes:
+            self._open(process, name)
+
+    def wait_ready(self) -> None:
+        """Wait until those that were started have built it: nothing is timed beside that. Raises InfrastructureError."""
+        for process in self._processes:
+            if process.is_running:
+                process.wait_ready()
+
+    @contextlib.contextmanager
+    def lend(self, number: int, name: str) -> Iterator[BaselineProcess]:
+        """The started process of a further session (from 0), with this baseline alone; one that is not kept ends behind it."""
+        process = self._processes[number] if self._processes else BaselineProcess(self._session)
+        try:
+            self._open(process, name)
+            yield process
+        except BaseException:
+            process.close()
+            raise
+        finally:
+            process.notes.clear()
+            if not self._processes:
+                process.close()
+
+    def _open(self, process: BaselineProcess, name: str) -> None:
+        if process.is_running and self._built.get(process) != name:
+            process.close()
+        if not process.is_running:
+            process.modes = dict(self._first.modes)
+            process.notes.clear()
+            process.start((name,))
+            self._built[process] = name
+
+    def close(self) -> None:
+        """End them."""
+        for process in self._processes:
+            process.close()
