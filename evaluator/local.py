@@ -8,6 +8,7 @@ import itertools
 import os
 import queue
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import asdict
@@ -56,6 +57,7 @@ class OracleLease:
         self._servers = servers
         self._mark = mark
         self._card = card
+        self._starter: threading.Thread | None = None
         self._free: queue.LifoQueue[ServerProcess] = queue.LifoQueue()  # the one that judged last is warm
         for server in reversed(servers):
             self._free.put(server)
@@ -70,6 +72,16 @@ class OracleLease:
         finally:
             self._free.put(server)
 
+    def start_ahead(self) -> None:
+        """Let a free process do its imports beside what goes on; what fails then is told when it is asked."""
+
+        def start() -> None:
+            with contextlib.suppress(InfrastructureError), self.lease() as server:
+                server.hello()
+
+        self._starter = threading.Thread(target=start, daemon=True)
+        self._starter.start()
+
     def ask(self, server: ServerProcess, request: dict[str, Any]) -> dict[str, Any]:
         """The answer of a leased oracle; one that fails is started again and asked once more."""
         try:
@@ -81,6 +93,8 @@ class OracleLease:
 
     def close(self) -> None:
         """End the processes and remove their folders."""
+        if self._starter is not None:
+            self._starter.join()
         if self._card is not None:
             self._card.close()
         for server in self._servers:
@@ -126,8 +140,7 @@ class LocalEvaluator:
         self.parallel = 1 if self.hardware.present else min(_MOST_ORACLES, os.cpu_count() or 1)
         self.admits = self.parallel + self.hardware.present
         """Questions that it can use at a time: on a card one more is compiled while the other is measured."""
-        self._mark = folder / "measuring"
-        """Exists while something is timed."""
+        self._mark = folder / "measuring"  # exists while something is timed
         others = [ServerProcess(target, sandbox=sandbox, environment=shown) for _ in range(self.parallel - 1)]
         self._oracles = OracleLease([first, *others], self._mark, _open_lock(device) if self.hardware.present else None)
         self._requests = CompileRequests(folder, self._oracles.lease, self._prepare)
@@ -136,6 +149,7 @@ class LocalEvaluator:
         self._compiling: CompileReports | None = None
         if self.hardware.present and self.hardware.key in CARDS:
             self._auditors = OracleLease([ServerProcess(self.hardware.key, use_card=False, sandbox=sandbox)], self._mark)
+            self._auditors.start_ahead()
             self._compiling = self._open_compilers(sandbox)
         self._racing = self._compiling or (self._open_compilers(sandbox) if self.hardware.key in CARDS else None)
         """Compilers that look ahead; without a card they serve races alone. Each starts when it is first needed."""

@@ -105,6 +105,8 @@ class ForwardReport:
 
 FINISHED = "the candidate came to its end"
 """What a candidate under compute-sanitizer prints last."""
+QUESTION = "question.json"
+"""The file that says which candidate to run to a process that waits under compute-sanitizer."""
 
 
 def fold_launches(launches: list[Any]) -> list[dict[str, Any]]:

@@ -37,7 +37,6 @@ from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
 from tritonsmith.evaluator.oracle.judge.race import run_card_race
 from tritonsmith.evaluator.oracle.judge.without_card import CardFreeJudge
-from tritonsmith.evaluator.oracle.sanitizer import run_sanitizer
 from tritonsmith.evaluator.processes.serve import serve_requests
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.sandbox.policy import sandbox_report
@@ -84,7 +83,8 @@ class Oracle:
         if request["op"] == "race":
             return self._race(request)
         if request["op"] == "sanitize":
-            found, text = run_sanitizer(KernelText(**request["kernel"]), Path(request["request"]), request["seconds"])
+            assert self._pool is not None  # only the oracle of a card is asked
+            found, text = self._pool.sanitize(KernelText(**request["kernel"]), Path(request["request"]), request["seconds"])
             self._require_healthy_card()
             return {"found": found, "text": text}
         return {"verdict": self._evaluate(request).model_dump(mode="json")}

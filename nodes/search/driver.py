@@ -23,6 +23,10 @@ _WITHOUT_CARD = 12
 _UNRACED = 8
 """Configurations that get full verdicts where nobody can race them."""
 
+_PATIENCE = 24
+"""Raced configurations in a row that bring nothing after which a search ends."""
+_GAIN = 1.005
+"""Times the best ratio before them that such a configuration would have to reach; races tell smaller differences apart by luck only."""
 _BLIND = "without a card nothing tells compiler options and cache hints apart"
 """Why a search has no parameters although the text does."""
 
@@ -109,12 +113,21 @@ class TuningSearch:
             return "every configuration is tried"
         if limits.seconds is not None and self._seconds >= limits.seconds:
             return f"{self._seconds:.0f} seconds are spent, this search's part of the budget"
+        if (rest := self._count_in_vain()) >= _PATIENCE:
+            return f"the last {rest} configurations that were raced brought no more than {_GAIN - 1.0:.1%}"
         if not self._raced and self._count_open() >= _UNRACED:
             return "nobody can race here, so the first configurations get full verdicts"
         return ""
 
     def _count_open(self) -> int:
         return sum(entry.trial.fate == Fate.UNTIMED for entry in self._entries)
+
+    def _count_in_vain(self) -> int:
+        """Raced configurations since the best ratio last rose."""
+        best, since = 1.0, 0
+        for ratio in (entry.trial.ratio for entry in self._entries if self.measured and entry.trial.ratio is not None):
+            best, since = (ratio, 0) if ratio > _GAIN * best else (best, since + 1)
+        return since
 
     async def _try(self, batch: Sequence[Values], proposer: Proposer, limits: Limits) -> str:
         """Write, compile and race a batch; why the search ends, or nothing."""

@@ -1,8 +1,9 @@
-"""A candidate under compute-sanitizer: `python -P -m tritonsmith.evaluator.confined.compiler.sanitize`, inside the sandbox.
+"""A candidate under compute-sanitizer: `python -P -m tritonsmith.evaluator.confined.compiler.sanitize TOOL INBOX`, inside the sandbox.
 
-The first process reads {"tool", "candidate", "request"} as JSON and becomes compute-sanitizer around a second one (`--target`). That one
-builds the model with weights of its own and calls it on random inputs. Every tensor then has an allocation of its own, so that one
-element past its end is seen. Results are not looked at. Imports torch in the target.
+The first process becomes compute-sanitizer around a second one (`--target`). That one imports what candidates need and opens the card,
+which takes seconds under the tool. Then it waits for a file: INBOX/question.json with {"candidate", "request"}.
+It builds the model with weights of its own and calls it on random inputs. Every tensor has an allocation of its own, so that one element
+past its end is seen. Results are not looked at. Imports torch in the target.
 """
 
 from __future__ import annotations
@@ -11,25 +12,34 @@ import json
 import os
 import pickle
 import sys
+import time
 from pathlib import Path
 
-from tritonsmith.evaluator.channel.report import FINISHED
+from tritonsmith.evaluator.channel.report import FINISHED, QUESTION
 
 _CALLS = 2
 """Forwards under the tool."""
+_POLL_SECONDS = 0.01
+"""Between two looks for the question."""
 
 
-def _run_target(candidate: Path, request: Path) -> None:
+def _run_target(inbox: Path) -> None:
     import torch  # noqa: PLC0415
+    import triton  # noqa: F401, PLC0415 - part of being ready
 
     from tritonsmith.evaluator.confined.compiler.compile import make_argument  # noqa: PLC0415
     from tritonsmith.evaluator.confined.runner.candidate import import_candidate  # noqa: PLC0415
 
-    said = pickle.loads(request.read_bytes())
+    torch.zeros(1, device="cuda").add_(1)
+    torch.cuda.synchronize()
+    while not (inbox / QUESTION).exists():
+        time.sleep(_POLL_SECONDS)
+    question = json.loads((inbox / QUESTION).read_text())
+    said = pickle.loads(Path(question["request"]).read_bytes())
     made = [make_argument(spec) for spec in said["inputs"]]
     arguments = [value.cuda() if isinstance(value, torch.Tensor) else value for value in made]
     with torch.no_grad():
-        model = import_candidate(candidate).ModelNew(*said["init"]).cuda().train(said["train"])
+        model = import_candidate(Path(question["candidate"])).ModelNew(*said["init"]).cuda().train(said["train"])
         for _ in range(_CALLS):
             model(*arguments)
             torch.cuda.synchronize()
@@ -38,14 +48,14 @@ def _run_target(candidate: Path, request: Path) -> None:
 
 def main() -> None:
     """Entry point of both processes."""
-    if sys.argv[1:2] == ["--target"]:
-        _run_target(Path(sys.argv[2]), Path(sys.argv[3]))
+    first, inbox = sys.argv[1:]
+    if first == "--target":
+        _run_target(Path(inbox))
         return
-    message = json.loads(sys.stdin.readline())
-    words = [message["tool"], "--tool", "memcheck", "--print-limit", "3"]
-    words += [sys.executable, "-P", "-W", "ignore", "-m", "tritonsmith.evaluator.confined.compiler.sanitize", "--target"]
+    words = [first, "--tool", "memcheck", "--print-limit", "3"]
+    words += [sys.executable, "-P", "-W", "ignore", "-m", "tritonsmith.evaluator.confined.compiler.sanitize", "--target", inbox]
     os.dup2(1, 2)
-    os.execv(message["tool"], [*words, message["candidate"], message["request"]])
+    os.execv(first, words)
 
 
 if __name__ == "__main__":

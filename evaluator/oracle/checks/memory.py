@@ -103,8 +103,8 @@ class MemoryPlan:
         return self._savings > other._savings
 
     @property
-    def _savings(self) -> tuple[bool, bool, int]:
-        return not self.together, self.input_sets == 1, list(OraclePlace).index(self.oracle)
+    def _savings(self) -> tuple[bool, bool, bool, int]:
+        return self.oracle is OraclePlace.HOST, not self.together, self.input_sets == 1, list(OraclePlace).index(self.oracle)
 
     def describe(self) -> str:
         """The plan in one line."""
@@ -154,15 +154,15 @@ def choose_plan(needs: Needs, room: float, host_room: float, after: MemoryPlan |
 
 
 def list_plans(needs: Needs, host_room: float) -> Iterator[MemoryPlan]:
-    """Plans for a task, the one that saves nothing first."""
-    oracles = [(OraclePlace.WHOLE, 0)]
+    """Plans for a task, the one that saves nothing first. The host comes last: float64 takes minutes there where tensors are large."""
+    on_card = [(OraclePlace.WHOLE, 0)]
     if needs.rows > 1:
-        oracles.append((OraclePlace.PARTS, max(1, min(needs.rows // 2, int(_PART / max(needs.row_bytes(), 1.0))))))
-    if needs.whole + needs.wide * needs.weights <= host_room:
-        oracles.append((OraclePlace.HOST, 0))
-    for sets, together in ((3, True), (1, True), (1, False)):
-        for oracle, rows in oracles:
-            yield MemoryPlan(oracle, rows, sets, together)
+        on_card.append((OraclePlace.PARTS, max(1, min(needs.rows // 2, int(_PART / max(needs.row_bytes(), 1.0))))))
+    on_host = [(OraclePlace.HOST, 0)] if needs.whole + needs.wide * needs.weights <= host_room else []
+    for oracles in (on_card, on_host):
+        for sets, together in ((3, True), (1, True), (1, False)):
+            for oracle, rows in oracles:
+                yield MemoryPlan(oracle, rows, sets, together)
 
 
 def count_bytes(needs: Needs, plan: MemoryPlan) -> float:

@@ -6,7 +6,9 @@ import contextlib
 import tempfile
 from pathlib import Path
 
+from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.handles.process import RunnerProcess
+from tritonsmith.evaluator.oracle.handles.sanitizer import SanitizerProcess, say_why_not
 
 
 class RunnerPool:
@@ -19,6 +21,8 @@ class RunnerPool:
     def __init__(self, sessions: Path) -> None:
         self.sessions = sessions
         self._waiting: dict[str, list[RunnerProcess]] = {}
+        self._sanitizer: SanitizerProcess | None = None
+        """One that waits under compute-sanitizer."""
         self._compiled = tempfile.TemporaryDirectory(prefix="tritonsmith-compiled-", ignore_cleanup_errors=True)
         """What torch.compile makes of references, for every process of baselines and for no candidate: only this user may read it."""
 
@@ -52,6 +56,22 @@ class RunnerPool:
             while len(waiting) < count:
                 waiting.append(self._start(role, waits=True))
 
+    def await_sanitizer(self) -> None:
+        """Have a process wait under compute-sanitizer, where one can be had."""
+        if self._sanitizer is None and not say_why_not():
+            self._sanitizer = SanitizerProcess([self.sessions])
+
+    def sanitize(self, kernel: KernelText, request: Path, seconds: float) -> tuple[bool, str]:
+        """Whether memory errors were found in a candidate, and what was found or why nothing can be said."""
+        if reason := say_why_not():
+            return False, reason
+        waiting, self._sanitizer = self._sanitizer, None
+        if waiting is not None and not waiting.sandbox.alive:
+            waiting.close()
+            waiting = None
+        with contextlib.closing(waiting or SanitizerProcess([self.sessions])) as process:
+            return process.examine(kernel, request, seconds)
+
     def _start(self, role: str, *, waits: bool) -> RunnerProcess:
         folder = Path(self._compiled.name)
         shared = {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")} if role == "reference" else None
@@ -67,8 +87,9 @@ class RunnerPool:
         for process in self._list_all():
             process.resume()
 
-    def _list_all(self) -> list[RunnerProcess]:
-        return [process for waiting in self._waiting.values() for process in waiting]
+    def _list_all(self) -> list[RunnerProcess | SanitizerProcess]:
+        runners = [process for waiting in self._waiting.values() for process in waiting]
+        return [*runners, self._sanitizer] if self._sanitizer else [*runners]
 
     def close(self) -> None:
         """End them, all at the same time: giving a context on the card back takes a moment."""
@@ -78,4 +99,5 @@ class RunnerPool:
         for process in self._list_all():
             process.close()
         self._waiting.clear()
+        self._sanitizer = None
         self._compiled.cleanup()

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator
 
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
 
 _MOST_KEPT = 0.05
@@ -30,18 +31,23 @@ class FurtherBaselines:
     def __init__(self, session: LoadedTask, first: BaselineProcess, count: int) -> None:
         self._first = first
         self._session = session
+        self._count = count
         self._processes: list[BaselineProcess] = []
         self._built: dict[BaselineProcess, str] = {}
         """What each process builds or has built."""
-        layout, plan = session.layout, session.plan
-        each = 2.0 * layout.input_bytes + layout.output_bytes + session.weight_bytes + 2.0 * plan.peak + _CONTEXT_BYTES
-        if plan.together and count * each <= _MOST_KEPT * session.hardware.memory_bytes:
+        if session.plan.together and count * _count_bytes(session) <= _MOST_KEPT * session.hardware.memory_bytes:
             self._processes = [BaselineProcess(session) for _ in range(count)]
 
-    def start(self, name: str) -> None:
-        """Let the kept processes build this baseline while something else goes on; nothing where none is kept."""
-        for process in self._processes:
+    def start(self, name: str, pool: RunnerPool) -> None:
+        """Let the kept processes build this baseline while something else goes on; where it is not known yet they import only."""
+        if not name or not self._processes:
+            pool.fill(reference=self._count)
+        for process in self._processes if name else ():
             self._open(process, name)
+
+    def count_missing(self) -> int:
+        """Kept processes that are still to be started."""
+        return sum(not process.is_running for process in self._processes)
 
     def wait_ready(self) -> None:
         """Wait until those that were started have built it: nothing is timed beside that. Raises InfrastructureError."""
@@ -77,3 +83,9 @@ class FurtherBaselines:
         """End them."""
         for process in self._processes:
             process.close()
+
+
+def _count_bytes(session: LoadedTask) -> float:
+    """What one such process takes of the card's memory, at the most."""
+    layout = session.layout
+    return 2.0 * layout.input_bytes + layout.output_bytes + session.weight_bytes + 2.0 * session.plan.peak + _CONTEXT_BYTES

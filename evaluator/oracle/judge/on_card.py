@@ -19,6 +19,7 @@ from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.shared_inputs import SharedInputs
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, ask, checked_call, repeat_bitwise, require_settled
+from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.judge.facts_on_card import read_launch_facts
 from tritonsmith.evaluator.oracle.judge.further import FurtherBaselines
@@ -79,8 +80,7 @@ class CardJudge:
         self._steps: dict[str, float] = {}
         self._variation = Variation(session)
         self._further = FurtherBaselines(session, self.baselines, _SESSIONS["strict"] - 1)
-        self._strongest = ""
-        """The strongest baseline in the last verdict."""
+        self._strongest = ""  # the strongest baseline in the last verdict
 
     def take_trace(self, trace: list[OperatorCost]) -> None:
         """The reference's operators, from the probe; before the first verdict."""
@@ -128,10 +128,8 @@ class CardJudge:
             with self._witness() as witness:
                 with self._step("start"):
                     runner = stack.enter_context(self._runner(kernel, witness))
-                    if self._strongest and _SESSIONS[profile] > 1:
-                        self._further.start(self._strongest)  # it will most likely be the strongest again
-                    if self.session.pool is not None:  # every further session has a baselines' process of its own
-                        self.session.pool.fill(reference=_SESSIONS[profile] - 1)
+                    if self.session.pool is not None and _SESSIONS[profile] > 1:  # every further session has a process of its own
+                        self._further.start(self._strongest, self.session.pool)  # it will most likely be the strongest again
                 with self._step("check"):
                     order_dependent = self._check(log, runner, kernel, profile)
                 memory.look()
@@ -217,17 +215,13 @@ class CardJudge:
         try:
             if witness is not None:
                 witness.begin(kernel)
-            self._prewarm()
+            if self.session.pool is not None:
+                _fill(self.session.pool, self._further if self._strongest else None, together=self._together, roomy=self._roomy)
             runner.wait_ready()
         except BaseException:
             runner.close()
             raise
         return runner
-
-    def _prewarm(self) -> None:
-        if self.session.pool is not None:
-            waiting = _WAITING if self._together else 1  # each holds some of the card's memory
-            self.session.pool.fill(candidate=waiting, witness=waiting if self._roomy else 0)
 
     def _check(self, log: TrialLog, runner: RunnerHandle, kernel: KernelText, profile: str) -> bool:
         """Check accuracy, settled outputs and repetition. Returns whether bits vary; `Variation` says when they may."""
@@ -256,6 +250,15 @@ class CardJudge:
             assert session is not None  # its setting is known
             sessions.append(session)
         return sessions
+
+
+def _fill(pool: RunnerPool, further: FurtherBaselines | None, *, together: bool, roomy: bool) -> None:
+    """Have processes wait for the next candidates, and for a strict verdict where baselines of `further` sessions are named."""
+    waiting = _WAITING if together else 1  # each holds some of the card's memory
+    pool.fill(candidate=waiting, witness=waiting if roomy else 0)
+    if roomy and further is not None:
+        pool.fill(reference=further.count_missing())
+        pool.await_sanitizer()
 
 
 def _require_some(baselines: BaselineProcess) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
+from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.errors import CardMemoryError, InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
@@ -91,7 +92,10 @@ class CardRace:
         rows: dict[str, RaceRow] = {}
         together = _TOGETHER if has_room(self._session) else 1
         try:
+            self._session.place(self._session.draw("own"))  # the calls in which kernels are compiled read what they would
             with contextlib.closing(self._start(incumbent)) as known:
+                known.collect(self._limit)
+                self._check(known)
                 for first in range(0, len(entrants), together):
                     heat = entrants[first : first + together]
                     if time.monotonic() > self._end:
@@ -106,44 +110,45 @@ class CardRace:
         return [rows[entrant.sha] for entrant in entrants]
 
     def _start(self, kernel: KernelText) -> RunnerHandle:
-        """A process for a text whose first call was right. Raises RunnerFault."""
+        """A process for a text, which imports it and compiles in a first call; does not wait."""
         runner = self._session.runner(kernel)
-        try:
-            runner.wait_ready()
-            log = TrialLog(self._session)
-            checked_call(log, runner, "own", 0, self._limit)
-            log.require_accurate()
-            runner.process.pause()
-        except BaseException:
-            runner.close()
-            raise
+        runner.post(Command.CALL)
         return runner
+
+    def _check(self, runner: RunnerHandle) -> None:
+        """Have a call checked; then the process stands still. Raises RunnerFault."""
+        log = TrialLog(self._session)
+        checked_call(log, runner, "own", 0, self._limit)
+        log.require_accurate()
+        runner.process.pause()
 
     def _run_heat(self, known: RunnerHandle, heat: Sequence[KernelText], keep: int) -> dict[str, RaceRow]:
         rows: dict[str, RaceRow] = {}
         with contextlib.ExitStack() as stack:
-            runners: dict[str, RunnerHandle] = {}
-            for entrant in heat:
-                try:
-                    runners[entrant.sha] = stack.enter_context(contextlib.closing(self._start(entrant)))
-                except RunnerFault as fault:
-                    rows[entrant.sha] = _failed(entrant.sha, fault)
+            # all of them start before the first is waited for: they import and compile side by side
+            runners = {entrant.sha: stack.enter_context(contextlib.closing(self._start(entrant))) for entrant in heat}
+            self._drop_failed(runners, rows, lambda runner: runner.collect(self._limit))
+            self._drop_failed(runners, rows, self._check)  # now that none is in a call: they share the inputs' place
             self._timer.set_candidate(None)
             self._empty = self._timer.measure_empty(self._limit)
             with self._session.measuring():
-                for sha in list(runners):
-                    try:
-                        for _ in range(_WARM_CALLS):
-                            self._time(runners[sha])
-                    except RunnerFault as fault:
-                        rows[sha] = _failed(sha, fault)
-                        del runners[sha]
+                self._drop_failed(runners, rows, lambda runner: [self._time(runner) for _ in range(_WARM_CALLS)])
                 standings = self._time_pairs(known, runners, rows, keep)
             self._stand_still()
         for sha, standing in standings.items():
             if sha not in rows:
                 rows[sha] = _row_of(sha, standing)
         return rows
+
+    @staticmethod
+    def _drop_failed(runners: dict[str, RunnerHandle], rows: dict[str, RaceRow], step: Callable[[RunnerHandle], object]) -> None:
+        """Take a step with each; those that fail it leave the race with a row."""
+        for sha in list(runners):
+            try:
+                step(runners[sha])
+            except RunnerFault as fault:
+                rows[sha] = _failed(sha, fault)
+                runners.pop(sha).process.kill()  # it shall not run beside the others
 
     def _time_pairs(
         self, known: RunnerHandle, runners: dict[str, RunnerHandle], rows: dict[str, RaceRow], keep: int

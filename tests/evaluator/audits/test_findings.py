@@ -10,9 +10,9 @@ from tritonsmith.evaluator.audits.findings import AuditFinding, apply_findings, 
 from tritonsmith.evaluator.audits.second_opinion import add_second_opinion, find_refusal
 from tritonsmith.evaluator.channel.report import FINISHED
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.oracle.handles.sanitizer import read_tool_output
 from tritonsmith.evaluator.oracle.judge.facts_on_card import read_launch_facts
 from tritonsmith.evaluator.oracle.judge.suspicion import find_suspicion, find_unlaunched
-from tritonsmith.evaluator.oracle.sanitizer import read_tool_output
 from tritonsmith.evaluator.oracle.timing.ceilings import Ceilings
 from tritonsmith.evaluator.schema import (
     Correctness,

@@ -15,6 +15,7 @@ from tritonsmith.evaluator.schema import Status
 from tritonsmith.evaluator.timed_race import Fate
 
 MILLISECONDS = {"best": 0.1, "fast": 0.08, "faster": 0.07, "slow": 0.4, "wrong": 0.05, "dies": 0.05, "lies": 0.3}
+PLACED = []
 RUNNING: set[str] = set()
 ALIVE: set[str] = set()
 
@@ -29,6 +30,9 @@ class Process:
     def resume(self):
         RUNNING.add(self.name)
 
+    def kill(self):
+        RUNNING.discard(self.name)
+
 
 class Runner:
     """A candidate's process, whose text is its name."""
@@ -38,8 +42,12 @@ class Runner:
         ALIVE.add(self.name)
         RUNNING.add(self.name)
 
-    def wait_ready(self):
-        pass
+    def post(self, command):
+        assert PLACED, "its first call reads what lies in the inputs' place"
+
+    def collect(self, limit):
+        if self.name == "broken":
+            raise RunnerFault(Status.COMPILE_ERROR, "line 3: it does not compile")
 
     def close(self):
         ALIVE.discard(self.name)
@@ -54,6 +62,12 @@ class Session:
 
     def use_weights(self, number):
         assert number == 0
+
+    def draw(self, kind):
+        return [kind]
+
+    def place(self, tensors):
+        PLACED.extend(tensors)
 
     def measuring(self):
         return contextlib.nullcontext()
@@ -100,6 +114,7 @@ def raced(monkeypatch):
         timer, baselines = Timer(), SimpleNamespace(session=Session(), start=lambda: None)
         entrants = [KernelText(name, name) for name in names]
         rows = race.run_card_race(baselines, timer, KernelText(incumbent, incumbent), entrants, keep=keep, limit=9.0, seconds=seconds)
+        PLACED.clear()
         assert not ALIVE and not RUNNING and timer.candidate is None, "every process has ended"
         return {row.sha: row for row in rows}, timer
 
@@ -107,12 +122,14 @@ def raced(monkeypatch):
 
 
 def test_the_faster_ones_stay_and_each_other_one_has_a_reason(raced):
-    rows, timer = raced(["slow", "fast", "wrong", "dies", "faster", "lies"])
+    rows, timer = raced(["slow", "fast", "wrong", "dies", "broken", "faster", "lies"])
     assert {name: row.fate for name, row in rows.items()} == {
-        "slow": Fate.SLOWER, "fast": Fate.KEPT, "wrong": Fate.FAILED, "dies": Fate.FAILED, "faster": Fate.KEPT, "lies": Fate.SLOWER,
+        "slow": Fate.SLOWER, "fast": Fate.KEPT, "wrong": Fate.FAILED, "dies": Fate.FAILED, "broken": Fate.FAILED,
+        "faster": Fate.KEPT, "lies": Fate.SLOWER,
     }  # fmt: skip
     assert rows["faster"].ratio == pytest.approx(0.1 / 0.07, rel=0.01) and rows["faster"].interval[0] > 1.3 and rows["faster"].pairs >= 4
-    assert rows["wrong"].reason.startswith("wrong: output 0") and "ended during a call" in rows["dies"].reason and timer.calls["wrong"] == 0
+    assert rows["wrong"].reason.startswith("wrong: output 0") and "ended during a call" in rows["dies"].reason
+    assert "line 3" in rows["broken"].reason and timer.calls["wrong"] == timer.calls["broken"] == 0
     assert rows["lies"].ratio < 0.4 and timer.calls["slow"] < 10, "the oracle's clock counts where it saw more"
 
 

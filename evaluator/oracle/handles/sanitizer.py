@@ -1,0 +1,97 @@
+"""A candidate under compute-sanitizer, where that tool exists: memory errors that the numbers did not show."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tritonsmith.evaluator.channel.report import FINISHED, QUESTION
+from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.sandbox.policy import sandbox_report
+from tritonsmith.evaluator.sandbox.process import SandboxedProcess
+
+_MOST_BYTES = 4 << 20
+"""Of the tool's output."""
+_PLACES = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/nvidia/compute-sanitizer")
+_FOUND = re.compile(r"^========= (Invalid .*|Out-of-range .*|Misaligned .*|.* hazard .*)$", re.MULTILINE)
+_WHERE = re.compile(r"^=========     (?:at|by) (.*)$", re.MULTILINE)
+
+
+def find_tool() -> str | None:
+    """Path of compute-sanitizer; None where it is not installed."""
+    return shutil.which("compute-sanitizer") or next(
+        (path for folder in _PLACES if os.access(path := f"{folder}/compute-sanitizer", os.X_OK)), None
+    )
+
+
+def say_why_not() -> str:
+    """Why no candidate can be run under the tool here, as a sentence; empty where one can."""
+    if find_tool() is None:
+        return "not done: compute-sanitizer is not installed"
+    if sandbox_report()["layers"].get("uid") != "applied":  # the tool reads its child's /proc, and must see nobody else's
+        return "not done: compute-sanitizer needs candidates to run as a user of their own (root starts them so)"
+    return ""
+
+
+class SanitizerProcess:
+    """One process under compute-sanitizer that waits for a candidate: it imports meanwhile, which takes seconds under the tool.
+
+    Args:
+        read: folders below which the requests lie.
+    """
+
+    def __init__(self, read: Sequence[Path]) -> None:
+        program = find_tool()
+        assert program is not None  # `say_why_not` was asked
+        self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-sanitize-", ignore_cleanup_errors=True)
+        self._inbox = Path(self._folder.name)
+        self._inbox.chmod(0o755)
+        self.sandbox = SandboxedProcess(
+            "tritonsmith.evaluator.confined.compiler.sanitize", [program, str(self._inbox)],
+            environment={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, confined=True, read=[self._inbox, *read], proc=True,
+        )  # fmt: skip
+
+    def examine(self, kernel: KernelText, request: Path, seconds: float) -> tuple[bool, str]:
+        """Whether memory errors were found in a candidate, and what was found or why nothing can be said; once for each process."""
+        source, question = self._inbox / "candidate.py", self._inbox / QUESTION
+        source.write_text(kernel.text)
+        source.chmod(0o644)
+        draft = question.with_suffix(".draft")
+        draft.write_text(json.dumps({"candidate": str(source), "request": str(request)}))
+        draft.chmod(0o644)
+        draft.rename(question)  # whole, once it is there
+        output = self.sandbox.read_output(seconds, _MOST_BYTES)
+        if output is None:
+            return False, f"not done: it took longer than {seconds:.0f} s"
+        return read_tool_output(output.decode(errors="replace"))
+
+    def pause(self) -> None:
+        """Stop every process of the run until `resume`."""
+        self.sandbox.family.pause()
+
+    def resume(self) -> None:
+        """Let them run again."""
+        self.sandbox.family.resume()
+
+    def close(self) -> None:
+        """End the process and remove its folder."""
+        self.sandbox.kill()
+        self._folder.cleanup()
+
+
+def read_tool_output(text: str) -> tuple[bool, str]:
+    """Whether compute-sanitizer's output reports an error, with its first one in words."""
+    found = _FOUND.search(text)
+    if found:
+        where = _WHERE.search(text, found.end())
+        return True, f"{found[1].strip()}{f' at {where[1].strip()}' if where else ''}"
+    if FINISHED not in text:
+        lines = [line for line in text.strip().splitlines() if line.strip()]
+        last = ([line for line in lines if not line.startswith("=========")] or lines)[-1:]
+        return False, f"not done: {last[0][:200] if last else 'the run ended early'}"
+    return False, "no memory error found"
