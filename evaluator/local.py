@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from tritonsmith.evaluator.advice.advise import advice_lines
-from tritonsmith.evaluator.audits.examine import audit_beside_card, examine
+from tritonsmith.evaluator.audits.examine import audit_beside_card, examine, load_small
 from tritonsmith.evaluator.audits.findings import AuditFinding
 from tritonsmith.evaluator.audits.other_sizes import audit_other_sizes
 from tritonsmith.evaluator.audits.second_opinion import add_second_opinion, find_refusal
@@ -25,7 +25,7 @@ from tritonsmith.evaluator.cards import CARDS, named_card
 from tritonsmith.evaluator.compiling.pool import CompilePool, CompileReport
 from tritonsmith.evaluator.compiling.racing import race
 from tritonsmith.evaluator.compiling.reports import CompileReports, CompileRequests
-from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.bytecode import compile_missing_bytecode
 from tritonsmith.evaluator.processes.card_lock import CardLock
@@ -58,6 +58,7 @@ class OracleLease:
         self._mark = mark
         self._card = card
         self._starter: threading.Thread | None = None
+        self._prepared = ""  # the task that was prepared ahead
         self._free: queue.LifoQueue[ServerProcess] = queue.LifoQueue()  # the one that judged last is warm
         for server in reversed(servers):
             self._free.put(server)
@@ -72,14 +73,19 @@ class OracleLease:
         finally:
             self._free.put(server)
 
-    def start_ahead(self) -> None:
-        """Let a free process do its imports beside what goes on; what fails then is told when it is asked."""
+    def prepare_ahead(self, name: str, load: Callable[[], Task | None]) -> None:
+        """Let a free process start, and prepare a task, beside what goes on; once for each name. What fails is told when it is asked."""
+        if name == self._prepared or (self._starter is not None and self._starter.is_alive()):
+            return
+        self._prepared = name
 
-        def start() -> None:
-            with contextlib.suppress(InfrastructureError), self.lease() as server:
+        def prepare() -> None:
+            with contextlib.suppress(InfrastructureError, TaskError), self.lease() as server:
                 server.hello()
+                if task := load():
+                    server.ask({"op": "prepare", "task": task.model_dump(mode="json"), "baselines": ()}, EVALUATE_SECONDS)
 
-        self._starter = threading.Thread(target=start, daemon=True)
+        self._starter = threading.Thread(target=prepare, daemon=True)
         self._starter.start()
 
     def ask(self, server: ServerProcess, request: dict[str, Any]) -> dict[str, Any]:
@@ -124,8 +130,7 @@ class LocalEvaluator:
         self.raw_dir = raw_dir or folder
         self.raw_dir.mkdir(parents=True, exist_ok=True)
         self._call_seconds = call_seconds
-        self.baselines: tuple[str, ...] = ()
-        """Those that candidates are timed against on a card; all four when empty. A verdict names the ones it has."""
+        self.baselines: tuple[str, ...] = ()  # those that candidates are timed against on a card; all four when empty
         shown = None if device is None else {"CUDA_VISIBLE_DEVICES": device}
         first = ServerProcess(target, sandbox=sandbox, environment=shown)
         self._descriptions = TaskDescriptions()  # its probe starts while the oracle does, which takes as long to import what it needs
@@ -138,21 +143,18 @@ class LocalEvaluator:
             self._temporary.cleanup()
             raise
         self.parallel = 1 if self.hardware.present else min(_MOST_ORACLES, os.cpu_count() or 1)
-        self.admits = self.parallel + self.hardware.present
-        """Questions that it can use at a time: on a card one more is compiled while the other is measured."""
+        self.admits = self.parallel + self.hardware.present  # on a card one more is compiled while the other is measured
         self._mark = folder / "measuring"  # exists while something is timed
         others = [ServerProcess(target, sandbox=sandbox, environment=shown) for _ in range(self.parallel - 1)]
         self._oracles = OracleLease([first, *others], self._mark, _open_lock(device) if self.hardware.present else None)
         self._requests = CompileRequests(folder, self._oracles.lease, self._prepare)
-        self._auditors: OracleLease | None = None
-        """An oracle without a card, for the interpreter's view of what the card measured."""
+        self._auditors: OracleLease | None = None  # an oracle without a card, for the interpreter's view of what the card measured
         self._compiling: CompileReports | None = None
         if self.hardware.present and self.hardware.key in CARDS:
             self._auditors = OracleLease([ServerProcess(self.hardware.key, use_card=False, sandbox=sandbox)], self._mark)
-            self._auditors.start_ahead()
             self._compiling = self._open_compilers(sandbox)
+        # compilers that look ahead; without a card they serve races alone. Each starts when it is first needed
         self._racing = self._compiling or (self._open_compilers(sandbox) if self.hardware.key in CARDS else None)
-        """Compilers that look ahead; without a card they serve races alone. Each starts when it is first needed."""
         self._numbers = itertools.count()
 
     def _open_compilers(self, sandbox: str) -> CompileReports:
@@ -175,6 +177,8 @@ class LocalEvaluator:
         if self._compiling is None:
             return self._ask(task, kernel, profile, self._oracles)
         self._descriptions.start(task)  # while the oracle prepares the task
+        if self._auditors is not None:
+            self._auditors.prepare_ahead(task.sha, lambda: load_small(task))
         compiling = self._compiling.start(task, kernel)
         ask_compiler = self._compiling.wait_for
         try:

@@ -72,9 +72,16 @@ def _clock(audit: Callable[[], AuditFinding]) -> AuditFinding:
     return replace(audit(), seconds=time.monotonic() - started)
 
 
-def _interpret_small(task: Task, interpret: Callable[[Task], Verdict]) -> AuditFinding:
+def load_small(task: Task) -> Task | None:
+    """The task at a size that is small enough for the interpreter; None where it declares none."""
     try:
-        small = load_task(task.path, size="small", precision=task.precision, mode=task.mode)
+        return load_task(task.path, size="small", precision=task.precision, mode=task.mode)
     except TaskError:
+        return None
+
+
+def _interpret_small(task: Task, interpret: Callable[[Task], Verdict]) -> AuditFinding:
+    small = load_small(task)
+    if small is None:
         return AuditFinding("interpreter", "not done: the task declares no small size")
     return weigh_interpreter(interpret(small))

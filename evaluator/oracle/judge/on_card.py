@@ -81,6 +81,7 @@ class CardJudge:
         self._variation = Variation(session)
         self._further = FurtherBaselines(session, self.baselines, _SESSIONS["strict"] - 1)
         self._strongest = ""  # the strongest baseline in the last verdict
+        self._ahead = False  # whether a strict verdict is prepared meanwhile: while baselines are built, and in one for the next
 
     def take_trace(self, trace: list[OperatorCost]) -> None:
         """The reference's operators, from the probe; before the first verdict."""
@@ -95,6 +96,7 @@ class CardJudge:
     def judge(self, kernel: KernelText, profile: str, raw: Path, call_seconds: float) -> Verdict:
         """One verdict; `raw` is where the samples go, `call_seconds` bounds the first call (compilation included)."""
         self._limit, self._steps = call_seconds, {}
+        self._ahead = profile == "strict" or bool(self.baselines.undecided)
         self.timer.set_candidate(None)
         self.session.use_weights(0)
         log, memory = TrialLog(self.session), MemoryWatch(self.session)
@@ -216,7 +218,7 @@ class CardJudge:
             if witness is not None:
                 witness.begin(kernel)
             if self.session.pool is not None:
-                _fill(self.session.pool, self._further if self._strongest else None, together=self._together, roomy=self._roomy)
+                _fill(self.session.pool, self._further if self._ahead else None, together=self._together, roomy=self._roomy)
             runner.wait_ready()
         except BaseException:
             runner.close()
