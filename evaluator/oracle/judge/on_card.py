@@ -73,8 +73,7 @@ class CardJudge:
                 raise
         self._roomy = self._together and has_room(session)
         self._inputs = SharedInputs(session)
-        self._known: dict[str, float] = {}
-        """Milliseconds of each baseline in the last verdict, where they are timed one at a time."""
+        self._known: dict[str, float] = {}  # ms of each baseline in the last verdict, where they are timed one at a time
         self._limit = 0.0
         self._floor = Floor(session)
         self._steps: dict[str, float] = {}
