@@ -30,6 +30,10 @@ _OPERAND_BYTES = {"fp16x3": 4, "fp16": 2, "as they are": 2}
 """Of one value in shared memory, in all its parts; 4 where it is fp32."""
 _SUMS = {"fp16x3": 2}
 """fp32 sums of one value of a tile; 1 for the others, 3 for fp16x3 that carries the small products."""
+_PRODUCTS = {"fp16x3": 3, "tf32x3": 6}
+"""fp16 products of tensor cores that take as long as one product of a scheme."""
+_FEW_LAUNCHES = 0.5
+"""Share of the products' time that launches from Python may take before a CUDA graph replays them."""
 _MOST_SUMS = 160
 """fp32 sums of one thread, which has 255 registers at most; the rest hold addresses."""
 _REACHED = 0.5
@@ -42,7 +46,7 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
     scheme = "as they are" if plan.half else "fp16" if precision.allows_tf32 or precision is PrecisionClass.HALF else "fp16x3"
     settings: Settings = {
         "programs": hardware.processors, "block_m": 128, "block_n": 128, "block_k": 64, "num_warps": 8, "num_stages": 3,
-        "scheme": scheme, "carried": False, "library": "none",
+        "scheme": scheme, "carried": False, "library": "none", "replayed": _is_bound_by_launches(plan, hardware, scheme),
     }  # fmt: skip
     for smaller in (
         {},
@@ -53,6 +57,17 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
         if fit_card(plan, settings | smaller, hardware):
             return settings | smaller
     return settings
+
+
+def _is_bound_by_launches(plan: NetworkPlan, hardware: Hardware, scheme: str) -> bool:
+    """Whether a CUDA graph, which a few launches replay, is worth the copies of the image and of the result around it."""
+    products_s = _PRODUCTS.get(scheme, 1) * plan.flops / (hardware.fp16 * _REACHED)
+    return can_replay(plan) and len(plan.steps) * middle(TRITON_CALL) > _FEW_LAUNCHES * products_s
+
+
+def can_replay(plan: NetworkPlan) -> bool:
+    """Whether the launches may become a CUDA graph: a call leaves nothing behind in the module."""
+    return not plan.training
 
 
 def _library_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
@@ -66,9 +81,10 @@ def _library_defaults(plan: KernelPlan, hardware: Hardware, precision: Precision
 
 
 def fit_card(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
-    """Operand tiles of all stages within shared memory, sums within registers; `carried` only where there is something to carry."""
+    """Operand tiles of all stages within shared memory, sums within registers; `carried` and `replayed` only where that means something."""
     scheme = str(settings["scheme"])
-    if settings["carried"] and scheme != "fp16x3":
+    assert isinstance(plan, NetworkPlan)
+    if (settings["carried"] and scheme != "fp16x3") or (settings["replayed"] and not can_replay(plan)):
         return False
     m, n, k = (int(settings[key]) for key in ("block_m", "block_n", "block_k"))
     shared = _OPERAND_BYTES.get(scheme, 4) * (m + n) * k * int(settings["num_stages"])
@@ -104,7 +120,7 @@ def _propose_kernels(plan: KernelPlan, found: Measured, brief: Brief) -> Analysi
 
 
 _TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
-    Stage.TUNE_GRID: {"programs": (132, 264, 528), "library": ("none", "small", "large", "all")},
+    Stage.TUNE_GRID: {"programs": (132, 264, 528), "library": ("none", "small", "large", "all"), "replayed": (0, 1)},
     Stage.TUNE_BLOCK: {"block_m": (64, 128), "block_n": (64, 128, 256), "block_k": (32, 64, 128)},
     Stage.TUNE_MEMORY: {"num_warps": (4, 8), "num_stages": (2, 3, 4), "carried": (0, 1)},
 }
