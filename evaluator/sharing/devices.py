@@ -181,11 +181,15 @@ def open_devices(
     devices: str, target: str, raw_dir: Path | None, sandbox: str, confirm: Confirm,
     open_card: Callable[..., CardEvaluator] = LocalEvaluator,
 ) -> DeviceEvaluator:  # fmt: skip
-    """An evaluator for each card that `devices` names. Without a card in this machine each is one for the target, and gives estimates.
+    """An evaluator for each card that `devices` names. Without a card in this machine each stands in for the target, and gives estimates.
 
-    Raises UsageError for a card that is not here, InfrastructureError when an oracle does not start.
+    Raises UsageError for a card that is not here, and for `auto` on a machine without one; InfrastructureError when an oracle does not
+    start.
     """
-    chosen = name_devices(devices, visible_cards())
+    here = visible_cards()
+    chosen = name_devices(devices, here)
+    if not here and target == "auto":
+        raise UsageError(f"--devices {devices}: this machine has no card; leave --devices out, or name a card with --target for estimates")
     opened: list[CardEvaluator] = []
     try:
         with ThreadPoolExecutor(len(chosen)) as threads:  # each start takes seconds
