@@ -105,7 +105,8 @@ def test_what_names_no_task_is_said_of_the_argument(tmp_path, capsys):
     (tmp_path / "list.toml").write_text("[[tasks]]\nsize = 1\n")
     said = {
         ",": "TASK is empty; name a folder", "none*.py": "TASK none*.py: no Python file matches",
-        str(tmp_path / "empty"): "has no task files", "no.toml": "TASK no.toml: there is no such file", str(tmp_path / "list.toml"): "an entry is [[tasks]]",
+        str(tmp_path / "empty"): "has no task files",
+        "no.toml": "TASK no.toml: there is no such file", str(tmp_path / "list.toml"): "an entry is [[tasks]]",
         "99,39": "TASK 99,39: no task that comes along has number 99",
     }  # fmt: skip
     for word, sentence in said.items():
