@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tritonsmith.evaluator.allow import Allow
+from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.schema import Task, Verdict
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.context import Context
@@ -26,6 +27,13 @@ FIRST = ("whole", "test_packaging.py")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest files: begun last, one worker would be at them long after the others are done."""
     items.sort(key=lambda item: not {item.path.name, item.path.parent.name} & {*FIRST})
+
+
+@pytest.fixture(scope="session")
+def evaluator() -> Iterator[LocalEvaluator]:
+    """The evaluator without a card, one for all tests of a worker: each start, and the first verdict after it, takes seconds."""
+    with open_evaluator("h200", call_seconds=60) as opened:
+        yield opened
 
 
 class Script:

@@ -1,7 +1,6 @@
 """The evaluator without a card, on a real GRU at its small size: what is right passes, what is wrong gets the status it deserves."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,6 @@ from tritonsmith.evaluator.tasks import load_task
 
 GOOD = (ROOT / "tests/helpers/kernels/gru_batch.py").read_text()
 RACY = (ROOT / "tests/helpers/kernels/gru_tiled_racy.py").read_text()
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    with open_evaluator("h200", call_seconds=20) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +117,6 @@ WRONG = {
     ),
     "exits the process": (changed((ENTRY, ENTRY + "        import os\n\n        os._exit(0)\n")), Status.CRASHED),
     "asks to exit": (changed((ENTRY, ENTRY + "        raise SystemExit(0)\n")), Status.CRASHED),
-    "loops forever": (changed((ENTRY, ENTRY + "        while True:\n            pass\n")), Status.TIMEOUT),
     "raises": (changed((ENTRY, "        steps, batch, _ = x.nonsense\n")), Status.RUNTIME_ERROR),
     "does not parse": ("def broken(:\n", Status.INVALID_FILE),
     "no ModelNew": ("import torch\n", Status.INVALID_FILE),
@@ -133,7 +125,7 @@ WRONG = {
 
 
 LONG = (
-    "loops forever", "random weights", "swapped gates", "half of the output", "broadcastable output", "another dtype",
+    "random weights", "swapped gates", "half of the output", "broadcastable output", "another dtype",
     "last step never written",
 )  # fmt: skip
 """Their like is among the others; they wait for `make test-all`."""
@@ -147,6 +139,13 @@ def test_a_wrong_gru_costs_one_verdict(evaluator: LocalEvaluator, gru: Task, nam
     assert verdict.status is status, f"{verdict.status}: {verdict.message}"
     assert verdict.message and "Traceback" not in verdict.message
     assert verdict.timing is None and verdict.score is None
+
+
+@pytest.mark.slow
+def test_a_gru_that_loops_forever_ends_at_the_limit(gru: Task) -> None:
+    with open_evaluator("h200", call_seconds=20) as opened:
+        verdict = judge(opened, gru, changed((ENTRY, ENTRY + "        while True:\n            pass\n")))
+    assert verdict.status is Status.TIMEOUT and verdict.score is None, verdict.message
 
 
 def test_the_next_honest_candidate_passes_after_the_wrong_ones(evaluator: LocalEvaluator, gru: Task) -> None:
