@@ -39,6 +39,7 @@ def test_type_checkers_see_every_package() -> None:
     assert all((ROOT / name / "py.typed").exists() for name in FOLDERS)
 
 
+@pytest.mark.slow
 def test_no_bare_name_is_ever_imported(tmp_path: Path) -> None:
     """Imports every module that may be imported without a card, away from the root, and looks for `graph`, `nodes`, ... among the names."""
     modules = [
@@ -61,6 +62,7 @@ def test_no_bare_name_is_ever_imported(tmp_path: Path) -> None:
     assert json.loads(done.stdout.splitlines()[-1]) == [[], [], []]
 
 
+@pytest.mark.slow
 def test_editors_follow_every_import(tmp_path: Path) -> None:
     """Pyright, which many editors use, resolves each module and knows the type of what it holds, with the committed settings alone."""
     modules = [

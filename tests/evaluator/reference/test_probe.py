@@ -23,8 +23,8 @@ def facts_of(name: str, size: str = "full") -> tuple[TaskFacts, list[OperatorCos
     return probe(load_task(TASKS / name, size))
 
 
-def test_the_gru_task_in_a_process_of_its_own() -> None:
-    facts, trace = run_probe(load_task(TASKS / "39_gru.py"))
+def test_the_gru_task() -> None:
+    facts, trace = facts_of("39_gru.py")
     assert facts.inputs == (TensorSpec(shape=(512, 10, 128)), TensorSpec(shape=(6, 10, 256)))
     assert facts.outputs == (TensorSpec(shape=(512, 10, 256)),)
     assert facts.returns == "a tensor float32[512, 10, 256], the top layer's states of every step of gru"
@@ -128,7 +128,7 @@ def get_init_inputs():
 """
 
 
-def test_a_model_that_needs_values_is_run_for_real(tmp_path: Path) -> None:
+def test_a_model_that_needs_values_is_run_for_real_in_a_process_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "values.py"
     path.write_text(NEEDS_VALUES)
     facts, trace = run_probe(load_task(path))

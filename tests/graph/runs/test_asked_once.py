@@ -118,10 +118,11 @@ def test_a_resumed_run_pays_no_request_twice(live, tmp_path, place, checkpoints)
     assert replayed.decisions == again.decisions
 
 
-def test_a_killed_run_pays_no_request_twice(live, tmp_path):
+@pytest.mark.parametrize("kills", [(11,), pytest.param((11, 5), marks=pytest.mark.slow)], ids=["once", "twice"])
+def test_a_killed_run_pays_no_request_twice(live, tmp_path, kills):
     """The same for processes that are killed, the first one after a verdict that no checkpoint has; each has other hashes."""
     out, before, known = tmp_path / "out", len(live.server.requests), []
-    for seed, lines in enumerate((11, 5, 0)):
+    for seed, lines in enumerate((*kills, 0)):
         environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": str(HELPERS), "OPENAI_API_KEY": "sk-local-test-key"}
         line = [sys.executable, "-m", "unsorted_tasks", str(live.task), str(out), live.server.url, str(lines)]
         left, status = len(live.server.requests), subprocess.run(line, env=environment, check=False).returncode

@@ -55,6 +55,7 @@ def all_the_same(cases):
         assert case["starts"][0] is False and all(case["starts"][1:]), case
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_random_moments_ends_the_same(tmp_path):
     """A run that is killed at random moments ends as if it had not been."""
     told = driven(tmp_path, "kills", str(tmp_path), "3", "7")

@@ -133,6 +133,7 @@ def test_turns_go_round():
     assert asyncio.run(play()) == "abcaa"
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_nothing(tasks, tmp_path):
     """A limit on the size of files stands for the full disk, in the middle of every run."""
     out, log = tmp_path / "out", tmp_path / "log"
