@@ -113,6 +113,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("oracles_here")
 def test_a_verdict_hashes_and_writes_the_text_once(task: Task, hashed: list[bytes], written: list[Path]) -> None:
     """A verdict hashes the text once and writes it into inboxes only."""

@@ -96,6 +96,7 @@ def test_a_cancelled_question_ends_its_supervisor_and_the_next_is_answered(clust
     assert asyncio.run(play()) == [1.0, 2.0, 3.0, 4.0] and log.read_text().split().count("hang") == 1
 
 
+@pytest.mark.slow
 def test_two_drivers_share_supervisors_and_ask_nothing_twice(cluster, tmp_path):
     log, script = tmp_path / "log", HELPERS / "cards" / "ray_stub.py"
     words = [sys.executable, script, cluster, log, tmp_path / "answers.sqlite", "10"]

@@ -102,7 +102,10 @@ def test_a_fork_with_other_rules_asks_only_what_is_new(live, tmp_path):
     assert asked_in(live.whole.out).items() <= asked_in(made.out).items()
 
 
-@pytest.mark.parametrize(("place", "checkpoints"), [(1, "sqlite"), (4, "none"), (6, "sqlite"), (8, "none")])
+@pytest.mark.parametrize(
+    ("place", "checkpoints"),
+    [pytest.param(1, "sqlite", marks=pytest.mark.slow), (4, "none"), (6, "sqlite"), pytest.param(8, "none", marks=pytest.mark.slow)],
+)
 def test_a_resumed_run_pays_no_request_twice(live, tmp_path, place, checkpoints):
     """However many replies had come when a run was left, its requests are those of a run that nobody left."""
     out, tape, before = tmp_path / "out", tmp_path / "tape.jsonl", len(live.server.requests)
