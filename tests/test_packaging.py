@@ -108,6 +108,7 @@ def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         return set(archive.namelist())
 
 
+@pytest.mark.slow
 def test_wheel_holds_code_and_data(wheel_names: set[str]) -> None:
     wanted = {
         f"tritonsmith/{path.as_posix()}"
@@ -119,5 +120,6 @@ def test_wheel_holds_code_and_data(wheel_names: set[str]) -> None:
     assert wanted - wheel_names == set()
 
 
+@pytest.mark.slow
 def test_wheel_installs_nothing_beside_its_own_name(wheel_names: set[str]) -> None:
     assert {name.split("/")[0] for name in wheel_names} == {"tritonsmith", f"tritonsmith-{CONFIG['project']['version']}.dist-info"}

@@ -19,7 +19,7 @@ RACY = (ROOT / "tests/helpers/kernels/gru_tiled_racy.py").read_text()
 
 @pytest.fixture(scope="module")
 def gru() -> Task:
-    return load_task(ROOT / "benchmarks/tasks/39_gru.py", size="small", overrides={"num_layers": 2, "seq_len": 8})
+    return load_task(ROOT / "benchmarks/tasks/39_gru.py", size="small", overrides={"num_layers": 2, "seq_len": 4})
 
 
 def judge(evaluator: LocalEvaluator, task: Task, source: str) -> Verdict:
@@ -59,7 +59,7 @@ import torch
 
 class Model(torch.nn.Module):
     def forward(self, x):
-        if "tritonsmith.evaluator.oracle.server" in sys.modules:
+        if "pytest" not in sys.modules:
             raise ValueError("not on this device")
         return torch.relu(x)
 
@@ -125,7 +125,7 @@ WRONG = {
 
 
 LONG = (
-    "random weights", "swapped gates", "half of the output", "broadcastable output", "another dtype",
+    "zeros", "random weights", "swapped gates", "half of the output", "broadcastable output", "another dtype",
     "last step never written",
 )  # fmt: skip
 """Their like is among the others; they wait for `make test-all`."""
@@ -148,6 +148,7 @@ def test_a_gru_that_loops_forever_ends_at_the_limit(gru: Task) -> None:
     assert verdict.status is Status.TIMEOUT and verdict.score is None, verdict.message
 
 
+@pytest.mark.slow
 def test_the_next_honest_candidate_passes_after_the_wrong_ones(evaluator: LocalEvaluator, gru: Task) -> None:
     assert judge(evaluator, gru, WRONG["exits the process"][0]).status is Status.CRASHED
     assert judge(evaluator, gru, GOOD).status is Status.OK

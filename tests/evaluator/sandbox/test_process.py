@@ -342,6 +342,7 @@ def test_a_candidate_is_judged_inside_and_its_verdict_says_how(report: dict[str,
     assert found["layers"]["landlock"] == "applied" and set(found["actions"].values()) == {"blocked"}
 
 
+@pytest.mark.slow
 def test_an_unknown_mode_is_the_users_sentence() -> None:
     with pytest.raises(UsageError, match="--sandbox loose"):
         open_evaluator("h200", sandbox="loose")

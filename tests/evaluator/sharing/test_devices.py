@@ -142,8 +142,8 @@ def test_two_processes_take_turns_and_a_dead_one_lets_go(tmp_path):
     while not log():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    both = [start("a", 5, 0.3), start("b", 5, 0.3)]
-    time.sleep(1.0)
+    both = [start("a", 5, 0.15), start("b", 5, 0.15)]
+    time.sleep(0.5)
     assert log() == "x"
     dead.kill()
     assert dead.wait() == -9 and [process.wait(60) for process in both] == [0, 0]
