@@ -116,11 +116,12 @@ class LocalEvaluator:
         call_seconds: the longest that one call of a candidate may take, compilation included.
         sandbox: `auto` (the layers that work here), `strict` (refuse where a needed one is missing) or `off`.
         device: the card, as CUDA_VISIBLE_DEVICES names it; None: the first that this process may see.
+        descriptions: who describes tasks; closed with this evaluator.
     """
 
     def __init__(
         self, target: str = "auto", raw_dir: Path | None = None, call_seconds: float = CALL_SECONDS, sandbox: str = "auto",
-        device: str | None = None,
+        device: str | None = None, descriptions: TaskDescriptions | None = None,
     ) -> None:  # fmt: skip
         if target != "auto":
             named_card(target)  # a wrong name is the user's sentence, not an oracle's fault
@@ -133,7 +134,7 @@ class LocalEvaluator:
         self.baselines: tuple[str, ...] = ()  # those that candidates are timed against on a card; all four when empty
         shown = None if device is None else {"CUDA_VISIBLE_DEVICES": device}
         first = ServerProcess(target, sandbox=sandbox, environment=shown)
-        self._descriptions = TaskDescriptions()  # its probe starts while the oracle does, which takes as long to import what it needs
+        self._descriptions = descriptions or TaskDescriptions()  # its probe imports what it needs while the oracle does
         try:
             with compile_missing_bytecode():  # while these start
                 self.hardware = first.hello()

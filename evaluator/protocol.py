@@ -43,3 +43,10 @@ class Racing(Protocol):
             seconds: after so many nothing more is timed.
         """
         ...
+
+
+async def race_with(
+    evaluator: Evaluator, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
+) -> RaceReport | None:
+    """The race of any evaluator; None where it has none. What stands before another evaluator passes a race on with this."""
+    return await evaluator.race(task, incumbent, entrants, facts, keep, seconds) if isinstance(evaluator, Racing) else None

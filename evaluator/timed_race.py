@@ -22,11 +22,9 @@ class Fate(StrEnum):
     """The seconds of the race were spent before its turn."""
 
 
-class RaceRow(Record):
-    """One text of a race."""
+class RaceFigures(Record):
+    """What a race found about one text."""
 
-    sha: str
-    fate: Fate
     reason: str = ""
     """Why it was pruned or failed, in one sentence."""
     ratio: float | None = None
@@ -41,6 +39,13 @@ class RaceRow(Record):
     """The most bytes of local memory per thread of its kernels."""
     shared_memory: int | None = None
     """The most bytes of shared memory per program of its kernels."""
+
+
+class RaceRow(RaceFigures):
+    """One text of a race."""
+
+    sha: str
+    fate: Fate
 
 
 class RaceReport(Record):

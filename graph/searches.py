@@ -6,6 +6,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from tritonsmith.evaluator.schema import Record, TimingKind
+from tritonsmith.evaluator.timed_race import RaceFigures
 
 
 class Tuning(StrEnum):
@@ -19,22 +20,14 @@ class Tuning(StrEnum):
     NONE = "none"
 
 
-class SearchTrial(Record):
-    """One configuration that a search tried."""
+class SearchTrial(RaceFigures):
+    """One configuration that a search tried, with what its race found; without a card the ratio is an estimate's."""
 
     values: dict[str, int | float | bool | str | None] = Field(default_factory=dict)
     """What differs from the kernel that was searched."""
     sha: str = ""
     fate: str = ""
     """`pruned`, `failed`, `slower`, `kept`, `untimed`, or `foreseen` for one whose estimate cannot be lower."""
-    reason: str = ""
-    ratio: float | None = None
-    """The searched kernel's time over its own: above 1 it is faster. An estimate's where the search has no card."""
-    interval: tuple[float, float] | None = None
-    pairs: int = 0
-    registers: int | None = None
-    spills: int | None = None
-    shared_memory: int | None = None
     candidate: str | None = None
     """Its id where it got a full verdict."""
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from tritonsmith.evaluator.allow import Allow
+from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.questions.describe import TaskDescriptions
 from tritonsmith.evaluator.schema import Task, Verdict
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.context import Context
@@ -26,6 +28,18 @@ FIRST = ("whole", "test_packaging.py")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest files: begun last, one worker would be at them long after the others are done."""
     items.sort(key=lambda item: not {item.path.name, item.path.parent.name} & {*FIRST})
+
+
+@pytest.fixture(scope="session")
+def evaluator() -> Iterator[LocalEvaluator]:
+    """The evaluator without a card, one for all tests of a worker, since each start takes seconds.
+
+    It describes tasks in this process, as the probe does in one of its own, which would import torch for each.
+    """
+    from tritonsmith.evaluator.reference.probe import probe  # imports torch, which most tests do without
+
+    with LocalEvaluator("h200", call_seconds=60, descriptions=TaskDescriptions(probe)) as opened:
+        yield opened
 
 
 class Script:

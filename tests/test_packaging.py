@@ -39,6 +39,7 @@ def test_type_checkers_see_every_package() -> None:
     assert all((ROOT / name / "py.typed").exists() for name in FOLDERS)
 
 
+@pytest.mark.slow
 def test_no_bare_name_is_ever_imported(tmp_path: Path) -> None:
     """Imports every module that may be imported without a card, away from the root, and looks for `graph`, `nodes`, ... among the names."""
     modules = [
@@ -61,6 +62,7 @@ def test_no_bare_name_is_ever_imported(tmp_path: Path) -> None:
     assert json.loads(done.stdout.splitlines()[-1]) == [[], [], []]
 
 
+@pytest.mark.slow
 def test_editors_follow_every_import(tmp_path: Path) -> None:
     """Pyright, which many editors use, resolves each module and knows the type of what it holds, with the committed settings alone."""
     modules = [
@@ -106,6 +108,7 @@ def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         return set(archive.namelist())
 
 
+@pytest.mark.slow
 def test_wheel_holds_code_and_data(wheel_names: set[str]) -> None:
     wanted = {
         f"tritonsmith/{path.as_posix()}"
@@ -117,5 +120,6 @@ def test_wheel_holds_code_and_data(wheel_names: set[str]) -> None:
     assert wanted - wheel_names == set()
 
 
+@pytest.mark.slow
 def test_wheel_installs_nothing_beside_its_own_name(wheel_names: set[str]) -> None:
     assert {name.split("/")[0] for name in wheel_names} == {"tritonsmith", f"tritonsmith-{CONFIG['project']['version']}.dist-info"}

@@ -127,7 +127,7 @@ def retabulate(root: Path) -> Ablation:
 def _open_evaluator(plan: AblationPlan, root: Path) -> Evaluator:
     raw = root / "raw" / f"{time.time_ns()}-{os.getpid()}"  # processes share the folder, and each counts its samples from 0
     raw.mkdir(parents=True, exist_ok=True)
-    return open_judges(RunConfig.model_validate({**plan.settings, "task": ""}).judges(keep=False), raw)  # repeats are to vary
+    return open_judges(RunConfig.model_validate({**plan.settings, "task": ""}), raw, keep=False)  # repeats are to vary
 
 
 async def _run_cells(work: _SharedWork) -> None:

@@ -1,37 +1,56 @@
 """One evaluator for many runs, and verdicts that the runs of one task and repeat share: equal questions have equal answers.
 
-Within one repeat of one task a kernel text is judged once per profile, whichever policies come upon it. Their runs then differ by what
-the policies decide and not by the noise of measuring the same kernel twice (common random numbers), and the card does the work once.
+Within one repeat of one task a kernel text is judged once per profile, and the same texts race once, whichever policies come upon them.
+Their runs then differ by what the policies decide and not by the noise of measuring the same kernel twice (common random numbers), and
+the card does the work once.
 """
 
 import asyncio
 import os
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 from uuid import uuid4
 
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.schema import Record, Task, Verdict
+from tritonsmith.evaluator.protocol import Evaluator, race_with
+from tritonsmith.evaluator.schema import LaunchFacts, Record, Task, Verdict
 from tritonsmith.evaluator.sharing.views import EvaluatorView, SharedEvaluator
+from tritonsmith.evaluator.timed_race import RaceReport
+from tritonsmith.nodes.evaluators.tape import name_race
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Author, Brief, Draft
 
 
-class SharedVerdict(Record):
-    """A verdict with who paid for it."""
+class SharedAnswer(Record):
+    """An answer with who paid for it."""
 
     cell: str
     """`task/policy/repeat` of the run that asked first."""
     task: str
     """The task's sha, sizes and precision included."""
     seconds: float
+
+
+class SharedVerdict(SharedAnswer):
+    """A verdict about one text."""
+
     verdict: Verdict
 
 
+class SharedRace(SharedAnswer):
+    """A race of several texts; None where the evaluator has none."""
+
+    report: RaceReport | None
+
+
+_Kept = TypeVar("_Kept", bound=SharedAnswer)
+
+
 class Memo:
-    """The verdicts of one task and repeat, a file each; any number of processes may read and write them."""
+    """The verdicts and races of one task and repeat, a file each; any number of processes may read and write them."""
 
     def __init__(self, folder: Path) -> None:
         """The folder is made when something is kept."""
@@ -39,27 +58,31 @@ class Memo:
 
     def get(self, kernel: str, profile: str) -> SharedVerdict | None:
         """What is known of a kernel; None where nothing is."""
+        return self.read(SharedVerdict, f"{kernel}-{profile}")
+
+    def read(self, kind: type[_Kept], name: str) -> _Kept | None:
+        """The answer of this name; None where there is none."""
         try:
-            return SharedVerdict.model_validate_json(self._path(kernel, profile).read_text(encoding="utf-8"))
+            return kind.model_validate_json((self.folder / f"{name}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
 
-    def put(self, kernel: str, profile: str, judged: SharedVerdict) -> SharedVerdict:
-        """Keep a verdict; returns the one that counts, which is the first. Raises InfrastructureError where it cannot be written."""
-        path = self._path(kernel, profile)
+    def put(self, name: str, answer: _Kept) -> _Kept:
+        """Keep an answer; returns the one that counts, which is the first. Raises InfrastructureError where it cannot be written."""
+        path = self.folder / f"{name}.json"
         partial = path.with_name(f"{path.name}.{uuid4().hex}.part")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            partial.write_text(judged.model_dump_json(indent=1) + "\n", encoding="utf-8")
+            partial.write_text(answer.model_dump_json(indent=1) + "\n", encoding="utf-8")
             try:
                 os.link(partial, path)  # unlike a rename, it never replaces what another process kept meanwhile
             except FileExistsError:
-                judged = self.get(kernel, profile) or judged
+                answer = self.read(type(answer), name) or answer
             finally:
                 partial.unlink()
         except OSError as error:
             raise InfrastructureError(f"{path}: cannot be written ({error.strerror})") from error
-        return judged
+        return answer
 
     def all(self) -> dict[tuple[str, str], SharedVerdict]:
         """Every verdict by kernel and profile."""
@@ -70,9 +93,6 @@ class Memo:
                 found[kernel, profile] = judged
         return found
 
-    def _path(self, kernel: str, profile: str) -> Path:
-        return self.folder / f"{kernel}-{profile}.json"
-
 
 class MemoEvaluator(SharedEvaluator):
     """One evaluator for all runs of an experiment, with the verdicts that they share."""
@@ -80,20 +100,41 @@ class MemoEvaluator(SharedEvaluator):
     def __init__(self, inner: Evaluator) -> None:
         """The evaluator stays open when a run that used it ends."""
         super().__init__(inner)
-        self._locks: dict[tuple[Path, str, str], asyncio.Lock] = {}
+        self._locks: dict[tuple[Path, str], asyncio.Lock] = {}
 
     async def judge(self, cell: str, memo: Memo, task: Task, kernel: KernelText, profile: str) -> Verdict:
         """The verdict from the memo, else judged and kept there. Raises InfrastructureError."""
-        sha = kernel.sha
-        async with self._locks.setdefault((memo.folder, sha, profile), asyncio.Lock()):
-            known = await asyncio.to_thread(memo.get, sha, profile)
+
+        async def ask() -> dict[str, object]:
+            return {"verdict": await self.inner.evaluate(task, kernel, profile)}
+
+        return (await self._share(SharedVerdict, f"{kernel.sha}-{profile}", cell, memo, task, ask)).verdict
+
+    async def race(
+        self, cell: str, memo: Memo, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int,
+        seconds: float,
+    ) -> RaceReport | None:  # fmt: skip
+        """The race from the memo, else run and kept there; None where the evaluator has none. Raises InfrastructureError."""
+
+        async def ask() -> dict[str, object]:
+            return {"report": await race_with(self.inner, task, incumbent, entrants, facts, keep, seconds)}
+
+        return (await self._share(SharedRace, f"{name_race(incumbent, entrants)}-race", cell, memo, task, ask)).report
+
+    async def _share(
+        self, kind: type[_Kept], name: str, cell: str, memo: Memo, task: Task, ask: Callable[[], Awaitable[dict[str, object]]]
+    ) -> _Kept:
+        async with self._locks.setdefault((memo.folder, name), asyncio.Lock()):
+            known = await asyncio.to_thread(memo.read, kind, name)
             if known is None or known.task != task.sha:
                 async with self.turns.turn(cell):  # the queue is here, so that no thread waits for the card
                     started = time.monotonic()
-                    verdict = await self.inner.evaluate(task, kernel, profile)
-                    judged = SharedVerdict(cell=cell, task=task.sha, seconds=round(time.monotonic() - started, 3), verdict=verdict)
-                    known = await asyncio.to_thread(memo.put, sha, profile, judged)  # before the next question: a kill loses no answer
-            return known.verdict
+                    found = await ask()
+                    answer = kind.model_validate(
+                        {"cell": cell, "task": task.sha, "seconds": round(time.monotonic() - started, 3), **found}
+                    )
+                    known = await asyncio.to_thread(memo.put, name, answer)  # before the next question: a kill loses no answer
+            return known
 
 
 class CellEvaluator(EvaluatorView):
@@ -107,6 +148,12 @@ class CellEvaluator(EvaluatorView):
     async def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
         """The verdict that this repeat of the task has about the text."""
         return await self._memory.judge(self._owner, self._memo, task, kernel, profile)
+
+    async def race(
+        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
+    ) -> RaceReport | None:
+        """The race that this repeat of the task has of the texts. Raises InfrastructureError."""
+        return await self._memory.race(self._owner, self._memo, task, incumbent, entrants, facts, keep, seconds)
 
 
 class SeedsFrom:

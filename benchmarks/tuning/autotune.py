@@ -1,7 +1,7 @@
 """Times what triton.autotune needs for one kernel: `python -m tritonsmith.benchmarks.tuning.autotune TASK KERNEL`. Needs a CUDA card.
 
-The kernels are this study's own, so they run unconfined in this process. It prints one JSON object: the seconds of the first forward,
-which tries every configuration, and the one that was chosen.
+TASK is a file with the task's record. The kernels are this study's own, so they run unconfined in this process. It prints one JSON
+object: the seconds of the first forward, which tries every configuration, and the one that was chosen.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from typing import Any
 
 import torch
 
+from tritonsmith.evaluator.reference.module import load_reference
+from tritonsmith.evaluator.schema import Task
+
 
 def _load(path: str, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, Path(path))
@@ -27,13 +30,14 @@ def _load(path: str, name: str) -> ModuleType:
 
 def main(words: list[str]) -> int:
     """Tune once, and print what came of it."""
-    task, candidate = _load(words[0], "task"), _load(words[1], "candidate")
-    reference = task.Model(*task.get_init_inputs())
-    model = candidate.ModelNew(*task.get_init_inputs())
-    model.load_state_dict(reference.state_dict())
-    dtype = next((value.dtype for value in reference.parameters()), None)
+    reference = load_reference(Task.model_validate_json(Path(words[0]).read_text(encoding="utf-8")))
+    candidate = _load(words[1], "candidate")
+    weights = reference.build(0)
+    model = candidate.ModelNew(*reference.init_inputs())
+    model.load_state_dict(weights.state_dict())
+    dtype = next((value.dtype for value in weights.parameters()), None)
     model = model.to("cuda", dtype) if dtype is not None else model.cuda()
-    inputs = [value.cuda() if isinstance(value, torch.Tensor) else value for value in task.get_inputs()]
+    inputs = reference.draw_inputs(0, "cuda")
     torch.cuda.synchronize()
     started = time.perf_counter()
     with torch.no_grad():

@@ -23,13 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.benchmarks.host import begin_record, print_line
-from tritonsmith.benchmarks.tuning.cases import CASES, TuningCase, read_stated, write_autotuned
+from tritonsmith.benchmarks.tuning.cases import CASES, TuningCase, load_case, read_stated, write_autotuned
 from tritonsmith.evaluator.errors import InfrastructureError, TritonsmithError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.schema import Candidate, Stage, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.spaces.space import count_configurations
-from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.evaluator.timed_race import RaceReport
 from tritonsmith.nodes.search.driver import FINALISTS, Limits, TuningSearch
 from tritonsmith.nodes.search.stage import STAGES
@@ -95,7 +94,7 @@ class TuningStudy:
 
     def run(self, case: TuningCase) -> list[ArmRow]:
         """All arms of one case. Raises TritonsmithError."""
-        task = load_task(str(case.task), self._size, {}, case.precision)
+        task = load_case(case, self._size)
         facts = asyncio.run(self._evaluator.describe(task))
         draft = self._first(case, task, facts)
         started = time.monotonic()
@@ -162,9 +161,10 @@ class TuningStudy:
         space = read_stated(text)
         size = count_configurations(space.parameters)
         with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
-            candidate = Path(folder) / "candidate.py"
+            asked, candidate = Path(folder) / "task.json", Path(folder) / "candidate.py"
+            asked.write_text(task.model_dump_json(), encoding="utf-8")
             candidate.write_text(write_autotuned(text, space.parameters), encoding="utf-8")
-            command = [sys.executable, "-m", "tritonsmith.benchmarks.tuning.autotune", str(case.task), str(candidate)]
+            command = [sys.executable, "-m", "tritonsmith.benchmarks.tuning.autotune", str(asked), str(candidate)]
             environment = {**os.environ, "TRITON_CACHE_DIR": str(Path(folder) / "cache")}
             done = subprocess.run(command, capture_output=True, text=True, timeout=_AUTOTUNE_SECONDS, env=environment, check=False)
         if done.returncode:

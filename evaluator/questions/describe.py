@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
@@ -44,10 +45,15 @@ def _read_answer(answer: dict[str, Any]) -> Description:
 
 
 class TaskDescriptions:
-    """Descriptions of tasks; each is asked for once. The first probe starts at once, and waits with its imports done."""
+    """Descriptions of tasks; each is asked for once.
 
-    def __init__(self) -> None:
-        self._first: TaskProcess | None = start_probe()
+    Args:
+        ask: who describes a task; None: a fresh process for each. The first of these starts at once, and waits with its imports done.
+    """
+
+    def __init__(self, ask: Callable[[Task], Description] | None = None) -> None:
+        self._ask = ask
+        self._first: TaskProcess | None = start_probe() if ask is None else None
         self._known: dict[str, Description] = {}
         self._lock = threading.Lock()
 
@@ -57,11 +63,14 @@ class TaskDescriptions:
             return self._known[task.sha]
         with self._lock:
             if task.sha not in self._known:
-                started, self._first = self._first, None
-                found = self._known[task.sha] = run_probe(task, started=started)
+                found = self._known[task.sha] = self._ask(task) if self._ask else self._probe(task)
                 for settled in (at_chosen_size(task, found[0].chosen), settle_task(task, found[0])):
                     self._known[settled.sha] = found
             return self._known[task.sha]
+
+    def _probe(self, task: Task) -> Description:
+        started, self._first = self._first, None
+        return run_probe(task, started=started)
 
     def start(self, task: Task) -> None:
         """Ask for a description ahead, in a thread of its own. A question that fails is asked again where it is needed."""

@@ -16,7 +16,7 @@ import os
 import sqlite3
 import struct
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,8 +29,9 @@ from pydantic import ValidationError
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.machine import card_in_nvml, versions
-from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.protocol import Evaluator, race_with
+from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.timed_race import RaceReport
 
 VARIABLE = "TRITONSMITH_ANSWERS"
 """Names the file, or is `off`."""
@@ -228,6 +229,12 @@ class KeptEvaluator:
             }  # fmt: skip
             await asyncio.to_thread(self._store.put, key, about, verdict, time.monotonic() - started)
             return verdict
+
+    async def race(
+        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
+    ) -> RaceReport | None:
+        """The other evaluator's race, measured anew each time: it only chooses what gets a verdict. None where it has none."""
+        return await race_with(self.inner, task, incumbent, entrants, facts, keep, seconds)
 
     async def aclose(self) -> None:
         """End the other evaluator."""

@@ -10,16 +10,21 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.local import LocalEvaluator
-from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.timed_race import RaceReport
 
 Confirm = Literal["beside", "alone"]
 """Whether strict verdicts are made while other cards of the host work, or while they rest."""
 ALL = "all"
+RACE = "race"
+"""What a card is taken for where it is asked for a race."""
+Answer = TypeVar("Answer", Verdict, RaceReport | None)
+"""What a card answers."""
 
 
 class CardEvaluator(Protocol):
@@ -31,6 +36,11 @@ class CardEvaluator(Protocol):
 
     def evaluate_now(self, task: Task, kernel: KernelText, profile: str = ...) -> Verdict:
         """One verdict, blocking."""
+
+    def race_now(
+        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
+    ) -> RaceReport | None:
+        """One race, blocking; None where the card has none."""
 
     async def describe(self, task: Task) -> TaskFacts:
         """The facts of a task."""
@@ -114,9 +124,20 @@ class DeviceEvaluator:
 
     async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """One verdict, from any of the cards; one whose machinery fails is followed by another. Raises InfrastructureError."""
+        return await self._ask(task, profile, lambda card, *ended: card.evaluate_now(task, kernel, profile, *ended))
+
+    async def race(
+        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
+    ) -> RaceReport | None:
+        """One race, all of it on one of the cards, which it gets as a verdict does. Raises InfrastructureError."""
+        asked = task, incumbent, entrants, facts, keep, seconds
+        return await self._ask(task, RACE, lambda card, *ended: card.race_now(*asked, *ended))
+
+    async def _ask(self, task: Task, profile: str, question: Callable[..., Answer]) -> Answer:
+        """The answer of one card to a question; `profile` says what the card is taken for."""
         ended = threading.Event()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, self._judge, task, kernel, profile, ended)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._ask_cards, task, profile, question, ended)
         except asyncio.CancelledError:
             ended.set()
             self._end_by_force(ended)
@@ -126,21 +147,22 @@ class DeviceEvaluator:
         with self._places.take(task, "") as number:
             return asyncio.run(self._cards[number].describe(task))
 
-    def _judge(self, task: Task, kernel: KernelText, profile: str, ended: threading.Event) -> Verdict:
+    def _ask_cards(self, task: Task, profile: str, question: Callable[..., Answer], ended: threading.Event) -> Answer:
         failed: int | None = None
         try:
             with self._places.take(task, profile) as failed:
-                return self._ask_card(failed, task, kernel, profile, ended)
+                return self._ask_card(failed, question, ended)
         except InfrastructureError:
             if len(self._cards) == 1 or ended.is_set():
                 raise
         with self._places.take(task, profile, avoid=failed) as number:
-            return self._ask_card(number, task, kernel, profile, ended)
+            return self._ask_card(number, question, ended)
 
-    def _ask_card(self, number: int, task: Task, kernel: KernelText, profile: str, ended: threading.Event) -> Verdict:
+    def _ask_card(self, number: int, question: Callable[..., Answer], ended: threading.Event) -> Answer:
+        """The answer of this card. A kind of card that can stop in the middle of a question gets `ended` too."""
         if ended.is_set():
             raise InfrastructureError("the question was cancelled")
-        return self._cards[number].evaluate_now(task, kernel, profile)
+        return question(self._cards[number])
 
     def _end_by_force(self, ended: threading.Event) -> None:
         """End what works on a question that nobody waits for; cards of this host finish it."""
@@ -159,11 +181,15 @@ def open_devices(
     devices: str, target: str, raw_dir: Path | None, sandbox: str, confirm: Confirm,
     open_card: Callable[..., CardEvaluator] = LocalEvaluator,
 ) -> DeviceEvaluator:  # fmt: skip
-    """An evaluator for each card that `devices` names. Without a card in this machine each is one for the target, and gives estimates.
+    """An evaluator for each card that `devices` names. Without a card in this machine each stands in for the target, and gives estimates.
 
-    Raises UsageError for a card that is not here, InfrastructureError when an oracle does not start.
+    Raises UsageError for a card that is not here, and for `auto` on a machine without one; InfrastructureError when an oracle does not
+    start.
     """
-    chosen = name_devices(devices, visible_cards())
+    here = visible_cards()
+    chosen = name_devices(devices, here)
+    if not here and target == "auto":
+        raise UsageError(f"--devices {devices}: this machine has no card; leave --devices out, or name a card with --target for estimates")
     opened: list[CardEvaluator] = []
     try:
         with ThreadPoolExecutor(len(chosen)) as threads:  # each start takes seconds

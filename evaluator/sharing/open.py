@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import ConfigDict
 
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.schema import Record
 from tritonsmith.evaluator.sharing.answers import AnswerStore, KeptEvaluator, find_answers
 from tritonsmith.evaluator.sharing.devices import Confirm, name_devices, open_devices
 
 
-@dataclass(frozen=True)
-class JudgeSettings:
-    """Where verdicts are made."""
+class JudgeSettings(Record):
+    """Where verdicts are made. The descriptions are also those of a server's form."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     target: str = "auto"
+    """The card that figures are for; one that is not in this machine gives estimates."""
     sandbox: str = "auto"
+    """auto: every layer that works here; strict: refuse where a needed one is missing; off: none."""
     devices: str | None = None
-    """Cards of this host: `0,1` or `all`; None: the first."""
+    """Cards of this host that judge side by side: `0,1`, or `all`; empty: the first."""
     confirm: Confirm = "beside"
+    """Whether confirmations are made while other cards of the host work (`beside`), or while they rest (`alone`)."""
     ray: str | None = None
-    """Address of a Ray cluster whose cards judge; empty: this host's, started where there is none. None: no cluster."""
+    """Address of a Ray cluster whose cards judge, or an empty text for the cluster of this host; none: judged by this machine."""
     fresh: bool = False
-    """Measure everything again."""
-    keep: bool = True
-    """Whether answers are kept for other runs; an experiment with repeats wants each repeat measured."""
+    """Measure everything again, also what this machine has an answer to."""
 
 
 def _count(devices: str | None) -> int | None:
@@ -33,8 +37,14 @@ def _count(devices: str | None) -> int | None:
     return None if devices in (None, "all") else len(name_devices(str(devices), []))
 
 
-def open_judges(settings: JudgeSettings, raw_dir: Path | None = None) -> Evaluator:
-    """The evaluator for these settings. Raises UsageError and InfrastructureError."""
+def open_judges(settings: JudgeSettings, raw_dir: Path | None = None, *, keep: bool = True) -> Evaluator:
+    """The evaluator for these settings. Raises UsageError and InfrastructureError.
+
+    Args:
+        settings: where verdicts are made.
+        raw_dir: where raw samples go; a temporary folder when None.
+        keep: whether answers are kept for other runs; an experiment with repeats wants each repeat measured.
+    """
     inner: Evaluator
     if settings.ray is not None:
         from tritonsmith.evaluator.sharing.ray_cards import open_ray  # noqa: PLC0415 - what it needs is an extra
@@ -44,7 +54,7 @@ def open_judges(settings: JudgeSettings, raw_dir: Path | None = None) -> Evaluat
         inner = open_devices(settings.devices, settings.target, raw_dir, settings.sandbox, settings.confirm)
     else:
         inner = open_evaluator(settings.target, raw_dir, sandbox=settings.sandbox)
-    answers = find_answers() if settings.keep else None
+    answers = find_answers() if keep else None
     if answers is None:
         return inner
     return KeptEvaluator(inner, AnswerStore(answers), {"sandbox": settings.sandbox, "confirm": settings.confirm}, fresh=settings.fresh)

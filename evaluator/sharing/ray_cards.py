@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -23,10 +23,11 @@ from typing import Any
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.local import EVALUATE_SECONDS
-from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.sharing.answers import digest_code
-from tritonsmith.evaluator.sharing.devices import Confirm, DeviceEvaluator
-from tritonsmith.evaluator.sharing.supervisor import Supervisor
+from tritonsmith.evaluator.sharing.devices import Answer, Confirm, DeviceEvaluator
+from tritonsmith.evaluator.sharing.supervisor import RaceQuestion, Supervisor
+from tritonsmith.evaluator.timed_race import RaceReport
 
 NAMESPACE = "tritonsmith"
 """Of the names of supervisors, shared by all drivers of a cluster."""
@@ -80,6 +81,17 @@ class RayCard:
                 path = place
         timing = verdict.timing.model_copy(update={"raw": str(path) if path else None})
         return verdict.model_copy(update={"timing": timing})
+
+    def race_now(
+        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float,
+        ended: threading.Event | None = None,
+    ) -> RaceReport | None:  # fmt: skip
+        """One race, as `evaluate_now`; None where the evaluator has none."""
+        asked = RaceQuestion(
+            incumbent=incumbent.text, entrants=tuple(text.text for text in entrants), facts=facts, keep=keep, seconds=seconds
+        )
+        answer = self._ask(lambda actor: actor.race.remote(task.model_dump_json(), asked.model_dump_json()), ended)
+        return None if answer["race"] is None else RaceReport.model_validate(answer["race"])
 
     async def describe(self, task: Task) -> TaskFacts:
         """The facts of a task."""
@@ -159,10 +171,10 @@ class RayEvaluator(DeviceEvaluator):
         self._asked: dict[threading.Event, int] = {}
         """Questions under way, and the supervisor that each is at."""
 
-    def _ask_card(self, number: int, task: Task, kernel: KernelText, profile: str, ended: threading.Event) -> Verdict:
+    def _ask_card(self, number: int, question: Callable[..., Answer], ended: threading.Event) -> Answer:
         self._asked[ended] = number
         try:
-            return self._supervisors[number].evaluate_now(task, kernel, profile, ended)
+            return question(self._supervisors[number], ended)
         finally:
             self._asked.pop(ended, None)
 

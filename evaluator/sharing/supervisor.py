@@ -17,13 +17,23 @@ from tritonsmith.evaluator.kernel_text import KernelText, text_sha
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.machine import card_memory_in_use, versions
 from tritonsmith.evaluator.processes.run_folder import run_folder
-from tritonsmith.evaluator.schema import Task, Verdict
+from tritonsmith.evaluator.schema import LaunchFacts, Record, Task, Verdict
 
 _SETTLE_SECONDS = 30.0
 """The longest wait for memory that processes of an earlier supervisor give back."""
 _LOOK_SECONDS = 0.5
 _MOST_RAW_BYTES = 8_000_000
 """Samples of one verdict that travel with it; longer ones stay on the card's host."""
+
+
+class RaceQuestion(Record):
+    """A race as it travels to a supervisor; kernels are texts."""
+
+    incumbent: str
+    entrants: tuple[str, ...]
+    facts: LaunchFacts
+    keep: int
+    seconds: float
 
 
 class Supervisor:
@@ -52,6 +62,11 @@ class Supervisor:
         place = self._put(Task.model_validate_json(task))
         return self._answer(place, lambda: self._judge(place, KernelText.of(kernel), profile))
 
+    def race(self, task: str, question: str) -> str:
+        """A race, None where the evaluator has none, or why there is none."""
+        place = self._put(Task.model_validate_json(task))
+        return self._answer(place, lambda: self._race(place, RaceQuestion.model_validate_json(question)))
+
     async def describe(self, task: str) -> str:
         """The facts of a task, or why there are none."""
         place = self._put(Task.model_validate_json(task))
@@ -69,6 +84,11 @@ class Supervisor:
             raw.unlink()
         verdict = verdict.model_copy(update={"environment": verdict.environment | {"node": os.uname().nodename}})
         return {"verdict": verdict.model_dump(mode="json"), "raw": text}
+
+    def _race(self, task: Task, asked: RaceQuestion) -> dict[str, Any]:
+        entrants = [KernelText.of(text) for text in asked.entrants]
+        report = self._evaluator.race_now(task, KernelText.of(asked.incumbent), entrants, asked.facts, asked.keep, asked.seconds)
+        return {"race": report and report.model_dump(mode="json")}
 
     def _answer(self, task: Task, work: Any) -> str:
         try:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.protocol import Evaluator, race_with
+from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.sharing.turns import FairTurns
+from tritonsmith.evaluator.timed_race import RaceReport
 
 
 class SharedEvaluator:
@@ -59,6 +62,13 @@ class EvaluatorView:
                 self.broken = f"the evaluator failed twice on kernel {key[0]}: {error}"
             self._failed.add(key)
             raise
+
+    async def race(
+        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
+    ) -> RaceReport | None:
+        """The race of the texts, in a turn like a verdict's; None where the evaluator has none. Raises InfrastructureError."""
+        async with self._shared.turns.turn(self._owner):
+            return await race_with(self._shared.inner, task, incumbent, entrants, facts, keep, seconds)
 
     async def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
         async with self._shared.turns.turn(self._owner):

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.schema import PrecisionClass, Record
-from tritonsmith.evaluator.sharing.devices import Confirm
+from tritonsmith.evaluator.schema import PrecisionClass
 from tritonsmith.evaluator.sharing.open import JudgeSettings
 from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.state import Budget
@@ -23,10 +22,8 @@ ROLES = ("model", "analyst_model", "repair_model")
 """Settings that name a model, and may be objects where a run is started from Python."""
 
 
-class RunConfig(Record):
+class RunConfig(JudgeSettings):
     """The settings of a run, all plain values. The descriptions are also those of a server's form."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     task: str
     """Path of the task file."""
@@ -66,18 +63,6 @@ class RunConfig(Record):
     """Who finds the variants of tuning: search, model (the author), both or none; empty: as the policy says."""
     seeds: int = 2
     """First kernels, each followed in a branch of its own."""
-    target: str = "auto"
-    """The card that figures are for; one that is not in this machine gives estimates."""
-    sandbox: str = "auto"
-    """auto: every layer that works here; strict: refuse where a needed one is missing; off: none."""
-    devices: str | None = None
-    """Cards of this host that judge side by side: `0,1`, or `all`; empty: the first."""
-    confirm: Confirm = "beside"
-    """Whether confirmations are made while other cards of the host work (`beside`), or while they rest (`alone`)."""
-    ray: str | None = None
-    """Address of a Ray cluster whose cards judge, or an empty text for the cluster of this host; none: judged by this machine."""
-    fresh: bool = False
-    """Measure everything again, also what this machine has an answer to."""
     allow: Allow = Allow.HYBRID
     """Which labels may win: kernel; hybrid (kernels too); library (all)."""
     budget: Budget = Field(default_factory=Budget)
@@ -86,10 +71,6 @@ class RunConfig(Record):
     """Where states are kept: `sqlite` (in the run's folder), `postgres:NAME` (that variable holds the connection string), or `none`."""
     out: str | None = None
     """Folder for the results; None: `runs/<task>-<utc time>`."""
-
-    def judges(self, *, keep: bool = True) -> JudgeSettings:
-        """Where verdicts are made; `keep` says whether answers are kept for other runs."""
-        return JudgeSettings(self.target, self.sandbox, self.devices, self.confirm, self.ray, self.fresh, keep)
 
 
 PLACES = frozenset({"devices", "fresh", "ray"})

@@ -198,7 +198,7 @@ class Run:
         store = Store(out)
         given = self._evaluator or self._shared.evaluator
         judge = players.evaluator(
-            out / TAPE, config.target, lambda: given or open_judges(config.judges(), out / "raw")
+            out / TAPE, config.target, lambda: given or open_judges(config, out / "raw")
         )
         keep = players.run_tape.recorder.write if players.run_tape.recorder else None
         return Context(

@@ -151,7 +151,7 @@ def optimize_suite(plan: SuitePlan, out: str | Path, **players: Any) -> SuiteRes
 def _open_evaluator(plan: SuitePlan, root: Path) -> Evaluator:
     raw = root / "raw" / f"{time.time_ns()}-{os.getpid()}"  # each process counts its samples from 0
     raw.mkdir(parents=True, exist_ok=True)
-    return open_judges(RunConfig.model_validate({**plan.settings, "task": ""}).judges(), raw)
+    return open_judges(RunConfig.model_validate({**plan.settings, "task": ""}), raw)
 
 
 async def _work_off(work: _Work) -> None:

@@ -4,7 +4,8 @@ import glob
 import json
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,19 @@ class _Suite(BaseModel):
     tasks: list[_Entry] = Field(min_length=1)
 
 
+class _WordError(Exception):
+    """What is wrong with a word that names tasks, without the argument's name before it."""
+
+
+@contextmanager
+def _name_argument(argument: str) -> Iterator[None]:
+    """Have faults of words begin with the name of the argument that the command gives them."""
+    try:
+        yield
+    except _WordError as fault:
+        raise UsageError(f"{argument} {fault}") from fault.__cause__
+
+
 def load_suite(
     suite: str, *, size: str | None = None, overrides: Overrides | None = None, precision: PrecisionClass | None = None,
     mode: str | None = None,
@@ -67,10 +81,11 @@ def load_suite(
 
     Raises UsageError that names the entry.
     """
-    tasks = [_plan_task(entry, base, suite, size, overrides or {}, precision, mode) for entry, base in _find_entries(suite)]
-    twice = sorted({task.key for task in tasks if sum(task.key == other.key for other in tasks) > 1})
-    if twice:
-        raise UsageError(f"SUITE {suite}: {', '.join(twice)} is there twice; give the entries of a suite file different names (name = ...)")
+    with _name_argument("SUITE"):
+        tasks = [_plan_task(entry, base, suite, size, overrides or {}, precision, mode) for entry, base in _find_entries(suite)]
+        twice = sorted({task.key for task in tasks if sum(task.key == other.key for other in tasks) > 1})
+        if twice:
+            raise _WordError(f"{suite}: {', '.join(twice)} is there twice; give the entries of a suite file different names (name = ...)")
     return tuple(tasks)
 
 
@@ -84,34 +99,35 @@ def find_tasks(
     Raises UsageError where a word names nothing.
     """
     planned: list[PlannedTask] = []
-    for name in names:
-        for entry, base in _find_entries(name):
-            task = _plan_or_note(entry, base, name, size, overrides or {}, precision, mode)
-            if not any((task.path, task.size, task.overrides) == (other.path, other.size, other.overrides) for other in planned):
-                keys = {other.key for other in planned}
-                key = next(key for number in count(1) if (key := f"{task.key}-{number}" if number > 1 else task.key) not in keys)
-                planned.append(task.model_copy(update={"key": key}))
+    with _name_argument("TASK"):
+        for name in names:
+            for entry, base in _find_entries(name):
+                task = _plan_or_note(entry, base, name, size, overrides or {}, precision, mode)
+                if not any((task.path, task.size, task.overrides) == (other.path, other.size, other.overrides) for other in planned):
+                    keys = {other.key for other in planned}
+                    key = next(key for number in count(1) if (key := f"{task.key}-{number}" if number > 1 else task.key) not in keys)
+                    planned.append(task.model_copy(update={"key": key}))
     return tuple(planned)
 
 
 def _find_entries(suite: str) -> list[tuple[_Entry, Path]]:
-    """The entries that one word names, each with the folder that its path starts from. Raises UsageError."""
+    """The entries that one word names, each with the folder that its path starts from. Raises _WordError."""
     found = Path(suite)
     if found.suffix in (".toml", ".json"):
         return [(entry, found.parent) for entry in _read_entries(found)]
     if found.is_dir():
         files = sorted(path for path in found.glob("*.py") if not path.name.startswith("_"))
         if not files:
-            raise UsageError(f"SUITE {suite}: the folder has no task files (*.py); name another folder, a list such as 39,40,26, or a file")
+            raise _WordError(f"{suite}: the folder has no task files (*.py); name another folder, a list such as 39,40,26, or a file")
         return [(_Entry(task=str(path)), Path()) for path in files]
     if _PATTERN.search(suite) and not found.exists():
         matched = sorted(path for path in glob.glob(suite, recursive=True) if path.endswith(".py"))
         if not matched:
-            raise UsageError(f"SUITE {suite}: no Python file matches this pattern; name another one, or a folder")
+            raise _WordError(f"{suite}: no Python file matches this pattern; name another one, or a folder")
         return [(_Entry(task=path), Path()) for path in matched]
     names = [name.strip() for name in suite.split(",") if name.strip()]
     if not names:
-        raise UsageError("SUITE is empty; name a folder, task files or numbers such as 39,40,26, or a TOML or JSON file")
+        raise _WordError("is empty; name a folder, task files or numbers such as 39,40,26, or a TOML or JSON file")
     return [(_Entry(task=name), Path()) for name in names]
 
 
@@ -120,11 +136,11 @@ def _read_entries(path: Path) -> list[_Entry]:
         text = path.read_text(encoding="utf-8")
         content: Any = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except FileNotFoundError:
-        raise UsageError(f"SUITE {path}: there is no such file; name a folder, task numbers such as 39,40,26, or another file") from None
+        raise _WordError(f"{path}: there is no such file; name a folder, task numbers such as 39,40,26, or another file") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"SUITE {path}: cannot be read ({fault_of(error)}); name another file") from error
+        raise _WordError(f"{path}: cannot be read ({fault_of(error)}); name another file") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"SUITE {path}: is not {path.suffix[1:].upper()} ({fault_of(error)}); fix the file") from error
+        raise _WordError(f"{path}: is not {path.suffix[1:].upper()} ({fault_of(error)}); fix the file") from error
     if isinstance(content, list):
         content = {"tasks": content}
     try:
@@ -132,8 +148,8 @@ def _read_entries(path: Path) -> list[_Entry]:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
-        raise UsageError(
-            f"SUITE {path}: {where}: {first['msg']}; an entry is [[tasks]] with task (a file or a number), and may have name, size, set"
+        raise _WordError(
+            f"{path}: {where}: {first['msg']}; an entry is [[tasks]] with task (a file or a number), and may have name, size, set"
         ) from error
 
 
@@ -174,9 +190,9 @@ def _find_file(name: str, base: Path, suite: str) -> Path:
     if name.isdigit():
         numbered = {path.name.split("_")[0]: path for path in sorted(SHIPPED.glob("[0-9]*_*.py"))}
         if name not in numbered:
-            raise UsageError(f"SUITE {suite}: no task that comes along has number {name}; there are {', '.join(sorted(numbered, key=int))}")
+            raise _WordError(f"{suite}: no task that comes along has number {name}; there are {', '.join(sorted(numbered, key=int))}")
         return numbered[name]
     path = base / name
     if not path.exists() and path.suffix != ".py":
-        raise UsageError(f"SUITE {suite}: {name} is no folder, no file and no number of a task; write such as 39,40,26 or path/to/task.py")
+        raise _WordError(f"{suite}: {name} is no folder, no file and no number of a task; write such as 39,40,26 or path/to/task.py")
     return path

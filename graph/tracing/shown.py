@@ -68,6 +68,8 @@ def _summarize_field(name: str, value: Any) -> Any:
     if isinstance(value, Mapping) and value and name in ("candidates", "verdicts", "analyses", "findings", "checks", "decisions"):
         records = {key: _summarize_record(record) for key, record in list(value.items())[-(_FEW if len(value) <= _FEW else 1) :]}
         return records if len(records) == len(value) else {"number": len(value), "last": records}
+    if isinstance(value, Mapping) and value and name == "searches":
+        return {"number": len(value), "last": _summarize_record(list(value.values())[-1])}
     if isinstance(value, Mapping | list | tuple | set):
         return _summarize_record(value) if value else None
     return _summarize_record(value)
@@ -85,7 +87,7 @@ def _summarize_record(value: Any) -> Any:
         facts = value.model_dump(mode="json", include={"returns", "flops", "min_bytes", "reference_launches", "serial_steps", "modules"})
         return {**facts, "operators": len(value.ops) + value.ops_left_out, "traced_by": value.traced_by}
     if isinstance(value, Candidate):
-        return value.model_dump(mode="json", include={"stage", "parent", "sha", "rationale", "recipe", "settings"})
+        return _leave_out_empty(value.model_dump(mode="json", include={"stage", "parent", "sha", "rationale", "recipe", "settings"}))
     if isinstance(value, Verdict):
         return summarize_verdict(value)
     if isinstance(value, Decision):
@@ -93,7 +95,7 @@ def _summarize_record(value: Any) -> Any:
     if isinstance(value, Findings):
         return [finding.name if finding.line is None else f"{finding.name} (line {finding.line})" for finding in value.labels]
     if isinstance(value, Analysis):
-        return value.model_dump(mode="json")
+        return _leave_out_empty(value.model_dump(mode="json"))
     if isinstance(value, Search):
         return value.sentence()
     if isinstance(value, Mapping):
@@ -104,6 +106,10 @@ def _summarize_record(value: Any) -> Any:
         return value
     dump = getattr(value, "model_dump", None)
     return dump(mode="json") if callable(dump) else type(value).__name__
+
+
+def _leave_out_empty(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: field for name, field in record.items() if field not in (None, "", {}, [])}
 
 
 def summarize_verdict(verdict: Verdict) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
-from tritonsmith.evaluator.protocol import Evaluator, Racing
+from tritonsmith.evaluator.protocol import Evaluator, race_with
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.timed_race import RaceReport
 from tritonsmith.nodes.tape.recorder import TapeRecorder, refuse_when
@@ -99,7 +99,7 @@ class TapeEvaluator:
         if self._inner is None:
             raise UsageError(f"--replay {self._tape.path}: the recording has no race of these configurations; an earlier decision differs")
         refuse_when(self._stopping)
-        report = await self._inner.race(task, incumbent, entrants, facts, keep, seconds) if isinstance(self._inner, Racing) else None
+        report = await race_with(self._inner, task, incumbent, entrants, facts, keep, seconds)
         line = {"kind": "race", "task": task.sha, "race": question, "report": report and report.model_dump(mode="json")}
         self._tape.races[task.sha, question] = line
         await self._keep(line)

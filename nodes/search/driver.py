@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.schema import Stage, TimingKind
 from tritonsmith.evaluator.spaces.space import Parameter, Values
-from tritonsmith.evaluator.timed_race import Fate, RaceReport, RaceRow
+from tritonsmith.evaluator.timed_race import Fate, RaceFigures, RaceReport, RaceRow
 from tritonsmith.graph.searches import Search, SearchTrial
 from tritonsmith.nodes.search.propose import Proposer
 from tritonsmith.prompts.author import Draft
@@ -174,7 +174,7 @@ class TuningSearch:
     def _settle(self, entry: _Entry, row: RaceRow | None) -> None:
         if entry.trial.fate:
             return
-        found = {} if row is None else row.model_dump(exclude={"sha", "fate"})
+        found = {} if row is None else {name: getattr(row, name) for name in RaceFigures.model_fields}
         fate = Fate.UNTIMED if row is None else row.fate
         entry.trial = entry.trial.model_copy(update={**found, "fate": fate.value})
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.protocol import Racing
+from tritonsmith.evaluator.protocol import race_with
 from tritonsmith.evaluator.schema import Candidate, Stage, Verdict
 from tritonsmith.evaluator.timed_race import RaceReport
 from tritonsmith.graph.searches import Search, configurations_tried, seconds_searched
@@ -32,12 +32,10 @@ async def search_stage(
     space = await asyncio.to_thread(space_of, brief)
 
     async def race(entrants: Sequence[KernelText], seconds: float) -> RaceReport | str | None:
-        if not isinstance(context.evaluator, Racing):
-            return None
         failure = ""
         for _ in range(2):
             try:
-                return await context.evaluator.race(state["task"], kernel, entrants, verdict.facts, FINALISTS, seconds)
+                return await race_with(context.evaluator, state["task"], kernel, entrants, verdict.facts, FINALISTS, seconds)
             except InfrastructureError as error:
                 failure = f"the race failed twice: {error}"
         return failure

@@ -8,6 +8,7 @@ from project import ROOT
 from tritonsmith.benchmarks.trace_table import main
 
 
+@pytest.mark.slow
 def test_every_task_has_a_row_and_a_fault_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()

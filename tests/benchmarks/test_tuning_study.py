@@ -4,15 +4,21 @@ import ast
 
 import pytest
 
-from tritonsmith.benchmarks.tuning.cases import CASES, read_stated, write_autotuned
+from tritonsmith.benchmarks.tuning.cases import CASES, load_case, read_stated, write_autotuned
 from tritonsmith.benchmarks.tuning.study import ArmRow, compare_arms, describe, main
 from tritonsmith.evaluator.spaces.read import read_space
 from tritonsmith.evaluator.spaces.space import count_configurations
 
-WRITTEN = [case for case in CASES if case.kernel is not None]
+SAME_KERNEL = ("matmul_tf32", "matmul_bf16")
+"""Their kernel is that of the case before; they wait for `make test-all`."""
+WRITTEN = [
+    pytest.param(case, marks=pytest.mark.slow if case.name in SAME_KERNEL else (), id=case.name)
+    for case in CASES
+    if case.kernel is not None
+]
 
 
-@pytest.mark.parametrize("case", WRITTEN, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", WRITTEN)
 def test_the_autotuner_has_the_space_that_the_kernel_states(case):
     space = read_stated(case.read_kernel())
     assert space.parameters and not space.unread and all(parameter.current in parameter.values for parameter in space.parameters)
@@ -22,6 +28,13 @@ def test_the_autotuner_has_the_space_that_the_kernel_states(case):
     configs = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and ast.unparse(node.func) == "triton.Config"]
     assert len(configs) == count_configurations(space.parameters)
     assert "autotune" not in space.write({space.parameters[0].name: space.parameters[0].values[-1]})
+
+
+def test_cases_on_large_tasks_have_sizes_of_their_own():
+    cumsum = next(case for case in CASES if case.name == "cumsum")
+    assert load_case(cumsum, "full").overrides == {"rows": 32768, "columns": 32768}
+    assert load_case(cumsum, "small").overrides == {"rows": 4, "columns": 4096}
+    assert "running_sum[(rows,)](x, out, columns, **TUNED)" in cumsum.read_kernel() and "WARPS" not in cumsum.read_kernel()
 
 
 def test_bad_input_is_one_sentence(tmp_path, capsys):

@@ -329,6 +329,7 @@ def test_best_is_a_module_of_its_own(finished_run: FinishedRun) -> None:
     assert "ok (" in done.stdout and "ESTIMATE" in done.stdout and "measured" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_stops_at_once(tmp_path: Path) -> None:
     """What one interrupt does is in test_newcomer."""
     line = [COMMAND, "optimize", GRU, *TINY, "--out", str(tmp_path / "out")]

@@ -10,9 +10,11 @@ import pytest
 
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
-from tritonsmith.evaluator.local import open_evaluator
+from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.oracle.server import Oracle
 from tritonsmith.evaluator.processes.server import ServerProcess
+from tritonsmith.evaluator.questions.describe import TaskDescriptions
+from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.sandbox.policy import use_policy
 from tritonsmith.evaluator.schema import Hardware, Status, Task
 from tritonsmith.evaluator.tasks import load_task
@@ -111,10 +113,11 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("oracles_here")
 def test_a_verdict_hashes_and_writes_the_text_once(task: Task, hashed: list[bytes], written: list[Path]) -> None:
     """A verdict hashes the text once and writes it into inboxes only."""
-    with open_evaluator("h200", call_seconds=60) as evaluator:
+    with LocalEvaluator("h200", call_seconds=60, descriptions=TaskDescriptions(probe)) as evaluator:
         assert evaluator.hardware == named_card("h200")
         hashed.clear()
         verdict = evaluator.evaluate_now(task, TEXT)

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from project import ROOT
-from search_card import BEST, KERNEL, TUNED, Card, Verdicts, speed_of
+from search_card import BEST, KERNEL, TASK, TUNED, Card, Verdicts, judge_with, speed_of
 from tritonsmith.cli.report.write import write_report
 from tritonsmith.evaluator.schema import TimingKind
 from tritonsmith.evaluator.spaces.read import read_space
@@ -14,9 +13,7 @@ from tritonsmith.graph.run import optimize
 from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
-from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
-
-TASK = ROOT / "examples/recorded_run/task.py"
+from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 
 
 def searched(script, *, text=KERNEL, card=None, tuning=None, **options):
@@ -110,12 +107,6 @@ def test_without_races_the_nearest_configurations_get_full_verdicts(script):
     grid = run.result["searches"]["tune_grid"]
     assert grid.kind is None and len(grid.finalists) == 4 and "nobody can race here" in grid.ended or "tried" in grid.ended
     assert speed_of(run.text(run.result["winner"])) > speed_of(KERNEL)
-
-
-def judge_with(card):
-    judge = ScriptedEvaluator(Verdicts(card.speed), racer=card)
-    judge.hardware = judge.hardware.model_copy(update={"present": True})
-    return judge
 
 
 def test_a_run_shows_its_searches_and_its_tape_repeats_them(tmp_path):

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from project import ROOT
 from tritonsmith.evaluator.oracle.timing.halving import run_race
 from tritonsmith.evaluator.schema import Comparison, TimingKind
 from tritonsmith.evaluator.timed_race import Fate, RaceReport, RaceRow
-from tritonsmith.nodes.evaluators.scripted import scripted_verdict
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
+TASK = ROOT / "examples/recorded_run/task.py"
+"""Any task will do: nothing runs."""
 KERNEL = '''
 import torch
 import triton
@@ -101,3 +104,10 @@ class Verdicts(Mapping):
 
     def __len__(self):
         return 0
+
+
+def judge_with(card):
+    """An evaluator with this card."""
+    judge = ScriptedEvaluator(Verdicts(card.speed), racer=card)
+    judge.hardware = judge.hardware.model_copy(update={"present": True})
+    return judge

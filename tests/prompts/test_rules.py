@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -82,13 +81,6 @@ def right_examples() -> dict[str, str]:
         blocks = RIGHT.findall(prompt_for("tune", read_briefs(BRIEFS / f"{family.value}.json")["tune"]).text)
         found["general"], found[family.value] = blocks[0], re.split(r"\n\n(?=\w+\[)", blocks[1])[0]
     return found
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    made = LocalEvaluator("h200")
-    yield made
-    asyncio.run(made.aclose())
 
 
 def judged(evaluator: LocalEvaluator, block: str, kernel: str) -> Verdict:

@@ -39,6 +39,8 @@ SNAPSHOTS = sorted((ROOT / "tests" / "prompts").glob("*.json"))
 SHOWN = ROOT / "docs" / "prompts" / "39_gru.json"
 LEVEL_3 = ("11_vgg16", "35_lstm", "36_lstm_hn", "37_lstm_cn", "38_lstm_bidirectional", "39_gru", "40_gru_hidden", "41_gru_bidirectional",
            "42_gru_bidirectional_hidden")  # fmt: skip
+LONGEST = ("11_vgg16", "42_gru_bidirectional_hidden")
+"""Those with the most operators and with the longest facts; the others wait for `make test-all`."""
 H200 = named_card("h200")
 PLAN = Analysis(bottleneck="b" * 300, optimisation_method="m" * 200, modification_plan="p" * 900, category=Category.FUSION)
 
@@ -270,7 +272,7 @@ def test_kernels_of_earlier_runs_come_before_recipes():
     assert recipe_names((Family.RECURRENT,))[0] == "recurrent_wavefront"
 
 
-@pytest.mark.parametrize("name", LEVEL_3)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in LONGEST else pytest.mark.slow) for name in LEVEL_3])
 def test_prompts_of_level_3_stay_within_their_length(name):
     task, facts = probed(name)
     kernel = worked_example("recurrent_wavefront", H200, PrecisionClass.IEEE).source  # the longest kernel that we know

@@ -50,7 +50,10 @@ def test_an_honest_kernel_is_measured_against_every_baseline(evaluator: LocalEva
     samples = json.loads(Path(str(timing.raw)).read_text())["samples"]
     assert all(len(side["candidate_ms"]) == len(side["baseline_ms"]) for side in samples.values())
     assert len(samples[timing.baseline]["candidate_ms"]) >= 12
-    assert all(len(side["all"]["candidate_card_ms"]) == len(side["all"]["baseline_card_ms"]) >= 6 for side in samples.values())
+    strongest = timing.baselines_ms[timing.baseline]
+    for name, side in samples.items():
+        few = 6 if timing.baselines_ms[name] > 2 * strongest else 12  # no noise makes a baseline that is so far off the strongest
+        assert len(side["all"]["candidate_card_ms"]) == len(side["all"]["baseline_card_ms"]) >= few, name
     (kernel,) = verdict.facts.kernels
     assert kernel.launches == 1 and kernel.registers and verdict.facts.own_time_share == 1.0
     assert verdict.facts.device_ms is not None and verdict.facts.device_ms <= 1.5 * timing.median_ms

@@ -1,7 +1,6 @@
 """The evaluator without a card, on a real GRU at its small size: what is right passes, what is wrong gets the status it deserves."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,14 +18,8 @@ RACY = (ROOT / "tests/helpers/kernels/gru_tiled_racy.py").read_text()
 
 
 @pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    with open_evaluator("h200", call_seconds=20) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def gru() -> Task:
-    return load_task(ROOT / "benchmarks/tasks/39_gru.py", size="small", overrides={"num_layers": 2, "seq_len": 8})
+    return load_task(ROOT / "benchmarks/tasks/39_gru.py", size="small", overrides={"num_layers": 2, "seq_len": 4})
 
 
 def judge(evaluator: LocalEvaluator, task: Task, source: str) -> Verdict:
@@ -66,7 +59,7 @@ import torch
 
 class Model(torch.nn.Module):
     def forward(self, x):
-        if "tritonsmith.evaluator.oracle.server" in sys.modules:
+        if "pytest" not in sys.modules:
             raise ValueError("not on this device")
         return torch.relu(x)
 
@@ -124,7 +117,6 @@ WRONG = {
     ),
     "exits the process": (changed((ENTRY, ENTRY + "        import os\n\n        os._exit(0)\n")), Status.CRASHED),
     "asks to exit": (changed((ENTRY, ENTRY + "        raise SystemExit(0)\n")), Status.CRASHED),
-    "loops forever": (changed((ENTRY, ENTRY + "        while True:\n            pass\n")), Status.TIMEOUT),
     "raises": (changed((ENTRY, "        steps, batch, _ = x.nonsense\n")), Status.RUNTIME_ERROR),
     "does not parse": ("def broken(:\n", Status.INVALID_FILE),
     "no ModelNew": ("import torch\n", Status.INVALID_FILE),
@@ -133,7 +125,7 @@ WRONG = {
 
 
 LONG = (
-    "loops forever", "random weights", "swapped gates", "half of the output", "broadcastable output", "another dtype",
+    "zeros", "random weights", "swapped gates", "half of the output", "broadcastable output", "another dtype",
     "last step never written",
 )  # fmt: skip
 """Their like is among the others; they wait for `make test-all`."""
@@ -149,6 +141,14 @@ def test_a_wrong_gru_costs_one_verdict(evaluator: LocalEvaluator, gru: Task, nam
     assert verdict.timing is None and verdict.score is None
 
 
+@pytest.mark.slow
+def test_a_gru_that_loops_forever_ends_at_the_limit(gru: Task) -> None:
+    with open_evaluator("h200", call_seconds=20) as opened:
+        verdict = judge(opened, gru, changed((ENTRY, ENTRY + "        while True:\n            pass\n")))
+    assert verdict.status is Status.TIMEOUT and verdict.score is None, verdict.message
+
+
+@pytest.mark.slow
 def test_the_next_honest_candidate_passes_after_the_wrong_ones(evaluator: LocalEvaluator, gru: Task) -> None:
     assert judge(evaluator, gru, WRONG["exits the process"][0]).status is Status.CRASHED
     assert judge(evaluator, gru, GOOD).status is Status.OK

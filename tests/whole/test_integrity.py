@@ -4,12 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
 from tritonsmith.evaluator.channel.trace import Unreplayable, copy_trace, digest, read_trace, write_trace
-from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
+from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.oracle.judge.facts_without_card import find_other_constants
 from tritonsmith.evaluator.schema import Label, Status, Task, Verdict
 
@@ -83,12 +82,6 @@ class ModelNew(nn.Module):
         return torch.from_numpy(x.numpy() * self.scale.detach().numpy() + numpy.float32(1.0))
 """
 HONEST = "    def forward(self, x):\n        return self.launch(x)\n"
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    with open_evaluator("h200", call_seconds=60) as opened:
-        yield opened
 
 
 def judged(evaluator: LocalEvaluator, body: str) -> Verdict:

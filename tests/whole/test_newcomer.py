@@ -155,6 +155,7 @@ def words_of(text: str) -> str:
     return " ".join(text.split())
 
 
+@pytest.mark.slow
 def test_what_the_built_in_author_cannot_write_is_said_once(desk: Path) -> None:
     done = call(desk, "optimize", "convolution.py", *HERE, "--out", "runs/convolution")
     assert done.returncode == 2 and done.stdout == ""

@@ -1,6 +1,6 @@
 """Which inputs a candidate is tried on, what hides in an average, and what an author is told about hidden inputs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ import torch
 from project import ROOT
 from strided_task import BY_STRIDES, LAID_OUT
 from tritonsmith.evaluator.audits.other_sizes import audit_other_sizes
-from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
+from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.oracle.checks.correctness import Trial, summarize
 from tritonsmith.evaluator.oracle.checks.inputs import KINDS, redraw, stress_kinds
 from tritonsmith.evaluator.oracle.checks.measure import error_stats
@@ -181,12 +181,6 @@ TWO_PASS = """
         variance = (centred * centred).sum(-1, keepdim=True) / 48
         return centred * torch.rsqrt(variance + 1e-5) * self.norm.weight + self.norm.bias
 """
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    with open_evaluator("h200", call_seconds=30) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
 """Verdicts on tasks in 16 bits, of several types, and in training mode, in the interpreter: right kernels pass, wrong ones do not."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
+from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, Verdict
 from tritonsmith.evaluator.tasks import load_task
 
@@ -248,12 +247,6 @@ class ModelNew(nn.Module):
                         0.1, 1e-5, triton.next_power_of_2(n * h * w))
         return y
 """
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    with open_evaluator("h200") as found:
-        yield found
 
 
 def task_of(folder: Path, source: str) -> Task:

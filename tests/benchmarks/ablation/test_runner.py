@@ -130,6 +130,7 @@ def begun(folder):
     return [event["resumed"] for event in events if event["event"] == "run"]
 
 
+@pytest.mark.slow
 def test_kill_9_in_the_middle_repeats_no_cell_and_no_evaluation(suite, tmp_path):
     out = tmp_path / "out"
     assert process(suite, tmp_path, die_at=13).wait(timeout=120) == -9

@@ -1,5 +1,6 @@
 """The built-in author over a folder of tasks: what it can write, and the figures of its page."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,21 @@ from bench_tasks import write_task
 from tritonsmith.benchmarks.kernelbench import author
 from tritonsmith.benchmarks.kernelbench.author_page import summarize_author
 from tritonsmith.benchmarks.kernelbench.records import JudgeRow, Ruling
+from tritonsmith.evaluator.questions.describe import Description
+from tritonsmith.evaluator.reference.probe import probe
+from tritonsmith.evaluator.schema import Task
 
 
-def test_a_plan_says_what_stays_a_call_and_what_nobody_can_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_says_what_stays_a_call_and_what_nobody_can_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = threading.Lock()
+
+    def probe_here(task: Task) -> Description:  # for a process for each task would import torch again
+        with lock:
+            return probe(task)
+
+    monkeypatch.setattr(author, "run_probe", probe_here)
     for name, call in (("1_rows", "torch.softmax(x, -1)"), ("2_sorted", "torch.sort(x)[0]"), ("3_mixed", "torch.sort(x)[0] * 2")):
         path = tmp_path / "level1" / f"{name}.py"
         path.parent.mkdir(exist_ok=True)

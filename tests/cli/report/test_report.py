@@ -311,6 +311,7 @@ def test_the_svg_marks_the_way_of_a_run(recorded: Path, tmp_path: Path) -> None:
     assert taken.isdisjoint({"tune grid", "tune block", "tune memory", "improve"})
 
 
+@pytest.mark.slow
 def test_a_home_that_cannot_be_written_is_no_matter(recorded: Path, tmp_path: Path) -> None:
     line = [sys.executable, "-c", "from tritonsmith.cli.main import main; main()", "report", str(recorded), "--out", str(tmp_path)]
     quiet = {name: value for name, value in os.environ.items() if name not in ("MPLCONFIGDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")}

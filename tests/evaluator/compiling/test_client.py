@@ -34,7 +34,11 @@ def sandbox() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("source", "status"), [("import os\nos._exit(3)", Status.CRASHED), ("while True:\n    pass", Status.TIMEOUT)], ids=["dies", "hangs"]
+    ("source", "status"),
+    [
+        pytest.param("import os\nos._exit(3)", Status.CRASHED, marks=pytest.mark.slow, id="dies"),
+        pytest.param("while True:\n    pass", Status.TIMEOUT, id="hangs"),
+    ],
 )
 def test_what_a_candidate_does_is_the_candidates(source: str, status: Status) -> None:
     with Compilation() as compilation:

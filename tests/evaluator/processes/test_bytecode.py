@@ -65,7 +65,7 @@ def children() -> set[int]:
     return {pid for pid in listed if not Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].startswith(" Z")}
 
 
-@pytest.mark.parametrize("unwilling", ["", "1"])
+@pytest.mark.parametrize("unwilling", [pytest.param("", marks=pytest.mark.slow), "1"])
 def test_an_evaluator_compiles_what_is_missing(installed: Path, monkeypatch: pytest.MonkeyPatch, unwilling: str) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", unwilling)
     monkeypatch.setattr(sys, "dont_write_bytecode", bool(unwilling))

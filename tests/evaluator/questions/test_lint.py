@@ -120,13 +120,17 @@ def test_the_tasks_that_come_along_are_sound(path: Path) -> None:
     assert any("fc.weight" in note for note in found.notes) == (path.stem in ("36_lstm_hn", "37_lstm_cn"))
 
 
-def test_the_command_answers_in_words_and_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_answers_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "bad.py"
     path.write_text(BAD["zeros"])
     assert run(["lint", str(path)]) == 1
     said = capsys.readouterr().out
     assert "zeros" in said and "other inputs" in said
     assert "note      the task has no SMALL: judged at its own size (about 1 s a verdict in the interpreter)" in said
+
+
+@pytest.mark.slow
+def test_the_command_answers_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["lint", str(TASKS[2]), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["findings"] == [] and answer["size"] == "small"

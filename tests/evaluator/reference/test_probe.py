@@ -1,6 +1,8 @@
 """The probe: facts and operator trace of a reference, from a process of its own and from within."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from tritonsmith.evaluator.operator_cost import OperatorCost, TraceWay
 from tritonsmith.evaluator.questions.describe import run_probe
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.reference.trace import recurrent_cost, trace_operators
-from tritonsmith.evaluator.schema import TaskFacts, TensorSpec
+from tritonsmith.evaluator.schema import Task, TaskFacts, TensorSpec
 from tritonsmith.evaluator.tasks import load_task
 
 TASKS = ROOT / "benchmarks" / "tasks"
@@ -23,8 +25,8 @@ def facts_of(name: str, size: str = "full") -> tuple[TaskFacts, list[OperatorCos
     return probe(load_task(TASKS / name, size))
 
 
-def test_the_gru_task_in_a_process_of_its_own() -> None:
-    facts, trace = run_probe(load_task(TASKS / "39_gru.py"))
+def test_the_gru_task() -> None:
+    facts, trace = facts_of("39_gru.py")
     assert facts.inputs == (TensorSpec(shape=(512, 10, 128)), TensorSpec(shape=(6, 10, 256)))
     assert facts.outputs == (TensorSpec(shape=(512, 10, 256)),)
     assert facts.returns == "a tensor float32[512, 10, 256], the top layer's states of every step of gru"
@@ -128,7 +130,7 @@ def get_init_inputs():
 """
 
 
-def test_a_model_that_needs_values_is_run_for_real(tmp_path: Path) -> None:
+def test_a_model_that_needs_values_is_run_for_real_in_a_process_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "values.py"
     path.write_text(NEEDS_VALUES)
     facts, trace = run_probe(load_task(path))
@@ -183,15 +185,16 @@ def test_faults_cross_the_process_and_endless_tasks_end(tmp_path: Path) -> None:
         run_probe(load_task(path), timeout=1.0)
 
 
-def test_facts_that_other_tests_write_down_are_those_of_the_probe(tmp_path: Path) -> None:
+@pytest.mark.parametrize("describe", [probe, pytest.param(run_probe, marks=pytest.mark.slow)])
+def test_facts_that_other_tests_write_down_are_those_of_the_probe(tmp_path: Path, describe: Callable[[Task], Any]) -> None:
     """In the order of the module's own names, also after the way through a process."""
     (tmp_path / "7_scorer.py").write_text(tasks.SCORER)
     task = load_task(tmp_path / "7_scorer.py", "small")
     written = tasks.SCORER_FACTS
-    for facts in (probe(task)[0], run_probe(task)[0]):
-        assert list(facts.parameters.items()) == list(written.parameters.items())
-        assert (facts.inputs, facts.outputs, facts.returns, facts.init_inputs) == (
-            written.inputs, written.outputs, written.returns, written.init_inputs
-        )  # fmt: skip
-        assert facts.modules == written.modules and {node.target for node in written.ops} <= {node.target for node in facts.ops}
-        assert facts == TaskFacts.model_validate_json(facts.model_dump_json())
+    facts = describe(task)[0]
+    assert list(facts.parameters.items()) == list(written.parameters.items())
+    assert (facts.inputs, facts.outputs, facts.returns, facts.init_inputs) == (
+        written.inputs, written.outputs, written.returns, written.init_inputs
+    )  # fmt: skip
+    assert facts.modules == written.modules and {node.target for node in written.ops} <= {node.target for node in facts.ops}
+    assert facts == TaskFacts.model_validate_json(facts.model_dump_json())

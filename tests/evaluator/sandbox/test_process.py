@@ -64,7 +64,7 @@ def test_with_its_layers_the_self_test_stops_every_attack(report: dict[str, Any]
     assert report["missing"] == []
 
 
-@pytest.mark.parametrize("around", [0o755, 0o700])
+@pytest.mark.parametrize("around", [pytest.param(0o755, marks=pytest.mark.slow), 0o700])
 def test_what_comes_into_a_folder_later_can_be_read_too(confined: Any, tmp_path: Path, around: int) -> None:
     """Runners wait before their task has a folder; on a card that folder lies below one that was named at their start."""
     sessions = tmp_path / "around" / "sessions"
@@ -342,6 +342,7 @@ def test_a_candidate_is_judged_inside_and_its_verdict_says_how(report: dict[str,
     assert found["layers"]["landlock"] == "applied" and set(found["actions"].values()) == {"blocked"}
 
 
+@pytest.mark.slow
 def test_an_unknown_mode_is_the_users_sentence() -> None:
     with pytest.raises(UsageError, match="--sandbox loose"):
         open_evaluator("h200", sandbox="loose")

@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from project import ROOT
+from tritonsmith.cli.main import run
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
@@ -88,6 +90,19 @@ def test_cards_are_named_as_cuda_does():
             name_devices(words, ["0", "1"])
 
 
+@pytest.mark.parametrize("devices", ["9", "all"])
+def test_cards_of_a_machine_without_one_need_a_target(devices, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("tritonsmith.evaluator.sharing.devices.visible_cards", list)
+    out = tmp_path / "run"
+    assert run(["optimize", str(ROOT / "examples/recorded_run/task.py"), "--devices", devices, "--out", str(out)]) == 2
+    said = capsys.readouterr()
+    assert said.err.splitlines()[-1].endswith(
+        f"--devices {devices}: this machine has no card; leave --devices out, or name a card with --target for estimates"
+    ) and not said.out.strip()
+    stand_ins = open_devices("0,1", "h200", None, "auto", "beside", open_card=lambda *_, **__: StandIn(World()))
+    assert (stand_ins.hardware.name, stand_ins.parallel) == (named_card("h200").name, 2)
+
+
 def test_a_card_that_does_not_start_closes_the_others():
     opened = []
 
@@ -127,8 +142,8 @@ def test_two_processes_take_turns_and_a_dead_one_lets_go(tmp_path):
     while not log():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    both = [start("a", 5, 0.3), start("b", 5, 0.3)]
-    time.sleep(1.0)
+    both = [start("a", 5, 0.15), start("b", 5, 0.15)]
+    time.sleep(0.5)
     assert log() == "x"
     dead.kill()
     assert dead.wait() == -9 and [process.wait(60) for process in both] == [0, 0]

@@ -13,13 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from cards import ray_stub
+from cards import ray_races, ray_stub
 from project import HELPERS, ROOT
+from search_card import KERNEL, TASK, Card, judge_with
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.schema import TimingKind
 from tritonsmith.evaluator.sharing.answers import AnswerStore, KeptEvaluator
 from tritonsmith.evaluator.sharing.ray_cards import open_ray
 from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.graph.run import optimize
+from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 
 ray = pytest.importorskip("ray", reason="the extra [ray] is not installed")
 
@@ -92,12 +96,22 @@ def test_a_cancelled_question_ends_its_supervisor_and_the_next_is_answered(clust
     assert asyncio.run(play()) == [1.0, 2.0, 3.0, 4.0] and log.read_text().split().count("hang") == 1
 
 
+@pytest.mark.slow
 def test_two_drivers_share_supervisors_and_ask_nothing_twice(cluster, tmp_path):
     log, script = tmp_path / "log", HELPERS / "cards" / "ray_stub.py"
     words = [sys.executable, script, cluster, log, tmp_path / "answers.sqlite", "10"]
     both = [subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, text=True) for _ in range(2)]
     told = {process.communicate(timeout=200)[0] for process in both}
     assert len(told) == 1 and sorted(map(int, log.read_text().split())) == list(range(10))
+
+
+def test_searches_race_on_a_cluster_as_on_a_card_here(cluster, tmp_path):
+    given = {"author": ScriptedAuthor(seeds=(KERNEL,)), "seeds": 1, "checkpoints": "none"}
+    here = optimize(TASK, evaluator=judge_with(Card(2)), out=str(tmp_path / "here"), **given)
+    evaluator = ray_races.open_racing(tmp_path / "log")
+    there = optimize(TASK, evaluator=evaluator, out=str(tmp_path / "there"), **given)
+    asyncio.run(evaluator.aclose())
+    assert there.searches == here.searches and {search.kind for search in there.searches} == {TimingKind.MEASURED}
 
 
 def test_a_cluster_that_is_not_there_is_one_sentence():

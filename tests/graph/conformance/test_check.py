@@ -29,7 +29,7 @@ def test_every_preset_answers_every_situation_as_it_should(name):
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in ("default", "rescue-best") else pytest.param(name, marks=pytest.mark.slow) for name in PRESETS]
+    "name", [name if name == "default" else pytest.param(name, marks=pytest.mark.slow) for name in PRESETS]
 )
 def test_every_preset_conforms(name):
     report = check_named(name)

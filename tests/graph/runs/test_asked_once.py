@@ -102,7 +102,10 @@ def test_a_fork_with_other_rules_asks_only_what_is_new(live, tmp_path):
     assert asked_in(live.whole.out).items() <= asked_in(made.out).items()
 
 
-@pytest.mark.parametrize(("place", "checkpoints"), [(1, "sqlite"), (4, "none"), (6, "sqlite"), (8, "none")])
+@pytest.mark.parametrize(
+    ("place", "checkpoints"),
+    [pytest.param(1, "sqlite", marks=pytest.mark.slow), (4, "none"), (6, "sqlite"), pytest.param(8, "none", marks=pytest.mark.slow)],
+)
 def test_a_resumed_run_pays_no_request_twice(live, tmp_path, place, checkpoints):
     """However many replies had come when a run was left, its requests are those of a run that nobody left."""
     out, tape, before = tmp_path / "out", tmp_path / "tape.jsonl", len(live.server.requests)
@@ -118,10 +121,11 @@ def test_a_resumed_run_pays_no_request_twice(live, tmp_path, place, checkpoints)
     assert replayed.decisions == again.decisions
 
 
-def test_a_killed_run_pays_no_request_twice(live, tmp_path):
+@pytest.mark.parametrize("kills", [(11,), pytest.param((11, 5), marks=pytest.mark.slow)], ids=["once", "twice"])
+def test_a_killed_run_pays_no_request_twice(live, tmp_path, kills):
     """The same for processes that are killed, the first one after a verdict that no checkpoint has; each has other hashes."""
     out, before, known = tmp_path / "out", len(live.server.requests), []
-    for seed, lines in enumerate((11, 5, 0)):
+    for seed, lines in enumerate((*kills, 0)):
         environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": str(HELPERS), "OPENAI_API_KEY": "sk-local-test-key"}
         line = [sys.executable, "-m", "unsorted_tasks", str(live.task), str(out), live.server.url, str(lines)]
         left, status = len(live.server.requests), subprocess.run(line, env=environment, check=False).returncode

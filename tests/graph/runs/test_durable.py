@@ -55,18 +55,22 @@ def all_the_same(cases):
         assert case["starts"][0] is False and all(case["starts"][1:]), case
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_random_moments_ends_the_same(tmp_path):
     """A run that is killed at random moments ends as if it had not been."""
     told = driven(tmp_path, "kills", str(tmp_path), "3", "7")
     all_the_same(told["cases"])
 
 
-def test_work_since_the_last_checkpoint_is_not_done_again(tmp_path):
+@pytest.mark.parametrize(
+    "lines", [(11,), pytest.param((4, 22), marks=pytest.mark.slow)], ids=["after a verdict", "after a reply, and late"]
+)
+def test_work_since_the_last_checkpoint_is_not_done_again(tmp_path, lines):
     """What was finished after the checkpoint and before the kill is not done again."""
-    told = driven(tmp_path, "lines", str(tmp_path), "4,11,22")  # a reply; a verdict; late
+    told = driven(tmp_path, "lines", str(tmp_path), ",".join(map(str, lines)))
     all_the_same(told["cases"])
-    assert [case["kills"] for case in told["cases"]] == [[[4, 9]], [[11, 9]], [[22, 9]]]
-    assert [case["known"] for case in told["cases"]] == [1, 8, 19], "hardware and facts are lines too"
+    assert [case["kills"] for case in told["cases"]] == [[[line, 9]] for line in lines]
+    assert [case["known"] for case in told["cases"]] == [line - 3 for line in lines], "hardware and facts are lines too"
 
 
 @pytest.mark.slow

@@ -100,6 +100,21 @@ def test_the_command_takes_folders_patterns_and_lists(tasks, tmp_path, capsys):
         plan_suite(["39", "40"], settings={"record": "tape.jsonl"})
 
 
+def test_what_names_no_task_is_said_of_the_argument(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "list.toml").write_text("[[tasks]]\nsize = 1\n")
+    said = {
+        ",": "TASK is empty; name a folder", "none*.py": "TASK none*.py: no Python file matches",
+        str(tmp_path / "empty"): "has no task files",
+        "no.toml": "TASK no.toml: there is no such file", str(tmp_path / "list.toml"): "an entry is [[tasks]]",
+        "99,39": "TASK 99,39: no task that comes along has number 99",
+    }  # fmt: skip
+    for word, sentence in said.items():
+        assert run(["optimize", word]) == 2
+        fault = capsys.readouterr().err
+        assert sentence in fault and "TASK" in fault and "SUITE" not in fault, word
+
+
 def test_turns_go_round():
     async def play():
         turns, order = FairTurns(1), []
@@ -118,6 +133,7 @@ def test_turns_go_round():
     assert asyncio.run(play()) == "abcaa"
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_nothing(tasks, tmp_path):
     """A limit on the size of files stands for the full disk, in the middle of every run."""
     out, log = tmp_path / "out", tmp_path / "log"

@@ -6,6 +6,8 @@ import sys
 import time
 from contextlib import ExitStack
 
+import pytest
+
 import capture_server as capture
 from project import HELPERS
 
@@ -30,6 +32,7 @@ def measure():
     return {name: seconds + ended - told["over"] for name, seconds in told["added"].items()}, done.stderr.splitlines(), servers
 
 
+@pytest.mark.slow
 def test_no_server_holds_a_run_up():
     best: dict[str, float] = {}
     for _ in range(TRIES):

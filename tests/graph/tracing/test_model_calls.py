@@ -69,7 +69,7 @@ def test_model_calls_have_role_stage_and_tokens(task, tmp_path, settings, monkey
     assert "429" in busy["error"] and len(summary.candidates) == 3
 
 
-@pytest.mark.parametrize("redacted", [True, False])
+@pytest.mark.parametrize("redacted", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_what_models_are_told_and_say_is_cut_too(task, tmp_path, settings, monkeypatch, redacted):
     """Kernels in prompts and replies, a key in a reply and in a server's fault, and a module's text that a person quotes without fences."""
     monkeypatch.setenv("OPENAI_API_KEY", MODEL_KEY)

@@ -288,7 +288,9 @@ def test_langchains_own_tracer_gets_small_steps_too(settings):
         client.flush()
         client.close()
     steps = [run for run in got.all_under(got.roots()[0]) if run["name"].startswith(("decide_", "evaluate", "select", "tune_"))]
-    assert len(steps) > 15 and max(len(json.dumps(run["inputs"])) for run in steps) < 3500
+    assert len(steps) > 15 and max(len(json.dumps(run["inputs"])) for run in steps) < 3000
+    searches = [run["inputs"]["searches"] for run in steps if "searches" in run["inputs"]]
+    assert searches[-1] == {"number": 3, "last": "nothing searched: the text has nothing that this stage varies"}
     gates = [run["outputs"] for run in steps if run["name"].startswith("decide_")]
     assert all({"choice", "reason", "evidence"} <= set(one) for one in gates)
 

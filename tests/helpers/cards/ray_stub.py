@@ -37,9 +37,10 @@ class StubSupervisor:
         return json.dumps({"verdict": scripted_verdict(1.0 + float(kernel)).model_dump(mode="json"), "raw": ""})
 
 
-def open_stubs(address, log):
-    ray.cloudpickle.register_pickle_by_value(sys.modules[StubSupervisor.__module__])  # workers cannot import this file
-    return open_ray(address, str(log), None, "auto", "beside", 2, supervisor=StubSupervisor)
+def open_stubs(address, log, supervisor=StubSupervisor, count=2, needs=()):
+    for module in (sys.modules[StubSupervisor.__module__], *needs):
+        ray.cloudpickle.register_pickle_by_value(module)  # workers cannot import these files
+    return open_ray(address, str(log), None, "auto", "beside", count, supervisor=supervisor)
 
 
 async def ask_all(evaluator, count):

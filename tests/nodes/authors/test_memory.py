@@ -9,6 +9,7 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Status, Task, TaskFacts, TensorSpec
 from tritonsmith.graph.run import optimize, resume
+from tritonsmith.graph.state import Budget
 from tritonsmith.graph.storage.records import write_record
 from tritonsmith.nodes.authors.memory import Memory, RememberedKernel
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
@@ -70,7 +71,8 @@ def test_nothing_of_the_checks_enters(play, tmp_path):
 )
 def test_a_kernel_that_was_not_confirmed_is_not_remembered(play, tmp_path, strict):
     folder = tmp_path / "memory"
-    play("first", [chat.answer(3)], memory=str(folder), strict={chat.kernel(3): strict.model_copy(update={"profile": "strict"})})
+    refused = {chat.kernel(3): strict.model_copy(update={"profile": "strict"})}
+    play("first", [chat.answer(3)], memory=str(folder), strict=refused, budget=Budget(repairs=0))
     assert not list((folder / "kernels").glob("*.json"))
 
 

@@ -35,7 +35,7 @@ def play(tmp_path, monkeypatch):
             try:
                 result.summary = optimize(
                     task, models=Models(**given), evaluator=ScriptedEvaluator({kernel(n): verdict for n, verdict in verdicts.items()}),
-                    out=str(result.out), **{"seeds": 1, "policy": "no-tune", **options},
+                    out=str(result.out), **{"seeds": 1, "policy": "no-tune", "checkpoints": "none", **options},
                 )  # fmt: skip
             except UsageError as error:
                 result.error = error

@@ -1,7 +1,6 @@
 """Rendered recipes before the evaluator: right, free of races, one launch where one is promised; and refused once their barrier is gone."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -76,13 +75,6 @@ CASES = [
     (LINEAR, "product", PrecisionClass.IEEE),
     (LINEAR, "product", PrecisionClass.TF32),
 ]
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    made = LocalEvaluator("h200")
-    yield made
-    asyncio.run(made.aclose())
 
 
 def rendered(evaluator: LocalEvaluator, source: str, name: str, precision: PrecisionClass) -> tuple[Task, str]:

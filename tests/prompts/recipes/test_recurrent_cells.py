@@ -1,7 +1,6 @@
 """Every recurrent cell, in one direction and two, at small ragged sizes before the evaluator: right, and free of races."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -84,13 +83,6 @@ TRIALS = [
     for name in ("LSTM, given states", "RNN relu", "GRU, two directions", "RNN relu, two directions")
     for precision in (PrecisionClass.TF32, PrecisionClass.HALF)
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    made = LocalEvaluator("h200")
-    yield made
-    asyncio.run(made.aclose())
 
 
 def read(name: str, precision: PrecisionClass = PrecisionClass.IEEE, hardware: Hardware = H200) -> tuple[Task, Match]:

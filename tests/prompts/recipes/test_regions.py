@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -23,13 +22,6 @@ BY_NAME = {case.name: case for case in MODULES}
 QUICK = ("group norm", "cross entropy", "attention in parts")
 """Judged in every run: rows, losses with lookups, and PyTorch calls between kernels."""
 RECIPE = REGIONS.recipes[0]
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    made = LocalEvaluator("h200")
-    yield made
-    asyncio.run(made.aclose())
 
 
 def describe(case: RegionCase) -> tuple[Task, TaskFacts]:

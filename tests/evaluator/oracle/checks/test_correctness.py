@@ -47,7 +47,9 @@ def test_wrong_results_are_refused_at_every_scale(scale: float, wrong) -> None: 
     assert reached_class([trial(wrong(a, b), a, b)]) is None
 
 
-@pytest.mark.parametrize("tail", [torch.relu, torch.nn.functional.gelu], ids=["relu", "gelu"])
+@pytest.mark.parametrize(
+    "tail", [pytest.param(torch.relu, id="relu"), pytest.param(torch.nn.functional.gelu, id="gelu", marks=pytest.mark.slow)]
+)
 def test_a_sparse_edge_refuses_no_honest_rounding(tail) -> None:  # type: ignore[no-untyped-def]
     """An edge of which a tail leaves a few values refuses no honest rounding."""
     generator, refused = torch.Generator().manual_seed(11), 0

@@ -129,7 +129,11 @@ def test_asking_early_makes_no_lie_worth_more(asked_early: dict[str, Calls], sha
 
 
 @pytest.mark.parametrize(
-    ("study", "counts"), [("0917_equal_gain", [49, 32, 8]), ("1600_equal_gain", [60, 32, 12])], ids=["slow host", "fast host"]
+    ("study", "counts"),
+    [
+        pytest.param("0917_equal_gain", [49, 32, 8], id="slow host"),
+        pytest.param("1600_equal_gain", [60, 32, 12], id="fast host", marks=pytest.mark.slow),
+    ],
 )
 def test_verdicts_about_known_work_are_right(study: str, counts: list[int]) -> None:
     """About kernels of known work every word is right, and no lie is worth more."""

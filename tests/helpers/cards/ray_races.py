@@ -1,0 +1,36 @@
+"""A supervisor with a card of `search_card`, which also races."""
+
+import json
+import sys
+
+import search_card
+from cards.ray_stub import StubSupervisor, open_stubs
+from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.schema import TaskFacts
+from tritonsmith.evaluator.sharing.supervisor import RaceQuestion
+
+
+class RacingSupervisor(StubSupervisor):
+    def __init__(self, target, sandbox):
+        StubSupervisor.__init__(self, target, sandbox)
+        self.card = search_card.Card(2)
+
+    def hello(self):
+        told = json.loads(StubSupervisor.hello(self))
+        return json.dumps(told | {"hardware": told["hardware"] | {"present": True}})
+
+    async def describe(self, task):
+        return json.dumps({"facts": TaskFacts().model_dump(mode="json")})
+
+    def evaluate(self, task, kernel, profile):
+        return json.dumps({"verdict": search_card.Verdicts(self.card.speed)[kernel].model_dump(mode="json"), "raw": ""})
+
+    def race(self, task, question):
+        asked = RaceQuestion.model_validate_json(question)
+        report = self.card(KernelText.of(asked.incumbent), [KernelText.of(text) for text in asked.entrants], asked.keep)
+        return json.dumps({"race": report.model_dump(mode="json")})
+
+
+def open_racing(log):
+    """The evaluator of a cluster with one such supervisor."""
+    return open_stubs("", log, RacingSupervisor, 1, (sys.modules[RacingSupervisor.__module__], search_card))
