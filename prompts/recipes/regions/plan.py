@@ -14,7 +14,8 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, Work
 from tritonsmith.prompts.recipes.regions.lowering.reader import Forward, read_forward
 from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
 
-PLAIN: Settings = {"block": 1024, "num_warps": 4, "tile": 4096, "whole_row": 16384, "per_thread": 16, "parts": 4}
+PLAIN: Settings = {"block": 1024, "num_warps": 4, "tile": 4096, "whole_row": 16384, "per_thread": 16, "parts": 4,
+                   "query_rows": 64, "key_rows": 64, "attention_warps": 4, "attention_stages": 2, "attention_products": "fp16x3"}  # fmt: skip
 """Settings for any card: blocks of a few kilobytes, rows up to 64 kB on the chip, four programs for each processor on shared rows."""
 
 

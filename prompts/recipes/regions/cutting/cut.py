@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, PointwiseRegion, RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, CallRegion, PointwiseRegion, RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.heads import is_cheap, list_elements, peel
 from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, Misfit, Walk, anchor_coordinates, anchor_space, list_below
 from tritonsmith.prompts.recipes.regions.lowering.reader import list_values
+from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.indices import unravel, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     Anchor,
@@ -84,7 +86,7 @@ def _list_formulas(value: Tensor, stored: set[int]) -> tuple[list[Tensor], list[
         one = todo.pop()
         if id(one) in seen:
             continue
-        if one is not value and (id(one) in stored or isinstance(one, Held | LibraryCall | Item | AnchorResult)):
+        if one is not value and (id(one) in stored or isinstance(one, Held | LibraryCall | Item | AnchorResult | Attention)):
             leaves[id(one)] = one
             continue
         seen[id(one)] = one
@@ -136,6 +138,8 @@ class Cutter:
             self._homes[id(value)] = self._homes[id(value.call)]
         elif isinstance(value, LibraryCall):
             self._call(value)
+        elif isinstance(value, Attention):
+            self._attend(value)
         else:
             self._prepare(value)
             if not self.in_memory(value):
@@ -147,6 +151,20 @@ class Cutter:
             base = base_of(operand)
             self.store(base)
             region.reads[id(base)] = base
+        region.stores.append(value)
+        self._add(region, value)
+
+    def _attend(self, value: Attention) -> None:
+        for operand in value.operands:
+            self._prepare(operand)
+            if not is_cheap(operand, self.in_memory):
+                self.store(peel(operand))
+        region = AttentionRegion(attention=value, name="attention")
+        walk = Walk(lambda one: one is value.product or self.in_memory(one))
+        for one, at in list_elements(value):
+            walk.visit(one, at)
+        region.reads |= {key: one for key, one in walk.leaves.items() if one is not value.product}
+        region.evaluated |= walk.formulas
         region.stores.append(value)
         self._add(region, value)
 
@@ -163,7 +181,7 @@ class Cutter:
             if id(one) in seen or self.in_memory(one):
                 continue
             seen.add(id(one))
-            if isinstance(one, LibraryCall | Item):
+            if isinstance(one, LibraryCall | Item | Attention):
                 self.store(one)
             elif isinstance(one, AnchorResult):
                 self._place(one.anchor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tritonsmith.prompts.recipes.regions.cutting.space import Space, anchor_coordinates
+from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates
 from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, LibraryCall, Scan, Tensor
 
@@ -28,6 +29,23 @@ class WorkRegion:
     def bytes(self) -> int:
         """What it moves at least."""
         return sum(one.bytes for one in (*self.reads.values(), *self.stores))
+
+    @property
+    def flops(self) -> float:
+        """Arithmetic of its products; 0 for a region that is bound by memory."""
+        return 0.0
+
+
+@dataclass(eq=False, kw_only=True)
+class AttentionRegion(WorkRegion):
+    """Attention, key by key: no score is stored."""
+
+    attention: Attention
+
+    @property
+    def flops(self) -> float:
+        """Of both products."""
+        return self.attention.flops
 
 
 @dataclass(eq=False, kw_only=True)

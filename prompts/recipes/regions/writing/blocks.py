@@ -1,0 +1,78 @@
+"""How the kernel of an attention cuts heads into blocks, and what that takes of a processor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.values.attention import Attention
+from tritonsmith.prompts.recipes.regions.values.tensors import BYTES
+from tritonsmith.prompts.recipes.regions.writing.tiling import round_up
+
+_LEAST = 16
+"""Rows, columns and terms that a product on tensor cores has at least."""
+_CHUNK = 128
+"""Features or columns of one product."""
+KEPT = 256
+"""Features of a query that a program keeps, and columns of the result that it has."""
+DIRECT = "as they are"
+"""The way to multiply operands of 16 bits: one product of these, with a sum in fp32."""
+
+
+def split_axis(size: int) -> tuple[tuple[int, int], ...]:
+    """An axis of at most 256 places as one or two pieces, (start, places): powers of two, together not much longer than the axis."""
+    whole = max(_LEAST, round_up(size))
+    if whole == _LEAST:
+        return ((0, whole),)
+    half = whole // 2
+    rest = max(_LEAST, round_up(size - half)) if size > half else half
+    return ((0, half), (half, rest)) if half + rest < whole or whole > _CHUNK else ((0, whole),)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Sizes of a program's blocks."""
+
+    queries: int
+    keys: int
+    features: tuple[tuple[int, int], ...]
+    """Pieces of the features: (start, places)."""
+    columns: tuple[tuple[int, int], ...]
+    """Pieces of the columns that a program has."""
+    slices: int
+    """Programs that share the columns of a result."""
+    stepped: bool
+    """Whether the features are too many to be kept: then they are read again for each block of keys."""
+
+
+def choose_blocks(attention: Attention, settings: Settings) -> Blocks:
+    """The blocks that settings ask for, none larger than the task."""
+    stepped, slices = attention.features > KEPT, -(-attention.columns // KEPT)
+    return Blocks(
+        queries=max(_LEAST, min(int(settings["query_rows"]), round_up(attention.queries))),
+        keys=max(_LEAST, min(int(settings["key_rows"]), round_up(attention.keys))),
+        features=((0, _CHUNK),) if stepped else split_axis(attention.features),
+        columns=split_axis(attention.columns if slices == 1 else KEPT),
+        slices=slices, stepped=stepped,
+    )  # fmt: skip
+
+
+def choose_scheme(dtype: str, settings: Settings) -> str:
+    """How operands of a type are multiplied."""
+    return str(settings["attention_products"]) if dtype == "float32" else DIRECT
+
+
+def count_shared_bytes(attention: Attention, settings: Settings) -> int:
+    """Bytes of shared memory of a program, at most: operands of products, and the blocks that are read ahead."""
+    blocks, stages = choose_blocks(attention, settings), int(settings["attention_stages"])
+    features, columns = (sum(places for _, places in pieces) for pieces in (blocks.features, blocks.columns))
+    total = 0
+    for dtype, lines, inner, kept in (
+        (attention.query.dtype, blocks.queries, features, not blocks.stepped),
+        (attention.key.dtype, blocks.keys, features, False),
+        (attention.value.dtype, blocks.keys, columns, False),
+    ):  # fmt: skip
+        split = choose_scheme(dtype, settings) != DIRECT
+        size = lines * inner * BYTES[dtype]
+        total += size * (1 if kept else max(1, stages)) + (size if split and not kept else 0)
+    return total + blocks.queries * blocks.keys * 4
