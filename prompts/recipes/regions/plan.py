@@ -10,13 +10,17 @@ from tritonsmith.prompts.recipes.members import attribute, complete_members, par
 from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, forward_arguments
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
-from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, CallRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.lowering.reader import Forward, read_forward
+from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
 
-PLAIN: Settings = {"block": 1024, "num_warps": 4, "tile": 4096, "whole_row": 16384, "per_thread": 16, "parts": 4,
-                   "query_rows": 64, "key_rows": 64, "attention_warps": 4, "attention_stages": 2, "attention_products": "fp16x3"}  # fmt: skip
-"""Settings for any card: blocks of a few kilobytes, rows up to 64 kB on the chip, four programs for each processor on shared rows."""
+PLAIN: Settings = {
+    "block": 1024, "num_warps": 4, "tile": 4096, "whole_row": 16384, "per_thread": 16, "parts": 4,
+    "query_rows": 128, "key_rows": 64, "attention_warps": 8, "attention_stages": 2, "attention_products": "fp16x3",
+}  # fmt: skip
+"""Settings for any card: blocks of a few kilobytes, rows up to 64 kB on the chip, four programs for each processor on shared rows.
+Blocks of attention are for heads of up to 128 features on sm_90."""
 
 
 class RegionPlan(KernelPlan):
@@ -40,6 +44,11 @@ class RegionPlan(KernelPlan):
     def regions(self) -> tuple[WorkRegion, ...]:
         """The regions in the order in which forward runs them."""
         return tuple(cut_forward(self.forward.results))
+
+    @property
+    def attentions(self) -> tuple[Attention, ...]:
+        """The attentions that it has kernels for."""
+        return tuple(region.attention for region in self.regions if isinstance(region, AttentionRegion))
 
     @property
     def kernels(self) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, CallRegion, PointwiseRegion, RowRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.cutting.heads import is_cheap, list_elements, peel
+from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, CallRegion, PointwiseRegion, RowRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, Misfit, Walk, anchor_coordinates, anchor_space, list_below
 from tritonsmith.prompts.recipes.regions.lowering.reader import list_values
 from tritonsmith.prompts.recipes.regions.values.attention import Attention

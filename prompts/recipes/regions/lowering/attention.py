@@ -36,6 +36,7 @@ _MOST_FORMULAS = 16
 _PRODUCT = re.compile(r"\(?(?:\{0\} @ \{1\}|torch\.(?:matmul|bmm)\(\{0\}, \{1\}|\{0\}\.(?:matmul|bmm)\(\{1\})\)")
 _HIDES = re.compile(r'tl\.where\(\{(\d)\}, float\("-inf"\), \{(\d)\}\)')
 _SHOWS = re.compile(r'tl\.where\(\{(\d)\}, \{(\d)\}, float\("-inf"\)\)')
+_CAST = re.compile(r"\{0\}(\.to\(tl\.\w+\))*")
 _RELU = "tl.maximum({0}, 0.0)"
 
 
@@ -133,16 +134,17 @@ def _is_turned(call: NodeCall) -> bool:
 
 def _strip(value: Tensor) -> Tensor:
     """The value before it was brought into another type."""
-    while isinstance(value, Formula) and len(value.inputs) == 1 and value.inputs[0].dtype in FLOATS and value.shape == value.inputs[0].shape:
-        if not re.fullmatch(r"\{0\}(\.to\(tl\.\w+\))*", value.template):
+    while isinstance(value, Formula) and len(value.inputs) == 1 and _CAST.fullmatch(value.template):
+        (inner,) = value.inputs
+        if inner.dtype not in FLOATS or inner.shape != value.shape:
             break
-        value = value.inputs[0]
+        value = inner
     return value
 
 
 def _find_softmax(value: Tensor) -> Tensor | None:
     """What a softmax along the last axis is taken of; None for any other value."""
-    while isinstance(value, TensorView) and value.guard is None and value.shape[-1] == value.source.shape[-1] and value.size == value.source.size:
+    while isinstance(value, TensorView) and ".reshape(" in value.python and value.shape[-1] == value.source.shape[-1]:
         value = _strip(value.source)  # heads and batches under another shape
     if not isinstance(value, Formula) or value.template != "{0} / {1}" or len(value.inputs) != 2:
         return None
@@ -163,6 +165,7 @@ def _find_product(score: Tensor, heads: int, queries: int, keys: int) -> Library
         return None
     found: LibraryCall | None = None
     formulas: set[int] = set()
+    numbers: list[AnchorResult] = []
     seen = set()
     todo = [(score, unravel(place, score.shape))]
     while todo:
@@ -175,8 +178,23 @@ def _find_product(score: Tensor, heads: int, queries: int, keys: int) -> Library
                 return None
             found = value
         formulas |= {id(value)} if isinstance(value, Formula) and value.inputs else set()
+        numbers += [value] if isinstance(value, AnchorResult) else []
         todo += [(read.value, read.at) for read in list_reads(value, at)]
-    return found if len(formulas) <= _MOST_FORMULAS else None
+    streamed = found is not None and not any(_is_made_of(one, found) for one in numbers)
+    return found if streamed and len(formulas) <= _MOST_FORMULAS else None
+
+
+def _is_made_of(value: Tensor, other: Tensor) -> bool:
+    """Whether a value needs another one, however far up."""
+    seen: set[int] = set()
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if one is other:
+            return True
+        todo += [] if id(one) in seen else one.operands
+        seen.add(id(one))
+    return False
 
 
 def _below_relu(score: Tensor) -> Tensor:
@@ -240,8 +258,9 @@ def share_heads(value: Tensor, heads: int) -> Tensor:
 def _attend_by_name(call: NodeCall) -> Lowered:
     """`scaled_dot_product_attention`."""
     query, key, value = call.tensor(0, "query"), call.tensor(1, "key"), call.tensor(2, "value")
-    mask, dropout, causal = call.get(3, "attn_mask", default=None), call.get(4, "dropout_p", default=0.0), call.get(5, "is_causal", default=False)
-    scale, grouped = call.get(6, "scale", default=None), call.get(7, "enable_gqa", default=False)
+    mask, dropout = call.get(3, "attn_mask", default=None), call.get(4, "dropout_p", default=0.0)
+    causal, scale = call.get(5, "is_causal", default=False), call.get(6, "scale", default=None)
+    grouped = call.get(7, "enable_gqa", default=False)
     if dropout or mask is not None and not isinstance(mask, Tensor) or len(query.shape) < 2:
         raise NotCovered("with dropout")
     if grouped and len(query.shape) > 2:

@@ -12,7 +12,7 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion
 from tritonsmith.prompts.recipes.regions.values.attention import COLUMN, FEATURE, KEY, LEAD, QUERY, list_extras
 from tritonsmith.prompts.recipes.regions.values.indices import Index, ravel, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, Tensor, TensorView
-from tritonsmith.prompts.recipes.regions.writing.blocks import DIRECT, KEPT, Blocks, choose_blocks, choose_scheme
+from tritonsmith.prompts.recipes.regions.writing.blocks import DIRECT, KEPT, Blocks, choose_blocks, choose_scheme, count_warps
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, Kernel
 
@@ -23,8 +23,9 @@ _LOG2E = "1.4426950408889634"
 _NONE = 'float("-inf")'
 _SHARED_HEADS = 8
 """Heads from which it pays to look first which keys a mask shows."""
-_WORDS = {LEAD, QUERY, KEY, _DOWN, "program", "block", "part", "scores", "most", "higher", "base", "total", "weights", "alpha", "first", "last",
-          "valid_down", "weights_high", "weights_low", "weights_back", "feature", "seen", "split_lines", "start"}  # fmt: skip
+_WORDS = {LEAD, QUERY, KEY, _DOWN, "program", "block", "part", "scores", "most", "higher", "base", "total", "weights", "alpha",
+          "first", "last", "valid_down", "weights_high", "weights_low", "weights_back", "feature", "seen", "split_lines",
+          "start"}  # fmt: skip
 
 
 def write_attention(region: AttentionRegion, name: str, settings: Settings) -> list[Kernel]:
@@ -69,8 +70,8 @@ class AttentionWriter:
             for number in range(len(blocks.features)):
                 self._load_queries(number)
         emitter.open(frozenset((KEY, _DOWN)))
-        emitter.line(f"n = (start + tl.arange(0, BLOCK_N))[None, :]")
-        emitter.line(f"n_down = (start + tl.arange(0, BLOCK_N))[:, None]")
+        emitter.line("n = (start + tl.arange(0, BLOCK_N))[None, :]")
+        emitter.line("n_down = (start + tl.arange(0, BLOCK_N))[:, None]")
         if one.keys % blocks.keys:
             emitter.line(f"valid = n < {one.keys}")
             emitter.line(f"valid_down = n_down < {one.keys}")
@@ -91,7 +92,7 @@ class AttentionWriter:
             arguments=[(arguments.names[id(value)], value) for value in arguments.values], sizes=[],
             constants=[("BLOCK_M", blocks.queries), ("BLOCK_N", blocks.keys)], lines=lines,
             grid=f"({number * one.heads},{f' {blocks.slices}' if blocks.slices > 1 else ''})", stores=[one],
-            warps=int(self.settings["attention_warps"]), stages=int(self.settings["attention_stages"]),
+            warps=count_warps(blocks.queries, self.settings), stages=int(self.settings["attention_stages"]),
         )  # fmt: skip
 
     def _head(self, number: int, big: bool) -> list[str]:

@@ -13,8 +13,8 @@ _WORDS = 3
 _QUIET = {"centered", "spread", "exponential", "clone", "contiguous", "dropout", "squares"}
 """Names of values that say nothing about what a kernel does."""
 _OPERATORS = {"truediv": "div", "iadd": "add", "imul": "mul", "isub": "sub", "getitem": "pick"}
-_TAKEN = {"torch", "nn", "F", "tl", "triton", "libdevice", "self", "describe", "sigmoid", "tanh", "softplus", "multiply", "split_lines", "given",
-          "COMPILED", "len", "str", "isinstance", "super", "range"}  # fmt: skip
+_TAKEN = {"torch", "nn", "F", "tl", "triton", "libdevice", "self", "describe", "sigmoid", "tanh", "softplus", "multiply", "given",
+          "split_lines", "COMPILED", "len", "str", "isinstance", "super", "range"}  # fmt: skip
 
 
 def list_operations(region: WorkRegion) -> list[str]:
