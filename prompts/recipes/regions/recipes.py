@@ -17,6 +17,8 @@ _ATTENTION = ("query_rows", "key_rows", "attention_warps", "attention_stages", "
 """Settings of attention only."""
 _SMALLER = ((128, 64), (128, 32), (64, 64), (64, 32), (32, 32), (16, 16))
 """Blocks of queries and keys to try, until one fits the card."""
+_WIDE_HEAD = 128
+"""Features of a head that leave registers for 32 keys at once."""
 _SHARPER = {"tf32": "fp16x3", "fp16x3": "tf32x3", "tf32x3": "ieee"}
 """By way to multiply: the next more exact one."""
 
@@ -24,7 +26,9 @@ _SHARPER = {"tf32": "fp16x3", "fp16x3": "tf32x3", "tf32x3": "ieee"}
 def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
     assert isinstance(plan, RegionPlan)
     products = "tf32" if precision.allows_tf32 else "fp16x3"
-    options = [PLAIN | {"query_rows": queries, "key_rows": keys, "attention_products": products} for queries, keys in _SMALLER]
+    wide = any(max(one.features, one.columns) > _WIDE_HEAD for one in plan.attentions)
+    sizes = _SMALLER[1:] if wide else _SMALLER
+    options = [PLAIN | {"query_rows": queries, "key_rows": keys, "attention_products": products} for queries, keys in sizes]
     return next((settings for settings in options if _fits(plan, settings, hardware)), None)
 
 

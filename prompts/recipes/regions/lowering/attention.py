@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from typing import Any
@@ -103,9 +104,10 @@ def find_attention(left: Tensor, right: Tensor, call: NodeCall) -> Attention | N
     dense = 2 * queries * keys < (queries + keys) * widest
     if query.dtype != key.dtype or widest > (_WIDEST if softmax else _NARROW) or not softmax and (dense or heads < 2):
         return None
+    hidden, clear = part_hidden(score, softmax)
     return Attention(
         shape=(), dtype=call.dtype, name="attention", query=query, key=key, value=right, product=product, score=score, softmax=softmax,
-        leads=left.shape[:-2], order=(), hidden=_find_hidden(score if softmax else _below_relu(score)),
+        leads=left.shape[:-2], order=(), hidden=hidden, clear=clear if hidden is not None else None,
     )  # fmt: skip
 
 
@@ -197,28 +199,26 @@ def _is_made_of(value: Tensor, other: Tensor) -> bool:
     return False
 
 
-def _below_relu(score: Tensor) -> Tensor:
-    """What a ReLU is taken of; nothing is hidden for certain by another function."""
-    if isinstance(score, Formula) and score.template == _RELU:
-        return score.inputs[0]
-    return ScoreTile(shape=score.shape, dtype=score.dtype)
-
-
-def _find_hidden(score: Tensor) -> Tensor | None:
-    """Where a score is minus infinity for every head; None where that is nowhere."""
-    found: Tensor | None = None
-    while isinstance(score, Formula):
-        hides, shows = _HIDES.fullmatch(score.template), _SHOWS.fullmatch(score.template)
-        if hides:
-            mask, score = score.inputs[int(hides[1])], score.inputs[int(hides[2])]
-        elif shows:
-            mask, score = formula("~{0}", score.inputs[int(shows[1])], like="bool"), score.inputs[int(shows[2])]
-        else:
-            break
-        if count(mask.shape[:-2]) == 1 and len(mask.shape) > 1:
-            mask = expand(mask, (*mask.shape[:-2], *score.shape[-2:]))
-            found = mask if found is None else formula("{0} | {1}", found, mask, like="bool")
-    return found
+def part_hidden(score: Tensor, softmax: bool) -> tuple[Tensor | None, Tensor]:
+    """Where a score has no weight, for every head (None where that is nowhere), and the score without that condition."""
+    if not isinstance(score, Formula):
+        return None, score
+    hides, shows = _HIDES.fullmatch(score.template), _SHOWS.fullmatch(score.template)
+    if not softmax:  # only a ReLU makes zero of minus infinity
+        hidden, clear = part_hidden(score.inputs[0], True) if score.template == _RELU else (None, score)
+        return hidden, clear if clear is score else dataclasses.replace(score, inputs=(clear,))
+    if hides:
+        place, mask = int(hides[2]), score.inputs[int(hides[1])]
+    elif shows:
+        place, mask = int(shows[2]), score.inputs[int(shows[1])]
+    else:
+        return None, score
+    hidden, clear = part_hidden(score.inputs[place], True)
+    if count(mask.shape[:-2]) > 1 or len(mask.shape) < 2:
+        return hidden, dataclasses.replace(score, inputs=tuple(clear if one is score.inputs[place] else one for one in score.inputs))
+    mask = expand(mask, (*mask.shape[:-2], *score.shape[-2:]))
+    mask = mask if hides else formula("~{0}", mask, like="bool")
+    return (mask if hidden is None else formula("{0} | {1}", hidden, mask, like="bool")), clear
 
 
 def attend_directly(
@@ -239,12 +239,13 @@ def attend_directly(
             score = Formula(shape=shape, dtype="float32", template=template, inputs=(score, mask))
         else:
             score = formula("{0} + {1}", score, mask, like="float32", shape=shape)
-    hidden = _find_hidden(score)
+    hidden, clear = (None, score) if causal else part_hidden(score, True)
     if causal:
         score = view(score, shape, lambda at: at, "", lambda at: (Guard(at[-2] - at[-1], 0, max(shape)),), 'float("-inf")')
     return Attention(
         shape=(), dtype=dtype, name="attention", query=query, key=key, value=value, product=product, score=rename(score, "scores"),
-        softmax=True, leads=leads, order=(), causal=causal, hidden=None if causal else hidden, **rest,
+        softmax=True, leads=leads, order=(), causal=causal, hidden=hidden, clear=clear if causal or hidden is not None else None,
+        **rest,
     )  # fmt: skip
 
 

@@ -42,6 +42,8 @@ class Attention(Tensor):
     """Whether a query sees no key behind its own place; the score says so too."""
     hidden: Tensor | None = None
     """[..., M, N], the same for each head: where the weight is 0 for certain."""
+    clear: Tensor | None = None
+    """The score where nothing is hidden, and no later key: without the conditions that say so."""
     empty_is_zero: bool = False
     """Whether a query that sees no key gets zeros. Otherwise it gets NaN."""
 
