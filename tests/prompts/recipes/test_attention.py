@@ -78,15 +78,19 @@ def test_views_around_attention_cost_nothing() -> None:
     assert "F.linear(attention" not in text and ".reshape((2, 70, 40))" in text and ".permute(" not in text
 
 
+def list_loops(text: str) -> list[str]:
+    return re.findall(r"for start in range\((.*), BLOCK_N\)", text)
+
+
 def test_keys_that_a_mask_hides_are_left_out() -> None:
     causal = "return F.scaled_dot_product_attention(q, k, v, is_causal=True)"
-    assert re.findall(r"for start in range\((.*), BLOCK_N\)", write(plan_of(causal, heads(32), arguments="q, k, v"))) == ["0, clear", "clear, last"]
+    assert list_loops(write(plan_of(causal, heads(32), arguments="q, k, v"))) == ["0, clear", "clear, last"]
     by_mask = "return F.scaled_dot_product_attention(q, k, v, attn_mask=m)"
     shared = plan_of(by_mask, f"{heads(32)}, torch.rand(300, 300)>0.5", arguments="q, k, v, m")
-    assert re.findall(r"for start in range\((.*), BLOCK_N\)", write(shared)) == ["0, 300", "first, clear", "clear, last"]
+    assert list_loops(write(shared)) == ["0, 300", "first, clear", "clear, last"]
     assert write(shared).count("tl.load(m_ptr") == 2, "the mask is not read where all queries see all keys"
     own = plan_of(by_mask, f"{heads(32)}, torch.rand(2, 1, 300, 300)>0.5", arguments="q, k, v, m")
-    assert re.findall(r"for start in range\((.*), BLOCK_N\)", write(own)) == ["0, 256", "256, 300"], "nothing is hidden for all heads"
+    assert list_loops(write(own)) == ["0, 256", "256, 300"], "nothing is hidden for all heads"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ class WorkRegion:
     evaluated: dict[int, Tensor] = field(default_factory=dict)
     """Elementwise values that it computes."""
     name: str = ""
+    free: bool = False
+    """Whether its kernel takes from forward how many rows or elements there are."""
 
     @property
     def bytes(self) -> int:
@@ -68,11 +70,18 @@ class RowRegion(WorkRegion):
 
     space: Space
     anchors: list[Anchor] = field(default_factory=list)
+    usual_rows: int = 0
+    """Rows that its kernel is laid out for; 0 for those that it has."""
+
+    @property
+    def rows(self) -> int:
+        """Rows that its kernel is laid out for."""
+        return self.usual_rows or self.space.rows
 
     @property
     def split(self) -> bool:
         """Whether programs share rows: there are too few of them to keep a card busy, and they are long."""
-        few = self.space.rows <= _FEW_ROWS and self.space.length >= _LONG_ROW
+        few = self.rows <= _FEW_ROWS and self.space.length >= _LONG_ROW
         return few and not any(isinstance(anchor, Scan) for anchor in self.anchors)
 
     @property

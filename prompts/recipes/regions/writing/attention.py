@@ -108,7 +108,7 @@ class AttentionWriter:
         lines = [*self._head(number, arguments.largest >= _BIG), *self.emitter.scopes[0].lines]
         kind = "softmax(scores) @ values" if one.softmax else "scores @ values, scores with elementwise work on them"
         return Kernel(
-            name=name, does=f"{kind}, for {one.heads} heads of {one.queries} queries and {one.keys} keys, block by block.",
+            name=name, does=f"{kind}, for heads of {one.queries} queries and {one.keys} keys, block by block.",
             arguments=[(arguments.names[id(value)], value) for value in arguments.values], sizes=[],
             constants=[("BLOCK_M", blocks.queries), ("BLOCK_N", blocks.keys)], lines=lines,
             grid=f"({number * one.heads},{f' {blocks.slices}' if blocks.slices > 1 else ''})", stores=[one],

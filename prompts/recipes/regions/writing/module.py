@@ -36,6 +36,10 @@ class ModuleText:
     """For each region: the names of its kernels."""
     first: str = ""
     """A kernel, to be asked whether it is compiled."""
+    wrong: str = ""
+    """Whether forward got something that the kernels are not made for."""
+    made_for: str = ""
+    """What they are made for, in words."""
 
 
 def write_regions(regions: Sequence[WorkRegion], forward: Forward, settings: Settings, taken: set[str]) -> ModuleText:
@@ -140,8 +144,10 @@ class ModuleWriter:
 
 def _describe(region: WorkRegion) -> str:
     if isinstance(region, RowRegion):
-        return f"{region.space.rows} rows of {region.space.length}"
+        return f"{'' if region.free else f'{region.space.rows} '}rows of {region.space.length}"
     shown = region.stores[0]
+    if region.free:
+        return f"{shown.dtype}[{', '.join(['...', *map(str, shown.shape[1:])])}]"
     return f"{shown.dtype}{list(shown.shape)}"
 
 
