@@ -36,7 +36,7 @@ _PRODUCTS = ("({0} @ {1})", "torch.matmul({0}, {1})", "torch.bmm({0}, {1})")
 
 
 @dataclass(frozen=True)
-class Batch:
+class FreeAxis:
     """The leading axis that inputs share."""
 
     size: int
@@ -53,7 +53,7 @@ class Batch:
         return tuple(cut_forward(self.forward.results))
 
 
-def find_batch(facts: TaskFacts, training: bool, regions: Iterable[WorkRegion]) -> Batch | None:
+def find_batch(facts: TaskFacts, training: bool, regions: Iterable[WorkRegion]) -> FreeAxis | None:
     """The leading axis that the inputs share, and the second reading; None where the forward asks for sizes, or for one only."""
     holders = [node.target for node in facts.ops if node.op == "placeholder"]
     given = [(name, spec) for name, spec in zip(holders, facts.inputs, strict=False) if spec is not None and spec.shape]
@@ -71,7 +71,7 @@ def find_batch(facts: TaskFacts, training: bool, regions: Iterable[WorkRegion]) 
         forward = read_forward(lengthen(facts, names, size, longer), training)
     except (NoPlan, ZeroDivisionError):
         return None
-    return Batch(size, names, longer, forward) if all(_is_consistent(one) for one in list_all(forward.results)) else None
+    return FreeAxis(size, names, longer, forward) if all(_is_consistent(one) for one in list_all(forward.results)) else None
 
 
 def list_all(results: Any) -> list[Tensor]:
@@ -133,7 +133,7 @@ def _list_references(arguments: Iterable[object]) -> list[str]:
     return found
 
 
-def write_free(own: ModuleText, plan: tuple[WorkRegion, ...], batch: Batch, settings: Settings, taken: set[str]) -> ModuleText | None:
+def write_free(own: ModuleText, plan: tuple[WorkRegion, ...], batch: FreeAxis, settings: Settings, taken: set[str]) -> ModuleText | None:
     """The text of a module with the size of the axis taken from its inputs; None where a kernel depends on it.
 
     own: the text at the size of the task, written for regions whose number of rows is free.
@@ -160,7 +160,7 @@ def write_free(own: ModuleText, plan: tuple[WorkRegion, ...], batch: Batch, sett
     return replace(own, forward=[f"{word} = {batch.names[0]}.shape[0]", *wrapped], returned=returned)
 
 
-def _is_parallel(region: WorkRegion, batch: Batch) -> bool:
+def _is_parallel(region: WorkRegion, batch: FreeAxis) -> bool:
     """Whether a PyTorch call does the same with each place of the leading axis."""
     if not isinstance(region, CallRegion):
         return True
@@ -182,7 +182,7 @@ def _is_product(call: LibraryCall) -> bool:
     return len(left) == len(right) > 2 and left[:-2] == right[:-2] and call.shape == (*left[:-1], right[-1])
 
 
-def _merge(own: str, other: str, batch: Batch, word: str) -> str | None:
+def _merge(own: str, other: str, batch: FreeAxis, word: str) -> str | None:
     """A line of forward for any size; None where the two readings differ in more than multiples of the size."""
     if _NUMBER.sub("#", own) != _NUMBER.sub("#", other):
         return None
@@ -202,7 +202,7 @@ def _merge(own: str, other: str, batch: Batch, word: str) -> str | None:
     return None if failed else merged
 
 
-def describe_free(facts: TaskFacts, batch: Batch) -> tuple[str, str]:
+def describe_free(facts: TaskFacts, batch: FreeAxis) -> tuple[str, str]:
     """What forward refuses, as a test in Python's words, and what it takes, in people's."""
     holders = [node.target for node in facts.ops if node.op == "placeholder"]
     given = {name: spec for name, spec in zip(holders, facts.inputs, strict=False) if spec is not None}

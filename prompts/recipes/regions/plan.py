@@ -10,7 +10,7 @@ from tritonsmith.prompts.recipes.constructor import made_for
 from tritonsmith.prompts.recipes.members import attribute, complete_members, parent_lines
 from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, forward_arguments
 from tritonsmith.prompts.recipes.recipe import Settings
-from tritonsmith.prompts.recipes.regions.batch import Batch, describe_free, find_batch, write_free
+from tritonsmith.prompts.recipes.regions.batch import FreeAxis, describe_free, find_batch, write_free
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
 from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, CallRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.lowering.reader import Forward, read_forward
@@ -71,7 +71,7 @@ class RegionPlan(KernelPlan):
         return f"{kernels} PyTorch does {', '.join(self.calls)}." if self.calls else kernels
 
     @cached_property
-    def batch(self) -> Batch | None:
+    def batch(self) -> FreeAxis | None:
         """The leading axis that its inputs share, if its kernels may take any size of that."""
         return find_batch(self.facts, self.training, self.regions)
 

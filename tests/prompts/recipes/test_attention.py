@@ -13,6 +13,7 @@ from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Label, PrecisionClass, Status, Task, TaskFacts
 from tritonsmith.prompts.recipes.book import match
+from tritonsmith.prompts.recipes.regions.gains import time_regions
 from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
 from tritonsmith.prompts.recipes.regions.writing.blocks import count_shared_bytes, split_axis
@@ -74,8 +75,8 @@ def test_other_products_stay_what_they_are(forward: str, why: str) -> None:
 def test_views_around_attention_cost_nothing() -> None:
     """Heads are read out of the packed product, and stored beside each other."""
     text = write(read_regions(*describe(BY_NAME["causal heads of a packed product"])))
-    assert "c_attn.permute" not in text and text.count("torch.empty((2, 70, 4, 10)") == 1
-    assert "F.linear(attention" not in text and ".reshape((2, 70, 40))" in text and ".permute(" not in text
+    assert "c_attn.permute" not in text and text.count(", 70, 4, 10)") == 1
+    assert "return attention.reshape((batch, 70, 40))" in text and ".permute(" not in text
 
 
 def list_loops(text: str) -> list[str]:
@@ -111,6 +112,16 @@ def test_every_head_fits_every_card(size: int) -> None:
         taken.append(count_shared_bytes(plan.attentions[0], settings))
         assert taken[-1] <= card.shared_per_block
     assert len(set(taken)) > 1 or size == 64, "smaller cards get smaller blocks"
+
+
+def test_its_floor_follows_from_its_products() -> None:
+    """Long heads are bound by arithmetic, a single query by what it reads."""
+    by_name = "return F.scaled_dot_product_attention(q, k, v)"
+    long = plan_of(by_name, ", ".join(["torch.empty(8, 8, 4096, 64)"] * 3), arguments="q, k, v")
+    (found,) = time_regions(long, CARDS["h200"])
+    assert found.limit == "products" and found.floor_ms > 1.0
+    short = plan_of(by_name, "torch.empty(8, 8, 1, 64), torch.empty(8, 8, 4096, 64), torch.empty(8, 8, 4096, 64)", arguments="q, k, v")
+    assert time_regions(short, CARDS["h200"])[0].limit == "bytes"
 
 
 def test_products_are_as_exact_as_the_task_asks() -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tritonsmith.prompts.recipes.regions.cutting.heads import is_cheap, list_elements, peel
-from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, CallRegion, PointwiseRegion, RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.heads import is_cheap, make_region, peel
+from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, PointwiseRegion, RowRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, Misfit, Walk, anchor_coordinates, anchor_space, list_below
 from tritonsmith.prompts.recipes.regions.lowering.reader import list_values
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
@@ -159,14 +159,7 @@ class Cutter:
             self._prepare(operand)
             if not is_cheap(operand, self.in_memory):
                 self.store(peel(operand))
-        region = AttentionRegion(attention=value, name="attention")
-        walk = Walk(lambda one: one is value.product or self.in_memory(one))
-        for one, at in list_elements(value):
-            walk.visit(one, at)
-        region.reads |= {key: one for key, one in walk.leaves.items() if one is not value.product}
-        region.evaluated |= walk.formulas
-        region.stores.append(value)
-        self._add(region, value)
+        self._add(make_region(value, self.in_memory), value)
 
     def _add(self, region: WorkRegion, value: Tensor) -> None:
         self.regions.append(region)
@@ -313,12 +306,15 @@ class Cutter:
 
     def sort(self) -> list[WorkRegion]:
         """The regions, each behind what it reads."""
-        done: list[WorkRegion] = []
-        waiting = list(self.regions)
-        while waiting:
-            ready = next(
-                one for one in waiting if all(self._homes.get(key) in (None, one) or self._homes[key] in done for key in one.reads)
-            )
-            waiting.remove(ready)
-            done.append(ready)
-        return done
+        return order_regions(self.regions, self._homes)
+
+
+def order_regions(regions: Iterable[WorkRegion], homes: dict[int, WorkRegion]) -> list[WorkRegion]:
+    """Regions, each behind what it reads; `homes`: by value the region that stores it."""
+    done: list[WorkRegion] = []
+    waiting = list(regions)
+    while waiting:
+        ready = next(one for one in waiting if all(homes.get(key) in (None, one) or homes[key] in done for key in one.reads))
+        waiting.remove(ready)
+        done.append(ready)
+    return done

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tritonsmith.prompts.recipes.regions.cutting.space import list_below
+from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion
+from tritonsmith.prompts.recipes.regions.cutting.space import Walk, list_below
 from tritonsmith.prompts.recipes.regions.values.attention import COLUMN, FEATURE, KEY, QUERY, Attention
 from tritonsmith.prompts.recipes.regions.values.indices import ZERO, Coordinates, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import AnchorResult, Formula, Joined, Lookup, Tensor, TensorView
@@ -50,6 +51,18 @@ def list_elements(attention: Attention) -> list[tuple[Tensor, Coordinates]]:
         (one.score, one.find(one.score, query, key)),
     ]
     return found if one.hidden is None else [*found, (one.hidden, find_hidden(one))]
+
+
+def make_region(attention: Attention, in_memory: Callable[[Tensor], bool]) -> AttentionRegion:
+    """The region of an attention whose operands lie in memory, or are cheap."""
+    region = AttentionRegion(attention=attention, name="attention")
+    walk = Walk(lambda one: one is attention.product or in_memory(one))
+    for one, at in list_elements(attention):
+        walk.visit(one, at)
+    region.reads |= {key: one for key, one in walk.leaves.items() if one is not attention.product}
+    region.evaluated |= walk.formulas
+    region.stores.append(attention)
+    return region
 
 
 def find_hidden(attention: Attention) -> Coordinates:

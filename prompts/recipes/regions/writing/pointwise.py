@@ -23,7 +23,6 @@ def write_pointwise(region: PointwiseRegion, name: str, settings: Settings, in_m
     arguments = Arguments()
     index = variable(OFFSET, region.size)
     free, ragged = region.free and bool(index.names), region.free or region.size % block != 0
-    arguments.used |= {"size"} if free else set()
     emitter = Emitter(arguments, in_memory, {OFFSET: "inside" if ragged else ""}, frozenset((OFFSET,)))
     for value in region.stores:
         text = emitter.read(value, unravel(index, value.shape))

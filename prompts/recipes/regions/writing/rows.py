@@ -65,9 +65,7 @@ class RowWriter:
     def __init__(self, region: RowRegion, tiling: Tiling, chunk: int = 0) -> None:
         self.region, self.tiling, self.space, self.chunk = region, tiling, region.space, chunk
         self.arguments = Arguments()
-        self.free = region.free and not chunk and region.space.rows > 1
-        """Whether the number of rows is an argument."""
-        self.arguments.used |= {"rows"} if self.free else set()
+        self.free = region.free and not chunk and region.space.rows > 1  # the number of rows is an argument
         length, block = self.space.length, tiling.block
         self.ragged = tiling.layout is not RowLayout.COLUMNS and length % block != 0
         self.row_vector = tiling.layout is not RowLayout.ROW
