@@ -30,6 +30,8 @@ _LONGER = 16
 _MOST_NODES = 600
 """Nodes of a forward that is read twice."""
 _NUMBER = re.compile(r"(?<![\w.=])\d+(?![\w.])")
+_CONSTANT = re.compile(r"(?<==)\d+")
+"""A number that a launch names, such as the size of a block: right for any size, and kept."""
 _ROWS = ("F.linear(", "F.conv", "F.max_pool", "F.avg_pool", "F.adaptive_")
 """PyTorch calls that do the same with each place of the leading axis of their first operand, whatever their parameters are."""
 _PRODUCTS = ("({0} @ {1})", "torch.matmul({0}, {1})", "torch.bmm({0}, {1})")
@@ -184,7 +186,8 @@ def _is_product(call: LibraryCall) -> bool:
 
 def _merge(own: str, other: str, batch: FreeAxis, word: str) -> str | None:
     """A line of forward for any size; None where the two readings differ in more than multiples of the size."""
-    if _NUMBER.sub("#", own) != _NUMBER.sub("#", other):
+    launch = _CONSTANT if "](" in own else _NUMBER
+    if launch.sub("#", _NUMBER.sub("#", own)) != launch.sub("#", _NUMBER.sub("#", other)):
         return None
     numbers = iter(_NUMBER.findall(other))
     failed = False

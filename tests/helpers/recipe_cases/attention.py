@@ -68,6 +68,12 @@ ATTENTION = [
         "self.register_buffer('i', torch.arange(2800).view(40, 70)%11)",
         arguments="q, k, v",
     ),
+    RegionCase("a window of keys",
+               "m=torch.triu(torch.ones(90, 90), 3).bool()|torch.tril(torch.ones(90, 90), -20).bool(); "
+               "w=(q@k.mT*0.2).masked_fill(m, float('-inf')); return w.softmax(-1)@v",
+               ", ".join(["torch.randn(2, 4, 90, 16)"] * 3), arguments="q, k, v"),
+    RegionCase("more queries than keys", "return F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+               "torch.randn(1, 2, 70, 16), torch.randn(1, 2, 30, 16), torch.randn(1, 2, 30, 16)", arguments="q, k, v"),
     RegionCase("heads of 192", "return F.scaled_dot_product_attention(q, k, v)", ", ".join(["torch.randn(1, 2, 33, 192)"] * 3),
                arguments="q, k, v"),
     RegionCase("heads of 300", "return F.scaled_dot_product_attention(q, k, v)", ", ".join(["torch.randn(1, 2, 20, 300)"] * 3),
