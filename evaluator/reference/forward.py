@@ -91,9 +91,16 @@ def _drop_defaults(graph: fx.Graph, given: int) -> None:
 class _LineTracer(fx.Tracer):
     """Notes for every node which line of the task file asks for it."""
 
+    proxy_buffer_attributes = True
+    """What is computed of buffers alone is a node too."""
+
     def __init__(self, file: str) -> None:
         super().__init__()
         self._file = file
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Whether a module is one operator."""
+        return is_library_module(m)
 
     def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
         """As the base class, with the line in `meta`."""

@@ -17,7 +17,10 @@ from tritonsmith.evaluator.reference.module import flatten
 from tritonsmith.evaluator.schema import OpNode, TensorSpec
 
 _NAMESPACES = (("torch.nn.functional", torch.nn.functional), ("torch", torch), ("_operator", operator), ("math", math))
-_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+_CONTAINERS = (
+    nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder,
+    nn.TransformerEncoderLayer, nn.TransformerDecoderLayer,
+)  # fmt: skip
 _PLAIN = (bool, int, float, str)
 _TEXT_CHARACTERS = 200
 """Of an argument that is neither a plain value nor a tensor."""

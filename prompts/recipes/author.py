@@ -120,7 +120,7 @@ def _write_draft(recipe: Recipe, found: Match, settings: Settings, rationale: st
 
 
 def _list_variants(recipe: Recipe, current: Settings, stage: Stage, found: Match, brief: Brief) -> list[Settings]:
-    tunables = recipe.tunables.get(stage, {})
+    tunables = recipe.list_tunables(found.plan, stage)
     values = [list(options) for options in tunables.values()]
     made: list[Settings] = []
     for choice in itertools.product(*values) if tunables else ():

@@ -57,6 +57,8 @@ class Recipe:
     defaults: Callable[[KernelPlan, Hardware, PrecisionClass], Settings | None]
     """Plain settings for this plan, or None where the recipe does not fit the card."""
     tunables: Mapping[Stage, Mapping[str, tuple[int | str, ...]]]
+    uses: Callable[[KernelPlan, str], bool] = lambda plan, name: True
+    """Whether a setting changes the kernels of a plan."""
     fits: Callable[[KernelPlan, Settings, Hardware], bool] = fit_always
     complete: Callable[[KernelPlan, Settings, Hardware], Settings] = lambda plan, settings, hardware: settings
     """Brings settings that follow from others up to date after one was changed."""
@@ -78,6 +80,10 @@ class Recipe:
     def example_settings(self, plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
         """Settings with which it is shown to a model; None where it does not fit the card."""
         return self.shown_with(precision) if self.shown_with else self.defaults(plan, hardware, precision)
+
+    def list_tunables(self, plan: KernelPlan, stage: Stage) -> dict[str, tuple[int | str, ...]]:
+        """The settings that a stage varies for a plan, with their values."""
+        return {name: values for name, values in self.tunables.get(stage, {}).items() if self.uses(plan, name)}
 
     def render(self, plan: KernelPlan, settings: Settings) -> str:
         """The complete candidate module."""

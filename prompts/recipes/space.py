@@ -65,8 +65,8 @@ class RecipeSpace:
         self.unread = text.unread
         own = [
             Parameter(name, stage, tuple(dict.fromkeys([*values, settings[name]])), settings[name], f"recipe {recipe.name}")
-            for stage, tunables in recipe.tunables.items()
-            for name, values in tunables.items()
+            for stage in recipe.tunables
+            for name, values in recipe.list_tunables(found.plan, stage).items()
         ]
         set_by_recipe = tuple(recipe.defaults(found.plan, brief.hardware, brief.task.precision) or ())
         more = [part for part in text.parameters if part.name.startswith(_EXTRAS) and not part.name.startswith(set_by_recipe)]

@@ -1,5 +1,6 @@
 """The small module for which the recipe of regions is shown to a model."""
 
+from tritonsmith.evaluator.operator_cost import TraceWay
 from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts, TensorSpec
 from tritonsmith.prompts.recipes.recipe import WorkedExample
 from tritonsmith.prompts.recipes.regions.plan import read_regions
@@ -24,7 +25,7 @@ def get_init_inputs():
 """
 _ROWS = TensorSpec(shape=(96, 1000))
 _FACTS = TaskFacts(
-    inputs=(_ROWS,), outputs=(_ROWS,), init_inputs=("1000",),
+    traced_by=TraceWay.FX, inputs=(_ROWS,), outputs=(_ROWS,), init_inputs=("1000",),
     parameters={"norm.weight": TensorSpec(shape=(1000,)), "norm.bias": TensorSpec(shape=(1000,))},
     ops=(
         OpNode(name="x", op="placeholder", target="x", outputs=(_ROWS,)),

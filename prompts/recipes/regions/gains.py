@@ -13,7 +13,7 @@ from tritonsmith.prompts.recipes.regions.plan import RegionPlan
 
 @dataclass(frozen=True)
 class RegionTime:
-    """A region's floor by its bytes, and what was measured of it; milliseconds."""
+    """A region's floor by its bytes and products, and what was measured of it; milliseconds."""
 
     what: str
     floor_ms: float
@@ -21,6 +21,8 @@ class RegionTime:
     call: bool
     passes: int
     """How often it reads what it reads."""
+    limit: str
+    """What its floor follows from."""
 
     @property
     def gain_ms(self) -> float:
@@ -36,9 +38,19 @@ def time_regions(plan: RegionPlan, hardware: Hardware, verdict: Verdict | None =
         times = [measured[name] for name in names if name in measured]
         total = sum(times) if names and len(times) == len(names) else None
         what = region.call.says if isinstance(region, CallRegion) else names[0]
-        floor = region.bytes / hardware.bandwidth * 1e3
-        found.append(RegionTime(what, floor, total, isinstance(region, CallRegion), count_reads(region)))
+        moving, multiplying = region.bytes / hardware.bandwidth, count_seconds(region, hardware)
+        floor, limit = max(moving, multiplying) * 1e3, "bytes" if moving >= multiplying else "products"
+        found.append(RegionTime(what, floor, total, isinstance(region, CallRegion), count_reads(region), limit))
     return found
+
+
+def count_seconds(region: WorkRegion, hardware: Hardware) -> float:
+    """What the products of a region take at the card's rate; those of fp32 are three products of parts."""
+    rate = hardware.fp16 if region.stores[0].dtype != "float32" else max(hardware.fp32, hardware.fp16 / _PARTS)
+    return region.flops / rate
+
+
+_PARTS = 3
 
 
 def count_reads(region: WorkRegion) -> int:
@@ -65,4 +77,4 @@ def describe_gain(plan: RegionPlan, hardware: Hardware, verdict: Verdict | None)
     most = max(times, key=lambda one: (one.gain_ms, one.floor_ms))
     took = f"takes {most.measured_ms:.3g} ms" if most.measured_ms is not None else "was not measured by itself"
     way = "a kernel of its own for it" if most.call else "another tile or another cut"
-    return f"of {len(times)} regions {most.what} has most to gain: it {took}, and its bytes take {most.floor_ms:.3g} ms; try {way}"
+    return f"of {len(times)} regions {most.what} has most to gain: it {took}, and its {most.limit} take {most.floor_ms:.3g} ms; try {way}"

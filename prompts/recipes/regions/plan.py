@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts
@@ -9,13 +10,19 @@ from tritonsmith.prompts.recipes.constructor import made_for
 from tritonsmith.prompts.recipes.members import attribute, complete_members, parent_lines
 from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, forward_arguments
 from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.batch import FreeAxis, describe_free, find_batch, write_free
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
-from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, CallRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.lowering.reader import Forward, read_forward
+from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
 
-PLAIN: Settings = {"block": 1024, "num_warps": 4, "tile": 4096, "whole_row": 16384, "per_thread": 16, "parts": 4}
-"""Settings for any card: blocks of a few kilobytes, rows up to 64 kB on the chip, four programs for each processor on shared rows."""
+PLAIN: Settings = {
+    "block": 1024, "num_warps": 4, "tile": 4096, "whole_row": 16384, "per_thread": 16, "parts": 4,
+    "query_rows": 128, "key_rows": 64, "attention_warps": 8, "attention_stages": 2, "attention_products": "fp16x3",
+}  # fmt: skip
+"""Settings for any card: blocks of a few kilobytes, rows up to 64 kB on the chip, four programs for each processor on shared rows.
+Blocks of attention are for heads of up to 128 features on sm_90."""
 
 
 class RegionPlan(KernelPlan):
@@ -25,8 +32,10 @@ class RegionPlan(KernelPlan):
     training: bool = False
     given: tuple[str, ...] = ()
     """The tensors among forward's arguments."""
-    wrong: str = ""
-    """Whether forward got something that the kernels are not made for."""
+    wrong_shapes: str = ""
+    """Whether forward got other shapes than the task's."""
+    wrong_types: str = ""
+    """Whether it got other types, or tensors of another device."""
     made_for: str = ""
     """What they are made for, in words."""
 
@@ -39,6 +48,11 @@ class RegionPlan(KernelPlan):
     def regions(self) -> tuple[WorkRegion, ...]:
         """The regions in the order in which forward runs them."""
         return tuple(cut_forward(self.forward.results))
+
+    @property
+    def attentions(self) -> tuple[Attention, ...]:
+        """The attentions that it has kernels for."""
+        return tuple(region.attention for region in self.regions if isinstance(region, AttentionRegion))
 
     @property
     def kernels(self) -> int:
@@ -56,15 +70,31 @@ class RegionPlan(KernelPlan):
         kernels = f"The reference's forward in {self.kernels} {'kernel' if self.kernels == 1 else 'kernels'}."
         return f"{kernels} PyTorch does {', '.join(self.calls)}." if self.calls else kernels
 
+    @cached_property
+    def batch(self) -> FreeAxis | None:
+        """The leading axis that its inputs share, if its kernels may take any size of that."""
+        return find_batch(self.facts, self.training, self.regions)
+
     @property
     def kernel_names(self) -> list[tuple[str, ...]]:
         """For each region: the names of its kernels."""
         return self.write(PLAIN).names
 
     def write(self, settings: Settings) -> ModuleText:
-        """The text of its regions."""
+        """The text of its regions: for any size of the leading axis where no kernel depends on it."""
         taken = {argument.partition("=")[0] for argument in self.arguments.split(", ")}
-        return write_regions(self.regions, self.forward, settings, taken)
+        if self.batch is not None:
+            for region in self.regions:
+                region.free = True
+            own = write_regions(self.regions, self.forward, settings, taken)
+            free = write_free(own, self.regions, self.batch, settings, taken)
+            if free is not None:
+                shapes, words = describe_free(self.facts, self.batch)
+                return replace(free, wrong=f"{shapes} or {self.wrong_types}", made_for=f"{words} on a CUDA device")
+            for region in self.regions:
+                region.free = False
+        text = write_regions(self.regions, self.forward, settings, taken)
+        return replace(text, wrong=" or ".join(part for part in (self.wrong_shapes, self.wrong_types) if part), made_for=self.made_for)
 
 
 def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
@@ -76,16 +106,19 @@ def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
     names = [name for name in facts.parameters if not any(name.startswith(f"{path}.") for path, _, _ in own)]
     signature, fixed = made_for(task.source, facts.init_inputs)
     tensors = [one for one in forward.inputs if not one.number]
-    tests = [f"{one.source}.shape != {one.shape}" for one in tensors]
-    tests += [f"{one.source}.dtype is not torch.{one.dtype}" for one in tensors]
+    shapes_differ = " or ".join(f"{one.source}.shape != {one.shape}" for one in tensors)
+    tests = [f"{one.source}.dtype is not torch.{one.dtype}" for one in tensors]
     if tensors:
         cards = " and ".join(f"{one.source}.is_cuda" for one in tensors)
         tests.append(f"COMPILED and not {f'({cards})' if len(tensors) > 1 else cards}")
     shapes = {one.source: spec for one, spec in zip(forward.inputs, facts.inputs, strict=False) if spec is not None}
-    needed = TaskFacts(inputs=facts.inputs, parameters=facts.parameters, ops=tuple(strip_node(node) for node in facts.ops))
+    needed = TaskFacts(
+        inputs=facts.inputs, parameters=facts.parameters, ops=tuple(strip_node(node) for node in facts.ops), updates=facts.updates,
+        traced_by=facts.traced_by, size_lines=facts.size_lines,
+    )  # fmt: skip
     plan = RegionPlan(
         signature=signature, fixed=fixed, members=complete_members(made, names, facts), arguments=forward_arguments(facts), facts=needed,
-        training=training, given=tuple(one.source for one in tensors), wrong=" or ".join(tests),
+        training=training, given=tuple(one.source for one in tensors), wrong_shapes=shapes_differ, wrong_types=" or ".join(tests),
         made_for=", ".join(describe_tensor(name, spec) for name, spec in shapes.items()) + " on a CUDA device",
     )  # fmt: skip
     if not plan.kernels:

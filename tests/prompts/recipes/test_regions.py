@@ -100,8 +100,8 @@ def test_few_long_rows_are_shared_by_programs() -> None:
 def test_settings_of_every_stage_change_the_text() -> None:
     plan = plan_of("return F.layer_norm(x, (9000,)) + x.sum(), x * 2", "torch.randn(300, 9000)")
     plain = write(plan)
-    for stage in RECIPE.tunables.values():
-        for name, values in stage.items():
+    for stage in RECIPE.tunables:
+        for name, values in RECIPE.list_tunables(plan, stage).items():
             assert len({plain, *(write(plan, **{name: int(value)}) for value in values)}) > 1, name
 
 

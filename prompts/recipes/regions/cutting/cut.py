@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tritonsmith.prompts.recipes.regions.cutting.heads import is_cheap, make_region, peel
 from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, PointwiseRegion, RowRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, Misfit, Walk, anchor_coordinates, anchor_space, list_below
 from tritonsmith.prompts.recipes.regions.lowering.reader import list_values
+from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.indices import unravel, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     Anchor,
@@ -84,7 +86,7 @@ def _list_formulas(value: Tensor, stored: set[int]) -> tuple[list[Tensor], list[
         one = todo.pop()
         if id(one) in seen:
             continue
-        if one is not value and (id(one) in stored or isinstance(one, Held | LibraryCall | Item | AnchorResult)):
+        if one is not value and (id(one) in stored or isinstance(one, Held | LibraryCall | Item | AnchorResult | Attention)):
             leaves[id(one)] = one
             continue
         seen[id(one)] = one
@@ -136,6 +138,8 @@ class Cutter:
             self._homes[id(value)] = self._homes[id(value.call)]
         elif isinstance(value, LibraryCall):
             self._call(value)
+        elif isinstance(value, Attention):
+            self._attend(value)
         else:
             self._prepare(value)
             if not self.in_memory(value):
@@ -150,6 +154,13 @@ class Cutter:
         region.stores.append(value)
         self._add(region, value)
 
+    def _attend(self, value: Attention) -> None:
+        for operand in value.operands:
+            self._prepare(operand)
+            if not is_cheap(operand, self.in_memory):
+                self.store(peel(operand))
+        self._add(make_region(value, self.in_memory), value)
+
     def _add(self, region: WorkRegion, value: Tensor) -> None:
         self.regions.append(region)
         self._homes[id(value)] = region
@@ -163,7 +174,7 @@ class Cutter:
             if id(one) in seen or self.in_memory(one):
                 continue
             seen.add(id(one))
-            if isinstance(one, LibraryCall | Item):
+            if isinstance(one, LibraryCall | Item | Attention):
                 self.store(one)
             elif isinstance(one, AnchorResult):
                 self._place(one.anchor)
@@ -295,12 +306,15 @@ class Cutter:
 
     def sort(self) -> list[WorkRegion]:
         """The regions, each behind what it reads."""
-        done: list[WorkRegion] = []
-        waiting = list(self.regions)
-        while waiting:
-            ready = next(
-                one for one in waiting if all(self._homes.get(key) in (None, one) or self._homes[key] in done for key in one.reads)
-            )
-            waiting.remove(ready)
-            done.append(ready)
-        return done
+        return order_regions(self.regions, self._homes)
+
+
+def order_regions(regions: Iterable[WorkRegion], homes: dict[int, WorkRegion]) -> list[WorkRegion]:
+    """Regions, each behind what it reads; `homes`: by value the region that stores it."""
+    done: list[WorkRegion] = []
+    waiting = list(regions)
+    while waiting:
+        ready = next(one for one in waiting if all(homes.get(key) in (None, one) or homes[key] in done for key in one.reads))
+        waiting.remove(ready)
+        done.append(ready)
+    return done

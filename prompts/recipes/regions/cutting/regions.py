@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tritonsmith.prompts.recipes.regions.cutting.space import Space, anchor_coordinates
+from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates
 from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, LibraryCall, Scan, Tensor
 
@@ -23,11 +24,30 @@ class WorkRegion:
     evaluated: dict[int, Tensor] = field(default_factory=dict)
     """Elementwise values that it computes."""
     name: str = ""
+    free: bool = False
+    """Whether its kernel takes from forward how many rows or elements there are."""
 
     @property
     def bytes(self) -> int:
         """What it moves at least."""
         return sum(one.bytes for one in (*self.reads.values(), *self.stores))
+
+    @property
+    def flops(self) -> float:
+        """Arithmetic of its products; 0 for a region that is bound by memory."""
+        return 0.0
+
+
+@dataclass(eq=False, kw_only=True)
+class AttentionRegion(WorkRegion):
+    """Attention, key by key: no score is stored."""
+
+    attention: Attention
+
+    @property
+    def flops(self) -> float:
+        """Of both products."""
+        return self.attention.flops
 
 
 @dataclass(eq=False, kw_only=True)
@@ -50,11 +70,18 @@ class RowRegion(WorkRegion):
 
     space: Space
     anchors: list[Anchor] = field(default_factory=list)
+    usual_rows: int = 0
+    """Rows that its kernel is laid out for; 0 for those that it has."""
+
+    @property
+    def rows(self) -> int:
+        """Rows that its kernel is laid out for."""
+        return self.usual_rows or self.space.rows
 
     @property
     def split(self) -> bool:
         """Whether programs share rows: there are too few of them to keep a card busy, and they are long."""
-        few = self.space.rows <= _FEW_ROWS and self.space.length >= _LONG_ROW
+        few = self.rows <= _FEW_ROWS and self.space.length >= _LONG_ROW
         return few and not any(isinstance(anchor, Scan) for anchor in self.anchors)
 
     @property

@@ -5,8 +5,10 @@ from __future__ import annotations
 from tritonsmith.evaluator.schema import OpNode
 from tritonsmith.prompts.recipes.operations import operation_name
 from tritonsmith.prompts.recipes.regions.lowering import (
+    attention,
     constants,
     losses,
+    multihead,
     norms,
     picks,
     pointwise,
@@ -18,7 +20,7 @@ from tritonsmith.prompts.recipes.regions.lowering import (
 )
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower
 
-KINDS = (pointwise, constants, views, picks, reductions, norms, losses, scans, pools, products)
+KINDS = (pointwise, constants, views, picks, reductions, norms, losses, scans, pools, products, attention, multihead)
 _TABLE: dict[str, Lower] = {name: lower for kind in KINDS for name, lower in kind.TABLE.items()}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,9 @@ def permute(source: Tensor, order: tuple[int, ...]) -> Tensor:
     """The axes in another order."""
     if order == tuple(range(len(order))):
         return source
+    if isinstance(source, TensorView) and (before := re.fullmatch(r"\{0\}\.permute\(([\d, ]+)\)", source.python)):
+        axes = [int(axis) for axis in before[1].split(",")]
+        return permute(source.source, tuple(axes[axis] for axis in order))
     places = tuple(order.index(axis) for axis in range(len(order)))
     return view(
         source, tuple(source.shape[axis] for axis in order), lambda at: tuple(at[place] for place in places),

@@ -24,7 +24,8 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
 )
 
 _TAKEN = {"tl", "triton", "torch", "nn", "F", "libdevice", "sigmoid", "tanh", "softplus", "multiply", "row", "k", "offset", "start", "step",
-          "inside", "valid", "better", "distance", "higher", "float", "range", *keyword.kwlist}  # fmt: skip
+          "inside", "valid", "better", "distance", "higher", "float", "range", "rows", "size",
+          *keyword.kwlist}  # fmt: skip
 """Names that no value of a kernel may have."""
 _SMALL = 2**31
 
@@ -88,6 +89,10 @@ class Emitter:
         """By anchor and number: the result of a reduction or scan."""
         self.names: dict[str, frozenset[str]] = {}
         """By text: the variables that it depends on."""
+        self.given: dict[int, str] = {}
+        """By value: the name of what the kernel has of it, wherever it is read."""
+        self.narrow = False
+        """Whether values of 16 bits are read as they are, not in fp32."""
 
     def line(self, text: str) -> None:
         """Add a line to the innermost scope."""
@@ -108,6 +113,8 @@ class Emitter:
         for scope in self.scopes:
             if key in scope.known:
                 return scope.known[key]
+        if id(value) in self.given:
+            return self.given[id(value)]
         if isinstance(value, AnchorResult) and not self.in_memory(value):
             return self.outcomes[(id(value.anchor), value.which)]
         text, depends = self._write(value, at, guards)
@@ -148,7 +155,7 @@ class Emitter:
         mask = self.mask(index.names, guards)
         other = other or ("0.0" if value.dtype in FLOATS else "0")
         text = f"tl.load({self.address(value, index)}{f', mask={mask}, other={other}' if mask else ''})"
-        return text + (".to(tl.float32)" if value.dtype in ("float16", "bfloat16") else ""), index.names
+        return text + (".to(tl.float32)" if value.dtype in ("float16", "bfloat16") and not self.narrow else ""), index.names
 
     def address(self, value: Tensor, index: Index, stored: bool = False) -> str:
         """The pointer to an element."""

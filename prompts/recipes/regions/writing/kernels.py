@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
@@ -54,3 +55,20 @@ def wrap(head: str, parts: list[str], tail: str, indent: str) -> list[str]:
             current = f"{indent}    "
         current += f"{part}, "
     return [*lines, current.rstrip(), f"{indent}{tail}"]
+
+
+def join_lines(lines: list[str]) -> list[str]:
+    """Statements on one line each, as they are before `wrap`."""
+    found: list[str] = []
+    for line in lines:
+        if line.startswith((" ", ")")):
+            found[-1] += line.strip() if found[-1].endswith("(") else f" {line.strip()}"
+        else:
+            found.append(line)
+    return [re.sub(r",? \)$", ")", line) for line in found]
+
+
+def wrap_launch(line: str) -> list[str]:
+    """A statement on several lines where it is a long launch."""
+    head, launch, arguments = line.partition("](")
+    return wrap(f"{head}](", arguments.removesuffix(")").split(", "), ")", "") if launch else [line]

@@ -8,16 +8,17 @@ from typing import Any
 
 from tritonsmith.evaluator.schema import TensorSpec
 from tritonsmith.prompts.recipes.recipe import Settings
-from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, PointwiseRegion, RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, CallRegion, PointwiseRegion, RowRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.lowering.reader import Forward
 from tritonsmith.prompts.recipes.regions.values.tensors import Held, Item, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.writing.attention import write_attention
 from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel, wrap
 from tritonsmith.prompts.recipes.regions.writing.names import Namer, list_operations
 from tritonsmith.prompts.recipes.regions.writing.pointwise import write_pointwise
 from tritonsmith.prompts.recipes.regions.writing.rows import write_rows
 from tritonsmith.prompts.recipes.regions.writing.split import write_split
 
-_HELPERS = ("sigmoid", "tanh", "softplus", "multiply")
+_HELPERS = ("sigmoid", "tanh", "softplus", "multiply", "split_lines")
 
 
 @dataclass
@@ -35,6 +36,10 @@ class ModuleText:
     """For each region: the names of its kernels."""
     first: str = ""
     """A kernel, to be asked whether it is compiled."""
+    wrong: str = ""
+    """Whether forward got something that the kernels are not made for."""
+    made_for: str = ""
+    """What they are made for, in words."""
 
 
 def write_regions(regions: Sequence[WorkRegion], forward: Forward, settings: Settings, taken: set[str]) -> ModuleText:
@@ -80,6 +85,8 @@ class ModuleWriter:
         name = self.kernel_names.name_kernel(region)
         if isinstance(region, PointwiseRegion):
             return write_pointwise(region, name, self.settings, lambda one: id(one) in region.reads)
+        if isinstance(region, AttentionRegion):
+            return write_attention(region, name, self.settings)
         assert isinstance(region, RowRegion)
         return write_split(region, name, self.settings) if region.split else write_rows(region, name, self.settings)
 
@@ -137,8 +144,10 @@ class ModuleWriter:
 
 def _describe(region: WorkRegion) -> str:
     if isinstance(region, RowRegion):
-        return f"{region.space.rows} rows of {region.space.length}"
+        return f"{'' if region.free else f'{region.space.rows} '}rows of {region.space.length}"
     shown = region.stores[0]
+    if region.free:
+        return f"{shown.dtype}[{', '.join(['...', *map(str, shown.shape[1:])])}]"
     return f"{shown.dtype}{list(shown.shape)}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 
-from tritonsmith.prompts.recipes.regions.cutting.regions import RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, RowRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Joined, Lookup
 
 _WORDS = 3
@@ -14,11 +14,13 @@ _QUIET = {"centered", "spread", "exponential", "clone", "contiguous", "dropout",
 """Names of values that say nothing about what a kernel does."""
 _OPERATORS = {"truediv": "div", "iadd": "add", "imul": "mul", "isub": "sub", "getitem": "pick"}
 _TAKEN = {"torch", "nn", "F", "tl", "triton", "libdevice", "self", "describe", "sigmoid", "tanh", "softplus", "multiply", "given",
-          "COMPILED", "len", "str", "isinstance", "super", "range"}  # fmt: skip
+          "split_lines", "COMPILED", "len", "str", "isinstance", "super", "range"}  # fmt: skip
 
 
 def list_operations(region: WorkRegion) -> list[str]:
     """The operations that a region does, each once, in about the order in which it does them."""
+    if isinstance(region, AttentionRegion):
+        return [region.name]
     found = [one.name for one in reversed(region.evaluated.values()) if isinstance(one, Formula | Joined | Lookup) and one.name]
     anchors = [one.name for one in region.anchors if one.name] if isinstance(region, RowRegion) else []
     kinds = list(dict.fromkeys(one.kind for one in region.anchors)) if isinstance(region, RowRegion) else []

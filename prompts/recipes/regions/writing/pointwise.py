@@ -21,21 +21,23 @@ def write_pointwise(region: PointwiseRegion, name: str, settings: Settings, in_m
     while block >= 2 * region.size and block > 16:
         block //= 2
     arguments = Arguments()
-    emitter = Emitter(arguments, in_memory, {OFFSET: "inside" if region.size % block else ""}, frozenset((OFFSET,)))
     index = variable(OFFSET, region.size)
+    free, ragged = region.free and bool(index.names), region.free or region.size % block != 0
+    emitter = Emitter(arguments, in_memory, {OFFSET: "inside" if ragged else ""}, frozenset((OFFSET,)))
     for value in region.stores:
         text = emitter.read(value, unravel(index, value.shape))
         emitter.store(value, index, text, index.names)
     big = arguments.largest >= _BIG
     head = [f"offset = tl.program_id(0){'.to(tl.int64)' if big else ''} * BLOCK + tl.arange(0, BLOCK)"]
-    if region.size % block:
-        head.append(f"inside = offset < {region.size}")
+    if ragged:
+        head.append(f"inside = offset < {'size' if free else region.size}")
     if not index.names:
         head = []
+    grid = f"lambda c: (triton.cdiv({region.size}, c['BLOCK']),)" if free else f"({-(-region.size // block)},)"
     return [
         Kernel(
-            name=name, does="", arguments=[(arguments.names[id(one)], one) for one in arguments.values], sizes=[],
-            constants=[("BLOCK", block)] if index.names else [], lines=[*head, *emitter.scopes[0].lines],
-            grid=f"({-(-region.size // block)},)", stores=list(region.stores), warps=warps,
+            name=name, does="", arguments=[(arguments.names[id(one)], one) for one in arguments.values],
+            sizes=[("size", str(region.size))] if free else [], constants=[("BLOCK", block)] if index.names else [],
+            lines=[*head, *emitter.scopes[0].lines], grid=grid, stores=list(region.stores), warps=warps,
         )
     ]  # fmt: skip

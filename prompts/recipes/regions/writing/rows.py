@@ -65,10 +65,12 @@ class RowWriter:
     def __init__(self, region: RowRegion, tiling: Tiling, chunk: int = 0) -> None:
         self.region, self.tiling, self.space, self.chunk = region, tiling, region.space, chunk
         self.arguments = Arguments()
+        self.free = region.free and not chunk and region.space.rows > 1  # the number of rows is an argument
         length, block = self.space.length, tiling.block
         self.ragged = tiling.layout is not RowLayout.COLUMNS and length % block != 0
         self.row_vector = tiling.layout is not RowLayout.ROW
-        bounds = {ROW: "inside" if self.row_vector and self.space.rows % tiling.rows else "", PLACE: "valid" if self.ragged else ""}
+        self.has_rest = self.row_vector and (self.free or self.space.rows % tiling.rows != 0)
+        bounds = {ROW: "inside" if self.has_rest else "", PLACE: "valid" if self.ragged else ""}
         outer = frozenset((ROW,)) if tiling.looped else frozenset((ROW, PLACE))
         self.emitter = Emitter(self.arguments, self.in_memory, bounds, outer)
         self.titles: dict[int, str] = {}
@@ -88,12 +90,13 @@ class RowWriter:
             self.emitter.store(value, index, text, frozenset((ROW,)))
         big = self.arguments.largest >= _BIG
         lines = [*self.head(big), *self.emitter.scopes[0].lines]
-        rows = -(-self.space.rows // self.tiling.rows)
+        rows, sizes = -(-self.space.rows // self.tiling.rows), [("rows", str(self.space.rows))] if self.free and self.has_rest else []
+        grid = f"lambda c: (triton.cdiv({self.space.rows}, c['ROWS']),)" if sizes else f"({rows},)"
         constants = [("ROWS", self.tiling.rows)] if self.row_vector and self.space.rows > 1 else []
         constants += [("BLOCK", self.tiling.block)] if self.tiling.layout is not RowLayout.COLUMNS else []
         return Kernel(
-            name=name, does="", arguments=[(self.arguments.names[id(one)], one) for one in self.arguments.values], sizes=[],
-            constants=constants, lines=lines, grid=f"({rows},)", stores=list(self.region.stores), warps=self.tiling.warps,
+            name=name, does="", arguments=[(self.arguments.names[id(one)], one) for one in self.arguments.values], sizes=sizes,
+            constants=constants, lines=lines, grid=grid, stores=list(self.region.stores), warps=self.tiling.warps,
         )  # fmt: skip
 
     def head(self, big: bool) -> list[str]:
@@ -107,7 +110,7 @@ class RowWriter:
                 axis = "[:, None]" if self.tiling.layout is RowLayout.TILE else ""
                 added = f"{row} * ROWS + tl.arange(0, ROWS)"
                 lines.append(f"row = ({added}){axis}" if axis else f"row = {added}")
-                lines += [f"inside = row < {self.space.rows}"] if self.space.rows % self.tiling.rows else []
+                lines += [f"inside = row < {'rows' if self.free else self.space.rows}"] if self.has_rest else []
             else:
                 lines.append(f"row = {row}")
         if self.chunk:

@@ -36,7 +36,8 @@ def write_split(region: RowRegion, name: str, settings: Settings) -> list[Kernel
     """The kernel that finds the parts, and the one that joins them."""
     tiling = choose_tiling(region, settings, shared=True)
     groups = -(-region.space.rows // tiling.rows)
-    wanted = max(1, _PROCESSORS * int(settings["parts"]) // groups)
+    usual = -(-region.rows // tiling.rows)
+    wanted = max(1, _PROCESSORS * int(settings["parts"]) // usual)
     chunk = -(-region.space.length // wanted)
     chunk = -(-chunk // tiling.block) * tiling.block
     parts = -(-region.space.length // chunk)

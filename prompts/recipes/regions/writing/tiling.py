@@ -87,21 +87,21 @@ def choose_tiling(region: RowRegion, settings: Settings, shared: bool = False) -
     near, step = (abs(one) for one in find_strides(region))
     most, tile, per_thread = int(settings["whole_row"]), int(settings["tile"]), int(settings["per_thread"])
     length = round_up(space.length)
-    if 0 < near < step and space.rows > 1 and not shared and count_passes(region) > 1 and 32 * length <= most:
-        rows = min(round_up(space.rows), max(32, min(256, most // (2 * length))))
+    if 0 < near < step and region.rows > 1 and not shared and count_passes(region) > 1 and 32 * length <= most:
+        rows = min(round_up(region.rows), max(32, min(256, most // (2 * length))))
         return Tiling(RowLayout.TILE, rows, length, False, _count_warps(rows * length, per_thread))
-    if space.length <= _WINDOW and near <= _NEAR and (near < step or space.length < _WINDOW and near != space.length) and space.rows >= 32:
-        rows = min(256, round_up(space.rows))
+    if space.length <= _WINDOW and near <= _NEAR and (near < step or space.length < _WINDOW and near != space.length) and region.rows >= 32:
+        rows = min(256, round_up(region.rows))
         return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, min(8, rows // 64)))
-    if space.rows > 1 and (near and near < step or step == 0):  # neighbouring rows are neighbours in memory
-        rows = min(64, round_up(space.rows))
+    if region.rows > 1 and (near and near < step or step == 0):  # neighbouring rows are neighbours in memory
+        rows = min(64, round_up(region.rows))
         block = min(length, max(1, tile // rows))
         if block == 1:
             return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, rows // 64))
         return Tiling(RowLayout.TILE, rows, block, block < space.length, _count_warps(rows * block, per_thread))
     if length > most or shared:
         return Tiling(RowLayout.ROW, 1, tile, True, _count_warps(tile, per_thread))
-    rows = min(round_up(space.rows), max(1, 1024 // length))
+    rows = min(round_up(region.rows), max(1, 1024 // length))
     return Tiling(RowLayout.TILE if rows > 1 else RowLayout.ROW, rows, length, False, _count_warps(rows * length, per_thread))
 
 

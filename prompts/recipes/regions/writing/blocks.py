@@ -1,0 +1,100 @@
+"""How the kernel of an attention cuts heads into blocks, and what that takes of a processor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.values.attention import Attention, list_extras
+from tritonsmith.prompts.recipes.regions.values.tensors import BYTES, Formula, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.writing.tiling import round_up
+
+_LEAST = 16
+"""Rows, columns and terms that a product on tensor cores has at least."""
+_CHUNK = 128
+"""Features or columns of one product."""
+KEPT = 256
+"""Features of a query that a program keeps, and columns of the result that it has."""
+DIRECT = "as they are"
+"""The way to multiply operands of 16 bits: one product of these, with a sum in fp32."""
+_BYTES_OF_PARTS = {"fp16x3": 4, "tf32x3": 8, "ieee": 4}
+"""Bytes of what stands for one operand of fp32."""
+
+
+def split_axis(size: int) -> tuple[tuple[int, int], ...]:
+    """An axis of at most 256 places as one or two pieces, (start, places): powers of two, together not much longer than the axis."""
+    whole = max(_LEAST, round_up(size))
+    if whole == _LEAST:
+        return ((0, whole),)
+    half = whole // 2
+    rest = max(_LEAST, round_up(size - half)) if size > half else half
+    return ((0, half), (half, rest)) if half + rest < whole or whole > _CHUNK else ((0, whole),)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Sizes of a program's blocks."""
+
+    queries: int
+    keys: int
+    features: tuple[tuple[int, int], ...]
+    """Pieces of the features: (start, places)."""
+    columns: tuple[tuple[int, int], ...]
+    """Pieces of the columns that a program has."""
+    slices: int
+    """Programs that share the columns of a result."""
+    stepped: bool
+    """Whether the features are too many to be kept: then they are read again for each block of keys."""
+
+
+def choose_blocks(attention: Attention, settings: Settings) -> Blocks:
+    """The blocks that settings ask for, none larger than the task."""
+    stepped, slices = attention.features > KEPT, -(-attention.columns // KEPT)
+    return Blocks(
+        queries=max(_LEAST, min(int(settings["query_rows"]), round_up(attention.queries))),
+        keys=max(_LEAST, min(int(settings["key_rows"]), round_up(attention.keys))),
+        features=((0, _CHUNK),) if stepped else split_axis(attention.features),
+        columns=split_axis(attention.columns if slices == 1 else KEPT),
+        slices=slices, stepped=stepped,
+    )  # fmt: skip
+
+
+def choose_scheme(dtype: str, settings: Settings) -> str:
+    """How operands of a type are multiplied."""
+    return str(settings["attention_products"]) if dtype == "float32" else DIRECT
+
+
+def count_shared_bytes(attention: Attention, settings: Settings) -> int:
+    """Bytes of shared memory that a program takes on a card with asynchronous products (sm_90): operands, and blocks that are read ahead.
+
+    Found by compiling 40 kernels with Triton 3.7: exact for two stages or more in nearly all of them, above it in the others.
+    """
+    blocks, stages = choose_blocks(attention, settings), max(1, int(settings["attention_stages"]))
+    scheme, size = choose_scheme(attention.query.dtype, settings), BYTES[attention.query.dtype]
+    features, columns = (sum(places for _, places in pieces) for pieces in (blocks.features, blocks.columns))
+    widest = max(places for _, places in (*blocks.features, *blocks.columns))
+    held = _BYTES_OF_PARTS.get(scheme, size)
+    kept = blocks.queries * features * held
+    masks = max(1, stages - 1) * blocks.queries * blocks.keys * _count_mask_bytes(attention)
+    if scheme not in _BYTES_OF_PARTS:
+        return kept + stages * blocks.keys * (features + columns) * size + masks
+    ahead = (blocks.queries if blocks.stepped else 0) * features + blocks.keys * (features + (0 if blocks.stepped else columns))
+    return kept + blocks.keys * widest * held + (stages - 1) * ahead * size + masks
+
+
+def _count_mask_bytes(attention: Attention) -> int:
+    """Bytes of each score's own numbers in masks and biases."""
+    seen: dict[int, Tensor] = {}
+    todo = list_extras(attention.score, attention.product)
+    while todo:
+        one = todo.pop()
+        if id(one) not in seen:
+            seen[id(one)] = one
+            todo += one.operands if isinstance(one, Formula | TensorView) else ()
+    leaves = [one for one in seen.values() if not isinstance(one, Formula | TensorView)]
+    return sum(BYTES[one.dtype] for one in leaves if one.size >= attention.queries * attention.keys)
+
+
+def count_warps(queries: int, settings: Settings) -> int:
+    """Warps of a program with this many queries: each has 16 of them at least."""
+    return min(int(settings["attention_warps"]), max(2, queries // _LEAST))

@@ -1,0 +1,174 @@
+"""Attention as a region: where it is found, how its kernel is cut, and that what is written is right."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from recipe_cases.attention import ATTENTION
+from recipe_cases.regions import RegionCase
+from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.reference.probe import probe
+from tritonsmith.evaluator.schema import Label, PrecisionClass, Status, Task, TaskFacts
+from tritonsmith.prompts.recipes.book import match
+from tritonsmith.prompts.recipes.regions.gains import time_regions
+from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
+from tritonsmith.prompts.recipes.regions.recipes import REGIONS
+from tritonsmith.prompts.recipes.regions.writing.blocks import count_shared_bytes, split_axis
+
+BY_NAME = {case.name: case for case in ATTENTION}
+QUICK = ("causal heads of a packed product", "mask of truths with an empty row")
+"""Judged in every run: a mask that hides blocks of keys, views of one product; a query that sees nothing, other numbers of keys."""
+RECIPE = REGIONS.recipes[0]
+SMALL = {"query_rows": 32, "key_rows": 16}
+"""Blocks so small that these cases have several."""
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Iterator[LocalEvaluator]:
+    made = LocalEvaluator("h200")
+    yield made
+    asyncio.run(made.aclose())
+
+
+def describe(case: RegionCase) -> tuple[Task, TaskFacts]:
+    task = Task(name="a_task", path="a_task.py", source=case.source())
+    facts, _ = probe(task)
+    return task.model_copy(update={"precision": facts.precision}), facts
+
+
+def plan_of(forward: str, inputs: str, **rest: str) -> RegionPlan:
+    return read_regions(*describe(RegionCase("one", forward, inputs, **rest)))
+
+
+def write(plan: RegionPlan, precision: PrecisionClass = PrecisionClass.IEEE, **changed: int | str) -> str:
+    settings = RECIPE.defaults(plan, CARDS["h200"], precision)
+    assert settings is not None
+    return RECIPE.render(plan, settings | changed)
+
+
+def heads(size: int, number: int = 3) -> str:
+    return ", ".join([f"torch.randn(2, 8, 300, {size})"] * number)
+
+
+@pytest.mark.parametrize("case", ATTENTION, ids=lambda case: case.name)
+def test_attention_is_found_however_it_is_written(case: RegionCase) -> None:
+    assert len(read_regions(*describe(case)).attentions) == 1
+
+
+@pytest.mark.parametrize(
+    ("forward", "why"),
+    [
+        ("return (q@k.mT).softmax(2)@v", "a softmax along the queries"),
+        ("return ((q@k.mT)*(q@k.mT).mT).softmax(-1)@v", "a score that is read at two places"),
+        ("return torch.relu(q@k.mT)@q.new_ones(2, 8, 300, 512)", "two layers of a network"),
+    ],
+    ids=lambda text: text if " @" in text else None,
+)
+def test_other_products_stay_what_they_are(forward: str, why: str) -> None:
+    plan = plan_of(forward, heads(32), arguments="q, k, v")
+    assert not plan.attentions and plan.calls, why
+
+
+def test_views_around_attention_cost_nothing() -> None:
+    """Heads are read out of the packed product, and stored beside each other."""
+    text = write(read_regions(*describe(BY_NAME["causal heads of a packed product"])))
+    assert "c_attn.permute" not in text and text.count(", 70, 4, 10)") == 1
+    assert "return attention.reshape((batch, 70, 40))" in text and ".permute(" not in text
+
+
+def list_loops(text: str) -> list[str]:
+    return re.findall(r"for start in range\((.*), BLOCK_N\)", text)
+
+
+def test_keys_that_a_mask_hides_are_left_out() -> None:
+    causal = "return F.scaled_dot_product_attention(q, k, v, is_causal=True)"
+    assert list_loops(write(plan_of(causal, heads(32), arguments="q, k, v"))) == ["0, clear", "clear, last"]
+    by_mask = "return F.scaled_dot_product_attention(q, k, v, attn_mask=m)"
+    shared = plan_of(by_mask, f"{heads(32)}, torch.rand(300, 300)>0.5", arguments="q, k, v, m")
+    assert list_loops(write(shared)) == ["0, 300", "first, clear", "clear, last"]
+    assert write(shared).count("tl.load(m_ptr") == 2, "the mask is not read where all queries see all keys"
+    own = plan_of(by_mask, f"{heads(32)}, torch.rand(2, 1, 300, 300)>0.5", arguments="q, k, v, m")
+    assert list_loops(write(own)) == ["0, 256", "256, 300"], "nothing is hidden for all heads"
+
+
+@pytest.mark.parametrize(
+    ("size", "pieces"),
+    [(10, (16,)), (40, (32, 16)), (64, (64,)), (96, (64, 32)), (120, (128,)), (160, (128, 32)), (256, (128, 128))],
+)
+def test_heads_are_cut_into_powers_of_two(size: int, pieces: tuple[int, ...]) -> None:
+    assert tuple(places for _, places in split_axis(size)) == pieces
+
+
+@pytest.mark.parametrize("size", [64, 128, 256, 1024])
+def test_every_head_fits_every_card(size: int) -> None:
+    plan = plan_of("return F.scaled_dot_product_attention(q, k, v)", heads(size), arguments="q, k, v")
+    taken = []
+    for card in CARDS.values():
+        settings = RECIPE.defaults(plan, card, PrecisionClass.IEEE)
+        assert settings is not None, card.name
+        taken.append(count_shared_bytes(plan.attentions[0], settings))
+        assert taken[-1] <= card.shared_per_block
+    assert len(set(taken)) > 1 or size == 64, "smaller cards get smaller blocks"
+
+
+def test_its_floor_follows_from_its_products() -> None:
+    """Long heads are bound by arithmetic, a single query by what it reads."""
+    by_name = "return F.scaled_dot_product_attention(q, k, v)"
+    long = plan_of(by_name, ", ".join(["torch.empty(8, 8, 4096, 64)"] * 3), arguments="q, k, v")
+    (found,) = time_regions(long, CARDS["h200"])
+    assert found.limit == "products" and found.floor_ms > 1.0
+    short = plan_of(by_name, "torch.empty(8, 8, 1, 64), torch.empty(8, 8, 4096, 64), torch.empty(8, 8, 4096, 64)", arguments="q, k, v")
+    assert time_regions(short, CARDS["h200"])[0].limit == "bytes"
+
+
+def test_products_are_as_exact_as_the_task_asks() -> None:
+    plan = plan_of("return F.scaled_dot_product_attention(q, k, v)", heads(64), arguments="q, k, v")
+    assert "split_lines(v," in write(plan) and "input_precision" not in write(plan)
+    assert 'input_precision="tf32"' in write(plan, PrecisionClass.TF32) and "split_lines" not in write(plan, PrecisionClass.TF32)
+    settings = RECIPE.defaults(plan, CARDS["h200"], PrecisionClass.IEEE)
+    ways = []
+    while settings is not None:
+        ways.append(settings["attention_products"])
+        settings = RECIPE.sharpen(settings)
+    assert ways == ["fp16x3", "tf32x3", "ieee"]
+
+
+def test_settings_of_attention_change_its_text_only() -> None:
+    plan = plan_of("return F.scaled_dot_product_attention(q, k, v)", heads(64), arguments="q, k, v")
+    plain = write(plan)
+    named = {name: values for stage in RECIPE.tunables for name, values in RECIPE.list_tunables(plan, stage).items()}
+    for name in ("query_rows", "key_rows", "attention_warps", "attention_stages", "attention_products"):
+        assert len({plain, *(write(plan, **{name: value}) for value in named[name])}) > 1, name
+    other = plan_of("return q.softmax(-1)", "torch.randn(8, 9)", arguments="q")
+    assert not any(re.match("query|key|attention", name) for stage in RECIPE.tunables for name in RECIPE.list_tunables(other, stage))
+
+
+def judge(evaluator: LocalEvaluator, case: RegionCase, **changed: int | str) -> None:
+    task, facts = describe(case)
+    found = match(task, facts, evaluator.hardware)
+    assert found is not None and isinstance(found.plan, RegionPlan)
+    settings = RECIPE.defaults(found.plan, evaluator.hardware, task.precision)
+    assert settings is not None
+    verdict = asyncio.run(evaluator.evaluate(task, RECIPE.render(found.plan, settings | changed)))
+    assert verdict.status is Status.OK, verdict.message
+    assert verdict.label is (Label.HYBRID if found.plan.calls else Label.KERNEL) and not verdict.facts.races
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_attention_is_right(evaluator: LocalEvaluator, name: str) -> None:
+    judge(evaluator, BY_NAME[name], **SMALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [case for case in ATTENTION if case.name not in QUICK], ids=lambda case: case.name)
+def test_every_attention_is_right(evaluator: LocalEvaluator, case: RegionCase) -> None:
+    judge(evaluator, case, **SMALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["tf32x3", "ieee"])
+def test_every_way_to_multiply_is_right(evaluator: LocalEvaluator, way: str) -> None:
+    judge(evaluator, BY_NAME["causal by name"], attention_products=way)
