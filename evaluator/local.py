@@ -22,17 +22,19 @@ from tritonsmith.evaluator.audits.findings import AuditFinding
 from tritonsmith.evaluator.audits.other_sizes import audit_other_sizes
 from tritonsmith.evaluator.audits.second_opinion import add_second_opinion, find_refusal
 from tritonsmith.evaluator.cards import CARDS, named_card
+from tritonsmith.evaluator.compiling.outlook import digest_report
 from tritonsmith.evaluator.compiling.pool import CompilePool, CompileReport
 from tritonsmith.evaluator.compiling.racing import race
 from tritonsmith.evaluator.compiling.reports import CompileReports, CompileRequests
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
+from tritonsmith.evaluator.floors import add_floor
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.bytecode import compile_missing_bytecode
 from tritonsmith.evaluator.processes.card_lock import CardLock
 from tritonsmith.evaluator.processes.run_folder import run_folder
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.questions.describe import TaskDescriptions
-from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, LaunchFacts, Status, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, LaunchFacts, PrecisionClass, Status, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.source.refuse import refuse_text
 from tritonsmith.evaluator.timed_race import RaceReport, RaceRow
 
@@ -169,8 +171,15 @@ class LocalEvaluator:
         verdict = examine(
             profile, lambda name: self._judge(task, text, name), lambda ended: self._audit(task, text, ended), at_once=self.parallel > 1
         )
+        if verdict.timing is not None:
+            verdict = add_floor(verdict, self._descriptions.describe(task)[0], self.hardware, self._class_of(task, verdict))
         environment = verdict.environment | ({"size": task.sized} if task.sized else {})
         return verdict.model_copy(update={"advice": advice, "environment": environment})
+
+    @staticmethod
+    def _class_of(task: Task, verdict: Verdict) -> PrecisionClass:
+        """The precision class that a verdict was judged by: an oracle chooses it where nobody asked."""
+        return PrecisionClass(str(verdict.environment.get("precision") or task.precision.value))
 
     def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
         """The verdict of one profile. On a card the candidate is compiled at the same time, for a second opinion about its label."""
@@ -234,6 +243,12 @@ class LocalEvaluator:
         Raises TaskError or InfrastructureError.
         """
         return await asyncio.to_thread(self.race_now, task, incumbent, entrants, facts, keep, seconds)
+
+    async def read_code(self, task: Task, kernel: KernelText) -> str:
+        """A digest of what a text compiles to; empty where it does not compile, or where nobody can compile for the card."""
+        if self._racing is None or refuse_text(kernel, "quick"):
+            return ""
+        return digest_report(await asyncio.to_thread(self._racing.wait_for, task, kernel, again=False))
 
     def _audit(self, task: Task, kernel: KernelText, ended: Callable[[], bool]) -> list[AuditFinding]:
         """What is examined besides the strict profile, for kernels that are about to win; nothing more once it is `ended`."""

@@ -43,3 +43,13 @@ class Racing(Protocol):
             seconds: after so many nothing more is timed.
         """
         ...
+
+
+@runtime_checkable
+class CodeReading(Protocol):
+    """An evaluator that can tell what a text compiles to before anything is measured."""
+
+    async def read_code(self, task: Task, kernel: KernelText) -> str:
+        """A digest of all kernels that one forward launches, with grids and library calls; empty where the text does not compile or nobody
+        can compile for the card. Raises InfrastructureError only."""
+        ...

@@ -6,17 +6,13 @@ import math
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from tritonsmith.evaluator.kernel_text import text_sha
+from tritonsmith.evaluator.limits import Counters, FloorShare
 from tritonsmith.evaluator.operator_cost import TraceWay
 from tritonsmith.evaluator.plain import Plain
-
-
-class Record(BaseModel):
-    """Base of all records: immutable, tolerant of fields from later versions."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings")  # JSON has no NaN
+from tritonsmith.evaluator.record import Record as Record
 
 
 class PrecisionClass(StrEnum):
@@ -145,6 +141,7 @@ class TaskFacts(Record):
     """Device kernels the reference launches per forward (counted from its operator trace, recurrent cells per step)."""
     serial_steps: int = 1
     """Length of the longest chain of recurrent steps (layers x time in a stack; directions run side by side); 1 without recurrence."""
+    shortest_chain: int | None = None  # the same for layers that run as a wavefront (time + layers - 1); None in older records
     chosen: ChosenSize | None = None
     """The size that all this is about, where the evaluator was asked to choose it."""
 
@@ -286,7 +283,9 @@ class Timing(Record):
     wall_ms: float | None = None
     """The card's median, and what the oracle's clock reads beyond it on a quiet host (tenth percentile, less a call without forward)."""
     floor_ms: float | None = None
-    """No kernel of this card can be faster: bytes over measured bandwidth, operations over measured rate, with a margin."""
+    """What is not believed: below this a time is refused. Bytes and operations over measured rates, with a margin for clever algorithms."""
+    floor: FloorShare | None = None
+    """How near this time is to the least that the task needs, and by which limit; of the same kind as the time."""
 
     @property
     def said(self) -> Comparison:
@@ -311,6 +310,8 @@ class KernelFacts(Record):
     resident: int | None = None  # programs that fit on the card at once
     cooperative: bool = False
     tensor_cores: bool | None = None
+    code: str = ""  # digest of the compiled text without names and places: equal code has equal ones
+    instructions: dict[str, int] = Field(default_factory=dict)  # of the compiled text by kind; loops count once
     device_ms: float | None = None
     """Device time per forward, measured."""
     bytes_loaded: float | None = None
@@ -352,6 +353,7 @@ class Verdict(Record):
     message: str = ""
     """One paragraph for the author and the user; never seeds or tolerances."""
     profile: str = "quick"
+    counters: Counters | None = None  # what bounds its kernels: evidence for analysis and detection, never part of the verdict
     quarantine: str = ""
     """Why a working candidate waits for an audit before it may win; empty when nothing is suspicious or the audit passed."""
     advice: tuple[str, ...] = ()

@@ -83,6 +83,8 @@ def verdict_event(verdict: Verdict, allow: Allow) -> dict[str, Any]:
         "kind": timing.kind.value if timing else None,
         "median_ms": timing.median_ms if timing else None,
         "baseline": timing.baseline if timing else None,
+        "floor_share": timing.floor.share if timing and timing.floor else None,
+        "floor_limit": timing.floor.limit.value if timing and timing.floor else None,
         "label": verdict.label.value if verdict.label else None,
         "comparison": timing.comparison.value if timing and timing.comparison else None,
         "not_allowed": refusal(verdict, allow),

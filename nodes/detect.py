@@ -7,7 +7,7 @@ from tritonsmith.evaluator.schema import Candidate, Verdict
 from tritonsmith.graph.state import BranchState, Finding, Findings, PromiseCheck, State, Update
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit
 from tritonsmith.prompts.analysis import Promise
-from tritonsmith.prompts.promises import read_metric
+from tritonsmith.prompts.promises import name_source, read_metric
 
 
 async def detect(state: State, runtime: NodeRuntime) -> Update:
@@ -36,7 +36,8 @@ def check_promise(candidate: str, analysis: str, promise: Promise | None, verdic
     if promise is not None and actual is not None:
         kept = actual <= promise.bound if promise.at_most else actual >= promise.bound
         bound = f"{'at most' if promise.at_most else 'at least'} {promise.bound:g}"
-        reason = f"{promise.metric} is {actual:g} ({bound} was promised, {promise.before:g} before)"
+        source = name_source(promise.metric, verdict)
+        reason = f"{promise.metric} is {actual:.4g} ({bound} was promised, {promise.before:.4g} before{f'; {source}' if source else ''})"
     if loop is not None:
         where = f" (line {loop.line})" if loop.line else ""
         kept, reason = False, f"the time loop is still in Python{where}; {reason}"

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.schema import KernelFacts, Measurement, Status, Timing, TimingKind, Verdict
 from tritonsmith.graph.storage.outcome import describe_comparison, digits
 
@@ -130,6 +131,7 @@ def _fact_lines(verdict: Verdict) -> list[str]:
     if verdict.facts.kernels or verdict.facts.launches_per_forward:
         lines.append(f"launches  {verdict.facts.launches_per_forward} per forward")
         lines += [f"          {_kernel_text(kernel)}" for kernel in verdict.facts.kernels]
+    lines += _counter_lines(verdict.counters) if verdict.counters else []
     if verdict.facts.library_calls:
         calls = ", ".join(f"{name} x{count}" for name, count in verdict.facts.library_calls.items())
         lines.append(f"library   {calls}")
@@ -143,6 +145,16 @@ def _fact_lines(verdict: Verdict) -> list[str]:
     if card or target:
         lines.append(f"card      {card or f'none here; figures are for {target}'}")
     return lines
+
+
+def _counter_lines(counters: Counters) -> list[str]:
+    """What Nsight Compute counted, or what stands for it and why."""
+    name = "Nsight Compute" if counters.source == "ncu" else "from compiling and counting"
+    shares = {"bandwidth": counters.bandwidth_share, "arithmetic": counters.operations_share}
+    achieved = ", ".join(f"{value:.1f} % of the card's {what}" for what, value in shares.items() if value is not None)
+    lines = [f"counters  {name}{f': {achieved} achieved' if achieved else ''}"]
+    lines += [f"          {kernel.name}: {kernel.words}" for kernel in counters.kernels if kernel.words]
+    return lines + ([f"          {counters.reason}"] if counters.reason else [])
 
 
 def _colour_status(status: str) -> Text:
@@ -167,7 +179,11 @@ def _timing_lines(timing: Timing) -> list[str]:
         seen = f", {_milliseconds(timing.wall_ms)} ms by the oracle's" if timing.wall_ms is not None else ""
         lines.append(f"clocks    {_milliseconds(timing.device_ms)} ms by the card's own{seen}")
     if timing.floor_ms is not None:
-        lines.append(f"floor     {_milliseconds(timing.floor_ms)} ms: no kernel of this card can be faster")
+        lines.append(f"believed  from {_milliseconds(timing.floor_ms)} ms on: no kernel of this card can be faster")
+    if timing.floor is not None:
+        bounds = ", ".join(f"{name} {_milliseconds(value)}" for name, value in timing.floor.parts.items())
+        estimate = " ESTIMATE" if timing.kind is TimingKind.ESTIMATED else ""
+        lines.append(f"floor     {timing.floor.words}{estimate}; lower bounds in ms: {bounds}")
     return lines + [f"note      {note}" for note in timing.notes]
 
 

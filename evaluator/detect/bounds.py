@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
-from tritonsmith.evaluator.schema import Hardware, LaunchFacts, PrecisionClass, TaskFacts, Timing, TimingKind
+from tritonsmith.evaluator.floors import Rates, choose_rate, count_bytes
+from tritonsmith.evaluator.schema import Hardware, LaunchFacts, TaskFacts, Timing, TimingKind
 
 _LAUNCH_SECONDS = 5e-6
 """Seconds of the host for one launch at the least.
@@ -14,8 +15,6 @@ _HALF = 0.5
 """From this share of the time on, launches are what a kernel waits for."""
 _BOUND_SHARE = 0.4
 """From this share of a card's limit on, the limit is what bounds the kernel."""
-_STREAMING_FLOPS_PER_BYTE = 8.0
-"""Below this a kernel reads its operands about once, so that its traffic is device memory's."""
 
 
 def find_bound(facts: LaunchFacts, task: TaskFacts, hardware: Hardware, timing: Timing) -> TraitHit | None:
@@ -27,7 +26,7 @@ def find_bound(facts: LaunchFacts, task: TaskFacts, hardware: Hardware, timing: 
     took = f"{timing.median_ms:.4g} ms{kind}"
     if hit := _find_launch_bound(facts, seconds, took):
         return hit
-    moved, rate = _count_bytes_moved(facts, task), _choose_rate(facts, task, hardware)
+    moved, rate = count_bytes(facts, task), choose_rate(facts, task, Rates.of(hardware))
     memory, compute = moved / hardware.bandwidth / seconds, task.flops / rate / seconds
     if max(memory, compute) < _BOUND_SHARE:
         return TraitHit(name=Trait.LATENCY_BOUND, evidence=_describe_waiting(facts, task, seconds, took, memory, compute))
@@ -54,21 +53,6 @@ def _find_launch_bound(facts: LaunchFacts, seconds: float, took: str) -> TraitHi
         text = f"{launches} launches in {took}: {seconds / launches * 1e6:.3g} microseconds each, a launch alone takes about 5"
         return TraitHit(name=Trait.LAUNCH_BOUND, evidence=text)
     return None
-
-
-def _count_bytes_moved(facts: LaunchFacts, task: TaskFacts) -> float:
-    """At the least: inputs, parameters and outputs once; more where streaming kernels move more between them."""
-    total = 0.0
-    for kernel in facts.kernels:
-        traffic = (kernel.bytes_loaded or 0.0) + (kernel.bytes_stored or 0.0)
-        if traffic and (kernel.flops or 0.0) < _STREAMING_FLOPS_PER_BYTE * traffic:
-            total += traffic * kernel.launches
-    return max(task.min_bytes, total) if task.serial_steps == 1 else task.min_bytes
-
-
-def _choose_rate(facts: LaunchFacts, task: TaskFacts, hardware: Hardware) -> float:
-    matrix = hardware.fp16 if task.precision is PrecisionClass.HALF else hardware.tf32
-    return matrix if any(kernel.tensor_cores for kernel in facts.kernels) else hardware.fp32
 
 
 def _describe_waiting(facts: LaunchFacts, task: TaskFacts, seconds: float, took: str, memory: float, compute: float) -> str:

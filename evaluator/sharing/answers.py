@@ -16,7 +16,7 @@ import os
 import sqlite3
 import struct
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,8 +29,9 @@ from pydantic import ValidationError
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.machine import card_in_nvml, versions
-from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.protocol import CodeReading, Evaluator, Racing
+from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.timed_race import RaceReport
 
 VARIABLE = "TRITONSMITH_ANSWERS"
 """Names the file, or is `off`."""
@@ -228,6 +229,16 @@ class KeptEvaluator:
             }  # fmt: skip
             await asyncio.to_thread(self._store.put, key, about, verdict, time.monotonic() - started)
             return verdict
+
+    async def race(
+        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
+    ) -> RaceReport | None:
+        """The other evaluator's race, never kept: it decides only who gets a verdict. None where it has none."""
+        return await self.inner.race(task, incumbent, entrants, facts, keep, seconds) if isinstance(self.inner, Racing) else None
+
+    async def read_code(self, task: Task, kernel: KernelText) -> str:
+        """What the other evaluator's compilers say."""
+        return await self.inner.read_code(task, kernel) if isinstance(self.inner, CodeReading) else ""
 
     async def aclose(self) -> None:
         """End the other evaluator."""

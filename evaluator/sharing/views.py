@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.protocol import CodeReading, Evaluator, Racing
+from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.sharing.turns import FairTurns
+from tritonsmith.evaluator.timed_race import RaceReport
 
 
 class SharedEvaluator:
@@ -59,6 +62,21 @@ class EvaluatorView:
                 self.broken = f"the evaluator failed twice on kernel {key[0]}: {error}"
             self._failed.add(key)
             raise
+
+    async def race(
+        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
+    ) -> RaceReport | None:
+        """A race of texts, in this run's turn; None where the evaluator has none. Raises InfrastructureError."""
+        inner = self._shared.inner
+        if not isinstance(inner, Racing):
+            return None
+        async with self._shared.turns.turn(self._owner):
+            return await inner.race(task, incumbent, entrants, facts, keep, seconds)
+
+    async def read_code(self, task: Task, kernel: KernelText) -> str:
+        """What a text compiles to; compilers need no turn."""
+        inner = self._shared.inner
+        return await inner.read_code(task, kernel) if isinstance(inner, CodeReading) else ""
 
     async def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
         async with self._shared.turns.turn(self._owner):

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
-from tritonsmith.evaluator.protocol import Evaluator, Racing
+from tritonsmith.evaluator.protocol import CodeReading, Evaluator, Racing
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.timed_race import RaceReport
 from tritonsmith.nodes.tape.recorder import TapeRecorder, refuse_when
@@ -104,6 +104,20 @@ class TapeEvaluator:
         self._tape.races[task.sha, question] = line
         await self._keep(line)
         return report
+
+    async def read_code(self, task: Task, kernel: KernelText) -> str:
+        """The recorded digest of what a text compiles to."""
+        line = self._tape.codes.get((task.sha, kernel.sha))
+        if line is not None:
+            return str(line["code"])
+        if self._inner is None:
+            raise UsageError(f"--replay {self._tape.path}: the recording has no compiled code of {kernel.sha}; an earlier decision differs")
+        refuse_when(self._stopping)
+        code = await self._inner.read_code(task, kernel) if isinstance(self._inner, CodeReading) else ""
+        line = {"kind": "code", "task": task.sha, "kernel": kernel.sha, "code": code}
+        self._tape.codes[task.sha, kernel.sha] = line
+        await self._keep(line)
+        return code
 
     def knows(self, task: Task, kernel: KernelText, profile: str = "quick") -> bool:
         """Whether the verdict is on the tape, so that nothing is judged for it."""
