@@ -167,6 +167,7 @@ class Candidate(Record):
     branch: int | None = None
     """Index of the seed branch; None for candidates made after the branches joined."""
     rationale: str = ""
+    author: str = ""  # who wrote it, in a run of several authors
     recipe: str = ""
     settings: dict[str, int | float | bool | str] = Field(default_factory=dict)
     """Values of the recipe's tunables, where a recipe wrote it."""

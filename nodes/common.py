@@ -55,6 +55,7 @@ async def make_candidate(
         parent=parent,
         branch=index if isinstance(index, int) else None,
         rationale=draft.rationale,
+        author=draft.author,
         recipe=draft.recipe,
         settings=draft.settings,
         replaces=draft.replaces,
@@ -62,7 +63,7 @@ async def make_candidate(
     session_of(state, runtime).note_candidate(candidate_id)
     emit(
         runtime, "candidate", stage.value, state, candidate_id, stage=stage.value, parent=parent, sha=candidate.sha,
-        rationale=draft.rationale, recipe=draft.recipe, settings=draft.settings,
+        rationale=draft.rationale, author=draft.author, recipe=draft.recipe, settings=draft.settings,
     )  # fmt: skip
     return candidate
 

@@ -98,6 +98,8 @@ class CandidateRow(Record):
     message: str = ""
     advice: tuple[str, ...] = ()
     rationale: str = ""
+    author: str = ""
+    """Who wrote it, in a run of several authors."""
     recipe: str = ""
     settings: dict[str, int | float | bool | str] = Field(default_factory=dict)
 
@@ -251,7 +253,7 @@ def _row(state: State, candidate_id: str) -> CandidateRow:
     candidate, verdict = state["candidates"][candidate_id], state.get("verdicts", {}).get(candidate_id)
     timing, twin = verdict.timing if verdict else None, state.get("twins", {}).get(candidate_id)
     return CandidateRow(
-        **candidate.model_dump(include={"id", "parent", "branch", "sha", "rationale", "recipe", "settings"}),
+        **candidate.model_dump(include={"id", "parent", "branch", "sha", "rationale", "author", "recipe", "settings"}),
         stage=candidate.stage.value,
         status=verdict.status.value if verdict else "not evaluated",
         score=verdict.score if verdict else None,

@@ -16,7 +16,7 @@ CANDIDATES = (
     "id", "parent", "branch", "stage", "status", "label", "score", "kind", "comparison", "interval_low", "interval_high", "score_eager",
     "search_score", "baseline", "median_ms", "baseline_ms", "precision", "mode", "err_vs_oracle", "launches_per_forward", "own_time_share",
     "floor_ms", "floor_share", "floor_limit", "dram_throughput", "sm_throughput", "seconds",
-    "lines_added", "lines_removed", "winner", "not_allowed", "sha", "recipe", "rationale", "message",
+    "lines_added", "lines_removed", "winner", "not_allowed", "sha", "author", "recipe", "rationale", "message",
 )  # fmt: skip
 """Columns of `candidates.csv`; `seconds` is when the candidate was judged, in working seconds of the run."""
 DECISIONS = ("id", "seconds", "branch", "gate", "site", "candidate", "choice", "reason", "policy", "evidence")
