@@ -27,6 +27,9 @@ _STREAMING_FLOPS_PER_BYTE = 8.0
 """Below this a kernel reads its operands about once, so that its traffic is device memory's."""
 _WARP = 32
 """Threads of a warp."""
+_NO_CARD = "Nothing was counted: there is no card here."
+NOT_ASKED = "Nsight Compute counts only for analyses and confirmations."
+"""Why a measured verdict has no counters yet."""
 CEILINGS = "ceilings"
 """Under this key a verdict's environment holds the rates that were measured on its card."""
 
@@ -94,14 +97,26 @@ def add_floor(verdict: Verdict, facts: TaskFacts, hardware: Hardware, precision:
     floor = find_floor(facts, rates, precision, timing.median_ms)
     if floor is None:
         return verdict
-    found = verdict.counters or count_compiled(verdict.facts, hardware)
+    why = _NO_CARD if timing.kind is TimingKind.ESTIMATED else NOT_ASKED
+    found = verdict.facts.counters or count_compiled(verdict.facts, hardware, why)
     shares = _achieve(verdict.facts, facts, rates, timing.median_ms)
     said = f"{'an estimated ' if timing.kind is TimingKind.ESTIMATED else ''}{floor.words}"
     return verdict.model_copy(update={
         "timing": timing.model_copy(update={"floor": floor}),
-        "counters": found.model_copy(update=shares),
+        "facts": verdict.facts.model_copy(update={"counters": found.model_copy(update=shares)}),
         "message": f"{verdict.message}; {said}" if verdict.message else said,
     })  # fmt: skip
+
+
+def add_counters(verdict: Verdict, found: Counters) -> Verdict:
+    """The verdict with what Nsight Compute counted, or with the reason why it did not; achieved shares stay."""
+    known = verdict.facts.counters or Counters(source="compiled")
+    if found.kernels:
+        kept = {"bandwidth_share": known.bandwidth_share, "operations_share": known.operations_share}
+        known = found.model_copy(update=kept)
+    else:
+        known = known.model_copy(update={"reason": found.reason})
+    return verdict.model_copy(update={"facts": verdict.facts.model_copy(update={"counters": known})})
 
 
 def count_bytes(facts: LaunchFacts, task: TaskFacts) -> float:

@@ -27,8 +27,9 @@ from tritonsmith.evaluator.compiling.pool import CompilePool, CompileReport
 from tritonsmith.evaluator.compiling.racing import race
 from tritonsmith.evaluator.compiling.reports import CompileReports, CompileRequests
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
-from tritonsmith.evaluator.floors import add_floor
+from tritonsmith.evaluator.floors import add_counters, add_floor
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.processes.bytecode import compile_missing_bytecode
 from tritonsmith.evaluator.processes.card_lock import CardLock
 from tritonsmith.evaluator.processes.run_folder import run_folder
@@ -42,6 +43,8 @@ CALL_SECONDS = 120.0
 """The longest that one call of a candidate may take, where nothing else is asked for."""
 EVALUATE_SECONDS = 2700.0
 """A whole verdict; every step inside has a shorter limit of its own, so this only catches a stuck oracle."""
+_COUNT_SECONDS = 90.0
+"""Longest time under Nsight Compute, which runs each kernel several times."""
 _MOST_ORACLES = 2
 """Oracles at work at once where there is no card."""
 
@@ -158,6 +161,7 @@ class LocalEvaluator:
         # compilers that look ahead; without a card they serve races alone. Each starts when it is first needed
         self._racing = self._compiling or (self._open_compilers(sandbox) if self.hardware.key in CARDS else None)
         self._numbers = itertools.count()
+        self._counted: dict[tuple[str, str], Counters] = {}
 
     def _open_compilers(self, sandbox: str) -> CompileReports:
         return CompileReports(CompilePool(self.hardware.key, sandbox, self._mark), self._requests.path, self._call_seconds)
@@ -173,6 +177,8 @@ class LocalEvaluator:
         )
         if verdict.timing is not None:
             verdict = add_floor(verdict, self._descriptions.describe(task)[0], self.hardware, self._class_of(task, verdict))
+        if verdict.status is Status.OK and verdict.profile == "strict" and self.hardware.present:
+            verdict = add_counters(verdict, self._count(task, text))
         environment = verdict.environment | ({"size": task.sized} if task.sized else {})
         return verdict.model_copy(update={"advice": advice, "environment": environment})
 
@@ -268,6 +274,21 @@ class LocalEvaluator:
         request = {"op": "sanitize", "kernel": kernel.as_message(), "request": str(path), "seconds": self._call_seconds}
         answer = self._oracles.ask(oracle, request)
         return bool(answer["found"]), str(answer["text"])
+
+    async def count(self, task: Task, kernel: KernelText) -> Counters | None:
+        """What Nsight Compute counts of a working kernel, off the clock; the reason where it cannot. None without a card."""
+        return await asyncio.to_thread(self._count, task, kernel) if self.hardware.present else None
+
+    def _count(self, task: Task, kernel: KernelText) -> Counters:
+        """Asked once per task and text."""
+        key = (task.sha, kernel.sha)
+        if key not in self._counted:
+            with self._oracles.lease() as oracle:
+                path = self._requests.path_from(oracle, task)
+                seconds = min(_COUNT_SECONDS, self._call_seconds)
+                request = {"op": "count", "kernel": kernel.as_message(), "request": str(path), "seconds": seconds}
+                self._counted[key] = Counters.model_validate(self._oracles.ask(oracle, request)["counters"])
+        return self._counted[key]
 
     def _prepare(self, oracle: ServerProcess, task: Task) -> Path:
         request = {"op": "prepare", "task": task.model_dump(mode="json"), "baselines": self.baselines}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.timed_race import RaceReport
 
@@ -41,6 +42,18 @@ class Racing(Protocol):
             facts: what the incumbent launches, from its verdict.
             keep: how many are to be left over.
             seconds: after so many nothing more is timed.
+        """
+        ...
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """An evaluator that can have a card's counters read while nothing is timed."""
+
+    async def count(self, task: Task, kernel: KernelText) -> Counters | None:
+        """What Nsight Compute counts of a working kernel, or the reason why it cannot; None without a card.
+
+        Raises InfrastructureError only.
         """
         ...
 

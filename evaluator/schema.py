@@ -338,6 +338,7 @@ class LaunchFacts(Record):
     """Milliseconds of all kernels of the profiled forward, one after the other (measured)."""
     order_dependent: bool | None = None
     races: tuple[str, ...] = ()
+    counters: Counters | None = None  # what bounds the kernels: evidence for analysis and detection; no status depends on it
 
 
 class Verdict(Record):
@@ -354,7 +355,6 @@ class Verdict(Record):
     message: str = ""
     """One paragraph for the author and the user; never seeds or tolerances."""
     profile: str = "quick"
-    counters: Counters | None = None  # what bounds its kernels: evidence for analysis and detection, never part of the verdict
     quarantine: str = ""
     """Why a working candidate waits for an audit before it may win; empty when nothing is suspicious or the audit passed."""
     advice: tuple[str, ...] = ()

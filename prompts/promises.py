@@ -29,7 +29,7 @@ def _read_percentage(metric: str, verdict: Verdict) -> float | None:
     """A counter of Nsight Compute; the achieved share of the same limit where nobody could count."""
     if metric == "percent_of_floor":
         return 100.0 * verdict.timing.floor.share if verdict.timing and verdict.timing.floor else None
-    counters = verdict.counters
+    counters = verdict.facts.counters
     if counters is None or metric not in PERCENTAGES:
         return None
     shares = {"dram_throughput": counters.bandwidth_share, "sm_throughput": counters.operations_share}
@@ -39,7 +39,7 @@ def _read_percentage(metric: str, verdict: Verdict) -> float | None:
 
 def name_source(metric: str, verdict: Verdict) -> str:
     """Where a percentage is from, for the end of a sentence; empty for any other metric."""
-    counters = verdict.counters
+    counters = verdict.facts.counters
     if metric not in PERCENTAGES or counters is None:
         return ""
     if counters.mean(metric) is None:

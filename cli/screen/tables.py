@@ -131,7 +131,7 @@ def _fact_lines(verdict: Verdict) -> list[str]:
     if verdict.facts.kernels or verdict.facts.launches_per_forward:
         lines.append(f"launches  {verdict.facts.launches_per_forward} per forward")
         lines += [f"          {_kernel_text(kernel)}" for kernel in verdict.facts.kernels]
-    lines += _counter_lines(verdict.counters) if verdict.counters else []
+    lines += _counter_lines(verdict.facts.counters) if verdict.facts.counters else []
     if verdict.facts.library_calls:
         calls = ", ".join(f"{name} x{count}" for name, count in verdict.facts.library_calls.items())
         lines.append(f"library   {calls}")

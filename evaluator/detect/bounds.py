@@ -28,13 +28,29 @@ def find_bound(facts: LaunchFacts, task: TaskFacts, hardware: Hardware, timing: 
         return hit
     moved, rate = count_bytes(facts, task), choose_rate(facts, task, Rates.of(hardware))
     memory, compute = moved / hardware.bandwidth / seconds, task.flops / rate / seconds
+    dram, counted = _read_counters(facts)
+    if dram is not None and dram / 100.0 > max(memory, compute, _BOUND_SHARE):
+        return TraitHit(name=Trait.MEMORY_BOUND, evidence=f"{dram:.0f} % of {hardware.name}'s memory throughput in {took}; {counted}")
     if max(memory, compute) < _BOUND_SHARE:
-        return TraitHit(name=Trait.LATENCY_BOUND, evidence=_describe_waiting(facts, task, seconds, took, memory, compute))
+        return TraitHit(name=Trait.LATENCY_BOUND, evidence=_describe_waiting(facts, task, seconds, took, memory, compute) + _also(counted))
     if memory >= compute:
         text = f"at least {moved / 1e6:.4g} MB in {took}: {memory:.0%} of {hardware.name}'s {hardware.bandwidth / 1e12:.3g} TB/s"
-        return TraitHit(name=Trait.MEMORY_BOUND, evidence=text)
+        return TraitHit(name=Trait.MEMORY_BOUND, evidence=text + _also(counted))
     text = f"{task.flops / 1e9:.4g} GFLOP in {took}: {compute:.0%} of {hardware.name}'s {rate / 1e12:.3g} TFLOP/s"
-    return TraitHit(name=Trait.COMPUTE_BOUND, evidence=text)
+    return TraitHit(name=Trait.COMPUTE_BOUND, evidence=text + _also(counted))
+
+
+def _read_counters(facts: LaunchFacts) -> tuple[float | None, str]:
+    """The memory throughput that Nsight Compute counted, in percent, and all that it counted of the longest kernel; nothing without it."""
+    counters = facts.counters
+    if counters is None or counters.source != "ncu" or not counters.kernels:
+        return None, ""
+    longest = max(counters.kernels, key=lambda kernel: kernel.ms or 0.0)
+    return counters.mean("dram_throughput"), f"Nsight Compute counted for {longest.name}: {longest.words}"
+
+
+def _also(counted: str) -> str:
+    return f"; {counted}" if counted else ""
 
 
 def _find_launch_bound(facts: LaunchFacts, seconds: float, took: str) -> TraitHit | None:

@@ -28,8 +28,9 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.machine import card_in_nvml, versions
-from tritonsmith.evaluator.protocol import CodeReading, Evaluator, Racing
+from tritonsmith.evaluator.protocol import CodeReading, Counting, Evaluator, Racing
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.timed_race import RaceReport
 
@@ -235,6 +236,10 @@ class KeptEvaluator:
     ) -> RaceReport | None:
         """The other evaluator's race, never kept: it decides only who gets a verdict. None where it has none."""
         return await self.inner.race(task, incumbent, entrants, facts, keep, seconds) if isinstance(self.inner, Racing) else None
+
+    async def count(self, task: Task, kernel: KernelText) -> Counters | None:
+        """What the other evaluator's card counts."""
+        return await self.inner.count(task, kernel) if isinstance(self.inner, Counting) else None
 
     async def read_code(self, task: Task, kernel: KernelText) -> str:
         """What the other evaluator's compilers say."""

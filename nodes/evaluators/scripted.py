@@ -41,12 +41,19 @@ class ScriptedEvaluator:
     """Answers timed races."""
     codes: Mapping[str, str] = field(default_factory=dict)
     """What texts compile to; a text that is not in it is not compiled."""
+    counted: Mapping[str, Counters] = field(default_factory=dict)
+    """What a card counts of texts."""
     closed: bool = False
 
     async def read_code(self, task: Task, kernel: KernelText) -> str:
         """The digest of the table."""
         del task
         return self.codes.get(kernel.text, "")
+
+    async def count(self, task: Task, kernel: KernelText) -> Counters | None:
+        """The counters of the table."""
+        del task
+        return self.counted.get(kernel.text)
 
     async def describe(self, task: Task) -> TaskFacts:
         """The facts of the table, for any task."""
@@ -112,7 +119,8 @@ def scripted_verdict(
     """
     kernel = KernelFacts(name="kernel", launches=launches, grid=(programs, 1, 1))
     facts = LaunchFacts(
-        launches_per_forward=launches, triton_launches=launches, kernels=(kernel,), own_time_share=share, library_calls=dict(library or {})
+        launches_per_forward=launches, triton_launches=launches, kernels=(kernel,), own_time_share=share, library_calls=dict(library or {}),
+        counters=counters,
     )
     kind = TimingKind.MEASURED if comparison is not None else kind
     if score is None:
@@ -128,7 +136,6 @@ def scripted_verdict(
         facts=facts,
         label=label,
         quarantine=quarantine,
-        counters=counters,
         message=message,
     )
 

@@ -45,6 +45,8 @@ class Tape:
         """Answers to timed races."""
         self.codes = {(line["task"], line["kernel"]): line for line in lines if line.get("kind") == "code"}
         """Digests of what texts compile to."""
+        self.counters = {(line["task"], line["kernel"]): line for line in lines if line.get("kind") == "counters"}
+        """What a card counted of texts."""
         self.faults = [line for line in lines if line.get("kind") == "fault"]
         """Branches that the author failed."""
         self._lock = threading.Lock()
@@ -143,6 +145,7 @@ _NEEDED = {
     "verdict": ("task", "kernel", "profile"),
     "race": ("task", "race", "report"),
     "code": ("task", "kernel", "code"),
+    "counters": ("task", "kernel", "counters"),
     "memory": ("task", "examples"),
     "fault": ("branch", "error", "fatal"),
 }

@@ -226,7 +226,7 @@ def counter_rows(report: RunReport) -> list[tuple[str, str, str, str]]:
     """For each candidate with evidence about its kernels: its id, who counted, achieved shares, and what is known of each kernel."""
     rows: list[tuple[str, str, str, str]] = []
     for candidate, verdict in report.verdicts.items():
-        found = verdict.counters
+        found = verdict.facts.counters
         if found is None:
             continue
         shares = {"bandwidth": found.bandwidth_share, "arithmetic": found.operations_share}

@@ -26,8 +26,9 @@ def play(tmp_path, monkeypatch):
         with chat.ChatServer(lambda body: left[body["model"]].pop(0), models=tuple(answers)) as server:
             models = Models(author=model, base_url=server.url, patience=Patience(first=0.01, longest=1.0, request=5.0))
             summary = optimize(
-                task, models=models, evaluator=ScriptedEvaluator(VERDICTS), seeds=seeds, policy="no-tune", out=str(tmp_path / "out"), **options
-            )
+                task, models=models, evaluator=ScriptedEvaluator(VERDICTS), seeds=seeds, policy="no-tune", out=str(tmp_path / "out"),
+                **options,
+            )  # fmt: skip
         return summary, [body["model"] for body in server.requests]
 
     return run
@@ -59,7 +60,8 @@ def test_a_model_writes_what_the_built_in_author_cannot(play):
 
 
 @pytest.mark.parametrize(("model", "says"), [
-    ("offline,", "name every author once"), ("offline,offline", "name every author once"), ("turns:offline", "one author cannot take turns"),
+    ("offline,", "name every author once"), ("offline,offline", "name every author once"),
+    ("turns:offline", "one author cannot take turns"),
     ("offline,nobody", "--model nobody: no such author"),
 ])  # fmt: skip
 def test_a_wrong_list_is_refused_in_a_sentence(model, says):
