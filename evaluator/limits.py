@@ -9,6 +9,10 @@ from pydantic import Field
 from tritonsmith.evaluator.record import Record
 
 
+_BEYOND = 1.05
+"""Share from which on a kernel is called faster than its floor; below, clocks and caches explain it."""
+
+
 class Limit(StrEnum):
     """What a forward cannot do without."""
 
@@ -34,7 +38,9 @@ class FloorShare(Record):
 
     @property
     def words(self) -> str:
-        """`62 % of its floor (0.0123 ms by bytes)`."""
+        """`62 % of its floor (0.0123 ms by bytes)`; beyond it, that the bound does not hold."""
+        if self.share > _BEYOND:
+            return f"faster than its floor ({self.ms:.3g} ms by {self.limit.value}): that bound does not hold for it"
         return f"{self.share:.0%} of its floor ({self.ms:.3g} ms by {self.limit.value})".replace("%", " %", 1)
 
 
