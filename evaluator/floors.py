@@ -89,12 +89,15 @@ def find_floor(facts: TaskFacts, rates: Rates, precision: PrecisionClass, ms: fl
 
 
 def add_floor(verdict: Verdict, facts: TaskFacts, hardware: Hardware, precision: PrecisionClass) -> Verdict:
-    """A working candidate's verdict with its floor, its achieved shares, and both in its message; any other as it is."""
+    """A working candidate's verdict with its floor, its achieved shares, and the floor in its message; any other as it is.
+
+    `precision` is the task's, where the verdict does not say by which class it was judged.
+    """
     timing = verdict.timing
     if verdict.status is not Status.OK or timing is None:
         return verdict
     rates = rates_for(verdict, hardware)
-    floor = find_floor(facts, rates, precision, timing.median_ms)
+    floor = find_floor(facts, rates, PrecisionClass(str(verdict.environment.get("precision") or precision.value)), timing.median_ms)
     if floor is None:
         return verdict
     why = _NO_CARD if timing.kind is TimingKind.ESTIMATED else NOT_ASKED

@@ -8,7 +8,6 @@ from pydantic import Field
 
 from tritonsmith.evaluator.record import Record
 
-
 _BEYOND = 1.05
 """Share from which on a kernel is called faster than its floor; below, clocks and caches explain it."""
 
