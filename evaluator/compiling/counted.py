@@ -37,13 +37,19 @@ class CountedKernels:
     def __init__(self, oracles: Leasing, requests: CompileRequests, seconds: float) -> None:
         self._oracles, self._requests, self._seconds = oracles, requests, min(_SECONDS, seconds)
         self._known: dict[tuple[str, str], Counters] = {}
+        self._refused: Counters | None = None
+        """Why no kernel can be counted here, once that is clear."""
 
     def count(self, task: Task, kernel: KernelText) -> Counters:
         """The counters of a working kernel. Raises InfrastructureError."""
+        if self._refused is not None:
+            return self._refused
         key = (task.sha, kernel.sha)
         if key not in self._known:
             with self._oracles.lease() as oracle:
                 path = self._requests.path_from(oracle, task)
                 request = {"op": "count", "kernel": kernel.as_message(), "request": str(path), "seconds": self._seconds}
-                self._known[key] = Counters.model_validate(self._oracles.ask(oracle, request)["counters"])
+                answer = self._oracles.ask(oracle, request)
+            found = self._known[key] = Counters.model_validate(answer["counters"])
+            self._refused = found if answer["final"] else None
         return self._known[key]

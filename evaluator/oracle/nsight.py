@@ -49,6 +49,12 @@ _TOP = 3
 _MILLISECONDS = {"ns": 1e-6, "nsecond": 1e-6, "us": 1e-3, "usecond": 1e-3, "ms": 1.0, "msecond": 1.0, "s": 1e3, "second": 1e3}
 _FORBIDDEN = "Nsight Compute may not read this card's counters (ERR_NVGPUCTRPERM); the host's administrator can allow it."
 _MISSING = "Nothing was counted: Nsight Compute (ncu) is not installed here."
+_NO_USER = "Nothing was counted: Nsight Compute needs candidates to run as a user of their own, as root starts them."
+
+
+def is_final(counters: Counters) -> bool:
+    """Whether no other kernel can be counted here either."""
+    return counters.reason in (_FORBIDDEN, _MISSING, _NO_USER)
 
 
 def find_ncu() -> str | None:
@@ -70,8 +76,9 @@ def run_nsight(kernel: KernelText, request: Path, seconds: float) -> Counters:
         return _nothing(_MISSING)
     report = sandbox_report()
     if report["mode"] != "off" and report["layers"].get("uid") != "applied":  # the tool reads its child's /proc, and must see nobody else's
-        return _nothing("Nothing was counted: Nsight Compute needs candidates to run as a user of their own, as root starts them.")
+        return _nothing(_NO_USER)
     tool = [program, "--csv", "--page", "raw", "--print-units", "base", "--profile-from-start", "off", "--target-processes", "all"]
+    tool += ["--clock-control", "none"]  # the card's clocks stay as they are
     tool += ["--launch-count", str(_MOST_LAUNCHES), "--metrics", ",".join(_list_metrics())]
     with tempfile.TemporaryDirectory(prefix="tritonsmith-count-", ignore_cleanup_errors=True) as folder:
         inbox = Path(folder)

@@ -13,7 +13,7 @@ from tritonsmith.evaluator.detect.detection import detect
 from tritonsmith.evaluator.floors import add_counters, add_floor
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.limits import Counters
-from tritonsmith.evaluator.oracle.nsight import run_nsight
+from tritonsmith.evaluator.oracle.nsight import is_final, run_nsight
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.schema import Comparison, PrecisionClass, TaskFacts, Verdict
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
@@ -61,8 +61,8 @@ FORBIDDEN = (
 
 
 @pytest.fixture
-def count(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], tuple[Counters, str]]]:
-    """Counts a kernel with an `ncu` that prints this; also what that was asked."""
+def count(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Counters]]:
+    """Counts a kernel with an `ncu` that prints this, where it is asked as it should be."""
     establish("auto" if os.geteuid() == 0 else "off", cuda=False)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -70,15 +70,16 @@ def count(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], tuple[Cou
         request = folder / "request.pkl"
         request.write_bytes(b"")
 
-        def run(printed: str) -> tuple[Counters, str]:
+        def run(printed: str) -> Counters:
             (folder / "printed").write_text(printed)
             program = folder / "ncu"
-            program.write_text(f'#!/bin/sh\necho "asked: $*"\ncat {folder}/printed\n')
+            asked = "*--page\\ raw*--profile-from-start\\ off*--clock-control\\ none*dram__throughput*confined.compiler.count\\ --target*"
+            program.write_text(f'#!/bin/sh\ncase "$*" in {asked}) cat {folder}/printed;; *) echo "asked: $*";; esac\n')
             for file in folder.iterdir():
                 file.chmod(0o644)
             program.chmod(program.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
             monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-            return run_nsight(KernelText.of("candidate"), request, 60.0), str(folder)
+            return run_nsight(KernelText.of("candidate"), request, 60.0)
 
         yield run
 
@@ -90,8 +91,8 @@ def measured_verdict() -> Verdict:
 
 
 @pytest.mark.parametrize("page", [RAW, LONG], ids=["raw", "details"])
-def test_what_the_tool_prints_is_read(count: Callable[[str], tuple[Counters, str]], page: str) -> None:
-    found, _ = count(f"{PROF}kernel prints, with \"quotes\"\n==PROF== Disconnected from process 4021\n{page}\n")
+def test_what_the_tool_prints_is_read(count: Callable[[str], Counters], page: str) -> None:
+    found = count(f"{PROF}kernel prints, with \"quotes\"\n==PROF== Disconnected from process 4021\n{page}\n")
     assert found.source == "ncu" and [kernel.name for kernel in found.kernels] == ["add_kernel", "sum_kernel"]
     add = found.kernels[0]
     assert (add.launches, add.grid, add.ms) == (2, 2112, pytest.approx(0.04))
@@ -108,9 +109,10 @@ def test_what_the_tool_prints_is_read(count: Callable[[str], tuple[Counters, str
     (PROF + FORBIDDEN, "ERR_NVGPUCTRPERM"), ("==ERROR== Failed to prepare kernel for profiling\n", "Failed to prepare kernel"),
     (PROF + HEAD + "\n", "Nsight Compute says"),
 ])  # fmt: skip
-def test_a_tool_that_counts_nothing_leaves_one_sentence(count: Callable[[str], tuple[Counters, str]], printed: str, says: str) -> None:
-    found, _ = count(printed)
+def test_a_tool_that_counts_nothing_leaves_one_sentence(count: Callable[[str], Counters], printed: str, says: str) -> None:
+    found = count(printed)
     assert found.kernels == () and found.source == "compiled" and says in found.reason and found.reason.count(". ") == 0
+    assert is_final(found) is ("PERM" in says)
     after = add_counters(measured_verdict(), found).facts.counters
     assert after and after.reason == found.reason and after.kernels  # what compiling tells stays
 
@@ -123,7 +125,7 @@ def test_without_the_tool_that_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_a_run_counts_what_it_analyses_and_what_was_promised(script, analysis, count) -> None:  # type: ignore[no-untyped-def]
     """Not the seeds that nobody analyses: counting takes longer than a quick verdict."""
-    counters, _ = count(RAW)
+    counters = count(RAW)
     measured = {"slow": scripted_verdict(0.5, comparison=Comparison.SLOWER), "fast": scripted_verdict(1.5, comparison=Comparison.FASTER)}
     promise = Promise(metric="dram_throughput", before=20.0, bound=60.0, at_most=False)
     run = script(
