@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from pydantic import Field
@@ -43,6 +44,11 @@ class FloorShare(Record):
         return f"{self.share:.0%} of its floor ({self.ms:.3g} ms by {self.limit.value})".replace("%", " %", 1)
 
 
+def _sort(table: Mapping[str, float]) -> list[tuple[str, float]]:
+    """The largest first, whatever order a table was stored in: equal figures make equal prompts."""
+    return sorted(table.items(), key=lambda row: (-row[1], row[0]))
+
+
 class KernelCounters(Record):
     """What is known of one kernel's work on the card; None where nobody knows."""
 
@@ -76,8 +82,8 @@ class KernelCounters(Record):
             "L2 hit rate": self.l2_hit_rate, "memory stalls": self.memory_stalls,
         }  # fmt: skip
         parts = [f"{name} {value:.1f} %" for name, value in named.items() if value is not None]
-        parts += [f"stalled by {', '.join(f'{name} {value:.0f} %' for name, value in self.stalls.items())}"] if self.stalls else []
-        most = list(self.instructions.items())[:5]
+        parts += [f"stalled by {', '.join(f'{name} {value:.0f} %' for name, value in _sort(self.stalls))}"] if self.stalls else []
+        most = _sort(self.instructions)[:5]
         parts += [f"instructions in its text: {', '.join(f'{name} {count}' for name, count in most)}"] if most else []
         return "; ".join(parts)
 
