@@ -40,8 +40,9 @@ def candidate_table(
 ) -> Table:
     """One row per candidate: who wrote what from which, verdict, score and time in ms (of the same kind as the score), and tokens if any.
 
-    From 120 columns on also the launches, the parent, the interval of the score, and what the author meant by it; without `fold` each
-    row is one line. Where there is too little room, stage and verdict are cut and every figure stays whole.
+    From 120 columns on also the share of its floor that each reaches, the launches, the parent, the interval of the score, and what the
+    author meant by it; without `fold` each row is one line. Where there is too little room, stage and verdict are cut and every figure
+    stays whole.
     """
     rows = list(rows)
     wide, tokens = width >= _WIDE, any(row.tokens for row in rows)
@@ -54,6 +55,9 @@ def candidate_table(
     table.add_column("verdict", overflow="ellipsis")
     table.add_column("score", justify="right", no_wrap=True)
     table.add_column("ms", justify="right", no_wrap=True)
+    floors = wide and any(row.floor_share is not None for row in rows)
+    if floors:
+        table.add_column("floor", justify="right", no_wrap=True)
     if tokens:
         table.add_column("tokens", justify="right", no_wrap=True)
     if wide:
@@ -64,10 +68,16 @@ def candidate_table(
         time = _milliseconds(row.median_ms) if row.median_ms is not None else "-"
         cells: list[str | Text] = [row.id, row.parent or "-"] if wide else [row.id]
         cells += [Text(row.stage, no_wrap=True), _verdict_cell(row, wide), row_score(row, wide=wide), time]
+        cells += [_floor_cell(row)] if floors else []
         cells += [f"{row.tokens:,}" if row.tokens else "-"] if tokens else []
         cells += [launches, row.rationale or row.recipe] if wide else []
         table.add_row(*cells, style="bold" if row.id == winner else None)
     return table
+
+
+def _floor_cell(row: CandidateRow) -> str:
+    """`62 % bytes`: the share of its floor that a kernel reaches, and what sets the floor."""
+    return "-" if row.floor_share is None else f"{100 * row.floor_share:.0f} % {row.floor_limit}"
 
 
 def _verdict_cell(row: CandidateRow, wide: bool) -> Text:

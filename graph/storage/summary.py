@@ -89,7 +89,7 @@ class CandidateRow(Record):
     """95 % interval of the score; None for an estimate."""
     floor_share: float | None = None
     """Floor over time, both of the same kind."""
-    floor_limit: str = ""
+    floor_limit: str | None = None
     """What sets the floor: `bytes`, `operations`, `launches` or `serial chain`."""
     launches_per_forward: int | None = None
     tokens: int = 0
@@ -266,7 +266,7 @@ def _row(state: State, candidate_id: str) -> CandidateRow:
         kind=timing.kind.value if timing else None,
         interval=timing.interval if timing else None,
         floor_share=timing.floor.share if timing and timing.floor else None,
-        floor_limit=timing.floor.limit.value if timing and timing.floor else "",
+        floor_limit=timing.floor.limit.value if timing and timing.floor else None,
         tokens=state.get("usage", {}).get(f"{candidate_id}-{candidate.stage.value}", Usage()).tokens,
         launches_per_forward=verdict.facts.launches_per_forward if verdict else None,
         profile=verdict.profile if verdict else "",
