@@ -31,13 +31,14 @@ PAGES = ("README.md", "ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md", "docs
 BEGIN, END = "<!-- house: begin -->", "<!-- house: end -->"
 STOREYS = {
     "graph": ("app run", "builder drawing", "context session steps", "state sites pool background searches"),
-    "nodes": ("analyze confirm decide describe detect evaluate optimize repair seed select tune", "asking common foresee judging"),
+    "nodes": ("analyze confirm decide describe detect evaluate optimize repair seed select tune", "asking common foresee judging twins"),
     "cli": ("main", "options judging stopping examining working versions"),
     "cli/report": ("write", "forms charts"),
     "prompts": ("__main__", "author promises analysis"),
     "prompts/recipes": ("author space analyst book", "recipe measured plan constructor members operations kinds"),
     "evaluator": (
-        "local self_check", "tasks machine estimate", "schema protocol allow errors cards timed_race kernel_text operator_cost plain",
+        "local self_check", "floors", "tasks machine estimate",
+        "schema protocol allow errors cards timed_race kernel_text operator_cost plain limits record",
     ),
 }
 """Folders whose own files stand on several floors, with other folders in between; each line of files is a room of its own."""

@@ -22,11 +22,15 @@ from tritonsmith.evaluator.audits.findings import AuditFinding
 from tritonsmith.evaluator.audits.other_sizes import audit_other_sizes
 from tritonsmith.evaluator.audits.second_opinion import add_second_opinion, find_refusal
 from tritonsmith.evaluator.cards import CARDS, named_card
+from tritonsmith.evaluator.compiling.counted import CountedKernels
+from tritonsmith.evaluator.compiling.outlook import digest_report
 from tritonsmith.evaluator.compiling.pool import CompilePool, CompileReport
-from tritonsmith.evaluator.compiling.racing import race
+from tritonsmith.evaluator.compiling.racing import Races
 from tritonsmith.evaluator.compiling.reports import CompileReports, CompileRequests
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
+from tritonsmith.evaluator.floors import add_counters, add_floor
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.processes.bytecode import compile_missing_bytecode
 from tritonsmith.evaluator.processes.card_lock import CardLock
 from tritonsmith.evaluator.processes.run_folder import run_folder
@@ -34,7 +38,7 @@ from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.questions.describe import TaskDescriptions
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, LaunchFacts, Status, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.source.refuse import refuse_text
-from tritonsmith.evaluator.timed_race import RaceReport, RaceRow
+from tritonsmith.evaluator.timed_race import RaceReport
 
 CALL_SECONDS = 120.0
 """The longest that one call of a candidate may take, where nothing else is asked for."""
@@ -157,6 +161,8 @@ class LocalEvaluator:
         # compilers that look ahead; without a card they serve races alone. Each starts when it is first needed
         self._racing = self._compiling or (self._open_compilers(sandbox) if self.hardware.key in CARDS else None)
         self._numbers = itertools.count()
+        self._counted = CountedKernels(self._oracles, self._requests, call_seconds)
+        self._races = Races(self._racing, self._oracles, self.hardware)
 
     def _open_compilers(self, sandbox: str) -> CompileReports:
         return CompileReports(CompilePool(self.hardware.key, sandbox, self._mark), self._requests.path, self._call_seconds)
@@ -170,8 +176,12 @@ class LocalEvaluator:
         verdict = examine(
             profile, lambda name: self._judge(task, text, name), lambda ended: self._audit(task, text, ended), at_once=self.parallel > 1
         )
-        environment = verdict.environment | ({"size": task.sized} if task.sized else {})
-        return verdict.model_copy(update={"advice": advice, "environment": environment})
+        if verdict.timing is not None:
+            verdict = add_floor(verdict, self._descriptions.describe(task)[0], self.hardware, task.precision)
+        if verdict.score is not None and verdict.profile == "strict" and self.hardware.present:
+            verdict = add_counters(verdict, self._counted.count(task, text))
+        more = {"size": task.sized} if task.sized else {}
+        return verdict.model_copy(update={"advice": advice, "environment": verdict.environment | more})
 
     def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
         """The verdict of one profile. On a card the candidate is compiled at the same time, for a second opinion about its label."""
@@ -212,29 +222,20 @@ class LocalEvaluator:
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
     ) -> RaceReport | None:
         """As `race`, blocking."""
-        if self._racing is None:
-            return None
-
-        def ask(fit: Sequence[KernelText]) -> tuple[list[RaceRow], str]:
-            request = {
-                "op": "race", "task": task.model_dump(mode="json"), "baselines": self.baselines,
-                "incumbent": incumbent.as_message(), "entrants": [text.as_message() for text in fit], "keep": keep, "seconds": seconds,
-                "measuring": str(self._mark), "call_seconds": self._call_seconds,
-            }  # fmt: skip
-            with self._oracles.lease() as oracle:
-                answer = self._oracles.ask(oracle, request)
-            return [RaceRow.model_validate(row) for row in answer["rows"]], str(answer["note"])
-
-        return race(self._racing, ask if self.hardware.present else None, self.hardware, task, incumbent, entrants, facts, keep)
+        settings = {"baselines": self.baselines, "measuring": str(self._mark), "call_seconds": self._call_seconds}
+        return self._races.run(settings, task, incumbent, entrants, facts, keep, seconds)
 
     async def race(
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
     ) -> RaceReport | None:
-        """A timed race of texts against the best so far; without a card by estimate. None where nobody can compile for the card.
-
-        Raises TaskError or InfrastructureError.
-        """
+        """A race, without a card by estimate; None where nobody can compile for it. Raises TaskError or InfrastructureError."""
         return await asyncio.to_thread(self.race_now, task, incumbent, entrants, facts, keep, seconds)
+
+    async def read_code(self, task: Task, kernel: KernelText) -> str:
+        """A digest of what a text compiles to; empty where it does not compile, or where nobody can compile for the card."""
+        if self._racing is None or refuse_text(kernel, "quick"):
+            return ""
+        return digest_report(await asyncio.to_thread(self._racing.wait_for, task, kernel, again=False))
 
     def _audit(self, task: Task, kernel: KernelText, ended: Callable[[], bool]) -> list[AuditFinding]:
         """What is examined besides the strict profile, for kernels that are about to win; nothing more once it is `ended`."""
@@ -254,6 +255,10 @@ class LocalEvaluator:
         request = {"op": "sanitize", "kernel": kernel.as_message(), "request": str(path), "seconds": self._call_seconds}
         answer = self._oracles.ask(oracle, request)
         return bool(answer["found"]), str(answer["text"])
+
+    async def count(self, task: Task, kernel: KernelText) -> Counters | None:
+        """What Nsight Compute counts of a working kernel, off the clock; the reason where it cannot. None without a card."""
+        return await asyncio.to_thread(self._counted.count, task, kernel) if self.hardware.present else None
 
     def _prepare(self, oracle: ServerProcess, task: Task) -> Path:
         request = {"op": "prepare", "task": task.model_dump(mode="json"), "baselines": self.baselines}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.timed_race import RaceReport
 
@@ -50,3 +51,25 @@ async def race_with(
 ) -> RaceReport | None:
     """The race of any evaluator; None where it has none. What stands before another evaluator passes a race on with this."""
     return await evaluator.race(task, incumbent, entrants, facts, keep, seconds) if isinstance(evaluator, Racing) else None
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """An evaluator that can have a card's counters read while nothing is timed."""
+
+    async def count(self, task: Task, kernel: KernelText) -> Counters | None:
+        """What Nsight Compute counts of a working kernel, or the reason why it cannot; None without a card.
+
+        Raises InfrastructureError only.
+        """
+        ...
+
+
+@runtime_checkable
+class CodeReading(Protocol):
+    """An evaluator that can tell what a text compiles to before anything is measured."""
+
+    async def read_code(self, task: Task, kernel: KernelText) -> str:
+        """A digest of all kernels that one forward launches, with grids and library calls; empty where the text does not compile or nobody
+        can compile for the card. Raises InfrastructureError only."""
+        ...

@@ -6,17 +6,13 @@ import math
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from tritonsmith.evaluator.kernel_text import text_sha
+from tritonsmith.evaluator.limits import Counters, FloorShare
 from tritonsmith.evaluator.operator_cost import TraceWay
 from tritonsmith.evaluator.plain import Plain
-
-
-class Record(BaseModel):
-    """Base of all records: immutable, tolerant of fields from later versions."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings")  # JSON has no NaN
+from tritonsmith.evaluator.record import Record as Record
 
 
 class PrecisionClass(StrEnum):
@@ -145,6 +141,7 @@ class TaskFacts(Record):
     """Device kernels the reference launches per forward (counted from its operator trace, recurrent cells per step)."""
     serial_steps: int = 1
     """Length of the longest chain of recurrent steps (layers x time in a stack; directions run side by side); 1 without recurrence."""
+    shortest_chain: int | None = None  # the same for layers that run as a wavefront (time + layers - 1); None in older records
     chosen: ChosenSize | None = None
     """The size that all this is about, where the evaluator was asked to choose it."""
 
@@ -170,6 +167,7 @@ class Candidate(Record):
     branch: int | None = None
     """Index of the seed branch; None for candidates made after the branches joined."""
     rationale: str = ""
+    author: str = ""  # who wrote it, in a run of several authors
     recipe: str = ""
     settings: dict[str, int | float | bool | str] = Field(default_factory=dict)
     """Values of the recipe's tunables, where a recipe wrote it."""
@@ -286,7 +284,9 @@ class Timing(Record):
     wall_ms: float | None = None
     """The card's median, and what the oracle's clock reads beyond it on a quiet host (tenth percentile, less a call without forward)."""
     floor_ms: float | None = None
-    """No kernel of this card can be faster: bytes over measured bandwidth, operations over measured rate, with a margin."""
+    """What is not believed: below this a time is refused. Bytes and operations over measured rates, with a margin for clever algorithms."""
+    floor: FloorShare | None = None
+    """How near this time is to the least that the task needs, and by which limit; of the same kind as the time."""
 
     @property
     def said(self) -> Comparison:
@@ -311,6 +311,8 @@ class KernelFacts(Record):
     resident: int | None = None  # programs that fit on the card at once
     cooperative: bool = False
     tensor_cores: bool | None = None
+    code: str = ""  # digest of the compiled text without names and places: equal code has equal ones
+    instructions: dict[str, int] = Field(default_factory=dict)  # of the compiled text by kind; loops count once
     device_ms: float | None = None
     """Device time per forward, measured."""
     bytes_loaded: float | None = None
@@ -336,6 +338,7 @@ class LaunchFacts(Record):
     """Milliseconds of all kernels of the profiled forward, one after the other (measured)."""
     order_dependent: bool | None = None
     races: tuple[str, ...] = ()
+    counters: Counters | None = None  # what bounds the kernels: evidence for analysis and detection; no status depends on it
 
 
 class Verdict(Record):

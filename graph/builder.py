@@ -8,10 +8,10 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import get_runtime
 from langgraph.types import Send
 
-from tritonsmith.evaluator.schema import Stage
+from tritonsmith.evaluator.schema import Stage, Status
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.pool import lineage
-from tritonsmith.graph.sites import LINES, SITES
+from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import (
     BranchInput,
     BranchState,
@@ -117,23 +117,27 @@ def _send_seeds(state: State) -> list[Send]:
     return [Send("branch", {**shared, "branch": f"seed{index}", "index": index}) for index in range(state["seeds"])]
 
 
-def _send_back(gate: str, state: State) -> Send:
-    """A line of work that begins with the current candidate; one to be repaired knows its ancestors, as in the branch that it came from."""
-    chosen, refused = str(state["current"]), gate == "after_confirm"
+def _send_back(gate: str, state: State) -> list[Send]:
+    """The lines of work that the last decision begins; one to be repaired knows its ancestors, as in the branch that it came from."""
+    refused = gate == "after_confirm"
     counters = {"returns": state["returns"], "repairs": count_returned_repairs(state) - 1} if refused else {"returns": 0, "repairs": 0}
-    number = state["returns"] if refused else state["improvements"]
-    line = {"branch": f"{LINES[gate]}{number}", "index": None, "current": chosen, **counters}
-    known = [one.id for one in lineage(state["candidates"], chosen)] if refused else [chosen]
-    verdicts = {cid: state["verdicts"][cid] for cid in known if cid in state["verdicts"]}
-    pool = {"candidates": {cid: state["candidates"][cid] for cid in known}, "verdicts": verdicts}
     shared = {"task": state["task"], "facts": state["facts"], "run": state["run"], "allow": allow_of(state)}
-    return Send("improve", {**shared, **line, **pool})
+    working = {cid for cid, verdict in state.get("verdicts", {}).items() if verdict.status is Status.OK}
+    codes = {cid: code for cid, code in state.get("codes", {}).items() if cid in working}
+    sent: list[Send] = []
+    for name in state["opening"]:
+        chosen = state["lines"][name]
+        known = [one.id for one in lineage(state["candidates"], chosen)] if refused else [chosen]
+        verdicts = {cid: state["verdicts"][cid] for cid in known if cid in state["verdicts"]}
+        pool = {"candidates": {cid: state["candidates"][cid] for cid in known}, "verdicts": verdicts, "codes": codes}
+        sent.append(Send("improve", {**shared, "branch": name, "index": None, "current": chosen, **counters, **pool}))
+    return sent
 
 
 def _add_gate(graph: Graph, schema: type[Any], around: Around | None, source: str, gate: str) -> None:
     """Add a node that decides and records, and an edge that only reads the answer. So every policy has the same drawing."""
 
-    def read(state: Any) -> Hashable:
+    def read(state: Any) -> Any:
         choice = choice_of(state)
         return _send_back(gate, state) if SITES[gate].choices[choice] == "improve" else choice
 

@@ -16,10 +16,10 @@ class Site:
     exit: str
     """The choice taken when a budget is spent or the machinery failed."""
     spends: dict[str, str] = field(default_factory=dict)
-    """Choice to the allowance it uses up: `repairs`, `rounds` or `improvements`."""
+    """Choice to the allowance it uses up: `repairs`, `rounds`, `improvements` or `widenings`."""
     needs: dict[str, str] = field(default_factory=dict)
-    """Choice to its condition: `best` (a working candidate), `analysis`, `unconfirmed` (a best without a strict verdict), or `refused` (the
-    strict profile refuses the current candidate)."""
+    """Choice to its condition: `best` (a working candidate), `analysis`, `unconfirmed` (a best without a strict verdict), `refused` (the
+    strict profile refuses the current candidate), or `open` (a line among the best that was not gone on with)."""
     budgeted: bool = True
     """False where going on costs nothing and stopping would waste what was reached."""
 
@@ -46,10 +46,10 @@ SITES: dict[str, Site] = {
     # after the branches joined
     "after_select": Site(
         asks="after_select",
-        choices={"detect": "detect", "rescue": "improve", "finish": "confirm"},
+        choices={"detect": "detect", "rescue": "improve", "widen": "improve", "finish": "confirm"},
         exit="finish",
-        spends={"rescue": "improvements"},
-        needs={"detect": "best", "rescue": "best"},
+        spends={"rescue": "improvements", "widen": "widenings"},
+        needs={"detect": "best", "rescue": "best", "widen": "open"},
     ),
     "after_detect": Site(asks="after_detect", choices={"tune": "tune_grid", "skip": "confirm"}, exit="skip"),
     "after_grid": Site(asks="after_stage", choices={"next": "tune_block", "stop": "confirm"}, exit="stop"),

@@ -159,6 +159,10 @@ class Shared(TypedDict, total=False):
     findings: Annotated[dict[str, Findings], by_id]
     checks: Annotated[dict[str, PromiseCheck], by_id]
     decisions: Annotated[dict[str, Decision], by_id]
+    codes: Annotated[dict[str, str], by_id]
+    """Digests of compiled code by candidate, where the policy wants none measured twice."""
+    twins: Annotated[dict[str, str], by_id]
+    """Candidates that were dropped before a measurement, with the earlier one whose compiled code they have."""
     usage: Annotated[dict[str, Usage], by_id]
     """Cost of each request to the author, by request."""
     stopped_because: Annotated[str, first_reason]
@@ -198,6 +202,12 @@ class State(Shared, total=False):
     """Why variants of the present tuning stage are not judged, or not even asked for; empty where all are."""
     improvements: int
     """How often the selected candidate was sent back to be analysed."""
+    widenings: int
+    """How often several lines of work were begun at once from the best candidates."""
+    lines: Annotated[dict[str, str], by_id]
+    """Lines of work that began with a chosen candidate, with that candidate."""
+    opening: list[str]
+    """The lines that the last decision begins."""
     returns: int
     """How often a kernel that only the strict profile refuses went back to repair."""
     choice: str
@@ -218,6 +228,8 @@ class RunOutput(TypedDict, total=False):
     analyses: dict[str, Analysis]
     decisions: dict[str, Decision]
     searches: dict[str, Search]
+    checks: dict[str, PromiseCheck]
+    twins: dict[str, str]
     usage: dict[str, Usage]
     stopped_because: str
     facts: TaskFacts
@@ -263,6 +275,8 @@ class BranchInput(TypedDict, total=False):
     repairs: int
     candidates: Annotated[dict[str, Candidate], by_id]
     verdicts: Annotated[dict[str, Verdict], by_id]
+    codes: Annotated[dict[str, str], by_id]
+    """Those of working candidates, wherever they were written."""
 
 
 Update = dict[str, Any]

@@ -5,6 +5,7 @@ from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import BranchState, Update, allow_of
 from tritonsmith.nodes.asking import ask, brief_for
 from tritonsmith.nodes.common import NodeRuntime, branch_of, context_of, emit, session_of
+from tritonsmith.nodes.judging import count_kernel
 from tritonsmith.prompts.analysis import Analysis, Category
 
 
@@ -16,13 +17,16 @@ async def analyze(state: BranchState, runtime: NodeRuntime) -> Update:
         raise InfrastructureError("analyze was reached without a working candidate that may win; the policy's route is wrong")
     rounds = state.get("rounds", 0) + 1
     emit(runtime, "stage", "analyze", state, base.id, round=rounds)
+    counted = await count_kernel(base.id, "analyze", state, runtime)
+    verdicts = {base.id: counted} if counted is not None else {}
+    state = {**state, "verdicts": {**state.get("verdicts", {}), **verdicts}}
     request = f"{state['branch']}-analysis-{rounds}"
     previous = state.get("analyses", {}).get(state.get("analysis", ""))
     brief = await brief_for(state, runtime, current=base, analysis=previous, others=tuple(candidates.values()))
     analysis, usage = await ask(request, context_of(runtime).author.analyze(brief), state, runtime)
     session = session_of(state, runtime)
     if analysis is None and session.waits(branch_of(state)):
-        return {"current": base.id, "usage": usage}
+        return {"verdicts": verdicts, "current": base.id, "usage": usage}
     if analysis is None:
         analysis = _no_analysis(session.fault(branch_of(state)))
     emit(
@@ -30,7 +34,10 @@ async def analyze(state: BranchState, runtime: NodeRuntime) -> Update:
         category=analysis.category.value, expected_speedup=analysis.expected_speedup, worth_optimizing=analysis.worth_optimizing,
         reason=analysis.reason, evidence=analysis.evidence,
     )  # fmt: skip
-    return {"analyses": {request: analysis}, "analysis": request, "current": base.id, "rounds": rounds, "usage": usage, "exhausted": False}
+    return {
+        "verdicts": verdicts, "analyses": {request: analysis}, "analysis": request, "current": base.id, "rounds": rounds, "usage": usage,
+        "exhausted": False,
+    }  # fmt: skip
 
 
 def _no_analysis(reason: str) -> Analysis:

@@ -55,6 +55,7 @@ async def make_candidate(
         parent=parent,
         branch=index if isinstance(index, int) else None,
         rationale=draft.rationale,
+        author=draft.author,
         recipe=draft.recipe,
         settings=draft.settings,
         replaces=draft.replaces,
@@ -62,7 +63,7 @@ async def make_candidate(
     session_of(state, runtime).note_candidate(candidate_id)
     emit(
         runtime, "candidate", stage.value, state, candidate_id, stage=stage.value, parent=parent, sha=candidate.sha,
-        rationale=draft.rationale, recipe=draft.recipe, settings=draft.settings,
+        rationale=draft.rationale, author=draft.author, recipe=draft.recipe, settings=draft.settings,
     )  # fmt: skip
     return candidate
 
@@ -83,6 +84,8 @@ def verdict_event(verdict: Verdict, allow: Allow) -> dict[str, Any]:
         "kind": timing.kind.value if timing else None,
         "median_ms": timing.median_ms if timing else None,
         "baseline": timing.baseline if timing else None,
+        "floor_share": timing.floor.share if timing and timing.floor else None,
+        "floor_limit": timing.floor.limit.value if timing and timing.floor else None,
         "label": verdict.label.value if verdict.label else None,
         "comparison": timing.comparison.value if timing and timing.comparison else None,
         "not_allowed": refusal(verdict, allow),

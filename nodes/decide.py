@@ -4,7 +4,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies.view import Answer, Policy, View, view_of
 from tritonsmith.graph.session import Session
-from tritonsmith.graph.sites import SITES
+from tritonsmith.graph.sites import LINES, SITES, Site
 from tritonsmith.graph.state import BranchState, Decision, State, Update
 from tritonsmith.nodes.common import NodeRuntime, branch_of, context_of, emit, session_of
 
@@ -15,7 +15,7 @@ async def decide(gate: str, state: State | BranchState, runtime: NodeRuntime) ->
     part = _part(state, context)
     stop = session.stop_reason(context.budget, candidates=part is None)
     spent = stop if site.budgeted else None
-    view = view_of(gate, state, context.budget, stop=stop or "")
+    view = view_of(gate, state, context.budget, stop=stop or "", width=int(getattr(context.policy, "width", 1)))
     waits = session.waits(branch_of(state)) if site.budgeted else ""
     stuck = _stuck(state, session) if site.budgeted else ""
     used_up = part is not None and len(state.get("candidates", {})) >= part
@@ -41,9 +41,21 @@ async def decide(gate: str, state: State | BranchState, runtime: NodeRuntime) ->
     update: Update = {"decisions": decisions, "choice": chosen or answers[-1][1], "elapsed": session.elapsed}
     if spent is not None and not (waits or stuck):
         update["stopped_because"] = spent
-    if site.choices.get(update["choice"]) == "improve":
-        update |= {"returns": view.returns + 1} if gate == "after_confirm" else {"improvements": view.improvements + 1}
-    return update
+    return update | _begin_lines(gate, site, update["choice"], view)
+
+
+def _begin_lines(gate: str, site: Site, choice: str, view: View) -> Update:
+    """What the state keeps of the lines of work that a choice begins; nothing where it begins none."""
+    if site.choices.get(choice) != "improve" or view.current is None:
+        return {}
+    if gate == "after_confirm":
+        number = view.returns + 1
+        name = f"{LINES[gate]}{number}"
+        return {"returns": number, "lines": {name: view.current.id}, "opening": [name]}
+    chosen = view.open_lines if choice == "widen" else (view.current.id,)
+    names = [f"{LINES[gate]}{view.improvements + number}" for number in range(1, len(chosen) + 1)]
+    begun: Update = {"improvements": view.improvements + len(chosen), "lines": dict(zip(names, chosen, strict=True)), "opening": names}
+    return begun | ({"widenings": view.widenings + 1} if choice == "widen" else {})
 
 
 def _part(state: State | BranchState, context: Context) -> int | None:

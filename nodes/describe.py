@@ -42,7 +42,7 @@ async def describe(state: State, runtime: NodeRuntime) -> Update:
 _FRESH: Update = {
     **{name: Overwrite({}) for name in Shared.__annotations__ if name not in ("stopped_because", "elapsed")},
     "stopped_because": Overwrite(""), "elapsed": Overwrite(0.0), "current": None, "queue": [], "improvements": 0, "returns": 0,
-    "winner": None, "result": "",
+    "widenings": 0, "lines": Overwrite({}), "opening": [], "searches": Overwrite({}), "winner": None, "result": "",
 }  # fmt: skip
 """Empties the state: a thread that gets another task begins a new run, and nothing of the old one counts."""
 

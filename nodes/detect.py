@@ -6,8 +6,9 @@ from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import Candidate, Verdict
 from tritonsmith.graph.state import BranchState, Finding, Findings, PromiseCheck, State, Update
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit
+from tritonsmith.nodes.judging import count_kernel
 from tritonsmith.prompts.analysis import Promise
-from tritonsmith.prompts.promises import read_metric
+from tritonsmith.prompts.promises import PERCENTAGES, name_source, read_metric
 
 
 async def detect(state: State, runtime: NodeRuntime) -> Update:
@@ -22,10 +23,15 @@ async def check(state: BranchState, runtime: NodeRuntime) -> Update:
     verdict = state.get("verdicts", {}).get(candidate.id)
     if verdict is None or verdict.score is None:
         return {}  # a kernel that does not run has no facts to check
-    findings = await _findings("check", candidate, state, runtime)
     promise = state["analyses"][state["analysis"]].promise
+    counted = await count_kernel(candidate.id, "check", state, runtime) if promise and promise.metric in PERCENTAGES else None
+    if counted is not None:
+        verdict = counted
+        state = {**state, "verdicts": {**state["verdicts"], candidate.id: counted}}
+    findings = await _findings("check", candidate, state, runtime)
     result = check_promise(candidate.id, state["analysis"], promise, verdict, findings)
-    return {"findings": {candidate.id: findings}, "checks": {candidate.id: result}}
+    found: Update = {"findings": {candidate.id: findings}, "checks": {candidate.id: result}}
+    return found if counted is None else {**found, "verdicts": {candidate.id: counted}}
 
 
 def check_promise(candidate: str, analysis: str, promise: Promise | None, verdict: Verdict, findings: Findings) -> PromiseCheck:
@@ -36,7 +42,8 @@ def check_promise(candidate: str, analysis: str, promise: Promise | None, verdic
     if promise is not None and actual is not None:
         kept = actual <= promise.bound if promise.at_most else actual >= promise.bound
         bound = f"{'at most' if promise.at_most else 'at least'} {promise.bound:g}"
-        reason = f"{promise.metric} is {actual:g} ({bound} was promised, {promise.before:g} before)"
+        source = name_source(promise.metric, verdict)
+        reason = f"{promise.metric} is {actual:.4g} ({bound} was promised, {promise.before:.4g} before{f'; {source}' if source else ''})"
     if loop is not None:
         where = f" (line {loop.line})" if loop.line else ""
         kept, reason = False, f"the time loop is still in Python{where}; {reason}"

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.floors import add_counters
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.schema import Task, Verdict
+from tritonsmith.evaluator.limits import Counters
+from tritonsmith.evaluator.protocol import Counting
+from tritonsmith.evaluator.schema import Task, TimingKind, Verdict
 from tritonsmith.graph.state import BranchState, State, allow_of
 from tritonsmith.graph.tracing.spans import score_verdict, span
 from tritonsmith.nodes.chat.records import Waiting
@@ -51,6 +54,32 @@ async def judge(candidate_id: str, profile: str, node: str, state: State | Branc
         return reason
     await asyncio.to_thread(context.store.save_verdict, candidate_id, verdict)
     emit(runtime, "verdict", node, state, candidate_id, **verdict_event(verdict, allow_of(state)))
+    return verdict
+
+
+async def count_kernel(candidate_id: str, node: str, state: State | BranchState, runtime: NodeRuntime) -> Verdict | None:
+    """A measured verdict with what Nsight Compute counted, or with the reason why it did not; None where nothing is to be added.
+
+    It is asked for what is analysed, and for what was promised: counting takes longer than a quick verdict.
+    """
+    context, verdict = context_of(runtime), state.get("verdicts", {}).get(candidate_id)
+    if verdict is None or verdict.timing is None or verdict.timing.kind is not TimingKind.MEASURED:
+        return None
+    known = verdict.facts.counters
+    if known is not None and known.source == "ncu" or not isinstance(context.evaluator, Counting):
+        return None
+    sha = state["candidates"][candidate_id].sha
+    kernel = KernelText(await asyncio.to_thread(context.store.get, sha), sha)
+    try:
+        found = await context.evaluator.count(state["task"], kernel)
+    except InfrastructureError as error:
+        found = Counters(source="compiled", reason=f"Nothing was counted: {error}")
+    if found is None:
+        return None
+    verdict = add_counters(verdict, found)
+    await asyncio.to_thread(context.store.save_verdict, candidate_id, verdict)
+    words = "; ".join(f"{one.name}: {one.words}" for one in found.kernels) or found.reason
+    emit(runtime, "counters", node, state, candidate_id, source=found.source, words=words)
     return verdict
 
 

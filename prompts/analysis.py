@@ -29,7 +29,8 @@ class Promise(Record):
     """A measurable effect: after the change `metric` must be at most (or at least) `bound`."""
 
     metric: str
-    """`launches_per_forward`, `programs` (largest grid), `bytes_per_forward` (of all kernels) or `score`."""
+    """`launches_per_forward`, `programs` (largest grid), `bytes_per_forward` (of all kernels), `score`, or in percent
+    `percent_of_floor` or a counter (`dram_throughput`, `sm_throughput`, `active_warps`, `l2_hit_rate`, `memory_stalls`)."""
     before: float
     bound: float
     at_most: bool = True

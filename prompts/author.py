@@ -60,6 +60,8 @@ class Draft(Record):
 
     source: str
     rationale: str
+    author: str = ""
+    """Who wrote it, where several authors write."""
     recipe: str = ""
     replaces: str | None = None
     """Id of an autotuned candidate whose place it takes with plain constants, unless it is clearly slower."""

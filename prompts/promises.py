@@ -3,6 +3,11 @@
 from tritonsmith.evaluator.schema import Verdict
 from tritonsmith.prompts.analysis import Analysis
 
+PERCENTAGES = ("dram_throughput", "sm_throughput", "active_warps", "l2_hit_rate", "memory_stalls")
+"""Metrics that are counters, in percent."""
+_ALWAYS = ("launches_per_forward", "programs", "score")
+"""Metrics that every working kernel has."""
+
 
 def read_metric(metric: str, verdict: Verdict) -> float | None:
     """The metric as the evaluator found it; None where it does not know."""
@@ -15,7 +20,31 @@ def read_metric(metric: str, verdict: Verdict) -> float | None:
         counted = [kernel for kernel in facts.kernels if kernel.bytes_loaded is not None or kernel.bytes_stored is not None]
         moved = sum(kernel.launches * ((kernel.bytes_loaded or 0.0) + (kernel.bytes_stored or 0.0)) for kernel in counted)
         return moved if counted else None
-    return verdict.score if metric == "score" else None
+    if metric == "score":
+        return verdict.score
+    return _read_percentage(metric, verdict)
+
+
+def _read_percentage(metric: str, verdict: Verdict) -> float | None:
+    """A counter of Nsight Compute; the achieved share of the same limit where nobody could count."""
+    if metric == "percent_of_floor":
+        return 100.0 * verdict.timing.floor.share if verdict.timing and verdict.timing.floor else None
+    counters = verdict.facts.counters
+    if counters is None or metric not in PERCENTAGES:
+        return None
+    shares = {"dram_throughput": counters.bandwidth_share, "sm_throughput": counters.operations_share}
+    counted = counters.mean(metric)
+    return counted if counted is not None else shares.get(metric)
+
+
+def name_source(metric: str, verdict: Verdict) -> str:
+    """Where a percentage is from, for the end of a sentence; empty for any other metric."""
+    counters = verdict.facts.counters
+    if metric not in PERCENTAGES or counters is None:
+        return ""
+    if counters.mean(metric) is None:
+        return "an achieved share, not counted"
+    return "counted by Nsight Compute" if counters.source == "ncu" else "from the compiled kernels, not counted"
 
 
 def compare_with_facts(analysis: Analysis, verdict: Verdict | None) -> Analysis:
@@ -25,7 +54,7 @@ def compare_with_facts(analysis: Analysis, verdict: Verdict | None) -> Analysis:
     """
     if verdict is None:
         return analysis
-    known = {metric: read_metric(metric, verdict) for metric in ("launches_per_forward", "programs", "score")}
+    known = {metric: read_metric(metric, verdict) for metric in (*_ALWAYS, "percent_of_floor")}
     evidence = {**{metric: value for metric, value in known.items() if value is not None}, **analysis.evidence}
     promise = analysis.promise
     if promise is None:
@@ -33,7 +62,8 @@ def compare_with_facts(analysis: Analysis, verdict: Verdict | None) -> Analysis:
     before = read_metric(promise.metric, verdict)
     if before is None:
         if analysis.worth_optimizing:
-            raise ValueError(f"promise: {promise.metric} is not measured here; promise launches_per_forward, programs or score")
+            known_here = [metric for metric in (*_ALWAYS, "percent_of_floor", *PERCENTAGES) if read_metric(metric, verdict) is not None]
+            raise ValueError(f"promise: {promise.metric} is not measured here; promise {', '.join(known_here[:-1])} or {known_here[-1]}")
         return analysis.model_copy(update={"evidence": evidence})
     better = promise.bound < before if promise.at_most else promise.bound > before
     if analysis.worth_optimizing and not better:

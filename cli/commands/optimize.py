@@ -45,7 +45,8 @@ _about_limits = partial(typer.Option, rich_help_panel="Limits")
 ModelOption = Annotated[
     str,
     _about_models(
-        help="offline (the built-in recipes), openai:NAME for an OpenAI-compatible server, or handoff:DIR (you answer requests in files)."
+        help="offline (the built-in recipes), openai:NAME for an OpenAI-compatible server, or handoff:DIR (you answer requests in files); "
+        "A,B works side by side, turns:A,B in turn."
     ),
 ]
 AnalystOption = Annotated[str | None, _about_models("--analyst-model", help="Who says why a kernel is slow; default: --model.")]

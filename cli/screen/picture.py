@@ -14,8 +14,11 @@ from tritonsmith.graph.storage.summary import CandidateRow
 
 NOT_JUDGED = "..."
 """Status of a candidate without a verdict."""
-_VERDICT = ("status", "score", "interval", "kind", "comparison", "label", "launches_per_forward", "median_ms", "profile")
-_SENTENCES = ("size", "decision", "analysis", "pause", "fault", "waiting", "stop")
+_VERDICT = (
+    "status", "score", "interval", "kind", "comparison", "label", "launches_per_forward", "median_ms", "profile", "floor_share",
+    "floor_limit",
+)  # fmt: skip
+_SENTENCES = ("size", "decision", "analysis", "pause", "fault", "waiting", "twin", "stop")
 """Events that are shown as sentences under the table."""
 
 

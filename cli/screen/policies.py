@@ -26,7 +26,7 @@ def describe_policy(policy: Policy) -> dict[str, Any]:
     facts = about(policy)
     return {
         "name": facts.name, "summary": facts.summary, "notes": facts.notes, "mechanisms": list(facts.encodes), "seeds": facts.seeds,
-        "tuning": policy.tuning.value, "joint": policy.joint,
+        "tuning": policy.tuning.value, "joint": policy.joint, "width": policy.width, "drop_twins": policy.drop_twins,
         "differs_from_default_at": differing_sites(load_policy("default"), policy),
     }  # fmt: skip
 
@@ -47,6 +47,8 @@ def _describe_difference(facts: dict[str, Any]) -> str:
         return "All other presets are compared with it."
     settings = [f"variants come from `{facts['tuning']}`"] if facts["tuning"] in (Tuning.MODEL, Tuning.BOTH) else []
     settings += ["one search covers all three stages"] if facts["joint"] else []
+    settings += [f"{facts['width']} lines of work go on"] if facts["width"] > 1 else []
+    settings += ["equal compiled code is measured once"] if facts["drop_twins"] else []
     settings += ["the number of seeds differs"] if facts["seeds"] and not differs else []
     if differs:
         also = f"; {' and '.join(settings)}" if settings else ""

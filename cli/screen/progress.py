@@ -187,7 +187,8 @@ def _verdict_words(event: Event, picture: RunPicture) -> str:
     row, result = picture.rows.get(name), event.get("message") or ""
     if row and row.score is not None:
         time = f", {row.median_ms:.4g} ms" if row.median_ms is not None else ""
-        result = f"{row_score(row, wide=True)}{time}, {row.launches_per_forward} launches"
+        floor = f", {row.floor_share:.0%} of its floor ({row.floor_limit})".replace("%", " %") if row.floor_share is not None else ""
+        result = f"{row_score(row, wide=True)}{time}{floor}, {row.launches_per_forward} launches"
     if event.get("not_allowed"):
         result = f"{result}; not allowed to win: {event['not_allowed']}"
     if event.get("status") != "ok" and event.get("advice"):
@@ -223,6 +224,8 @@ _WORDS = {
         f"{event.get('candidate')} is {', '.join(label['name'] for label in event.get('labels', [])) or 'without labels'}"
     ),
     "decision": lambda event, picture: f"{event.get('gate') or event.get('site')} -> {event.get('choice')}: {event.get('reason')}",
+    "twin": lambda event, picture: f"{event.get('candidate')} compiles to the code of {event.get('earlier')}: not judged",
+    "counters": lambda event, picture: f"counters of {event.get('candidate')}: {event.get('words')}",
     "search": lambda event, picture: f"{event.get('node')} searches around {event.get('candidate')}: {event.get('sentence')}",
     "end": _end_words,
 }

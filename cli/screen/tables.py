@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.schema import KernelFacts, Measurement, Status, Timing, TimingKind, Verdict
 from tritonsmith.graph.storage.outcome import describe_comparison, digits
 
@@ -39,8 +40,9 @@ def candidate_table(
 ) -> Table:
     """One row per candidate: who wrote what from which, verdict, score and time in ms (of the same kind as the score), and tokens if any.
 
-    From 120 columns on also the launches, the parent, the interval of the score, and what the author meant by it; without `fold` each
-    row is one line. Where there is too little room, stage and verdict are cut and every figure stays whole.
+    From 120 columns on also the share of its floor that each reaches, the launches, the parent, the interval of the score, and what the
+    author meant by it; without `fold` each row is one line. Where there is too little room, stage and verdict are cut and every figure
+    stays whole.
     """
     rows = list(rows)
     wide, tokens = width >= _WIDE, any(row.tokens for row in rows)
@@ -53,6 +55,9 @@ def candidate_table(
     table.add_column("verdict", overflow="ellipsis")
     table.add_column("score", justify="right", no_wrap=True)
     table.add_column("ms", justify="right", no_wrap=True)
+    floors = wide and any(row.floor_share is not None for row in rows)
+    if floors:
+        table.add_column("floor", justify="right", no_wrap=True)
     if tokens:
         table.add_column("tokens", justify="right", no_wrap=True)
     if wide:
@@ -63,10 +68,16 @@ def candidate_table(
         time = _milliseconds(row.median_ms) if row.median_ms is not None else "-"
         cells: list[str | Text] = [row.id, row.parent or "-"] if wide else [row.id]
         cells += [Text(row.stage, no_wrap=True), _verdict_cell(row, wide), row_score(row, wide=wide), time]
+        cells += [_floor_cell(row)] if floors else []
         cells += [f"{row.tokens:,}" if row.tokens else "-"] if tokens else []
         cells += [launches, row.rationale or row.recipe] if wide else []
         table.add_row(*cells, style="bold" if row.id == winner else None)
     return table
+
+
+def _floor_cell(row: CandidateRow) -> str:
+    """`62 % bytes`: the share of its floor that a kernel reaches, and what sets the floor."""
+    return "-" if row.floor_share is None else f"{100 * row.floor_share:.0f} % {row.floor_limit}"
 
 
 def _verdict_cell(row: CandidateRow, wide: bool) -> Text:
@@ -130,6 +141,7 @@ def _fact_lines(verdict: Verdict) -> list[str]:
     if verdict.facts.kernels or verdict.facts.launches_per_forward:
         lines.append(f"launches  {verdict.facts.launches_per_forward} per forward")
         lines += [f"          {_kernel_text(kernel)}" for kernel in verdict.facts.kernels]
+    lines += _counter_lines(verdict.facts.counters) if verdict.facts.counters else []
     if verdict.facts.library_calls:
         calls = ", ".join(f"{name} x{count}" for name, count in verdict.facts.library_calls.items())
         lines.append(f"library   {calls}")
@@ -143,6 +155,16 @@ def _fact_lines(verdict: Verdict) -> list[str]:
     if card or target:
         lines.append(f"card      {card or f'none here; figures are for {target}'}")
     return lines
+
+
+def _counter_lines(counters: Counters) -> list[str]:
+    """What Nsight Compute counted, or what stands for it and why."""
+    name = "Nsight Compute" if counters.source == "ncu" else "from compiling and counting"
+    shares = {"bandwidth": counters.bandwidth_share, "arithmetic": counters.operations_share}
+    achieved = ", ".join(f"{value:.1f} % of the card's {what}" for what, value in shares.items() if value is not None)
+    lines = [f"counters  {name}{f': {achieved} achieved' if achieved else ''}"]
+    lines += [f"          {kernel.name}: {kernel.words}" for kernel in counters.kernels if kernel.words]
+    return lines + ([f"          {counters.reason}"] if counters.reason else [])
 
 
 def _colour_status(status: str) -> Text:
@@ -167,7 +189,11 @@ def _timing_lines(timing: Timing) -> list[str]:
         seen = f", {_milliseconds(timing.wall_ms)} ms by the oracle's" if timing.wall_ms is not None else ""
         lines.append(f"clocks    {_milliseconds(timing.device_ms)} ms by the card's own{seen}")
     if timing.floor_ms is not None:
-        lines.append(f"floor     {_milliseconds(timing.floor_ms)} ms: no kernel of this card can be faster")
+        lines.append(f"believed  from {_milliseconds(timing.floor_ms)} ms on: no kernel of this card can be faster")
+    if timing.floor is not None:
+        bounds = ", ".join(f"{name} {_milliseconds(value)}" for name, value in timing.floor.parts.items())
+        estimate = " ESTIMATE" if timing.kind is TimingKind.ESTIMATED else ""
+        lines.append(f"floor     {timing.floor.words}{estimate}; lower bounds in ms: {bounds}")
     return lines + [f"note      {note}" for note in timing.notes]
 
 

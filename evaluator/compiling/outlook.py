@@ -7,6 +7,7 @@ from typing import Any
 
 from tritonsmith.evaluator.channel.report import ForwardReport
 from tritonsmith.evaluator.estimate import LatencyEstimate, estimate_candidate
+from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts, Status
 from tritonsmith.evaluator.timed_race import Fate, RaceRow
 
@@ -57,6 +58,21 @@ def rank_by_estimate(
         else row.model_copy(update={"fate": Fate.KEPT if row.sha in ranked else Fate.SLOWER, "ratio": ratios[row.sha]})
         for row in rows
     ]  # fmt: skip
+
+
+def digest_report(report: Mapping[str, Any]) -> str:
+    """A digest of everything that one forward launches: code, grids, counts and library calls; empty for a text that does not compile.
+
+    Values that the host passes at run time are not in it, such as pointers and scalars that the compiler did not specialise on.
+    """
+    try:
+        kernels = [KernelFacts.model_validate(values) for values in report.get("kernels", ())]
+        if Status(report["status"]) is not Status.OK or not kernels or not all(kernel.code for kernel in kernels):
+            return ""
+        launches = sorted((kernel.code, kernel.grid, kernel.launches, kernel.num_warps, kernel.shared_memory or 0) for kernel in kernels)
+        return text_sha(repr((launches, sorted(dict(report.get("torch_ops") or {}).items()))))
+    except (KeyError, ValueError, TypeError):  # the process runs the candidate
+        return ""
 
 
 def _estimate(report: Mapping[str, Any], facts: LaunchFacts, hardware: Hardware) -> LatencyEstimate:

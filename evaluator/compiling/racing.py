@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from tritonsmith.evaluator.compiling.counted import Leasing
 from tritonsmith.evaluator.compiling.outlook import look_ahead, rank_by_estimate
 from tritonsmith.evaluator.compiling.reports import CompileReports
 from tritonsmith.evaluator.kernel_text import KernelText
@@ -44,6 +46,38 @@ def race(
     elif ask is None and not note:
         rows = rank_by_estimate(rows, found, own, facts, hardware, keep)
     return RaceReport(incumbent=incumbent.sha, kind=kind, rows=tuple(rows), seconds=time.monotonic() - started, note=note)
+
+
+class Races:
+    """Races of one card's evaluator.
+
+    Args:
+        reports: of its compilers; None where nobody can compile for the card.
+        oracles: those of the card.
+        hardware: the card; one that is not here has races by estimate.
+    """
+
+    def __init__(self, reports: CompileReports | None, oracles: Leasing, hardware: Hardware) -> None:
+        self._reports, self._oracles, self._hardware = reports, oracles, hardware
+
+    def run(
+        self, settings: Mapping[str, Any], task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int,
+        seconds: float,
+    ) -> RaceReport | None:  # fmt: skip
+        """The report of a race, `settings` being what the oracle is told besides; None without compilers. Raises InfrastructureError."""
+        if self._reports is None:
+            return None
+
+        def ask(fit: Sequence[KernelText]) -> tuple[list[RaceRow], str]:
+            request = {
+                "op": "race", "task": task.model_dump(mode="json"), "incumbent": incumbent.as_message(),
+                "entrants": [text.as_message() for text in fit], "keep": keep, "seconds": seconds, **settings,
+            }  # fmt: skip
+            with self._oracles.lease() as oracle:
+                answer = self._oracles.ask(oracle, request)
+            return [RaceRow.model_validate(row) for row in answer["rows"]], str(answer["note"])
+
+        return race(self._reports, ask if self._hardware.present else None, self._hardware, task, incumbent, entrants, facts, keep)
 
 
 def _join(looked: RaceRow, timed: RaceRow | None) -> RaceRow:

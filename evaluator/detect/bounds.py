@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
-from tritonsmith.evaluator.schema import Hardware, LaunchFacts, PrecisionClass, TaskFacts, Timing, TimingKind
+from tritonsmith.evaluator.floors import Rates, choose_rate, count_bytes
+from tritonsmith.evaluator.schema import Hardware, LaunchFacts, TaskFacts, Timing, TimingKind
 
 _LAUNCH_SECONDS = 5e-6
 """Seconds of the host for one launch at the least.
@@ -14,8 +15,6 @@ _HALF = 0.5
 """From this share of the time on, launches are what a kernel waits for."""
 _BOUND_SHARE = 0.4
 """From this share of a card's limit on, the limit is what bounds the kernel."""
-_STREAMING_FLOPS_PER_BYTE = 8.0
-"""Below this a kernel reads its operands about once, so that its traffic is device memory's."""
 
 
 def find_bound(facts: LaunchFacts, task: TaskFacts, hardware: Hardware, timing: Timing) -> TraitHit | None:
@@ -27,15 +26,31 @@ def find_bound(facts: LaunchFacts, task: TaskFacts, hardware: Hardware, timing: 
     took = f"{timing.median_ms:.4g} ms{kind}"
     if hit := _find_launch_bound(facts, seconds, took):
         return hit
-    moved, rate = _count_bytes_moved(facts, task), _choose_rate(facts, task, hardware)
+    moved, rate = count_bytes(facts, task), choose_rate(facts, task, Rates.of(hardware))
     memory, compute = moved / hardware.bandwidth / seconds, task.flops / rate / seconds
+    dram, counted = _read_counters(facts)
+    if dram is not None and dram / 100.0 > max(memory, compute, _BOUND_SHARE):
+        return TraitHit(name=Trait.MEMORY_BOUND, evidence=f"{dram:.0f} % of {hardware.name}'s memory throughput in {took}; {counted}")
     if max(memory, compute) < _BOUND_SHARE:
-        return TraitHit(name=Trait.LATENCY_BOUND, evidence=_describe_waiting(facts, task, seconds, took, memory, compute))
+        return TraitHit(name=Trait.LATENCY_BOUND, evidence=_describe_waiting(facts, task, seconds, took, memory, compute) + _also(counted))
     if memory >= compute:
         text = f"at least {moved / 1e6:.4g} MB in {took}: {memory:.0%} of {hardware.name}'s {hardware.bandwidth / 1e12:.3g} TB/s"
-        return TraitHit(name=Trait.MEMORY_BOUND, evidence=text)
+        return TraitHit(name=Trait.MEMORY_BOUND, evidence=text + _also(counted))
     text = f"{task.flops / 1e9:.4g} GFLOP in {took}: {compute:.0%} of {hardware.name}'s {rate / 1e12:.3g} TFLOP/s"
-    return TraitHit(name=Trait.COMPUTE_BOUND, evidence=text)
+    return TraitHit(name=Trait.COMPUTE_BOUND, evidence=text + _also(counted))
+
+
+def _read_counters(facts: LaunchFacts) -> tuple[float | None, str]:
+    """The memory throughput that Nsight Compute counted, in percent, and all that it counted of the longest kernel; nothing without it."""
+    counters = facts.counters
+    if counters is None or counters.source != "ncu" or not counters.kernels:
+        return None, ""
+    longest = max(counters.kernels, key=lambda kernel: kernel.ms or 0.0)
+    return counters.mean("dram_throughput"), f"Nsight Compute counted for {longest.name}: {longest.words}"
+
+
+def _also(counted: str) -> str:
+    return f"; {counted}" if counted else ""
 
 
 def _find_launch_bound(facts: LaunchFacts, seconds: float, took: str) -> TraitHit | None:
@@ -54,21 +69,6 @@ def _find_launch_bound(facts: LaunchFacts, seconds: float, took: str) -> TraitHi
         text = f"{launches} launches in {took}: {seconds / launches * 1e6:.3g} microseconds each, a launch alone takes about 5"
         return TraitHit(name=Trait.LAUNCH_BOUND, evidence=text)
     return None
-
-
-def _count_bytes_moved(facts: LaunchFacts, task: TaskFacts) -> float:
-    """At the least: inputs, parameters and outputs once; more where streaming kernels move more between them."""
-    total = 0.0
-    for kernel in facts.kernels:
-        traffic = (kernel.bytes_loaded or 0.0) + (kernel.bytes_stored or 0.0)
-        if traffic and (kernel.flops or 0.0) < _STREAMING_FLOPS_PER_BYTE * traffic:
-            total += traffic * kernel.launches
-    return max(task.min_bytes, total) if task.serial_steps == 1 else task.min_bytes
-
-
-def _choose_rate(facts: LaunchFacts, task: TaskFacts, hardware: Hardware) -> float:
-    matrix = hardware.fp16 if task.precision is PrecisionClass.HALF else hardware.tf32
-    return matrix if any(kernel.tensor_cores for kernel in facts.kernels) else hardware.fp32
 
 
 def _describe_waiting(facts: LaunchFacts, task: TaskFacts, seconds: float, took: str, memory: float, compute: float) -> str:

@@ -10,6 +10,7 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
     {"op": "race", "task": {...}, "incumbent": {"text", "sha"}, "entrants": [...], "keep": count,
      "call_seconds": limit, "seconds": limit, "measuring": path}           -> {"rows": [...], "note": why there are none}
     {"op": "sanitize", "kernel": {"text", "sha"}, "request": path, "seconds": limit}  -> {"found": bool, "text": sentence}
+    {"op": "count", "kernel": {"text", "sha"}, "request": path, "seconds": limit}     -> {"counters": {...}, "final": bool}
     faults                         -> {"error": sentence, "kind": "task" | "usage" | "infrastructure"}
 """
 
@@ -37,6 +38,7 @@ from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
 from tritonsmith.evaluator.oracle.judge.race import run_card_race
 from tritonsmith.evaluator.oracle.judge.without_card import CardFreeJudge
+from tritonsmith.evaluator.oracle.nsight import is_final, run_nsight
 from tritonsmith.evaluator.processes.serve import serve_requests
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.sandbox.policy import sandbox_report
@@ -87,6 +89,10 @@ class Oracle:
             found, text = self._pool.sanitize(KernelText(**request["kernel"]), Path(request["request"]), request["seconds"])
             self._require_healthy_card()
             return {"found": found, "text": text}
+        if request["op"] == "count":
+            counters = run_nsight(KernelText(**request["kernel"]), Path(request["request"]), request["seconds"])
+            self._require_healthy_card()
+            return {"counters": counters.model_dump(mode="json"), "final": is_final(counters)}
         return {"verdict": self._evaluate(request).model_dump(mode="json")}
 
     def choose_hardware(self, target: str, use_card: bool) -> Hardware:

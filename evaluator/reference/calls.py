@@ -62,6 +62,7 @@ class ExecutedForward:
     costs: list[OperatorCost]
     """Of all nodes, in the order of execution."""
     serial_steps: int
+    shortest_chain: int
     output: Any
     size_lines: tuple[int, ...]
     """Lines of the task that ask a tensor for its sizes."""
@@ -85,7 +86,7 @@ def execute_forward(model: nn.Module, inputs: list[Any], file: str, deadline: fl
             output = model(*inputs)
         recorder.take_output(output)
     lines = (tuple(sorted(found - {0})) for found in (recorder.size_lines, recorder.value_lines))
-    return ExecutedForward(tuple(recorder.ops), costs.costs, costs.serial_steps, output, *lines)
+    return ExecutedForward(tuple(recorder.ops), costs.costs, costs.serial_steps, costs.shortest_chain, output, *lines)
 
 
 class _CallRecorder(TorchFunctionMode):

@@ -107,6 +107,7 @@ def _describe(reference: Reference, model: nn.Module, inputs: list[Any], deadlin
         "min_bytes": still.min_bytes + _total_bytes(flatten(output)),
         "reference_launches": sum(cost.launches for cost in run.costs),
         "serial_steps": run.serial_steps,
+        "shortest_chain": run.shortest_chain,
     })  # fmt: skip
     return facts, run.costs
 

@@ -24,7 +24,7 @@ from torch.utils.flop_counter import flop_registry
 
 from tritonsmith.evaluator.operator_cost import OperatorCost
 
-Record: TypeAlias = Callable[[OperatorCost, int, Callable[[], Any]], Any]
+Record: TypeAlias = Callable[[OperatorCost, "Steps", Callable[[], Any]], Any]
 """Called with a recurrent module's cost, its serial steps, and the call that does the work."""
 Unclaimed: TypeAlias = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
 """Called with an operator, its arguments and its result."""
@@ -59,6 +59,14 @@ def _count_distinct(tensor: torch.Tensor) -> int:
 
 
 @dataclass(frozen=True)
+class Steps:
+    """Recurrent steps of a call: one after the other as the reference runs them, and at the least."""
+
+    serial: int
+    shortest: int
+
+
+@dataclass(frozen=True)
 class OperatorTrace:
     """One eager forward."""
 
@@ -66,6 +74,8 @@ class OperatorTrace:
     """In the order of execution."""
     serial_steps: int
     """Recurrent steps that follow each other: layers times time of every recurrent stack, plus every call of a cell; at least 1."""
+    shortest_chain: int
+    """The same for layers that run as a wavefront."""
     output: Any
 
 
@@ -78,7 +88,7 @@ def trace_operators(model: nn.Module, inputs: list[Any]) -> OperatorTrace:
     """
     with record_costs(model) as recorder:
         output = model(*inputs)
-    return OperatorTrace(recorder.costs, recorder.serial_steps, output)
+    return OperatorTrace(recorder.costs, recorder.serial_steps, recorder.shortest_chain, output)
 
 
 @contextlib.contextmanager
@@ -106,14 +116,19 @@ class CostRecorder(TorchDispatchMode):
         """Above 0 while somebody who records calls waits for the costs of one."""
         self.take_unclaimed: Unclaimed | None = None
         """Gets every operator that costs something and that nobody claims."""
-        self._steps = 0
+        self._steps = Steps(0, 0)
         self._muted = 0
         self._deadline = deadline
 
     @property
     def serial_steps(self) -> int:
         """Recurrent steps that follow each other; at least 1."""
-        return max(1, self._steps)
+        return max(1, self._steps.serial)
+
+    @property
+    def shortest_chain(self) -> int:
+        """Steps that must follow each other: layers of one stack overlap as a wavefront; at least 1."""
+        return max(1, self._steps.shortest)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -134,7 +149,7 @@ class CostRecorder(TorchDispatchMode):
                 self.take_unclaimed(func, args, kwargs, result)
         return result
 
-    def recurrent_call(self, cost: OperatorCost, steps: int, call: Callable[[], Any]) -> Any:
+    def recurrent_call(self, cost: OperatorCost, steps: Steps, call: Callable[[], Any]) -> Any:
         """Record the given cost and serial steps for all that the call does."""
         self._muted += 1
         try:
@@ -143,7 +158,7 @@ class CostRecorder(TorchDispatchMode):
             self._muted -= 1
         if not self._muted:
             self.costs.append(cost)
-            self._steps += steps
+            self._steps = Steps(self._steps.serial + steps.serial, self._steps.shortest + steps.shortest)
         return result
 
 
@@ -191,16 +206,18 @@ def intercept_cells(model: nn.Module, record: Record | None = None) -> Iterator[
             del module.__dict__["forward"]  # the class's method shows again
 
 
-def _call_only(cost: OperatorCost, steps: int, call: Callable[[], Any]) -> Any:
+def _call_only(cost: OperatorCost, steps: Steps, call: Callable[[], Any]) -> Any:
     return call()
 
 
 def _intercept(module: nn.RNNBase | nn.RNNCellBase, forward: Callable[..., Any], record: Record) -> Callable[..., Any]:
     def replacement(x: Any, hx: Any = None) -> Any:
         if isinstance(module, nn.RNNCellBase):
-            return record(_cell_cost(module, x), 1, lambda: forward(x, hx))
+            return record(_cell_cost(module, x), Steps(1, 1), lambda: forward(x, hx))
         by_shape = not isinstance(x, PackedSequence) and is_fake(x)
-        steps = _sequence_shape(module, x)[0] * module.num_layers  # the two directions of a layer run side by side
+        time_steps, layers = _sequence_shape(module, x)[0], module.num_layers
+        serial = time_steps * layers  # the two directions of a layer run side by side, and the next layer waits for both
+        steps = Steps(serial, serial if module.bidirectional else time_steps + layers - 1)
         return record(recurrent_cost(module, x), steps, lambda: _make_empty_result(module, x, hx) if by_shape else forward(x, hx))
 
     return replacement

@@ -28,8 +28,9 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.machine import card_in_nvml, versions
-from tritonsmith.evaluator.protocol import Evaluator, race_with
+from tritonsmith.evaluator.protocol import CodeReading, Counting, Evaluator, race_with
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.timed_race import RaceReport
 
@@ -235,6 +236,14 @@ class KeptEvaluator:
     ) -> RaceReport | None:
         """The other evaluator's race, measured anew each time: it only chooses what gets a verdict. None where it has none."""
         return await race_with(self.inner, task, incumbent, entrants, facts, keep, seconds)
+
+    async def count(self, task: Task, kernel: KernelText) -> Counters | None:
+        """What the other evaluator's card counts."""
+        return await self.inner.count(task, kernel) if isinstance(self.inner, Counting) else None
+
+    async def read_code(self, task: Task, kernel: KernelText) -> str:
+        """What the other evaluator's compilers say."""
+        return await self.inner.read_code(task, kernel) if isinstance(self.inner, CodeReading) else ""
 
     async def aclose(self) -> None:
         """End the other evaluator."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.protocol import Evaluator, race_with
+from tritonsmith.evaluator.limits import Counters
+from tritonsmith.evaluator.protocol import CodeReading, Counting, Evaluator, race_with
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.sharing.turns import FairTurns
 from tritonsmith.evaluator.timed_race import RaceReport
@@ -69,6 +70,19 @@ class EvaluatorView:
         """The race of the texts, in a turn like a verdict's; None where the evaluator has none. Raises InfrastructureError."""
         async with self._shared.turns.turn(self._owner):
             return await race_with(self._shared.inner, task, incumbent, entrants, facts, keep, seconds)
+
+    async def count(self, task: Task, kernel: KernelText) -> Counters | None:
+        """What the card counts, in this run's turn; None where it cannot be asked."""
+        inner = self._shared.inner
+        if not isinstance(inner, Counting):
+            return None
+        async with self._shared.turns.turn(self._owner):
+            return await inner.count(task, kernel)
+
+    async def read_code(self, task: Task, kernel: KernelText) -> str:
+        """What a text compiles to; compilers need no turn."""
+        inner = self._shared.inner
+        return await inner.read_code(task, kernel) if isinstance(inner, CodeReading) else ""
 
     async def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
         async with self._shared.turns.turn(self._owner):

@@ -62,6 +62,8 @@ def _verdicts() -> dict[str, Verdict]:
     odd = {
         "works as a library call": scripted_verdict(1.7, label=Label.LIBRARY, library={"aten::gru": 1}),
         "works, gain within the noise": scripted_verdict(1.1, comparison=Comparison.AMBIGUOUS),
+        "works at 1.2, far from its floor": scripted_verdict(1.2, floor=0.4),
+        "works at 1.2, near its floor": scripted_verdict(1.2, floor=0.9),
         "works, suspiciously fast": scripted_verdict(80.0, quarantine="far above the strongest baseline"),
     }
     return fails | works | odd
@@ -86,6 +88,10 @@ def _after_evaluate() -> Iterator[tuple[str, View]]:
         yield f"seed: runtime_error after {repairs} repairs", _view(gate, failing, seed.id, repairs=repairs)
     yield "seed: runtime_error; the author has no repair", _view(gate, failing, seed.id, repairs=1, exhausted=True)
     base = {seed.id: (seed, slow)}
+    again: dict[str, Any] = {"twins": {second.id: seed.id}, "unjudged_candidates": (second,)}
+    yield "a seed that compiles to another's code", _view(gate, base, second.id, **again)
+    line = {"optimized": True, "rounds": 1, "analysis": _analysis()}
+    yield "an optimized kernel that compiles to its seed's code", _view(gate, base, second.id, **again, **line)
     yield "the author cannot write what was proposed", _view(gate, base, seed.id, rounds=1, exhausted=True, analysis=_analysis())
 
 
@@ -112,6 +118,10 @@ def _after_optimize() -> Iterator[tuple[str, View]]:
         labels = ("persistent", "one_axis_grid")
         view = _view(gate, two, second.id, check=_checks(second.id)["promise kept"], labels=labels, **line)
         yield f"works at 1.2 with a grid over one axis; {left}", view
+        for share in (0.4, 0.9):
+            two = {seed.id: (seed, scripted_verdict(0.3)), second.id: (second, scripted_verdict(1.2, floor=share))}
+            view = _view(gate, two, second.id, check=_checks(second.id)["promise kept"], **line)
+            yield f"works at 1.2 and {share:.0%} of its floor; {left}", view
         two = {seed.id: (seed, scripted_verdict(0.3)), second.id: (second, scripted_verdict(None))}
         yield f"the optimized kernel fails; {left}", _view(gate, two, second.id, repairs=5, **line)
 
@@ -127,6 +137,9 @@ def _after_select() -> Iterator[tuple[str, View]]:
         yield f"best of one at {score:g}, after a return from the confirmation", _view(gate, pool, first.id, returns=1)
         both = {first.id: (first, scripted_verdict(score)), second.id: (second, scripted_verdict(0.9 * score))}
         yield f"best of two at {score:g}", _view(gate, both, first.id)
+        yield f"best of two at {score:g}, both to go on with", _view(gate, both, first.id, width=3)
+        begun: dict[str, Any] = {"lines": {"improve1": first.id, "improve2": second.id}, "improvements": 2, "widenings": 1}
+        yield f"best of two at {score:g}, gone on with", _view(gate, both, first.id, width=3, **begun)
     nothing = {first.id: (first, scripted_verdict(None)), second.id: (second, scripted_verdict(None, status=Status.INACCURATE))}
     yield "nothing works", _view(gate, nothing, None)
     library = {first.id: (first, _verdicts()["works as a library call"])}
@@ -197,10 +210,13 @@ def _view(
     analysis: Analysis | None = None,
     check: PromiseCheck | None = None,
     budget: Budget | None = None,
+    width: int = 1,
+    unjudged_candidates: tuple[Candidate, ...] = (),
     **line: Any,
 ) -> View:
+    judged = {name: candidate for name, (candidate, _) in pool.items()}
     shared: dict[str, Any] = {
-        "candidates": {name: candidate for name, (candidate, _) in pool.items()},
+        "candidates": judged | {candidate.id: candidate for candidate in unjudged_candidates},
         "verdicts": {name: verdict for name, (_, verdict) in pool.items()},
         "current": current,
         **line,
@@ -213,4 +229,4 @@ def _view(
         shared["checks"] = {current: check}
     inside = gate in ("after_evaluate", "worth_optimizing", "after_optimize")
     state = {**shared, "branch": "seed0", "index": 0} if inside else shared
-    return view_of(gate, cast(State, state), budget or Budget())
+    return view_of(gate, cast(State, state), budget or Budget(), width=width)

@@ -50,6 +50,7 @@ class ForkedPolicy:
         self.name = policy.name
         self.seeds: int | None = parent.seeds
         self.tuning, self.joint = policy.tuning, policy.joint
+        self.width, self.drop_twins = policy.width, policy.drop_twins
 
     def __getattr__(self, question: str) -> Callable[[View], Answer]:
         if question not in QUESTIONS:
@@ -142,13 +143,21 @@ def _main_before(at: str, lines: Mapping[str, list[Decision]]) -> tuple[list[Dec
             return answers, True
         answers.append(decision)
         if decision.gate in SITES and SITES[decision.gate].choices.get(decision.choice) == "improve":
-            begun[decision.gate] += 1
-            name = f"{LINES[decision.gate]}{begun[decision.gate]}"
-            part, reached = _line_before(at, lines.get(name, []))  # empty where the budget refused it
-            answers += part
-            if reached:
+            cut = False
+            for _ in range(_count_lines(decision)):
+                begun[decision.gate] += 1
+                name = f"{LINES[decision.gate]}{begun[decision.gate]}"
+                part, reached = _line_before(at, lines.get(name, []))  # empty where the budget refused it
+                answers, cut = answers + part, cut or reached  # lines that were begun together are cut each for itself
+            if cut:
                 return answers, True
     return answers, False
+
+
+def _count_lines(decision: Decision) -> int:
+    """How many lines of work a decision begins."""
+    found = decision.evidence.get("open_lines") if decision.choice == "widen" else None
+    return len(found) if isinstance(found, list) else 1
 
 
 def _line_before(at: str, line: list[Decision]) -> tuple[list[Decision], bool]:

@@ -12,10 +12,15 @@ from types import ModuleType
 from typing import Any, cast
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.graph.policies.presets import PRESETS, Default
+from tritonsmith.graph.policies.default import Default
+from tritonsmith.graph.policies.presets import PRESETS
 from tritonsmith.graph.policies.view import Policy
+from tritonsmith.graph.policies.wider import Beam
 from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.sites import QUESTIONS
+
+MOST_LINES = 16
+"""Lines of work that may go on side by side."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +49,20 @@ def load_policy(name: str, option: str = "--policy") -> Policy:
     """A preset by name, or `path/to/file.py:ClassName`. Raises UsageError that names the option and lists what exists."""
     if name in PRESETS:
         return PRESETS[name]()
+    if name.startswith(f"{Beam.name}:"):
+        return Beam(_read_width(name, option))
     path, _, attribute = name.rpartition(":") if ":" in name else (name, "", "")
     if not path.endswith(".py"):
         raise UsageError(f"{option} {name}: no such policy; choose one of {', '.join(PRESETS)}, or path/to/file.py:ClassName")
     return _from_file(f"{option} {name}", Path(path), attribute)
+
+
+def _read_width(name: str, option: str) -> int:
+    """How many lines `beam:N` keeps. Raises UsageError."""
+    number = name.partition(":")[2]
+    if not number.isdigit() or not 1 <= int(number) <= MOST_LINES:
+        raise UsageError(f"{option} {name}: keep between 1 and {MOST_LINES} lines, such as beam:4")
+    return int(number)
 
 
 def _from_file(asked: str, path: Path, attribute: str) -> Policy:
@@ -103,6 +118,10 @@ def _complete(asked: str, attribute: str, policy: Any, missing: list[str]) -> Po
     if tuning not in list(Tuning):
         raise UsageError(f"{asked}: {attribute}.tuning is {tuning!r}; make it one of {', '.join(Tuning)}")
     policy.tuning, policy.joint = Tuning(tuning), bool(getattr(policy, "joint", False))
+    width = getattr(policy, "width", 1)
+    if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width <= MOST_LINES:
+        raise UsageError(f"{asked}: {attribute}.width is {width!r}; make it a number from 1 to {MOST_LINES}")
+    policy.width, policy.drop_twins = width, bool(getattr(policy, "drop_twins", False))
     encodes = getattr(policy, "encodes", ())
     if not isinstance(encodes, tuple) or not all(isinstance(number, int) for number in encodes):
         raise UsageError(f"{asked}: {attribute}.encodes is {encodes!r}; make it a tuple of numbers, or leave it out")

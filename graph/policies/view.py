@@ -1,9 +1,10 @@
 """What a policy sees at a decision, and the policy's methods: one per site, each with a choice and a reason."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
+from tritonsmith.evaluator.limits import FloorShare
 from tritonsmith.evaluator.schema import Candidate, Status, Verdict
 from tritonsmith.graph.pool import is_proven, rank_working, refusal
 from tritonsmith.graph.searches import Search, Tuning
@@ -46,6 +47,10 @@ class View:
     """Whether the current line stems from an analysis of this branch."""
     exhausted: bool = False
     """Whether the author has nothing further to offer for this line."""
+    twin: str = ""
+    """The earlier working candidate whose compiled code the current one has; it is then not measured."""
+    open_lines: tuple[str, ...] = ()
+    """At `after_select`, the best candidates (as many as the policy's `width`) that no line of work has gone on with."""
     search: Search | None = None
     """At `after_stage`, the search of that stage; None where there was none."""
     unjudged: str = ""
@@ -53,6 +58,7 @@ class View:
     repairs: int = 0
     rounds: int = 0
     improvements: int = 0
+    widenings: int = 0
     returns: int = 0
     """How often a kernel that only the strict profile refused went back to repair; in a branch, 0 unless it is such a line."""
     stop: str = ""
@@ -86,6 +92,12 @@ class View:
         return self.best_verdict.profile != "strict" and is_proven(self.best_verdict)
 
     @property
+    def best_floor(self) -> FloorShare | None:
+        """How near the best working candidate is to its floor; None where nobody knows."""
+        timing = self.best_verdict.timing if self.best_verdict else None
+        return timing.floor if timing else None
+
+    @property
     def repairs_left(self) -> int:
         """Repairs that the line in hand may still use; none once a budget is spent."""
         return 0 if self.stop else max(0, self.budget.repairs - self.repairs)
@@ -96,7 +108,9 @@ class View:
         return max(0, self.budget.rounds - self.rounds)
 
     def left(self, allowance: str) -> int:
-        """What is left of `repairs`, `rounds` or `improvements`."""
+        """What is left of `repairs`, `rounds`, `improvements` or `widenings`."""
+        if allowance == "widenings":
+            return max(0, self.budget.rounds - self.widenings)
         if allowance == "improvements":
             return max(0, min(1, self.budget.rounds) - self.improvements)
         return self.repairs_left if allowance == "repairs" else self.rounds_left
@@ -108,6 +122,8 @@ class View:
             return "there is no analysis"
         if need == "refused" and (self.works or self.verdict is None or self.verdict.profile != "strict"):
             return "the strict profile refuses nothing"
+        if need == "open" and not self.open_lines:
+            return "every one of the best candidates was gone on with"
         if need in ("best", "unconfirmed") and self.best is None:
             return "nothing works that may win"
         if need == "unconfirmed" and self.best and self.best_verdict and self.best_verdict.profile == "strict":
@@ -134,6 +150,8 @@ class View:
             "best_score": self.best_score,
             "launches_per_forward": facts.launches_per_forward if facts and self.works else None,
             "labels": sorted(self.labels) or None,
+            "floor_share": timing.floor.share if timing and timing.floor and self.works else None,
+            "floor_limit": timing.floor.limit.value if timing and timing.floor and self.works else None,
         }
         if self.site in ("after_evaluate", "after_optimize"):
             found |= {"repairs": self.repairs, "rounds": self.rounds}
@@ -145,6 +163,10 @@ class View:
             found |= {"promise_kept": self.promise.kept, "time_loop_in_python": self.promise.time_loop_in_python}
         if self.site in ("after_select", "after_confirm"):
             found |= {"working": len(self.scores), "failed": self.failed, "not_allowed": self.not_allowed or None}
+        if self.site == "after_select" and (self.open_lines or self.widenings):
+            found |= {"open_lines": list(self.open_lines) or None, "widenings": self.widenings}
+        if self.site == "after_evaluate":
+            found |= {"twin": self.twin or None}
         if self.site == "after_confirm":
             found |= {"repairs": self.repairs or None}
         if self.site == "after_stage":
@@ -163,6 +185,10 @@ class Policy(Protocol):
     """Who finds the variants of a tuning stage."""
     joint: bool
     """Whether one search covers all three stages."""
+    width: int
+    """How many lines of work `widen` begins."""
+    drop_twins: bool
+    """Whether a candidate whose compiled code is that of an earlier working one is dropped before it is measured."""
 
     def after_evaluate(self, view: View) -> Answer:
         """`repair`, `rescue`, `check`, `accept` or `give_up`."""
@@ -177,7 +203,7 @@ class Policy(Protocol):
         ...
 
     def after_select(self, view: View) -> Answer:
-        """`detect`, `rescue` or `finish`."""
+        """`detect`, `rescue`, `widen` or `finish`."""
         ...
 
     def after_detect(self, view: View) -> Answer:
@@ -193,8 +219,8 @@ class Policy(Protocol):
         ...
 
 
-def view_of(gate: str, state: State | BranchState, budget: Budget, *, stop: str = "") -> View:
-    """The view that a gate's policy gets, from the state and from what the run may still spend."""
+def view_of(gate: str, state: State | BranchState, budget: Budget, *, stop: str = "", width: int = 1) -> View:
+    """The view that a gate's policy gets, from the state and from what the run may still spend; `width` is the policy's."""
     candidates, verdicts = state.get("candidates", {}), state.get("verdicts", {})
     branch = str(state.get("branch", "main"))
     allow = allow_of(state)
@@ -221,16 +247,27 @@ def view_of(gate: str, state: State | BranchState, budget: Budget, *, stop: str 
         promise=state.get("checks", {}).get(current.id) if current else None,
         optimized=bool(state.get("optimized", False)),
         exhausted=bool(state.get("exhausted", False)),
+        twin=state.get("twins", {}).get(current.id, "") if current else "",
+        open_lines=_open_lines(gate, ranked, state, width),
         search=_search_of(gate, state),
         unjudged=str(state.get("unjudged", "")) if SITES[gate].asks == "after_stage" else "",
         repairs=count_returned_repairs(state) if gate == "after_confirm" else int(str(state.get("repairs", 0))),
         rounds=int(str(state.get("rounds", 0))),
         improvements=int(str(state.get("improvements", 0))),
+        widenings=int(str(state.get("widenings", 0))),
         returns=int(str(state.get("returns", 0))),
         stop=stop,
         budget=budget,
         step=sum(decision.branch == branch for decision in state.get("decisions", {}).values()),
     )
+
+
+def _open_lines(gate: str, ranked: Sequence[Candidate], state: State | BranchState, width: int) -> tuple[str, ...]:
+    """The best candidates that no line has gone on with; none for a policy that keeps one line."""
+    if SITES[gate].asks != "after_select" or width < 2:
+        return ()
+    begun = set(cast("dict[str, str]", state.get("lines", {})).values())
+    return tuple(candidate.id for candidate in ranked[:width] if candidate.id not in begun)
 
 
 def _search_of(gate: str, state: State | BranchState) -> Search | None:

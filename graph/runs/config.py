@@ -14,7 +14,7 @@ from tritonsmith.evaluator.schema import PrecisionClass
 from tritonsmith.evaluator.sharing.open import JudgeSettings
 from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.state import Budget
-from tritonsmith.nodes.chat.connect import Models
+from tritonsmith.nodes.chat.connect import IN_TURN, Models
 from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
 from tritonsmith.prompts.author import Author
 
@@ -36,7 +36,8 @@ class RunConfig(JudgeSettings):
     mode: Literal["eval", "train"] | None = None
     """What the module is put into; None: the file's MODE, else evaluation."""
     model: str = "offline"
-    """Who writes kernels: offline (the built-in recipes), openai:NAME, or handoff:DIR (you answer requests in files)."""
+    """Who writes kernels: offline (the built-in recipes), openai:NAME, or handoff:DIR (you answer requests in files).
+    Several with commas work side by side; after `turns:` they take turns."""
     analyst_model: str | None = None
     """Who says why a kernel is slow; empty: `model`."""
     repair_model: str | None = None
@@ -118,6 +119,16 @@ def restore_address(censored: str) -> str:
     raise UsageError(f"--base-url {censored}: its secret is not kept with the run; set OPENAI_BASE_URL to the whole address, and resume")
 
 
+def _make_absolute(model: str) -> str:
+    """The name of an author, or of several, with absolute folders of answers."""
+    turns = IN_TURN if model.startswith(IN_TURN) else ""
+    names = []
+    for name in model.removeprefix(turns).split(","):
+        provider, colon, folder = name.strip().partition(":")
+        names.append(f"handoff:{Path(folder).resolve()}" if provider == "handoff" and colon else name.strip())
+    return turns + ",".join(names)
+
+
 def settings_to_keep(config: RunConfig) -> dict[str, Any]:
     """The settings that a resumed run must share. Paths are absolute, so that any working directory will do."""
     settings = config.model_dump(mode="json", exclude={"out"})
@@ -127,9 +138,8 @@ def settings_to_keep(config: RunConfig) -> dict[str, Any]:
     if config.base_url is not None:
         settings["base_url"] = censor_address(config.base_url)
     for name in ROLES:
-        provider, colon, folder = str(settings[name]).partition(":")
-        if provider == "handoff" and colon:
-            settings[name] = f"handoff:{Path(folder).resolve()}"
+        if settings[name] is not None:
+            settings[name] = _make_absolute(str(settings[name]))
     path, colon, attribute = config.policy.rpartition(":")
     if colon and path.endswith(".py"):
         settings["policy"] = f"{Path(path).resolve()}:{attribute}"

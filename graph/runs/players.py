@@ -11,7 +11,8 @@ from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.authors.make import make_author, make_replaying_author
 from tritonsmith.nodes.authors.memory import Memory, Recall
 from tritonsmith.nodes.authors.model import ModelAuthor
-from tritonsmith.nodes.chat.connect import Models
+from tritonsmith.nodes.authors.several import SeveralAuthors
+from tritonsmith.nodes.chat.connect import Models, split_names
 from tritonsmith.nodes.chat.handoff import HandoffChat, waits_for
 from tritonsmith.nodes.chat.records import Chat
 from tritonsmith.nodes.evaluators.spool import Spool, SpoolEvaluator
@@ -105,7 +106,8 @@ def open_players(
         if memory is not None:
             raise UsageError("--replay and --memory: a recording has what its run was given; drop --memory")
         return _open_replay(replay, models, author, record)
-    named = [model for model in (models.author, models.analyst, models.repair) if isinstance(model, str) and model.startswith(_HANDOFF)]
+    asked = (*split_names(models.author)[1], models.analyst, models.repair)
+    named = [model for model in asked if isinstance(model, str) and model.startswith(_HANDOFF)]
     if record is not None and (named or spool is not None):
         waits = f"--model {named[0]}" if named else f"--evaluator spool:{spool}"
         raise UsageError(f"--record {record}: a run with {waits} is kept in its own folders; drop --record")
@@ -124,7 +126,7 @@ def open_players(
 
     if author is None:
         writer = make_author(models, wrap=wrap)
-    elif isinstance(author, ModelAuthor):
+    elif isinstance(author, ModelAuthor | SeveralAuthors):
         writer = author.wrap_chats(wrap)
     folders = tuple(dict.fromkeys(Path(model.removeprefix(_HANDOFF)) for model in named))
     jobs = Path(spool) if spool is not None else None

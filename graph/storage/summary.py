@@ -87,6 +87,10 @@ class CandidateRow(Record):
     """`measured` or `estimated`."""
     interval: tuple[float, float] | None = None
     """95 % interval of the score; None for an estimate."""
+    floor_share: float | None = None
+    """Floor over time, both of the same kind."""
+    floor_limit: str | None = None
+    """What sets the floor: `bytes`, `operations`, `launches` or `serial chain`."""
     launches_per_forward: int | None = None
     tokens: int = 0
     """Read and written by the model for this text. Analyses and requests for several variants count only in the run's usage."""
@@ -94,6 +98,8 @@ class CandidateRow(Record):
     message: str = ""
     advice: tuple[str, ...] = ()
     rationale: str = ""
+    author: str = ""
+    """Who wrote it, in a run of several authors."""
     recipe: str = ""
     settings: dict[str, int | float | bool | str] = Field(default_factory=dict)
 
@@ -214,6 +220,7 @@ def write_best(summary: Summary, store: Store) -> Path | None:
         winner.result,
         f"score {timing.score:.3f} against {timing.baseline}{interval}: {timing.kind.value} on {summary.target}",
         f"latency {timing.median_ms:.4g} ms ({timing.kind.value}); baselines: {baselines}",
+        *([f"it reaches {timing.floor.words}: {timing.kind.value}"] if timing.floor else []),
         "confirmed in fresh processes with the strict profile" if winner.confirmed else "NOT confirmed: the run ended before",
         f"candidate {winner.id} ({winner.stage}), author {summary.model}, policy {summary.policy}",
         *describe_proof(winner.verdict, summary.task_facts, precision=summary.precision, mode=summary.mode, target=summary.target),
@@ -244,9 +251,9 @@ def winner_of(state: State) -> Winner | None:
 
 def _row(state: State, candidate_id: str) -> CandidateRow:
     candidate, verdict = state["candidates"][candidate_id], state.get("verdicts", {}).get(candidate_id)
-    timing = verdict.timing if verdict else None
+    timing, twin = verdict.timing if verdict else None, state.get("twins", {}).get(candidate_id)
     return CandidateRow(
-        **candidate.model_dump(include={"id", "parent", "branch", "sha", "rationale", "recipe", "settings"}),
+        **candidate.model_dump(include={"id", "parent", "branch", "sha", "rationale", "author", "recipe", "settings"}),
         stage=candidate.stage.value,
         status=verdict.status.value if verdict else "not evaluated",
         score=verdict.score if verdict else None,
@@ -258,10 +265,12 @@ def _row(state: State, candidate_id: str) -> CandidateRow:
         median_ms=timing.median_ms if timing else None,
         kind=timing.kind.value if timing else None,
         interval=timing.interval if timing else None,
+        floor_share=timing.floor.share if timing and timing.floor else None,
+        floor_limit=timing.floor.limit.value if timing and timing.floor else None,
         tokens=state.get("usage", {}).get(f"{candidate_id}-{candidate.stage.value}", Usage()).tokens,
         launches_per_forward=verdict.facts.launches_per_forward if verdict else None,
         profile=verdict.profile if verdict else "",
-        message=verdict.message if verdict else "",
+        message=verdict.message if verdict else f"compiles to the code of {twin}: dropped before it was measured" if twin else "",
         advice=verdict.advice if verdict else (),
     )
 

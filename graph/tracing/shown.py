@@ -12,6 +12,7 @@ _FEW = 4
 """So many records of a kind are shown one by one; of more, the number and the last one."""
 _AS_THEY_ARE = (
     "branch", "index", "current", "analysis", "choice", "queue", "repairs", "rounds", "improvements", "returns", "optimized", "exhausted",
+    "widenings", "opening", "twins",
 )  # fmt: skip
 """Fields of a state that are small already."""
 _THE_SAME = ("facts", "run", "allow", "elapsed")

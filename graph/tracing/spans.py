@@ -54,6 +54,8 @@ def score_verdict(work: Span, verdict: Verdict) -> None:
     work.score("correct", float(verdict.status is Status.OK), verdict.status.value)
     if verdict.score is not None:
         work.score("speedup", verdict.score, speedup_comment(verdict))
+    if verdict.timing is not None and verdict.timing.floor is not None:
+        work.score("floor_share", verdict.timing.floor.share, f"{verdict.timing.floor.words}, {verdict.timing.kind.value}")
 
 
 def score_run(verdict: Verdict | None) -> None:

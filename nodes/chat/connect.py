@@ -16,6 +16,8 @@ from tritonsmith.nodes.chat.model import ModelChat, Patience, Source
 from tritonsmith.nodes.chat.records import Chat
 from tritonsmith.nodes.chat.wire import note_response
 
+IN_TURN = "turns:"
+"""How a list of authors begins that take turns."""
 OPENAI = "https://api.openai.com/v1"
 """The address that is asked unless a setting names another one; the only one that needs a key."""
 
@@ -25,7 +27,7 @@ class Models:
     """Which models a run asks: names as on the command line, LangChain models, or functions that make one."""
 
     author: str | Source = "offline"
-    """`offline` (the built-in recipes), `openai:NAME`, `handoff:DIR`, or a model."""
+    """`offline` (the built-in recipes), `openai:NAME`, `handoff:DIR`, or a model; several names with commas between them."""
     analyst: str | Source | None = None
     """None: the author's."""
     repair: str | Source | None = None
@@ -43,6 +45,19 @@ class Models:
     def patient(self) -> Patience:
         """How failed tries are repeated."""
         return self.patience or Patience(request=self.seconds)
+
+
+def split_names(given: str | Source | None) -> tuple[bool, tuple[str | Source, ...]]:
+    """Whether authors take turns, and their names: `A,B` is side by side, `turns:A,B` in turn. Raises UsageError for an empty name."""
+    if not isinstance(given, str):
+        return False, () if given is None else (given,)
+    turns = given.startswith(IN_TURN)
+    names = tuple(name.strip() for name in given.removeprefix(IN_TURN).split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageError(f"--model {given}: name every author once, such as openai:A,openai:B or turns:offline,openai:A")
+    if turns and len(names) < 2:
+        raise UsageError(f"--model {given}: one author cannot take turns; name several, with commas between them")
+    return turns, names
 
 
 def open_chat(given: str | Source, models: Models, option: str = "--model") -> Chat:

@@ -19,7 +19,10 @@ _MOST_FALSE_STARTS = 200
 _LONGEST = 4000
 """Characters of one field; longer ones are cut, because later prompts repeat them."""
 
-Metric = Literal["launches_per_forward", "programs", "bytes_per_forward", "score"]
+Metric = Literal[
+    "launches_per_forward", "programs", "bytes_per_forward", "score", "percent_of_floor",
+    "dram_throughput", "sm_throughput", "active_warps", "l2_hit_rate", "memory_stalls",
+]  # fmt: skip
 
 
 class PromiseReply(BaseModel):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.detect.detection import Detection, Trait, TraitHit
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.limits import Counters, FloorShare, Limit
 from tritonsmith.evaluator.schema import (
     Comparison,
     Correctness,
@@ -38,7 +39,21 @@ class ScriptedEvaluator:
     """Every evaluation: text and profile."""
     racer: Callable[[KernelText, Sequence[KernelText], int], RaceReport] | None = None
     """Answers timed races."""
+    codes: Mapping[str, str] = field(default_factory=dict)
+    """What texts compile to; a text that is not in it is not compiled."""
+    counted: Mapping[str, Counters] = field(default_factory=dict)
+    """What a card counts of texts."""
     closed: bool = False
+
+    async def read_code(self, task: Task, kernel: KernelText) -> str:
+        """The digest of the table."""
+        del task
+        return self.codes.get(kernel.text, "")
+
+    async def count(self, task: Task, kernel: KernelText) -> Counters | None:
+        """The counters of the table."""
+        del task
+        return self.counted.get(kernel.text)
 
     async def describe(self, task: Task) -> TaskFacts:
         """The facts of the table, for any task."""
@@ -94,15 +109,18 @@ def scripted_verdict(
     share: float | None = None,
     library: Mapping[str, int] | None = None,
     quarantine: str = "",
+    floor: float | None = None,
+    counters: Counters | None = None,
 ) -> Verdict:
     """A verdict with this score against a baseline of one millisecond; without a score, a failing one of the status.
 
     A comparison makes it a measurement; without one the score has a band of 5 %. `share` is the share of time in own kernels, `library`
-    counts library calls.
+    counts library calls, and `floor` is the share of its floor, by bytes, that it reaches.
     """
     kernel = KernelFacts(name="kernel", launches=launches, grid=(programs, 1, 1))
     facts = LaunchFacts(
-        launches_per_forward=launches, triton_launches=launches, kernels=(kernel,), own_time_share=share, library_calls=dict(library or {})
+        launches_per_forward=launches, triton_launches=launches, kernels=(kernel,), own_time_share=share, library_calls=dict(library or {}),
+        counters=counters,
     )
     kind = TimingKind.MEASURED if comparison is not None else kind
     if score is None:
@@ -113,6 +131,7 @@ def scripted_verdict(
         timing=Timing(
             kind=kind, median_ms=1.0 / score, baselines_ms={"eager": 1.0}, baseline="eager", score=score, score_eager=score,
             band=(score * 0.95, score * 1.05) if kind is TimingKind.ESTIMATED else None, comparison=comparison or _compare(score),
+            floor=None if floor is None else FloorShare(limit=Limit.BYTES, ms=floor / score, share=floor),
         ),  # fmt: skip
         facts=facts,
         label=label,

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
-from tritonsmith.evaluator.protocol import Evaluator, race_with
+from tritonsmith.evaluator.limits import Counters
+from tritonsmith.evaluator.protocol import CodeReading, Counting, Evaluator, race_with
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.timed_race import RaceReport
 from tritonsmith.nodes.tape.recorder import TapeRecorder, refuse_when
@@ -104,6 +105,32 @@ class TapeEvaluator:
         self._tape.races[task.sha, question] = line
         await self._keep(line)
         return report
+
+    async def count(self, task: Task, kernel: KernelText) -> Counters | None:
+        """The recorded counters of a text; a recording that was made without any has none."""
+        line = self._tape.counters.get((task.sha, kernel.sha))
+        if line is None and self._inner is not None:
+            refuse_when(self._stopping)
+            found = await self._inner.count(task, kernel) if isinstance(self._inner, Counting) else None
+            line = {"kind": "counters", "task": task.sha, "kernel": kernel.sha, "counters": found and found.model_dump(mode="json")}
+            self._tape.counters[task.sha, kernel.sha] = line
+            if found is not None:
+                await self._keep(line)
+        return Counters.model_validate(line["counters"]) if line is not None and line["counters"] is not None else None
+
+    async def read_code(self, task: Task, kernel: KernelText) -> str:
+        """The recorded digest of what a text compiles to."""
+        line = self._tape.codes.get((task.sha, kernel.sha))
+        if line is not None:
+            return str(line["code"])
+        if self._inner is None:
+            raise UsageError(f"--replay {self._tape.path}: the recording has no compiled code of {kernel.sha}; an earlier decision differs")
+        refuse_when(self._stopping)
+        code = await self._inner.read_code(task, kernel) if isinstance(self._inner, CodeReading) else ""
+        line = {"kind": "code", "task": task.sha, "kernel": kernel.sha, "code": code}
+        self._tape.codes[task.sha, kernel.sha] = line
+        await self._keep(line)
+        return code
 
     def knows(self, task: Task, kernel: KernelText, profile: str = "quick") -> bool:
         """Whether the verdict is on the tape, so that nothing is judged for it."""

@@ -43,6 +43,10 @@ class Tape:
         self.verdicts = {(line["task"], line["kernel"], line["profile"]): line for line in lines if line.get("kind") == "verdict"}
         self.races = {(line["task"], line["race"]): line for line in lines if line.get("kind") == "race"}
         """Answers to timed races."""
+        self.codes = {(line["task"], line["kernel"]): line for line in lines if line.get("kind") == "code"}
+        """Digests of what texts compile to."""
+        self.counters = {(line["task"], line["kernel"]): line for line in lines if line.get("kind") == "counters"}
+        """What a card counted of texts."""
         self.faults = [line for line in lines if line.get("kind") == "fault"]
         """Branches that the author failed."""
         self._lock = threading.Lock()
@@ -140,11 +144,13 @@ _NEEDED = {
     "facts": ("task", "facts"),
     "verdict": ("task", "kernel", "profile"),
     "race": ("task", "race", "report"),
+    "code": ("task", "kernel", "code"),
+    "counters": ("task", "kernel", "counters"),
     "memory": ("task", "examples"),
     "fault": ("branch", "error", "fatal"),
 }
 """Fields that a line of each kind must have."""
-_TEXTS = ("kind", "key", "name", "task", "kernel", "profile", "branch", "race")
+_TEXTS = ("kind", "key", "name", "task", "kernel", "profile", "branch", "race", "code")
 """Fields that must be text."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tritonsmith.evaluator.limits import Limit
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.recipes.book import BOOK, Match
@@ -57,6 +58,7 @@ def _collect_evidence(found: Measured, brief: Brief) -> Evidence:
         "shortest_chain": found.chain,
         "chain_ms": round(found.chain_ms, 4),
         "floor_ms": round(found.floor_ms, 4),
+        "floor_share": round(found.floor_ms / found.median_ms, 4),
         "limit": found.limit,
     }
 
@@ -83,7 +85,7 @@ def _propose_nothing(brief: Brief, bottleneck: str, reason: str, evidence: Evide
         bottleneck=bottleneck,
         optimisation_method="none",
         modification_plan="keep the kernel",
-        category=Category.MEMORY if limit == "memory" else Category.ALGORITHM,
+        category=Category.MEMORY if limit == Limit.BYTES.value else Category.ALGORITHM,
         expected_speedup=1.0,
         worth_optimizing=False,
         reason=reason,

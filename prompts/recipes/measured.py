@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tritonsmith.evaluator.estimate import L2_BYTES_PER_CLOCK, ROUND, TRITON_CALL, Band
+from tritonsmith.evaluator.estimate import L2_BYTES_PER_CLOCK, TRITON_CALL, Band
+from tritonsmith.evaluator.floors import list_bounds, rates_for
+from tritonsmith.evaluator.limits import Limit
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, PrecisionClass, TaskFacts, Verdict
 from tritonsmith.prompts.author import Brief
-
-_SPLIT_PRODUCTS = 3
-"""fp16 products that one product at fp32 accuracy takes on tensor cores."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +25,24 @@ class Measured:
     """Launches times the cost of one, or the time that no kernel ran where device times are known."""
     memory_ms: float
     compute_ms: float
+    one_launch_ms: float
+    """The least that any kernel takes."""
     chain_ms: float
     """Steps that depend on each other times the cheapest exchange between programs."""
     chain: int
 
     @property
+    def bounds(self) -> dict[str, float]:
+        """The lower bounds by the names that verdicts give them."""
+        return {
+            Limit.BYTES.value: self.memory_ms, Limit.OPERATIONS.value: self.compute_ms, Limit.LAUNCHES.value: self.one_launch_ms,
+            Limit.CHAIN.value: self.chain_ms,
+        }  # fmt: skip
+
+    @property
     def floor_ms(self) -> float:
-        """The largest of the three lower bounds."""
-        return max(self.memory_ms, self.compute_ms, self.chain_ms)
+        """The largest of the lower bounds."""
+        return max(self.bounds.values())
 
     @property
     def launch_bound(self) -> bool:
@@ -43,8 +52,7 @@ class Measured:
     @property
     def limit(self) -> str:
         """Which bound is the floor."""
-        bounds = {"memory": self.memory_ms, "arithmetic": self.compute_ms, "the chain of steps": self.chain_ms}
-        return max(bounds, key=lambda name: bounds[name])
+        return max(self.bounds, key=lambda name: self.bounds[name])
 
 
 def middle(band: Band) -> float:
@@ -63,16 +71,16 @@ def measure(verdict: Verdict, facts: TaskFacts, hardware: Hardware, precision: P
     device = [kernel.device_ms for kernel in kernels if kernel.device_ms is not None]
     if kernels and len(device) == len(kernels) and sum(device) < median:
         launch_ms = median - sum(device)
-    split = max(hardware.fp32, hardware.fp16 / _SPLIT_PRODUCTS)
-    rate = hardware.fp16 if precision is PrecisionClass.HALF else hardware.tf32 if precision.allows_tf32 else split
+    bounds = list_bounds(facts, rates_for(verdict, hardware), precision, chain)
     return Measured(
         median_ms=median,
         launches=launches,
         programs=_count_dominant_programs(kernels, hardware),
         launch_ms=min(launch_ms, median),
-        memory_ms=facts.min_bytes / hardware.bandwidth * 1e3,
-        compute_ms=facts.flops / rate * 1e3,
-        chain_ms=chain * ROUND.low * 1e3 if chain > 1 else 0.0,
+        memory_ms=bounds[Limit.BYTES.value],
+        compute_ms=bounds[Limit.OPERATIONS.value],
+        one_launch_ms=bounds[Limit.LAUNCHES.value],
+        chain_ms=bounds[Limit.CHAIN.value],
         chain=chain,
     )
 

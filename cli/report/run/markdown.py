@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tritonsmith.cli.report.run.pages import headline_lines, model_cost
 from tritonsmith.cli.report.run.records import RunReport
 from tritonsmith.cli.report.run.searches import search_views
-from tritonsmith.cli.report.run.views import answer_facts, kernel_rows, score_text, turnings
+from tritonsmith.cli.report.run.views import answer_facts, counter_rows, kernel_rows, score_text, turnings
 
 _MOST = 400
 """Characters of one text in a table."""
@@ -21,7 +21,8 @@ def run_markdown(report: RunReport) -> str:
     """The report of a run."""
     return render_markdown(
         "run.md.j2", report=report, lines=headline_lines(report), facts=answer_facts(report), turns=turnings(report),
-        kernels=kernel_rows(report), searches=search_views(report), model_cost=model_cost(report), score_text=score_text,
+        kernels=kernel_rows(report), counters=counter_rows(report), searches=search_views(report), model_cost=model_cost(report),
+        score_text=score_text,
         failures=[row for row in report.summary.candidates if row.status not in ("ok", "not evaluated") or row.not_allowed],
     )  # fmt: skip
 

@@ -18,6 +18,7 @@ from tritonsmith.cli.report.run.texts import MOST_OF_ALL, Room, conversations
 from tritonsmith.cli.report.run.views import (
     answer_facts,
     candidate_tree,
+    counter_rows,
     gates,
     kernel_rows,
     library_rows,
@@ -54,6 +55,7 @@ def run_page(files: RunFiles, report: RunReport) -> str:
         "panels": draw_panels(report.summary.decisions, link=True) if turns else (),
         "kernels": kernel_rows(report),
         "libraries": library_rows(report),
+        "counters": counter_rows(report),
         "searches": search_views(report),
         "timing": timing,
         "failures": [row for row in report.summary.candidates if row.not_allowed or row.status not in ("ok", "not evaluated", "...")],

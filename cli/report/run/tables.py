@@ -9,12 +9,14 @@ from typing import Any
 from tritonsmith.cli.report.run.records import RunReport
 from tritonsmith.cli.report.run.searches import SEARCHES, list_trials
 from tritonsmith.graph.storage.outcome import precision_of
+from tritonsmith.prompts.promises import read_metric
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 CANDIDATES = (
     "id", "parent", "branch", "stage", "status", "label", "score", "kind", "comparison", "interval_low", "interval_high", "score_eager",
     "search_score", "baseline", "median_ms", "baseline_ms", "precision", "mode", "err_vs_oracle", "launches_per_forward", "own_time_share",
-    "seconds", "lines_added", "lines_removed", "winner", "not_allowed", "sha", "recipe", "rationale", "message",
+    "floor_ms", "floor_share", "floor_limit", "dram_throughput", "sm_throughput", "seconds",
+    "lines_added", "lines_removed", "winner", "not_allowed", "sha", "author", "recipe", "rationale", "message",
 )  # fmt: skip
 """Columns of `candidates.csv`; `seconds` is when the candidate was judged, in working seconds of the run."""
 DECISIONS = ("id", "seconds", "branch", "gate", "site", "candidate", "choice", "reason", "policy", "evidence")
@@ -67,7 +69,9 @@ def _candidate_fields(report: RunReport, candidate: str) -> dict[str, Any]:
     winner = report.summary.winner
     return {
         **row.model_dump(),
-        "interval_low": low, "interval_high": high,
+        "interval_low": low, "interval_high": high, "floor_ms": timing.floor.ms if timing and timing.floor else None,
+        "dram_throughput": read_metric("dram_throughput", verdict) if verdict else None,
+        "sm_throughput": read_metric("sm_throughput", verdict) if verdict else None,
         "score_eager": timing.score_eager if timing else None,
         "baseline": timing.baseline if timing else None,
         "baseline_ms": timing.baselines_ms.get(timing.baseline) if timing else None,

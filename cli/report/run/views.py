@@ -222,6 +222,21 @@ def gates(turns: Sequence[Turning]) -> dict[str, list[Turning]]:
     return table
 
 
+def counter_rows(report: RunReport) -> list[tuple[str, str, str, str]]:
+    """For each candidate with evidence about its kernels: its id, who counted, achieved shares, and what is known of each kernel."""
+    rows: list[tuple[str, str, str, str]] = []
+    for candidate, verdict in report.verdicts.items():
+        found = verdict.facts.counters
+        if found is None:
+            continue
+        shares = {"bandwidth": found.bandwidth_share, "arithmetic": found.operations_share}
+        achieved = ", ".join(f"{value:.1f} % of {name}" for name, value in shares.items() if value is not None)
+        source = "Nsight Compute" if found.source == "ncu" else "compiling and counting"
+        known = [f"{kernel.name}: {kernel.words}" for kernel in found.kernels if kernel.words]
+        rows.append((candidate, source, achieved, " | ".join([*known, *([found.reason] if found.reason else [])])))
+    return rows
+
+
 def answer_facts(report: RunReport) -> list[tuple[str, str]]:
     """Facts under the headline: words and what they say, most important first."""
     summary, winner = report.summary, report.summary.winner
@@ -249,6 +264,8 @@ def _timing_facts(verdict: Verdict) -> list[tuple[str, str]]:
     kind = "measured" if timing.kind is TimingKind.MEASURED else "ESTIMATE"
     other = f"{millis(timing.baselines_ms.get(timing.baseline))} of {timing.baseline}"
     facts = [("Latency", f"{millis(timing.median_ms)} against {other} ({kind})")]
+    if timing.floor is not None:
+        facts.append(("Floor", f"{kind}: {timing.floor.words}"))
     if timing.interval is not None:
         pairs = f" from {timing.pairs} pairs" if timing.pairs else ""
         facts.append(("95 % interval", f"{timing.interval[0]:.3f} to {timing.interval[1]:.3f}{pairs}"))

@@ -22,6 +22,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 from triton.runtime.jit import get_jit_fn_file_line
 
 from tritonsmith.evaluator.cards import resident_programs
+from tritonsmith.evaluator.channel.compiled_text import count_instructions, digest_code
 from tritonsmith.evaluator.confined.stand_ins.driver import FakeDriver
 from tritonsmith.evaluator.confined.stand_ins.untyped import JITFunction
 from tritonsmith.evaluator.errors import StatusFault
@@ -151,6 +152,8 @@ class LaunchRecorder:
             resident=resident_programs(self.hardware, registers=registers, shared=meta.shared, warps=meta.num_warps),
             cooperative=bool(getattr(meta, "launch_cooperative_grid", False)),
             tensor_cores=_MMA.search(compiled.asm["ptx"]) is not None,
+            code=digest_code(compiled.asm["ptx"]),
+            instructions=count_instructions(compiled.asm["ptx"]),
         )
 
     def _check(self, facts: KernelFacts, compiled: Any, extent: tuple[int, int, int]) -> None:

@@ -15,6 +15,7 @@ from torch.profiler import ProfilerActivity, profile
 from triton.runtime.jit import JITFunction
 
 from tritonsmith.evaluator.cards import resident_programs
+from tritonsmith.evaluator.channel.compiled_text import count_instructions
 from tritonsmith.evaluator.schema import Hardware
 
 _BYTES_PER_SPILL_UNIT = 4
@@ -72,6 +73,7 @@ def _describe_kernel(kernel: Any, grid: tuple[int, int, int], count: int, hardwa
         "resident": resident_programs(hardware, registers=kernel.n_regs, shared=meta.shared, warps=meta.num_warps),
         "cooperative": bool(getattr(meta, "launch_cooperative_grid", False)),
         "tensor_cores": "mma" in kernel.asm["ptx"],
+        "instructions": count_instructions(kernel.asm["ptx"]),
     }
 
 

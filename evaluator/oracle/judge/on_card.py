@@ -7,12 +7,14 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from tritonsmith.evaluator.channel.doorbell import BASELINES, Command
+from tritonsmith.evaluator.floors import CEILINGS
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
@@ -31,6 +33,7 @@ from tritonsmith.evaluator.oracle.judge.variation import Variation
 from tritonsmith.evaluator.oracle.judge.witness import Witness, has_room
 from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
 from tritonsmith.evaluator.oracle.timing.calls import CallTimer
+from tritonsmith.evaluator.oracle.timing.ceilings import measure_ceilings
 from tritonsmith.evaluator.oracle.timing.paired import find_strongest
 from tritonsmith.evaluator.oracle.timing.session import TimingSession, write_raw
 from tritonsmith.evaluator.schema import LaunchFacts, Status, Verdict
@@ -119,7 +122,7 @@ class CardJudge:
             status=Status.OK, sha=kernel.sha, label=choose_label(timed.facts), correctness=log.correctness, timing=timing,
             facts=timed.facts, profile=profile, message=describe_score(timing),
             quarantine=find_suspicion(timing, timed.clocks, timed.facts, slower=timed.first.far_slower),
-            environment={"seconds_by_step": self._steps, "memory": memory.record()},
+            environment={"seconds_by_step": self._steps, "memory": memory.record(), CEILINGS: asdict(measure_ceilings())},
         )  # fmt: skip
 
     def _time_together(self, log: TrialLog, memory: MemoryWatch, kernel: KernelText, profile: str) -> Timed:

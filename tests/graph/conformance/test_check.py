@@ -142,7 +142,7 @@ class Partial:
 
 BAD = [
     (Raises, "raises", "after_detect", "TypeError"),
-    (Unknown, "choice", "after_select", "'win'; it may answer detect, rescue, finish"),
+    (Unknown, "choice", "after_select", "'win'; it may answer detect, rescue, widen, finish"),
     (Random, "repeatable", "after_detect", "answered"),
     (Counting, "repeatable", "after_stage", "and then ('next', 'answer"),
     (EndlessAgain, "allowance", "after_optimize", "again, but no rounds are left"),
