@@ -28,7 +28,7 @@ from tritonsmith.evaluator.compiling.pool import CompilePool, CompileReport
 from tritonsmith.evaluator.compiling.racing import Races
 from tritonsmith.evaluator.compiling.reports import CompileReports, CompileRequests
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
-from tritonsmith.evaluator.floors import add_counters, add_floor
+from tritonsmith.evaluator.floors import add_floor
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.processes.bytecode import compile_missing_bytecode
@@ -178,8 +178,6 @@ class LocalEvaluator:
         )
         if verdict.timing is not None:
             verdict = add_floor(verdict, self._descriptions.describe(task)[0], self.hardware, task.precision)
-        if verdict.score is not None and verdict.profile == "strict" and self.hardware.present:
-            verdict = add_counters(verdict, self._counted.count(task, text))
         more = {"size": task.sized} if task.sized else {}
         return verdict.model_copy(update={"advice": advice, "environment": verdict.environment | more})
 

@@ -4,7 +4,7 @@ from tritonsmith.evaluator.schema import Verdict
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import State, Update, allow_of
 from tritonsmith.nodes.common import NodeRuntime, emit, session_of
-from tritonsmith.nodes.judging import judge
+from tritonsmith.nodes.judging import count_kernel, judge
 
 
 async def confirm(state: State, runtime: NodeRuntime) -> Update:
@@ -18,6 +18,8 @@ async def confirm(state: State, runtime: NodeRuntime) -> Update:
     session_of(state, runtime).raise_if_over(len(state["candidates"]))
     if not isinstance(answer, Verdict):
         return {"current": chosen.id, "stopped_because": answer}
+    confirmed: State = {**state, "verdicts": {**verdicts, chosen.id: answer}}
+    answer = await count_kernel(chosen.id, "confirm", confirmed, runtime) or answer  # for the report: the search is over
     twins = [cid for cid, candidate in state["candidates"].items() if candidate.sha == chosen.sha]
     quick = {cid: verdicts[cid].score for cid in twins if cid in verdicts and verdicts[cid].profile != "strict"}
     # one text, one verdict, whichever branch wrote it

@@ -42,6 +42,21 @@ def look_ahead(sha: str, report: Mapping[str, Any], incumbent: Mapping[str, Any]
     return row
 
 
+def drop_twins(rows: Sequence[RaceRow], reports: Mapping[str, Mapping[str, Any]], incumbent: str) -> list[RaceRow]:
+    """The rows, with those pruned whose kernels are the incumbent's or an earlier row's: a race between them shows nothing but noise."""
+    seen = {digest: incumbent} if (digest := digest_report(reports[incumbent])) else {}
+    kept = []
+    for row in rows:
+        digest = digest_report(reports[row.sha]) if row.fate is Fate.UNTIMED else ""
+        if digest in seen:
+            who = "the best kernel so far" if seen[digest] == incumbent else seen[digest]
+            row = row.model_copy(update={"fate": Fate.PRUNED, "reason": f"it compiles to the same kernels as {who}"})
+        elif digest:
+            seen[digest] = row.sha
+        kept.append(row)
+    return kept
+
+
 def rank_by_estimate(
     rows: Sequence[RaceRow], reports: Mapping[str, Mapping[str, Any]], incumbent: Mapping[str, Any], facts: LaunchFacts,
     hardware: Hardware, keep: int,

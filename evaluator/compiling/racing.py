@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tritonsmith.evaluator.compiling.counted import Leasing
-from tritonsmith.evaluator.compiling.outlook import look_ahead, rank_by_estimate
+from tritonsmith.evaluator.compiling.outlook import drop_twins, look_ahead, rank_by_estimate
 from tritonsmith.evaluator.compiling.reports import CompileReports
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Status, Task, TimingKind
@@ -38,6 +38,8 @@ def race(
         rows = [RaceRow(sha=text.sha, fate=Fate.UNTIMED) for text in entrants]
     else:
         rows = [look_ahead(text.sha, found[text.sha], own) for text in entrants]
+        if ask is not None:
+            rows = drop_twins(rows, found, incumbent.sha)
     fit = [text for text, row in zip(entrants, rows, strict=True) if row.fate is Fate.UNTIMED]
     if ask is not None and fit:
         timed, note = ask(fit)

@@ -14,6 +14,7 @@ from typing import Literal, Protocol, TypeVar
 
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.timed_race import RaceReport
@@ -21,9 +22,9 @@ from tritonsmith.evaluator.timed_race import RaceReport
 Confirm = Literal["beside", "alone"]
 """Whether strict verdicts are made while other cards of the host work, or while they rest."""
 ALL = "all"
-RACE = "race"
-"""What a card is taken for where it is asked for a race."""
-Answer = TypeVar("Answer", Verdict, RaceReport | None)
+RACE, COUNT, READ = "race", "count", "read code"
+"""What a card is taken for where it is asked for something else than a verdict."""
+Answer = TypeVar("Answer", Verdict, RaceReport | None, Counters | None, str)
 """What a card answers."""
 
 
@@ -44,6 +45,12 @@ class CardEvaluator(Protocol):
 
     async def describe(self, task: Task) -> TaskFacts:
         """The facts of a task."""
+
+    async def count(self, task: Task, kernel: KernelText) -> Counters | None:
+        """What the card's counters say of a working kernel; None where there is no card."""
+
+    async def read_code(self, task: Task, kernel: KernelText) -> str:
+        """A digest of what a text compiles to."""
 
     def close(self) -> None:
         """End every process."""
@@ -132,6 +139,14 @@ class DeviceEvaluator:
         """One race, all of it on one of the cards, which it gets as a verdict does. Raises InfrastructureError."""
         asked = task, incumbent, entrants, facts, keep, seconds
         return await self._ask(task, RACE, lambda card, *ended: card.race_now(*asked, *ended))
+
+    async def count(self, task: Task, kernel: KernelText) -> Counters | None:
+        """The counters of one of the cards, which it is taken for. Raises InfrastructureError."""
+        return await self._ask(task, COUNT, lambda card, *_: asyncio.run(card.count(task, kernel)))
+
+    async def read_code(self, task: Task, kernel: KernelText) -> str:
+        """A digest of what a text compiles to, by the host of one of the cards. Raises InfrastructureError."""
+        return await self._ask(task, READ, lambda card, *_: asyncio.run(card.read_code(task, kernel)))
 
     async def _ask(self, task: Task, profile: str, question: Callable[..., Answer]) -> Answer:
         """The answer of one card to a question; `profile` says what the card is taken for."""

@@ -22,6 +22,7 @@ from typing import Any
 
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.local import EVALUATE_SECONDS
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.sharing.answers import digest_code
@@ -96,6 +97,15 @@ class RayCard:
     async def describe(self, task: Task) -> TaskFacts:
         """The facts of a task."""
         return TaskFacts.model_validate(self._ask(lambda actor: actor.describe.remote(task.model_dump_json()), None)["facts"])
+
+    async def count(self, task: Task, kernel: KernelText) -> Counters | None:
+        """What the card's counters say of a working kernel."""
+        found = self._ask(lambda actor: actor.count.remote(task.model_dump_json(), kernel.text), None)["counters"]
+        return None if found is None else Counters.model_validate(found)
+
+    async def read_code(self, task: Task, kernel: KernelText) -> str:
+        """A digest of what a text compiles to."""
+        return str(self._ask(lambda actor: actor.read_code.remote(task.model_dump_json(), kernel.text), None)["code"])
 
     def cancel(self) -> None:
         """End the supervisor by force, with everything that it runs. Another one takes its place at the next question."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +70,33 @@ class Supervisor:
 
     async def describe(self, task: str) -> str:
         """The facts of a task, or why there are none."""
+
+        async def ask(place: Task) -> dict[str, Any]:
+            return {"facts": (await self._evaluator.describe(place)).model_dump(mode="json")}
+
+        return await self._answer_later(task, ask)
+
+    async def count(self, task: str, kernel: str) -> str:
+        """What the card's counters say of a working kernel, or why nobody can ask."""
+
+        async def ask(place: Task) -> dict[str, Any]:
+            found = await self._evaluator.count(place, KernelText.of(kernel))
+            return {"counters": found and found.model_dump(mode="json")}
+
+        return await self._answer_later(task, ask)
+
+    async def read_code(self, task: str, kernel: str) -> str:
+        """A digest of what a text compiles to, or why there is none."""
+
+        async def ask(place: Task) -> dict[str, Any]:
+            return {"code": await self._evaluator.read_code(place, KernelText.of(kernel))}
+
+        return await self._answer_later(task, ask)
+
+    async def _answer_later(self, task: str, ask: Callable[[Task], Awaitable[dict[str, Any]]]) -> str:
         place = self._put(Task.model_validate_json(task))
         try:
-            return json.dumps({"facts": (await self._evaluator.describe(place)).model_dump(mode="json")})
+            return json.dumps(await ask(place))
         except (UsageError, InfrastructureError) as error:
             return _fault(error, place)
 

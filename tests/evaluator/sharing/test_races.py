@@ -7,6 +7,7 @@ import pytest
 from search_card import KERNEL, TASK, Card, judge_with
 from tritonsmith.benchmarks.ablation.sharing import CellEvaluator, Memo, MemoEvaluator
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.schema import LaunchFacts, Task, TaskFacts, TimingKind
 from tritonsmith.evaluator.sharing.answers import AnswerStore, KeptEvaluator
 from tritonsmith.evaluator.sharing.devices import DeviceEvaluator
@@ -33,6 +34,12 @@ class OneCard:
         race = getattr(self.judge, "race", None)
         return race and self.answer(race(task, incumbent, entrants, facts, keep, seconds))
 
+    async def count(self, task, kernel):
+        return await self.judge.count(task, kernel) if hasattr(self.judge, "count") else None
+
+    async def read_code(self, task, kernel):
+        return await self.judge.read_code(task, kernel) if hasattr(self.judge, "read_code") else ""
+
     def answer(self, question):
         async def wait():
             self.busy += 1
@@ -55,6 +62,16 @@ class Raceless:
         self.hardware, self.describe, self.evaluate, self.aclose = (
             getattr(self.inner, name) for name in ("hardware", "describe", "evaluate", "aclose")
         )
+
+
+class Counted(Raceless):
+    """And a card whose counters can be read, and a compiler."""
+
+    async def count(self, task, kernel):
+        return Counters(source="compiled", reason=f"{task.name} {kernel.text}")
+
+    async def read_code(self, task, kernel):
+        return f"code of {kernel.text}"
 
 
 WRAPPERS = {
@@ -89,6 +106,19 @@ def test_without_races_inside_there_are_none(tmp_path):
         evaluator = wrap(evaluator, tmp_path)
     searches = search_with(evaluator, tmp_path / "run")
     assert {search.kind for search in searches} == {None} and any(search.finalists for search in searches)
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_counters_and_code_come_through_every_wrapper(wrapper, tmp_path):
+    task, kernel = Task(name="t", source="x", path="t.py"), KernelText.of("y = x")
+
+    def ask(inner):
+        evaluator = WRAPPERS[wrapper](inner, tmp_path)
+        return asyncio.run(evaluator.count(task, kernel)), asyncio.run(evaluator.read_code(task, kernel))
+
+    counters, code = ask(Counted())
+    assert counters.reason == "t y = x" and code == "code of y = x"
+    assert ask(Raceless()) == (None, "")
 
 
 def test_a_race_waits_for_the_card_and_runs_of_one_repeat_share_it(tmp_path):
