@@ -94,6 +94,13 @@ def test_keys_that_a_mask_hides_are_left_out() -> None:
     assert list_loops(write(own)) == ["0, 256", "256, 300"], "nothing is hidden for all heads"
 
 
+def test_tensors_of_many_elements_have_indices_of_64_bits() -> None:
+    by_name, shape = "return F.scaled_dot_product_attention(q, k, v)", "torch.empty(16, BATCH, 4096, 64)"
+    for batch, wide in ((256, False), (1024, True)):
+        text = write(plan_of(by_name, ", ".join([shape.replace("BATCH", str(batch))] * 3), arguments="q, k, v"))
+        assert len(re.findall(r"^    +(?:lead|m|n|n_down|d0|d0_down|c0) = .*tl.int64", text, re.M)) == 7 * wide
+
+
 @pytest.mark.parametrize(
     ("size", "pieces"),
     [(10, (16,)), (40, (32, 16)), (64, (64,)), (96, (64, 32)), (120, (128,)), (160, (128, 32)), (256, (128, 128))],

@@ -53,7 +53,10 @@ class AttentionWriter:
         self.arguments.used |= WORDS | {f"{letter}{number}{end}" for letter in "qkvdce" for number in (0, 1) for end in
                                          ("", "_down", "_valid", "_valid_down", "_high", "_low", "_back", "_rest")}  # fmt: skip
         self.emitter = make_emitter(region, self.arguments, blocks)
-        self.products = HeadProducts(region, settings, blocks, self.emitter)
+        tensors = (*region.reads.values(), self.one)
+        self.wide = ".to(tl.int64)" if max(value.size for value in tensors) >= _BIG else ""
+        """What makes indices of places into tensors that have too many for 32 bits."""
+        self.products = HeadProducts(region, settings, blocks, self.emitter, self.wide)
 
     def write(self, name: str) -> Kernel:
         """The kernel."""
@@ -92,8 +95,8 @@ class AttentionWriter:
         ragged = one.keys % self.blocks.keys != 0 and not clear
         emitter.bounds |= {KEY: "valid" if ragged else "", DOWN: "valid_down" if ragged else ""}
         emitter.open(frozenset((KEY, DOWN)))
-        emitter.line("n = (start + tl.arange(0, BLOCK_N))[None, :]")
-        emitter.line("n_down = (start + tl.arange(0, BLOCK_N))[:, None]")
+        emitter.line(f"n = (start + tl.arange(0, BLOCK_N)){self.wide}[None, :]")
+        emitter.line(f"n_down = (start + tl.arange(0, BLOCK_N)){self.wide}[:, None]")
         if ragged:
             emitter.line(f"valid = n < {one.keys}")
             emitter.line(f"valid_down = n_down < {one.keys}")
@@ -105,7 +108,7 @@ class AttentionWriter:
     def _finish(self, name: str) -> Kernel:
         one, blocks, arguments = self.one, self.blocks, self.arguments
         number = -(-one.queries // blocks.queries)
-        lines = [*self._head(number, arguments.largest >= _BIG), *self.emitter.scopes[0].lines]
+        lines = [*self._head(number), *self.emitter.scopes[0].lines]
         kind = "softmax(scores) @ values" if one.softmax else "scores @ values, scores with elementwise work on them"
         return Kernel(
             name=name, does=f"{kind}, for heads of {one.queries} queries and {one.keys} keys, block by block.",
@@ -115,10 +118,9 @@ class AttentionWriter:
             warps=count_warps(blocks.queries, self.settings), stages=int(self.settings["attention_stages"]),
         )  # fmt: skip
 
-    def _head(self, number: int, big: bool) -> list[str]:
+    def _head(self, number: int) -> list[str]:
         """The lines that say which queries and columns a program has."""
-        one, blocks = self.one, self.blocks
-        wide = ".to(tl.int64)" if big else ""
+        one, blocks, wide = self.one, self.blocks, self.wide
         lines = ["program = tl.program_id(0)"]
         if one.heads > 1:
             lines.append(f"lead = {f'(program // {number}){wide}' if number > 1 else f'program{wide}'}")
@@ -126,14 +128,14 @@ class AttentionWriter:
         if number > 1 and (one.causal or self.spans is not None):
             block = f"{number - 1} - {block}"  # those with most keys first
         lines.append(f"block = {block}")
-        lines.append(f"m = ({'block * BLOCK_M + ' if number > 1 else ''}tl.arange(0, BLOCK_M)){wide if one.heads == 1 else ''}[:, None]")
+        lines.append(f"m = ({'block * BLOCK_M + ' if number > 1 else ''}tl.arange(0, BLOCK_M)){wide}[:, None]")
         lines += [f"inside = m < {one.queries}"] if one.queries % blocks.queries else []
         if not blocks.stepped:
             for place, (start, places) in enumerate(blocks.features):
-                lines += write_piece(f"d{place}", start, places, one.features, "")
+                lines += write_piece(f"d{place}", start, places, one.features, "", wide)
         for place, (start, places) in enumerate(blocks.columns):
             shift = f"tl.program_id(1) * {KEPT}" if blocks.slices > 1 else ""
-            lines += write_piece(f"c{place}", start, places, one.columns, shift, down=False)
+            lines += write_piece(f"c{place}", start, places, one.columns, shift, wide, down=False)
         if self.spans is not None:
             spans = self.arguments.take(self.spans)
             lines += [f"{word} = tl.load({spans} + block * 3{f' + {place}' if place else ''})" for place, word in enumerate(SPAN)]

@@ -28,9 +28,11 @@ class HeadProducts:
         settings: ways to multiply.
         blocks: sizes.
         emitter: gets the lines.
+        wide: what makes an index one of 64 bits; empty where 32 do.
     """
 
-    def __init__(self, region: AttentionRegion, settings: Settings, blocks: Blocks, emitter: Emitter) -> None:
+    def __init__(self, region: AttentionRegion, settings: Settings, blocks: Blocks, emitter: Emitter, wide: str) -> None:
+        self.wide = wide
         self.region, self.one, self.settings, self.blocks, self.emitter = region, region.attention, settings, blocks, emitter
 
     def _load(self, value: Tensor, row: Index, column: Index) -> str:
@@ -68,7 +70,7 @@ class HeadProducts:
             emitter.line("scores = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)")
             emitter.open(frozenset(("d0", "d0_down")))
             start, places = blocks.features[0]
-            for line in write_piece("d0", start, places, self.one.features, "feature"):
+            for line in write_piece("d0", start, places, self.one.features, "feature", self.wide):
                 emitter.line(line)
             self.load_queries(0)
             self._add_product(0, begun=True)
@@ -130,10 +132,10 @@ def make_emitter(region: AttentionRegion, arguments: Arguments, blocks: Blocks) 
     return Emitter(arguments, lambda value: id(value) in region.reads, bounds, frozenset((LEAD, QUERY)))
 
 
-def write_piece(name: str, start: int, places: int, size: int, shift: str, down: bool = True) -> list[str]:
+def write_piece(name: str, start: int, places: int, size: int, shift: str, wide: str, down: bool = True) -> list[str]:
     """The lines of a piece of an axis, as columns and as rows."""
     text = " + ".join([one for one in (shift, str(start) if start else "") if one] + [f"tl.arange(0, {places})"])
-    text = f"({text})" if "+" in text else text
+    text = f"({text}){wide}" if "+" in text else f"{text}{wide}"
     lines = [f"{name} = {text}[None, :]"] + ([f"{name}_down = {text}[:, None]"] if down else [])
     ragged = size % places if shift else start + places > size
     if ragged:
