@@ -29,6 +29,7 @@ def _run_target(inbox: Path) -> None:
 
     from tritonsmith.evaluator.confined.compiler.compile import make_argument  # noqa: PLC0415
     from tritonsmith.evaluator.confined.runner.candidate import import_candidate  # noqa: PLC0415
+    from tritonsmith.evaluator.reference.precision import set_tf32  # noqa: PLC0415
 
     torch.zeros(1, device="cuda").add_(1)
     torch.cuda.synchronize()
@@ -38,6 +39,7 @@ def _run_target(inbox: Path) -> None:
     said = pickle.loads(Path(question["request"]).read_bytes())
     made = [make_argument(spec) for spec in said["inputs"]]
     arguments = [value.cuda() if isinstance(value, torch.Tensor) else value for value in made]
+    set_tf32(bool(said.get("tf32")))  # as where it is judged
     with torch.no_grad():
         model = import_candidate(Path(question["candidate"])).ModelNew(*said["init"]).cuda().train(said["train"])
         for _ in range(_CALLS):

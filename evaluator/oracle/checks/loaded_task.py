@@ -147,7 +147,8 @@ class LoadedTask:
     def _compile_arguments(self) -> dict[str, Any]:
         specs = iter([spec if spec.strides or spec.offset else (spec.shape, spec.dtype) for spec in self.layout.inputs])
         values = [next(specs) if is_tensor else plain for plain, is_tensor in zip(self.plain, self.is_tensor, strict=True)]
-        return {"init": self.reference.init_inputs(), "inputs": values, "overrides": {}, "train": self.task.mode == "train"}
+        asked = {"train": self.task.mode == "train", "tf32": self.arithmetic.tf32}
+        return {"init": self.reference.init_inputs(), "inputs": values, "overrides": {}, **asked}
 
     def _draw_weights(self, *, moved: bool = False) -> None:
         self.model: nn.Module = self.reference.build(fresh_seed())
