@@ -74,7 +74,8 @@ def test_the_best_lines_go_on_side_by_side(script, analysis):
     assert [decision.evidence["open_lines"] for decision in rounds] == [["seed0-01", "seed1-01"], ["improve2-01", "improve1-01"]]
     assert run.path("seed0") == [("after_evaluate", "accept")]
     assert run.path("improve2") == [("worth_optimizing", "optimize"), ("after_evaluate", "check"), ("after_optimize", "kept")]
-    assert run.asked("analyze") == ["a", "b", "b2", "a2"]  # neither c nor d
+    asked = run.asked("analyze")  # lines of one round in any order; neither c nor d
+    assert (sorted(asked[:2]), sorted(asked[2:])) == (["a", "b"], ["a2", "b2"])
     assert run.text(run.result["winner"]) == "b3"
     assert run.result["candidates"][run.result["winner"]].parent == "improve2-01"
 
