@@ -27,7 +27,8 @@ class Models:
     """Which models a run asks: names as on the command line, LangChain models, or functions that make one."""
 
     author: str | Source = "offline"
-    """`offline` (the built-in recipes), `openai:NAME`, `handoff:DIR`, or a model; several names with commas between them."""
+    """`offline` (the built-in recipes), `openai:NAME`, `handoff:DIR`, or a model; several names with commas between them.
+    `openai:NAME@http://host:8000/v1` has an address of its own."""
     analyst: str | Source | None = None
     """None: the author's."""
     repair: str | Source | None = None
@@ -85,15 +86,28 @@ def web_address(address: str, option: str, example: str) -> SplitResult:
     raise UsageError(f"{option} {address}: write the whole address, such as {example}")
 
 
+def _split_address(name: str, option: str) -> tuple[str, str]:
+    """`NAME@http://host:8000/v1` as name and address; an empty address where there is none. Raises UsageError for one with a secret."""
+    bare, at, address = name.partition("@http")
+    if not at:
+        return name, ""
+    parts = web_address(f"http{address}", f"{option} openai:{bare}@", "http://localhost:8000/v1")
+    if parts.password or parts.query:
+        raise UsageError(f"{option} openai:{bare}: an address in a name is kept with the run; give one with a secret as --base-url")
+    return bare, f"http{address}"
+
+
 def _connect(name: str, models: Models, option: str, prices: Prices) -> ModelChat:
     from langchain_openai import ChatOpenAI  # noqa: PLC0415 - a second, which a run without such a model does not spend
     from openai import DefaultHttpxClient  # noqa: PLC0415 - likewise
 
-    place = models.base_url or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or OPENAI
+    asked, name, own = name, *_split_address(name, option)
+    place = own or models.base_url or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or OPENAI
     address = web_address(place, "--base-url", "http://localhost:8000/v1")
     key = os.environ.get(models.key_env, "").strip()
     if not key and place == OPENAI:
-        raise UsageError(f"{option} openai:{name}: set {models.key_env} to your key, name a server with --base-url, or use --model offline")
+        way_out = "name a server with --base-url, or use --model offline"
+        raise UsageError(f"{option} openai:{asked}: set {models.key_env} to your key, {way_out}")
     if not key.isascii():
         raise UsageError(f"{models.key_env}: the key has characters that no key has; copy it again")
     chat = ChatOpenAI(
@@ -107,7 +121,7 @@ def _connect(name: str, models: Models, option: str, prices: Prices) -> ModelCha
     shown = f"{address.scheme}://{address.hostname}{f':{address.port}' if address.port else ''}{address.path}"  # without a password in it
     secrets = [part for part in (key, address.password) if part]
     return ModelChat(
-        chat, f"openai:{name}", place=shown, key=models.key_env, secrets=secrets, price=prices.of(name), patience=models.patient
+        chat, f"openai:{asked}", place=shown, key=models.key_env, secrets=secrets, price=prices.of(name), patience=models.patient
     )
 
 

@@ -108,7 +108,7 @@ def test_the_drawing_does_not_depend_on_the_policy(script):
 def test_the_open_drawing_shows_the_branch_once():
     text = graph_mermaid()
     assert text.count("subgraph ") == 1 and "improve" not in text
-    assert r"decide_after_select -. &nbsp;rescue&nbsp; .-> branch\3a__start__;" in text
+    assert r"decide_after_select -. &nbsp;rescue / widen&nbsp; .-> branch\3a__start__;" in text
     rescued = Decision(id="improve1/01", site="worth_optimizing", gate="worth_optimizing", choice="optimize", reason="", branch="improve1")
     names = graph_mermaid(decisions=[rescued]).splitlines()[-1].split()[1].split(",")
     assert {r"branch\3a__start__", r"branch\3aanalyze", r"branch\3aoptimize"} <= set(names) and r"branch\3aseed" not in names

@@ -14,6 +14,7 @@ from tritonsmith.evaluator.floors import add_counters, add_floor
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.oracle.nsight import is_final, run_nsight
+from tritonsmith.evaluator.sandbox.policy import use_policy
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.schema import Comparison, PrecisionClass, TaskFacts, Verdict
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
@@ -82,6 +83,7 @@ def count(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Counters]
             return run_nsight(KernelText.of("candidate"), request, 60.0)
 
         yield run
+    use_policy(None, {"mode": "off", "layers": {}, "actions": {}})
 
 
 def measured_verdict() -> Verdict:

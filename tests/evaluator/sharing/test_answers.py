@@ -11,8 +11,11 @@ import pytest
 
 from tritonsmith.cli.main import run
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.schema import Task
+from tritonsmith.evaluator.limits import Counters
+from tritonsmith.evaluator.schema import LaunchFacts, Task, TimingKind
 from tritonsmith.evaluator.sharing.answers import VARIABLE, AnswerStore, KeptEvaluator
+from tritonsmith.evaluator.sharing.views import SharedEvaluator
+from tritonsmith.evaluator.timed_race import RaceReport
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
 TASK = Task(name="mine", path="mine.py", source="x")
@@ -116,3 +119,15 @@ def test_answers_are_counted_and_evicted(tmp_path, capsys, monkeypatch):
     with pytest.raises(Exception, match="remove the file"):
         path.write_text("no database " * 100)
         AnswerStore(path).summarize()
+
+
+def test_races_and_compiled_code_come_from_the_evaluator_behind(tmp_path):
+    """What is kept are verdicts alone; a search behind the store races as it would without one, also where runs share the evaluator."""
+    inner, evaluator = kept(AnswerStore(tmp_path / "answers.sqlite"))
+    report = RaceReport(incumbent="i", kind=TimingKind.MEASURED, rows=(), seconds=3.0)
+    inner.racer = lambda incumbent, entrants, keep: report
+    inner.codes, inner.counted = {"a": "c1"}, {"a": Counters(source="ncu")}
+    kernel = KernelText.of("a")
+    for behind in (evaluator, SharedEvaluator(evaluator).view("run")):
+        assert asyncio.run(behind.race(TASK, kernel, [kernel], LaunchFacts(), 3, 1.0)).seconds == 3.0
+        assert asyncio.run(behind.read_code(TASK, kernel)) == "c1" and asyncio.run(behind.count(TASK, kernel)).source == "ncu"

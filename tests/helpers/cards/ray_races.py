@@ -30,6 +30,9 @@ class RacingSupervisor(StubSupervisor):
         report = self.card(KernelText.of(asked.incumbent), [KernelText.of(text) for text in asked.entrants], asked.keep)
         return json.dumps({"race": report.model_dump(mode="json")})
 
+    async def count(self, task, kernel):
+        return json.dumps({"counters": None})
+
 
 def open_racing(log):
     """The evaluator of a cluster with one such supervisor."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tritonsmith.evaluator.compiling.client import COMPILER, Compilation
+from tritonsmith.evaluator.compiling.outlook import digest_report
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.sandbox.oneself import guard_self
 from tritonsmith.evaluator.sandbox.policy import use_policy
@@ -217,3 +218,21 @@ def test_library_calls_on_large_tensors_are_counted_and_not_computed(compile_onl
     assert report["status"] == "ok", report["message"]
     assert {"exp", "cumsum", "relu_", "max", "cat", "linalg_vector_norm", "argmax"} <= set(report["torch_ops"])
     assert report["torch_bytes"] > 10 * 4.0 * side**2
+
+
+def test_names_and_places_make_no_other_code(compile_only: Compile) -> None:
+    """A kernel that is renamed and moved compiles to the same code; other arithmetic or another grid does not."""
+    kernel = "\n@triton.jit\ndef first(x, out):\n    i = tl.arange(0, 64)\n    tl.store(out + i, tl.load(x + i) {sign} 1.0)\n"
+    texts = {
+        "plain": (kernel.format(sign="+"), "first[(1,)](x, out)"),
+        "renamed": ("\n# moved\n\n" + kernel.format(sign="+").replace("first", "other").replace("i = ", "j = ").replace("+ i", "+ j"),
+                    "other[(1,)](x, out)"),
+        "arithmetic": (kernel.format(sign="*"), "first[(1,)](x, out)"),
+        "grid": (kernel.format(sign="+"), "first[(2,)](x, out)"),
+    }  # fmt: skip
+    reports = {name: compile_only(*text) for name, text in texts.items()}
+    codes = {name: digest_report(report) for name, report in reports.items()}
+    assert codes["plain"] and codes["plain"] == codes["renamed"]
+    assert len(set(codes.values())) == 3, "arithmetic and grid are another code"
+    assert reports["plain"]["kernels"][0]["instructions"]["global load"] >= 1
+    assert digest_report(compile_only("\n@triton.jit\ndef broken(x):\n    tl.nothing(x)\n", "broken[(1,)](x)")) == ""
