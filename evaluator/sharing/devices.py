@@ -142,11 +142,11 @@ class DeviceEvaluator:
 
     async def count(self, task: Task, kernel: KernelText) -> Counters | None:
         """The counters of one of the cards, which it is taken for. Raises InfrastructureError."""
-        return await self._ask(task, COUNT, lambda card, *_: asyncio.run(card.count(task, kernel)))
+        return await self._ask(task, COUNT, lambda card, *ended: asyncio.run(card.count(task, kernel, *ended)))
 
     async def read_code(self, task: Task, kernel: KernelText) -> str:
         """A digest of what a text compiles to, by the host of one of the cards. Raises InfrastructureError."""
-        return await self._ask(task, READ, lambda card, *_: asyncio.run(card.read_code(task, kernel)))
+        return await self._ask(task, READ, lambda card, *ended: asyncio.run(card.read_code(task, kernel, *ended)))
 
     async def _ask(self, task: Task, profile: str, question: Callable[..., Answer]) -> Answer:
         """The answer of one card to a question; `profile` says what the card is taken for."""

@@ -98,14 +98,14 @@ class RayCard:
         """The facts of a task."""
         return TaskFacts.model_validate(self._ask(lambda actor: actor.describe.remote(task.model_dump_json()), None)["facts"])
 
-    async def count(self, task: Task, kernel: KernelText) -> Counters | None:
-        """What the card's counters say of a working kernel."""
-        found = self._ask(lambda actor: actor.count.remote(task.model_dump_json(), kernel.text), None)["counters"]
+    async def count(self, task: Task, kernel: KernelText, ended: threading.Event | None = None) -> Counters | None:
+        """What the card's counters say of a working kernel; asked again as `evaluate_now`."""
+        found = self._ask(lambda actor: actor.count.remote(task.model_dump_json(), kernel.text), ended)["counters"]
         return None if found is None else Counters.model_validate(found)
 
-    async def read_code(self, task: Task, kernel: KernelText) -> str:
-        """A digest of what a text compiles to."""
-        return str(self._ask(lambda actor: actor.read_code.remote(task.model_dump_json(), kernel.text), None)["code"])
+    async def read_code(self, task: Task, kernel: KernelText, ended: threading.Event | None = None) -> str:
+        """A digest of what a text compiles to; asked again as `evaluate_now`."""
+        return str(self._ask(lambda actor: actor.read_code.remote(task.model_dump_json(), kernel.text), ended)["code"])
 
     def cancel(self) -> None:
         """End the supervisor by force, with everything that it runs. Another one takes its place at the next question."""

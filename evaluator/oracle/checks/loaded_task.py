@@ -139,8 +139,7 @@ class LoadedTask:
             device, self.layout, init_path, arguments_path, self.weights_path, hardware, self.block, self.arithmetic.tf32,
             train=task.mode == "train", updates=self.updates,
         )  # fmt: skip
-        self.mark: Path | None = None
-        """A file that exists while something is measured."""
+        self.mark: Path | None = None  # a file that exists while something is measured
         self.compile_request = folder / "compile.pkl"
         self.compile_request.write_bytes(pickle.dumps(self._compile_arguments()))
 

@@ -110,7 +110,10 @@ def test_searches_race_on_a_cluster_as_on_a_card_here(cluster, tmp_path):
     here = optimize(TASK, evaluator=judge_with(Card(2)), out=str(tmp_path / "here"), **given)
     evaluator = ray_races.open_racing(tmp_path / "log")
     there = optimize(TASK, evaluator=evaluator, out=str(tmp_path / "there"), **given)
+    asked = ray_stub.TASK, KernelText.of("abc")
+    counted, code = asyncio.run(evaluator.count(*asked)), asyncio.run(evaluator.read_code(*asked))
     asyncio.run(evaluator.aclose())
+    assert (counted.reason, code) == ("of 3 characters", "digest of 3 characters")
     assert there.searches == here.searches and {search.kind for search in there.searches} == {TimingKind.MEASURED}
 
 

@@ -6,6 +6,7 @@ import sys
 import search_card
 from cards.ray_stub import StubSupervisor, open_stubs
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.schema import TaskFacts
 from tritonsmith.evaluator.sharing.supervisor import RaceQuestion
 
@@ -25,13 +26,16 @@ class RacingSupervisor(StubSupervisor):
     def evaluate(self, task, kernel, profile):
         return json.dumps({"verdict": search_card.Verdicts(self.card.speed)[kernel].model_dump(mode="json"), "raw": ""})
 
+    async def count(self, task, kernel):
+        return json.dumps({"counters": Counters(source="ncu", reason=f"of {len(kernel)} characters").model_dump(mode="json")})
+
+    async def read_code(self, task, kernel):
+        return json.dumps({"code": f"digest of {len(kernel)} characters"})
+
     def race(self, task, question):
         asked = RaceQuestion.model_validate_json(question)
         report = self.card(KernelText.of(asked.incumbent), [KernelText.of(text) for text in asked.entrants], asked.keep)
         return json.dumps({"race": report.model_dump(mode="json")})
-
-    async def count(self, task, kernel):
-        return json.dumps({"counters": None})
 
 
 def open_racing(log):
