@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -275,12 +275,6 @@ def test_the_recipes_fit_at_the_study_s_sizes() -> None:
         if one.recipe:
             task = one.task()
             assert "class ModelNew" in one.text(task, lambda task=task: run_probe(task)[0], named_card("h200"))  # type: ignore[misc]
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    with LocalEvaluator("h200") as made:
-        yield made
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -24,13 +23,6 @@ QUICK = ("causal heads of a packed product", "mask of truths with an empty row")
 RECIPE = REGIONS.recipes[0]
 SMALL = {"query_rows": 32, "key_rows": 16}
 """Blocks so small that these cases have several."""
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    made = LocalEvaluator("h200")
-    yield made
-    asyncio.run(made.aclose())
 
 
 def describe(case: RegionCase) -> tuple[Task, TaskFacts]:

@@ -1,7 +1,6 @@
 """Regions at other sizes of the leading axis: right where no kernel depends on it, refused in one sentence elsewhere."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -34,13 +33,6 @@ def write(case: RegionCase, batch: int = 40) -> str:
     settings = RECIPE.defaults(plan, CARDS["h200"], PrecisionClass.IEEE)
     assert settings is not None
     return RECIPE.render(plan, settings)
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    made = LocalEvaluator("h200")
-    yield made
-    asyncio.run(made.aclose())
 
 
 @pytest.mark.parametrize("case", [ROWS, HEADS], ids=lambda case: case.name)
