@@ -147,17 +147,11 @@ def order_regions(regions: Iterable[WorkRegion], homes: dict[int, WorkRegion]) -
     return done
 
 
-class Cutter:
-    """Makes regions from the results backwards.
+class CutState:
+    """The regions so far, and which of them stores or finds what."""
 
-    Args:
-        shared: values that the first region that computes them stores as well.
-        alone: values that have a region of their own.
-    """
-
-    def __init__(self, shared: set[int], alone: set[int]) -> None:
+    def __init__(self) -> None:
         self.regions: list[WorkRegion] = []
-        self._shared, self._alone = shared, alone
         self.homes: dict[int, WorkRegion] = {}
         """By value that is stored: the region that stores it."""
         self._places: dict[int, AnchoredRegion] = {}
@@ -166,6 +160,42 @@ class Cutter:
     def in_memory(self, value: Tensor) -> bool:
         """Whether a value lies in memory."""
         return isinstance(value, Held) or id(value) in self.homes
+
+    def _is_read(self, value: Tensor, region: WorkRegion) -> bool:
+        return self.in_memory(value) and self.homes.get(id(value)) is not region
+
+    def _fits(self, value: Tensor, at: Any, region: WorkRegion) -> bool:
+        results = region.results if isinstance(region, RowRegion | ProductRegion) else {}
+        walk = Walk(lambda one: self._is_read(one, region), allowed=results)
+        try:
+            walk.visit(value, at)
+        except Misfit:
+            return False
+        return not any(depends(self.homes.get(key), region, self.homes) for key in walk.leaves)
+
+    def _note(self, region: WorkRegion, value: Tensor, at: Any) -> None:
+        """Note what a region reads and computes for a value."""
+        walk = Walk(lambda one: self._is_read(one, region))
+        walk.visit(value, at)
+        region.reads |= walk.leaves
+        region.evaluated |= walk.formulas
+
+    def _homes_below(self, value: Tensor) -> list[AnchoredRegion]:
+        """The regions whose results a value is made of, each once."""
+        return list(dict.fromkeys(self._places[id(one)] for one in list_below(value, self.in_memory)[1]))
+
+
+class Cutter(CutState):
+    """Makes regions from the results backwards.
+
+    Args:
+        shared: values that the first region that computes them stores as well.
+        alone: values that have a region of their own.
+    """
+
+    def __init__(self, shared: set[int], alone: set[int]) -> None:
+        super().__init__()
+        self._shared, self._alone = shared, alone
 
     def store(self, value: Tensor) -> None:
         """Have a region store a value."""
@@ -232,7 +262,8 @@ class Cutter:
         space = anchor_space(anchor)
         found = self._places[id(below[0])] if below else None
         home = found if isinstance(found, RowRegion) else None
-        if home is not None and (home.space != space or home.split or isinstance(anchor, Scan) or not self._joins(anchor, home)):
+        at = anchor_coordinates(anchor)[0]
+        if home and (home.space != space or home.split or isinstance(anchor, Scan) or not self._fits(anchor.source, at, home)):
             home = None
         for one in below:
             if self._places[id(one)] is not home:
@@ -266,39 +297,17 @@ class Cutter:
         for region in reversed(self.regions):
             if isinstance(region, RowRegion) and region.space == space and not isinstance(anchor, Scan):
                 near = small or any(id(one) in region.reads for one in leaves if one.size > space.rows)
-                if near and not any(isinstance(one, Scan) for one in region.anchors) and self._joins(anchor, region):
+                free = not any(isinstance(one, Scan) for one in region.anchors)
+                if near and free and self._fits(anchor.source, anchor_coordinates(anchor)[0], region):
                     return region
         return None
-
-    def _joins(self, anchor: Anchor, region: RowRegion) -> bool:
-        """Whether a region can compute an anchor as well."""
-        return self._fits(anchor.source, anchor_coordinates(anchor)[0], region)
-
-    def _fits(self, value: Tensor, at: Any, region: WorkRegion) -> bool:
-        results = region.results if isinstance(region, RowRegion | ProductRegion) else {}
-        walk = Walk(lambda one: self._is_read(one, region), allowed=results)
-        try:
-            walk.visit(value, at)
-        except Misfit:
-            return False
-        return not any(depends(self.homes.get(key), region, self.homes) for key in walk.leaves)
-
-    def _is_read(self, value: Tensor, region: WorkRegion) -> bool:
-        return self.in_memory(value) and self.homes.get(id(value)) is not region
-
-    def _note(self, region: WorkRegion, value: Tensor, at: Any) -> None:
-        """Note what a region reads and computes for a value."""
-        walk = Walk(lambda one: self._is_read(one, region))
-        walk.visit(value, at)
-        region.reads |= walk.leaves
-        region.evaluated |= walk.formulas
 
     def _compute(self, value: Tensor) -> None:
         """Store a value in the region that has what it needs, or in one of its own."""
         _, below = list_below(value, self.in_memory)
-        homes = {id(self._places[id(one)]): self._places[id(one)] for one in below}
+        homes = self._homes_below(value)
         if len(homes) == 1:
-            (region,) = homes.values()
+            (region,) = homes
             found = region.space.find(value.shape)
             if found is not None and not (region.split and found[1]) and self._fits(value, found[0], region):
                 self._keep(value, region, found[0])
@@ -348,11 +357,7 @@ class Cutter:
                 if one.anchor is anchor:
                     region.stores.append(one)
                     self.homes[id(one)] = region
-            elif found and not found[1] and self._follows(one, region) and self._fits(one, found[0], region):
+            elif found and not found[1] and region in self._homes_below(one) and self._fits(one, found[0], region):
                 self._keep(one, region, found[0])  # a number for each row that is made of its results
             else:
                 todo += one.operands
-
-    def _follows(self, value: Tensor, region: AnchoredRegion) -> bool:
-        """Whether a value is made of what a region finds."""
-        return any(self._places[id(one)] is region for one in list_below(value, self.in_memory)[1])
