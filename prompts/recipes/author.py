@@ -54,7 +54,7 @@ class RecipeAuthor:
         if status is Status.LAUNCH_ERROR:
             numbers = _SHARED.search(message)
             need = f"it needs {numbers[1]} bytes of shared memory of {numbers[2]}" if numbers else "it cannot be launched"
-            for changed in _shrink(recipe, settings):
+            for changed in _shrink(recipe, settings, found):
                 changed = recipe.complete(found.plan, changed, brief.hardware)
                 if _is_new(recipe, changed, brief):
                     return _write_draft(recipe, found, changed, f"{need}: {_describe_change(settings, changed)}")
@@ -135,13 +135,13 @@ def _is_new(recipe: Recipe, settings: Settings, brief: Brief) -> bool:
     return all(attempt.candidate.recipe != recipe.name or attempt.candidate.settings != settings for attempt in seen)
 
 
-def _shrink(recipe: Recipe, settings: Settings) -> list[Settings]:
+def _shrink(recipe: Recipe, settings: Settings, found: Match) -> list[Settings]:
     """Settings with one value halved (pipeline stages: one less), in the recipe's order."""
     made = []
     for key, least in recipe.shrink.items():
         value = int(settings[key])
         smaller = value - 1 if key == "num_stages" else value // 2
-        if smaller >= least:
+        if smaller >= least and recipe.uses(found.plan, key):
             made.append(settings | {key: smaller})
     return made
 

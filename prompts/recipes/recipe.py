@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -59,6 +60,8 @@ class Recipe:
     tunables: Mapping[Stage, Mapping[str, tuple[int | str, ...]]]
     uses: Callable[[KernelPlan, str], bool] = lambda plan, name: True
     """Whether a setting changes the kernels of a plan."""
+    own_tunables: Callable[[KernelPlan], Mapping[Stage, Mapping[str, str]]] = lambda plan: {}
+    """Further settings of single parts of a plan, which only searches vary: by stage and name the tunable that holds for all parts."""
     fits: Callable[[KernelPlan, Settings, Hardware], bool] = fit_always
     complete: Callable[[KernelPlan, Settings, Hardware], Settings] = lambda plan, settings, hardware: settings
     """Brings settings that follow from others up to date after one was changed."""
@@ -117,6 +120,11 @@ class RecipeFamily:
     """Kinds of operation without recipes of their own for which its example is the nearest."""
     updates: bool = False
     """Whether its kernels also write what forward leaves in buffers, such as running statistics."""
+
+
+def load_macros(template: str) -> Any:
+    """The macros of a template as functions that return text, by its path below the folder of recipes."""
+    return _environment().get_template(template).module
 
 
 @cache

@@ -68,6 +68,11 @@ class RecipeSpace:
             for stage in recipe.tunables
             for name, values in recipe.list_tunables(found.plan, stage).items()
         ]
+        for stage, names in recipe.own_tunables(found.plan).items():
+            for name, of_all in names.items():
+                current = settings.get(name, settings[of_all])
+                values = tuple(dict.fromkeys([*recipe.tunables[stage][of_all], current]))
+                own.append(Parameter(name, stage, values, current, f"recipe {recipe.name}"))
         set_by_recipe = tuple(recipe.defaults(found.plan, brief.hardware, brief.task.precision) or ())
         more = [part for part in text.parameters if part.name.startswith(_EXTRAS) and not part.name.startswith(set_by_recipe)]
         self._extras = {part.name for part in more}

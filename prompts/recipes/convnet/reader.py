@@ -46,6 +46,9 @@ class NetworkReader(ElementReader):
         signature, fixed = made_for(self.task.source, facts.init_inputs)
         spec = next(spec for spec in facts.inputs if spec is not None)
         channels, *size = spec.shape[1:]
+        largest = max(step.channels * math.prod(step.outputs) for step in self.steps)
+        if spec.shape[0] * max(largest, math.prod(spec.shape[1:])) >= 2**31:
+            raise NoPlan(("a convolution network with an image of 2^31 values or more", None))
         return NetworkPlan(
             signature=signature,
             fixed={name: value for name, value in fixed.items() if not classes or name != classes.parameter},
@@ -61,7 +64,7 @@ class NetworkReader(ElementReader):
             returned=returned,
             training=self.task.mode == "train",
             has_norm=self.has_norm,
-            largest=max(step.channels * math.prod(step.outputs) for step in self.steps),
+            largest=largest,
             flops=self.flops,
             batch=spec.shape[0],
         )

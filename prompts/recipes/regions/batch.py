@@ -7,7 +7,7 @@ forward that differs is a multiple of the axis, no kernel depends on its size. E
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ from tritonsmith.evaluator.schema import OpNode, TaskFacts, TensorSpec
 from tritonsmith.prompts.recipes.plan import NoPlan
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
-from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, ProductRegion, RowRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.lowering.reader import Forward, list_values, read_forward
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Joined, LibraryCall, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.kernels import join_lines, wrap_launch
@@ -55,8 +55,13 @@ class FreeAxis:
         return tuple(cut_forward(self.forward.results))
 
 
-def find_batch(facts: TaskFacts, training: bool, regions: Iterable[WorkRegion]) -> FreeAxis | None:
-    """The leading axis that the inputs share, and the second reading; None where the forward asks for sizes, or for one only."""
+def find_batch(facts: TaskFacts, training: bool, regions: Iterable[WorkRegion], called: Collection[str]) -> FreeAxis | None:
+    """The leading axis that the inputs share, and the second reading; None where the forward asks for sizes, or for one only.
+
+    A product's tiles are made for its sizes. `called`: nodes whose products are PyTorch calls.
+    """
+    if any(isinstance(one, ProductRegion) for one in regions):
+        return None
     holders = [node.target for node in facts.ops if node.op == "placeholder"]
     given = [(name, spec) for name, spec in zip(holders, facts.inputs, strict=False) if spec is not None and spec.shape]
     recorded = facts.traced_by is not TraceWay.FX and bool(facts.size_lines)
@@ -69,8 +74,8 @@ def find_batch(facts: TaskFacts, training: bool, regions: Iterable[WorkRegion]) 
         return None
     names = tuple(name for name, spec in given if spec.shape[0] == size)
     try:
-        read_forward(lengthen(facts, names, size, 1), training)  # a slice of a fixed length is shorter there
-        forward = read_forward(lengthen(facts, names, size, longer), training)
+        read_forward(lengthen(facts, names, size, 1), training, called)  # a slice of a fixed length is shorter there
+        forward = read_forward(lengthen(facts, names, size, longer), training, called)
     except (NoPlan, ZeroDivisionError):
         return None
     return FreeAxis(size, names, longer, forward) if all(_is_consistent(one) for one in list_all(forward.results)) else None

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
-from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts
+from tritonsmith.evaluator.schema import OpNode, PrecisionClass, Task, TaskFacts
 from tritonsmith.prompts.recipes.constructor import made_for
 from tritonsmith.prompts.recipes.members import attribute, complete_members, parent_lines
 from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, forward_arguments
 from tritonsmith.prompts.recipes.recipe import Settings
-from tritonsmith.prompts.recipes.regions.batch import FreeAxis, describe_free, find_batch, write_free
+from tritonsmith.prompts.recipes.regions.batch import FreeAxis, describe_free, find_batch, list_all, write_free
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
-from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, CallRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.rates import prefers_call
+from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, CallRegion, ProductRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.lowering.reader import Forward, read_forward
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
@@ -20,9 +21,10 @@ from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, descr
 PLAIN: Settings = {
     "block": 1024, "num_warps": 4, "tile": 4096, "whole_row": 16384, "per_thread": 16, "parts": 4,
     "query_rows": 128, "key_rows": 64, "attention_warps": 8, "attention_stages": 2, "attention_products": "fp16x3",
+    "block_m": 128, "block_n": 128, "block_k": 64, "group": 8, "product_warps": 8, "num_stages": 3, "scheme": "fp16x3",
 }  # fmt: skip
 """Settings for any card: blocks of a few kilobytes, rows up to 64 kB on the chip, four programs for each processor on shared rows.
-Blocks of attention are for heads of up to 128 features on sm_90."""
+Blocks of attention are for heads of up to 128 features on sm_90, and so are the tiles of products."""
 
 
 class RegionPlan(KernelPlan):
@@ -30,6 +32,7 @@ class RegionPlan(KernelPlan):
 
     facts: TaskFacts
     training: bool = False
+    precision: PrecisionClass = PrecisionClass.IEEE
     given: tuple[str, ...] = ()
     """The tensors among forward's arguments."""
     wrong_shapes: str = ""
@@ -40,14 +43,18 @@ class RegionPlan(KernelPlan):
     """What they are made for, in words."""
 
     @cached_property
+    def _cut(self) -> tuple[Forward, tuple[WorkRegion, ...], frozenset[str]]:
+        return cut_task(self.facts, self.training, self.precision)
+
+    @property
     def forward(self) -> Forward:
         """The values of the forward."""
-        return read_forward(self.facts, self.training)
+        return self._cut[0]
 
-    @cached_property
+    @property
     def regions(self) -> tuple[WorkRegion, ...]:
         """The regions in the order in which forward runs them."""
-        return tuple(cut_forward(self.forward.results))
+        return self._cut[1]
 
     @property
     def attentions(self) -> tuple[Attention, ...]:
@@ -73,7 +80,7 @@ class RegionPlan(KernelPlan):
     @cached_property
     def batch(self) -> FreeAxis | None:
         """The leading axis that its inputs share, if its kernels may take any size of that."""
-        return find_batch(self.facts, self.training, self.regions)
+        return find_batch(self.facts, self.training, self.regions, self._cut[2])
 
     @property
     def kernel_names(self) -> list[tuple[str, ...]]:
@@ -97,6 +104,24 @@ class RegionPlan(KernelPlan):
         return replace(text, wrong=" or ".join(part for part in (self.wrong_shapes, self.wrong_types) if part), made_for=self.made_for)
 
 
+def cut_task(
+    facts: TaskFacts, training: bool, precision: PrecisionClass
+) -> tuple[Forward, tuple[WorkRegion, ...], frozenset[str]]:
+    """The values of a forward, its regions, and the nodes whose products are calls. Raises NoPlan.
+
+    Scores of an attention are no product of their own. Products that PyTorch should do faster are calls.
+    """
+    first = read_forward(facts, training, None)
+    called = {one.product.name for one in list_all(first.results) if isinstance(one, Attention)}
+    while True:
+        forward = read_forward(facts, training, called)
+        regions = tuple(cut_forward(forward.results))
+        slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and prefers_call(one, precision)}
+        if not slow:
+            return forward, regions, frozenset(called)
+        called |= slow
+
+
 def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
     """The plan of any forward of which at least one region has a kernel. Raises NoPlan."""
     training = task.mode == "train"
@@ -118,7 +143,8 @@ def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
     )  # fmt: skip
     plan = RegionPlan(
         signature=signature, fixed=fixed, members=complete_members(made, names, facts), arguments=forward_arguments(facts), facts=needed,
-        training=training, given=tuple(one.source for one in tensors), wrong_shapes=shapes_differ, wrong_types=" or ".join(tests),
+        training=training, precision=task.precision, given=tuple(one.source for one in tensors), wrong_shapes=shapes_differ,
+        wrong_types=" or ".join(tests),
         made_for=", ".join(describe_tensor(name, spec) for name, spec in shapes.items()) + " on a CUDA device",
     )  # fmt: skip
     if not plan.kernels:

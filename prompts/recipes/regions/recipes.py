@@ -8,46 +8,92 @@ from tritonsmith.prompts.recipes.kinds import Family
 from tritonsmith.prompts.recipes.measured import Measured
 from tritonsmith.prompts.recipes.plan import KernelPlan
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily, Settings
+from tritonsmith.prompts.recipes.regions.cutting.regions import PointwiseRegion, ProductRegion, RowRegion
 from tritonsmith.prompts.recipes.regions.example import EXAMPLE
 from tritonsmith.prompts.recipes.regions.gains import describe_gain, predict_regions
 from tritonsmith.prompts.recipes.regions.plan import PLAIN, RegionPlan, read_regions
 from tritonsmith.prompts.recipes.regions.writing.blocks import count_shared_bytes
+from tritonsmith.prompts.recipes.regions.writing.product_tiles import TUNED, choose_tile, number_products, pick_settings
 
 _ATTENTION = ("query_rows", "key_rows", "attention_warps", "attention_stages", "attention_products")
 """Settings of attention only."""
+_ROWS = ("tile", "whole_row", "per_thread", "parts")
+"""Settings of rows only."""
 _SMALLER = ((128, 64), (128, 32), (64, 64), (64, 32), (32, 32), (16, 16))
 """Blocks of queries and keys to try, until one fits the card."""
 _WIDE_HEAD = 128
 """Features of a head that leave registers for 32 keys at once."""
-_SHARPER = {"tf32": "fp16x3", "fp16x3": "tf32x3", "tf32x3": "ieee"}
+_SHARPER = {"tf32": "fp16x3", "fp16": "fp16x3", "fp16x3": "tf32x3", "tf32x3": "ieee"}
 """By way to multiply: the next more exact one."""
+_MOST_TUNED = 3
+"""Sizes of products that a search tunes one by one, the costliest first."""
+_MOST_SUMS = 128
+"""fp32 sums of a product's thread, which has 255 registers at most; the rest hold operands that are split, and addresses."""
+_TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
+    Stage.TUNE_GRID: {"parts": (2, 4, 8), "group": (4, 8, 16)},
+    Stage.TUNE_BLOCK: {
+        "block": (512, 1024, 2048, 4096), "tile": (2048, 4096, 8192), "query_rows": (64, 128), "key_rows": (32, 64, 128),
+        "block_m": (64, 128, 256), "block_n": (64, 128, 256), "block_k": (32, 64, 128),
+    },
+    Stage.TUNE_MEMORY: {
+        "whole_row": (4096, 8192, 16384, 32768), "per_thread": (8, 16, 32), "product_warps": (4, 8), "num_stages": (2, 3, 4),
+        "attention_warps": (4, 8), "attention_stages": (1, 2, 3), "attention_products": ("fp16x3", "tf32x3"),
+    },
+}  # fmt: skip
 
 
 def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
+    """Plain settings; products of fp32 operands in parts, or in TF32 where the task allows it for them."""
     assert isinstance(plan, RegionPlan)
-    products = "tf32" if precision.allows_tf32 else "fp16x3"
+    attention = "tf32" if precision.allows_tf32 else "fp16x3"
+    product = "tf32" if precision is PrecisionClass.TF32 else "fp16x3"
     wide = any(max(one.features, one.columns) > _WIDE_HEAD for one in plan.attentions)
     sizes = _SMALLER[1:] if wide else _SMALLER
-    options = [PLAIN | {"query_rows": queries, "key_rows": keys, "attention_products": products} for queries, keys in sizes]
-    return next((settings for settings in options if _fits(plan, settings, hardware)), None)
+    plain = PLAIN | {"attention_products": attention, "scheme": product}
+    tries = [plain | {"query_rows": queries, "key_rows": keys} for queries, keys in sizes]
+    return next((settings for settings in tries if _fits_attentions(plan, settings, hardware)), None)
 
 
-def _fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
+def _fits_attentions(plan: RegionPlan, settings: Settings, hardware: Hardware) -> bool:
     """Whether the card has the shared memory for every attention."""
-    assert isinstance(plan, RegionPlan)
     return all(count_shared_bytes(one, settings) <= hardware.shared_per_block for one in plan.attentions)
 
 
+def _fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
+    """Whether tiles of all stages fit shared memory, and sums of products fit registers."""
+    assert isinstance(plan, RegionPlan)
+    numbers = number_products(plan.regions)
+    tiles = [choose_tile(one, pick_settings(settings, numbers[id(one)])) for one in plan.regions if isinstance(one, ProductRegion)]
+    fitting = all(one.shared_bytes <= hardware.shared_per_block and one.sums <= _MOST_SUMS for one in tiles)
+    return fitting and _fits_attentions(plan, settings, hardware)
+
+
 def _uses(plan: KernelPlan, name: str) -> bool:
+    """Settings belong to a class of region; ways to multiply are those of fp32 operands."""
     assert isinstance(plan, RegionPlan)
     if name == "attention_products":
         return any("float32" in (one.query.dtype, one.value.dtype) for one in plan.attentions)
-    return name not in _ATTENTION or bool(plan.attentions)
+    if name in _ATTENTION:
+        return bool(plan.attentions)
+    if name == "scheme":
+        return any(isinstance(one, ProductRegion) and one.product.source.dtype == "float32" for one in plan.regions)
+    kind = ProductRegion if name in TUNED else RowRegion if name in _ROWS else PointwiseRegion
+    return any(isinstance(one, kind) for one in plan.regions)
+
+
+def _list_own(plan: KernelPlan) -> dict[Stage, dict[str, str]]:
+    """Settings of the second size of products and of those behind it."""
+    assert isinstance(plan, RegionPlan)
+    numbers = range(2, min(_MOST_TUNED, max(number_products(plan.regions).values(), default=0)) + 1)
+    return {
+        stage: {f"{name}_{number}": name for number in numbers for name in names if name in TUNED} for stage, names in _TUNABLES.items()
+    }
 
 
 def _sharpen(settings: Settings) -> Settings | None:
-    better = _SHARPER.get(str(settings["attention_products"]))
-    return settings | {"attention_products": better} if better else None
+    """The next more exact way, of attention and of products."""
+    sharper = {name: _SHARPER[str(settings[name])] for name in ("attention_products", "scheme") if settings[name] in _SHARPER}
+    return settings | sharper | {"block_k": min(32, int(settings["block_k"]))} if sharper else None
 
 
 def _predict(plan: KernelPlan, found: Measured, brief: Brief) -> float:
@@ -65,33 +111,28 @@ def _advise(plan: KernelPlan, brief: Brief) -> str:
 REGIONS = RecipeFamily(
     name="regions",
     writes="any forward that can be traced, cut into regions: elementwise work, reductions, norms, softmax, losses, scans, pools, lookups, "
-    "attention; "
-    "other calls stay PyTorch calls",
+    "attention, products of matrices and convolutions where a kernel is faster than the library; other calls stay PyTorch calls",
     read=read_regions,
     recipes=(
         Recipe(
             name="regions",
             level=0,
             template="regions/module.py.j2",
-            describes="does each region in one launch, and calls PyTorch for the rest",
+            describes="does each region in one launch, products with the work around them, and calls PyTorch for the rest",
             defaults=_defaults,
-            tunables={
-                Stage.TUNE_GRID: {"parts": (2, 4, 8)},
-                Stage.TUNE_BLOCK: {
-                    "block": (512, 1024, 2048, 4096), "tile": (2048, 4096, 8192), "query_rows": (64, 128), "key_rows": (32, 64, 128),
-                },
-                Stage.TUNE_MEMORY: {
-                    "whole_row": (4096, 8192, 16384, 32768), "per_thread": (8, 16, 32),
-                    "attention_warps": (4, 8), "attention_stages": (1, 2, 3), "attention_products": ("fp16x3", "tf32x3"),
-                },
-            },
+            tunables=_TUNABLES,
+            own_tunables=_list_own,
             uses=_uses,
             fits=_fits,
             sharpen=_sharpen,
             predict=_predict,
             advise=_advise,
-            shrink={"attention_stages": 1, "key_rows": 16, "query_rows": 16, "tile": 256, "whole_row": 1024, "block": 64},
-            lesson="Work along rows is fused: a row is read once and stays on the chip while its norm, its softmax or its sum is taken.",
+            shrink={
+                "attention_stages": 1, "key_rows": 16, "query_rows": 16, "num_stages": 1, "block_k": 16, "block_n": 16, "block_m": 16,
+                "tile": 256, "whole_row": 1024, "block": 64,
+            },
+            lesson="Work along rows is fused: a row is read once and stays on the chip while its norm, its softmax or its sum is taken. "
+            "What follows a product is done on its sums before they are stored.",
         ),
     ),
     example=EXAMPLE,

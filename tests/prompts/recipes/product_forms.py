@@ -21,6 +21,7 @@ from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Task
 from tritonsmith.prompts.recipes.book import BOOK, match
+from tritonsmith.prompts.recipes.regions.plan import PLAIN, read_regions
 
 TASK = """
 import torch
@@ -48,6 +49,7 @@ FORMS: dict[str, tuple[str, str, tuple[tuple[int, ...], ...]]] = {
     "right transposed": ("pass", "torch.tanh(torch.mm(x, y.T))", ((35, 37), (41, 37))),
     "both transposed": ("pass", "x.transpose(0, 1) @ y.permute(1, 0)", ((37, 35), (41, 37))),
     "weight on the left": (WEIGHT, "self.w @ x", ((37, 18),)),
+    "weight on the left, with work behind it": (WEIGHT, "torch.relu(self.w @ x)", ((37, 18),)),
     "batches": ("pass", "torch.bmm(x, y) + z", ((3, 17, 19), (3, 19, 34), (3, 17, 34))),
     "two batch axes": ("pass", "x @ y.transpose(-2, -1)", ((2, 2, 17, 19), (2, 2, 34, 19))),
     "added matrix": (WEIGHT, "torch.addmm(self.b, x, self.w.t(), beta=0.5, alpha=2.0)", ((35, 37),)),
@@ -68,7 +70,13 @@ KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
     "parts fp16x3": ("product_in_parts", {"scheme": "fp16x3", "carried": True}),
     "parts fp16x3 in blocks": ("product_in_parts", {"scheme": "fp16x3", "carried": False}),
     "parts fp16": ("product_in_parts", {"scheme": "fp16", "carried": False}),
+    "region fp16x3": ("regions", {"scheme": "fp16x3"}),
+    "region tf32x3": ("regions", {"scheme": "tf32x3"}),
+    "region fp16": ("regions", {"scheme": "fp16"}),
+    "region tf32": ("regions", {"scheme": "tf32"}),
 }
+AS_REGIONS = ("function", "weight on the left, with work behind it", "batches", "operations ahead")
+"""Forms that the recipe of regions writes too."""
 IN_LOOP = ("two inputs", "operations ahead", "left transposed", "batches", "one row")
 RANGES = ("huge", "tiny", "denormal", "uneven columns", "uneven rows", "zero rows", "all over", "infinite")
 CARD = CARDS["h200"]
@@ -83,9 +91,11 @@ def source_of(form: str) -> str:
 
 
 @cache
-def read(form: str) -> tuple[Any, Any]:
+def read(form: str, regions: bool = False) -> tuple[Any, Any]:
     """A form's plan, and its reference."""
     task = Task(name="case", path="case.py", source=source_of(form))
+    if regions:
+        return read_regions(task, probe(task)[0]), load_reference(task)
     matched = match(task, probe(task)[0], CARD)
     assert matched is not None, task.source
     return matched.plan, load_reference(task)
@@ -93,10 +103,10 @@ def read(form: str) -> tuple[Any, Any]:
 
 def make(form: str, kernel: str, folder: Path) -> tuple[Any, Any]:
     """The kernel's module and the reference's, with the same weights."""
-    plan, reference = read(form)
     recipe, settings = KERNELS[kernel]
+    plan, reference = read(form, recipe == "regions")
     path = folder / f"kernel_{len(list(folder.iterdir()))}.py"
-    path.write_text(BOOK[recipe].render(plan, BLOCKS | settings))
+    path.write_text(BOOK[recipe].render(plan, PLAIN | BLOCKS | settings))
     model, wanted = import_candidate(path).ModelNew(), reference.module.Model()
     model.load_state_dict(wanted.state_dict())
     return model, wanted
@@ -148,6 +158,7 @@ def try_forms(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
     """Every form by the kernel of parts, some by the one that splits in its loop, and the first by all."""
     for form, (_, _, shapes) in FORMS.items():
         kernels = KERNELS if form == "linear" else ("parts fp16x3", *(("loop fp16x3",) if form in IN_LOOP else ()))
+        kernels = (*kernels, *(("region fp16x3",) if form in AS_REGIONS else ()))
         inputs = [torch.randn(shape) for shape in shapes]
         yield form, {kernel: measure(*make(form, kernel, folder), inputs, races=form == "batches") for kernel in kernels}
 
@@ -156,7 +167,7 @@ def try_ranges(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
     """The linear layer on values of every range."""
     for kind in RANGES:
         found = {}
-        for kernel in ("loop fp16x3", "parts fp16x3", *(("parts fp16",) if kind == "all over" else ())):
+        for kernel in ("loop fp16x3", "parts fp16x3", "region fp16x3", *(("parts fp16",) if kind == "all over" else ())):
             model, wanted = make("linear", kernel, folder)
             x = torch.randn(LINEAR[2][0])
             spread(kind, x, wanted.fc.weight.data)
@@ -167,17 +178,19 @@ def try_ranges(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
 
 def try_changes(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
     """A weight that changes between two calls."""
-    model, wanted = make("linear", "parts fp16x3", folder)
-    x = torch.randn(LINEAR[2][0])
-    found = {"first": measure(model, wanted, [x]), "again": measure(model, wanted, [x])}
-    with torch.no_grad():
-        for one in (model, wanted):
-            one.fc.weight[5] *= -3.0
-        found["in place"] = measure(model, wanted, [x])
-        fresh = torch.randn(41, 37)
-        for one in (model, wanted):
-            one.fc.weight = nn.Parameter(fresh.clone())
-        found["replaced"] = measure(model, wanted, [x])
+    found = {}
+    for kernel in ("parts fp16x3", "region fp16x3"):
+        model, wanted = make("linear", kernel, folder)
+        x = torch.randn(LINEAR[2][0])
+        found |= {f"{kernel}, first": measure(model, wanted, [x]), f"{kernel}, again": measure(model, wanted, [x])}
+        with torch.no_grad():
+            for one in (model, wanted):
+                one.fc.weight[5] *= -3.0
+            found[f"{kernel}, in place"] = measure(model, wanted, [x])
+            fresh = torch.randn(41, 37)
+            for one in (model, wanted):
+                one.fc.weight = nn.Parameter(fresh.clone())
+            found[f"{kernel}, replaced"] = measure(model, wanted, [x])
     yield "changes", found
 
 

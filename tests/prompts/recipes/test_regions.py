@@ -5,22 +5,26 @@ import re
 
 import pytest
 
+from recipe_cases.products import PRODUCTS
 from recipe_cases.regions import MODULES, RegionCase
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.reference.probe import probe
-from tritonsmith.evaluator.schema import KernelFacts, Label, LaunchFacts, Status, Task, TaskFacts, Verdict
-from tritonsmith.prompts.recipes.book import match
-from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, PointwiseRegion, RowRegion
+from tritonsmith.evaluator.schema import KernelFacts, Label, LaunchFacts, PrecisionClass, Status, Task, TaskFacts, Verdict
+from tritonsmith.prompts.author import Brief
+from tritonsmith.prompts.recipes.book import Match, match
+from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, ProductRegion, RowRegion
 from tritonsmith.prompts.recipes.regions.gains import describe_gain
 from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
 from tritonsmith.prompts.recipes.regions.values.indices import Index, ravel, unravel, variable
 from tritonsmith.prompts.recipes.regions.writing.tiling import evaluate
+from tritonsmith.prompts.recipes.space import RecipeSpace
 
-BY_NAME = {case.name: case for case in MODULES}
-QUICK = ("group norm", "cross entropy", "attention in parts")
-"""Judged in every run: rows, losses with lookups, and PyTorch calls between kernels."""
+BY_NAME = {case.name: case for case in (*MODULES, *PRODUCTS)}
+QUICK = ("group norm", "cross entropy", "attention in parts", "transposed convolution of ragged size", "linear of three axes")
+"""Judged in every run: rows, losses with lookups, PyTorch calls between kernels, and products with a parameter on either side."""
 RECIPE = REGIONS.recipes[0]
 
 
@@ -34,10 +38,14 @@ def plan_of(forward: str, inputs: str, **rest: str) -> RegionPlan:
     return read_regions(*describe(RegionCase("one", forward, inputs, **rest)))
 
 
-def write(plan: RegionPlan, **changed: int) -> str:
-    settings = RECIPE.defaults(plan, CARDS["h200"], Task(name="a", path="a", source="").precision)
+def write_settings(plan: RegionPlan) -> Settings:
+    settings = RECIPE.defaults(plan, CARDS["h200"], plan.precision)
     assert settings is not None
-    return RECIPE.render(plan, settings | changed)
+    return settings
+
+
+def write(plan: RegionPlan, **changed: int) -> str:
+    return RECIPE.render(plan, write_settings(plan) | changed)
 
 
 ROW, PLACE = variable("row", 24), variable("k", 60)
@@ -53,6 +61,7 @@ ROW, PLACE = variable("row", 24), variable("k", 60)
         ((ROW * 4 + 3) // 8, "row // 2"),
         ((ROW % 12) % 4, "row % 4"),
         (PLACE * -1 + 59, "-k + 59"),
+        ((PLACE % 7) * -1 + 6, "-(k % 7) + 6"),
     ],
     ids=str,
 )
@@ -78,10 +87,69 @@ def test_work_along_the_same_rows_is_one_kernel() -> None:
     assert write(plan, whole_row=32, tile=32).count("tl.load(x_ptr") == 3, "else once for each pass"
 
 
-def test_products_stay_calls_and_what_follows_is_one_kernel() -> None:
+def test_work_behind_a_product_is_done_on_its_sums() -> None:
     plan = plan_of("return torch.tanh(self.l(x)) * 2 + x[:, :4]", "torch.randn(8, 9)", init="self.l = nn.Linear(9, 4)")
-    assert [type(region) for region in plan.regions] == [CallRegion, PointwiseRegion]
-    assert plan.calls == ("nn.Linear",) and "PyTorch does nn.Linear." in write(plan)
+    (region,) = plan.regions
+    assert isinstance(region, ProductRegion) and not plan.calls
+    assert write(plan).count("tl.store(add_ptr") == 1, "the sums themselves are not stored"
+
+
+def test_a_plain_product_stays_a_call_where_the_library_is_as_fast() -> None:
+    """Large: at `ieee` a library has no tensor cores, in 16 bits it has. Small: a call is launched sooner."""
+    forward, init = "return self.l(x).softmax(-1)", "self.l = nn.Linear({0}, {0}, dtype=torch.{1})"
+    kinds = {
+        (size, dtype): type(plan_of(forward, f"torch.randn({size}, {size}, dtype=torch.{dtype})", init=init.format(size, dtype)).regions[0])
+        for size, dtype in ((4096, "float32"), (4096, "bfloat16"), (64, "float32"))
+    }
+    assert list(kinds.values()) == [ProductRegion, CallRegion, CallRegion]
+
+
+def test_reductions_read_what_a_product_has_stored() -> None:
+    plan = plan_of("return F.gelu(self.c(x)).amax(1)", "torch.randn(2, 3, 9, 9)", init="self.c = nn.Conv2d(3, 8, 3)")
+    product, rows = plan.regions
+    assert isinstance(product, ProductRegion) and isinstance(rows, RowRegion)
+    assert [one.name for one in product.stores] == ["gelu"], "elementwise work belongs to the product, where it is done once"
+
+
+def test_windows_without_a_rim_need_no_mask() -> None:
+    """Addresses of taps are computed; what does not change from tap to tap is computed ahead of the loop."""
+    text = write(plan_of("return torch.relu(self.c(x))", "torch.randn(4, 64, 66, 66)", init="self.c = nn.Conv2d(64, 128, 3)"))
+    (load,) = re.findall(r"        right = tl.trans\((.*)\)\n", text)
+    assert load == "tl.load(x_ptr + x_at + down * 4356 + ((tap // 3) * 66 + tap % 3))"
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype", "line"),
+    [
+        ("ieee", "float32", "total += tl.dot(left_high, right_high, total_rest * (1.0 / 2048.0))"),
+        ("tf32", "float32", 'total = tl.dot(left, right, total, input_precision="tf32")'),
+        ("16-bit", "bfloat16", "total = tl.dot(left, right, total)"),
+    ],
+)
+def test_products_are_as_exact_as_the_class_asks(precision: str, dtype: str, line: str) -> None:
+    case = RegionCase("one", "return torch.relu(x @ y)", ", ".join([f"torch.randn(64, 64, dtype=torch.{dtype})"] * 2), arguments="x, y")
+    task, facts = describe(case)
+    assert f"    {line}" in write(read_regions(task.model_copy(update={"precision": PrecisionClass(precision)}), facts))
+
+
+def test_settings_of_products_matter_to_products_only() -> None:
+    plain, product = plan_of("return x.softmax(-1)", "torch.randn(8, 9)"), plan_of("return (x @ x).relu()", "torch.randn(4096, 4096)")
+    stages = [{name for stage in RECIPE.tunables for name in RECIPE.list_tunables(plan, stage)} for plan in (plain, product)]
+    assert not stages[0] & stages[1] and "whole_row" in stages[0] and "block_k" in stages[1]
+    assert not RECIPE.fits(product, write_settings(product) | {"block_m": 4096, "block_n": 4096, "block_k": 4096}, CARDS["a100"])
+
+
+def test_searches_tune_products_of_each_size_by_themselves() -> None:
+    init = "self.a, self.b = nn.Linear(4096, 4096), nn.Linear(4096, 2048)"
+    case = RegionCase("one", "return F.relu(self.b(F.relu(self.a(x))))", "torch.randn(4096, 4096)", init=init)
+    task, facts = describe(case)
+    plan = read_regions(task, facts)
+    brief = Brief(task=task, facts=facts, hardware=CARDS["h200"])
+    space = RecipeSpace(RECIPE, Match(plan, (RECIPE,)), write_settings(plan), brief)
+    own = {parameter.name: parameter.current for parameter in space.parameters}
+    assert own["block_n_2"] == own["block_n"] == 128 and "block_n_3" not in own
+    text = space.write(own | {"block_n_2": 64})
+    assert text is not None and re.findall(r"BLOCK_N=(\d+)", text) == ["128", "64"]
 
 
 def test_a_value_that_many_read_is_stored_once() -> None:
@@ -98,7 +166,8 @@ def test_few_long_rows_are_shared_by_programs() -> None:
 
 
 def test_settings_of_every_stage_change_the_text() -> None:
-    plan = plan_of("return F.layer_norm(x, (9000,)) + x.sum(), x * 2", "torch.randn(300, 9000)")
+    forward = "return F.layer_norm(x, (9000,)) + x.sum(), x * 2, torch.relu(self.l(x))"
+    plan = plan_of(forward, "torch.randn(2000, 9000)", init="self.l = nn.Linear(9000, 2000)")
     plain = write(plan)
     for stage in RECIPE.tunables:
         for name, values in RECIPE.list_tunables(plan, stage).items():
@@ -122,9 +191,7 @@ def judge(evaluator: LocalEvaluator, case: RegionCase) -> None:
     found = match(task, facts, evaluator.hardware)
     assert found is not None
     plan = read_regions(task, facts)
-    settings = RECIPE.defaults(plan, evaluator.hardware, task.precision)
-    assert settings is not None
-    verdict = asyncio.run(evaluator.evaluate(task, RECIPE.render(plan, settings)))
+    verdict = asyncio.run(evaluator.evaluate(task, write(plan)))
     assert verdict.status is Status.OK, verdict.message
     assert verdict.label is (Label.HYBRID if plan.calls else Label.KERNEL) and not verdict.facts.races
 
@@ -135,6 +202,6 @@ def test_regions_are_right(evaluator: LocalEvaluator, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [case for case in MODULES if case.name not in QUICK], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [case for case in BY_NAME.values() if case.name not in QUICK], ids=lambda case: case.name)
 def test_every_kind_of_region_is_right(evaluator: LocalEvaluator, case: RegionCase) -> None:
     judge(evaluator, case)

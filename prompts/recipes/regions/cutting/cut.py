@@ -10,7 +10,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from tritonsmith.prompts.recipes.regions.cutting.heads import is_cheap, make_region, peel
-from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, PointwiseRegion, RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import (
+    AnchoredRegion,
+    CallRegion,
+    PointwiseRegion,
+    ProductRegion,
+    RowRegion,
+    WorkRegion,
+)
 from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, Misfit, Walk, anchor_coordinates, anchor_space, list_below
 from tritonsmith.prompts.recipes.regions.lowering.reader import list_values
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
@@ -22,6 +29,7 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
     Held,
     Item,
     LibraryCall,
+    MatrixProduct,
     Scan,
     Tensor,
     TensorView,
@@ -35,6 +43,10 @@ _MOST_FORMULAS = 64
 """Elementwise values that one kernel computes for a value that others read too."""
 
 
+_CHEAP = 2.0
+"""Operations for each element that a product repeats instead of reading their result."""
+
+
 def cut_forward(results: Any) -> list[WorkRegion]:
     """The regions in the order in which forward runs them."""
     shared: set[int] = set()
@@ -45,7 +57,7 @@ def cut_forward(results: Any) -> list[WorkRegion]:
             done.store(base_of(value))
         more = _find_shared(done.regions)
         if not more - alone:
-            return done.sort()
+            return order_regions(done.regions, done.homes)
         alone |= more & shared  # no region that computes it could store it
         shared |= more
 
@@ -75,6 +87,21 @@ def _find_shared(regions: Iterable[WorkRegion]) -> set[int]:
 def _is_costly(value: Tensor, stored: set[int]) -> bool:
     formulas, leaves = _list_formulas(value, stored)
     return sum(one.size for one in leaves) > _SHARED * value.size or len(formulas) > _MOST_FORMULAS
+
+
+def strip_views(value: Tensor) -> Tensor:
+    """The value of which this one shows elements."""
+    while isinstance(value, TensorView):
+        value = value.source
+    return value
+
+
+def _is_cheap(value: Tensor) -> bool:
+    """Whether a product computes an operand as it reads it, several times over: one step from what lies in memory, and few operations."""
+    if not isinstance(value, Formula) or value.flops > _CHEAP:
+        return False
+    bases = [base_of(one) for one in value.inputs]
+    return all(isinstance(one, Held | Formula) and not one.operands for one in bases) and sum(one.size > _SMALL for one in bases) < 2
 
 
 def _list_formulas(value: Tensor, stored: set[int]) -> tuple[list[Tensor], list[Tensor]]:
@@ -109,7 +136,56 @@ def depends(region: WorkRegion | None, on: WorkRegion, homes: dict[int, WorkRegi
     return False
 
 
-class Cutter:
+def order_regions(regions: Iterable[WorkRegion], homes: dict[int, WorkRegion]) -> list[WorkRegion]:
+    """The regions, each behind what it reads; `homes`: by value the region that stores it."""
+    done: list[WorkRegion] = []
+    waiting = list(regions)
+    while waiting:
+        ready = next(one for one in waiting if all(homes.get(key) in (None, one) or homes[key] in done for key in one.reads))
+        waiting.remove(ready)
+        done.append(ready)
+    return done
+
+
+class CutState:
+    """The regions so far, and which of them stores or finds what."""
+
+    def __init__(self) -> None:
+        self.regions: list[WorkRegion] = []
+        self.homes: dict[int, WorkRegion] = {}
+        """By value that is stored: the region that stores it."""
+        self._places: dict[int, AnchoredRegion] = {}
+        """By anchor: its region."""
+
+    def in_memory(self, value: Tensor) -> bool:
+        """Whether a value lies in memory."""
+        return isinstance(value, Held) or id(value) in self.homes
+
+    def _is_read(self, value: Tensor, region: WorkRegion) -> bool:
+        return self.in_memory(value) and self.homes.get(id(value)) is not region
+
+    def _fits(self, value: Tensor, at: Any, region: WorkRegion) -> bool:
+        results = region.results if isinstance(region, RowRegion | ProductRegion) else {}
+        walk = Walk(lambda one: self._is_read(one, region), allowed=results)
+        try:
+            walk.visit(value, at)
+        except Misfit:
+            return False
+        return not any(depends(self.homes.get(key), region, self.homes) for key in walk.leaves)
+
+    def _note(self, region: WorkRegion, value: Tensor, at: Any) -> None:
+        """Note what a region reads and computes for a value."""
+        walk = Walk(lambda one: self._is_read(one, region))
+        walk.visit(value, at)
+        region.reads |= walk.leaves
+        region.evaluated |= walk.formulas
+
+    def _homes_below(self, value: Tensor) -> list[AnchoredRegion]:
+        """The regions whose results a value is made of, each once."""
+        return list(dict.fromkeys(self._places[id(one)] for one in list_below(value, self.in_memory)[1]))
+
+
+class Cutter(CutState):
     """Makes regions from the results backwards.
 
     Args:
@@ -118,16 +194,8 @@ class Cutter:
     """
 
     def __init__(self, shared: set[int], alone: set[int]) -> None:
-        self.regions: list[WorkRegion] = []
+        super().__init__()
         self._shared, self._alone = shared, alone
-        self._homes: dict[int, WorkRegion] = {}
-        """By value that is stored: the region that stores it."""
-        self._places: dict[int, RowRegion] = {}
-        """By anchor: its region."""
-
-    def in_memory(self, value: Tensor) -> bool:
-        """Whether a value lies in memory."""
-        return isinstance(value, Held) or id(value) in self._homes
 
     def store(self, value: Tensor) -> None:
         """Have a region store a value."""
@@ -135,7 +203,7 @@ class Cutter:
             return
         if isinstance(value, Item):
             self.store(value.call)
-            self._homes[id(value)] = self._homes[id(value.call)]
+            self.homes[id(value)] = self.homes[id(value.call)]
         elif isinstance(value, LibraryCall):
             self._call(value)
         elif isinstance(value, Attention):
@@ -163,7 +231,7 @@ class Cutter:
 
     def _add(self, region: WorkRegion, value: Tensor) -> None:
         self.regions.append(region)
-        self._homes[id(value)] = region
+        self.homes[id(value)] = region
 
     def _prepare(self, value: Tensor, itself: bool = True) -> None:
         """Have everything below a value in memory or in a region; a value that shall have a region of its own too, unless that is next."""
@@ -183,15 +251,19 @@ class Cutter:
             else:
                 todo += reversed(one.operands)
 
-    def _place(self, anchor: Anchor) -> RowRegion:
+    def _place(self, anchor: Anchor) -> AnchoredRegion:
         """The region of an anchor."""
         if id(anchor) in self._places:
             return self._places[id(anchor)]
+        if isinstance(anchor, MatrixProduct):
+            return self._place_product(anchor)
         self._prepare(anchor.source, itself=False)
         _, below = list_below(anchor.source, self.in_memory)
         space = anchor_space(anchor)
-        home = self._places[id(below[0])] if below else None
-        if home is not None and (home.space != space or home.split or isinstance(anchor, Scan) or not self._joins(anchor, home)):
+        found = self._places[id(below[0])] if below else None
+        home = found if isinstance(found, RowRegion) else None
+        at = anchor_coordinates(anchor)[0]
+        if home and (home.space != space or home.split or isinstance(anchor, Scan) or not self._fits(anchor.source, at, home)):
             home = None
         for one in below:
             if self._places[id(one)] is not home:
@@ -205,6 +277,18 @@ class Cutter:
         self._keep_shared(region)
         return region
 
+    def _place_product(self, product: MatrixProduct) -> ProductRegion:
+        """The region of a product, whose operands lie in memory or are computed as they are read."""
+        region = ProductRegion(product=product, name=product.name)
+        for operand in product.operands:
+            base = strip_views(operand)
+            self._prepare(base, itself=False) if _is_cheap(base) else self.store(base)
+        self.regions.append(region)
+        self._places[id(product)] = region
+        self._note(region, product.source, region.left)
+        self._note(region, product.right, region.right)
+        return region
+
     def _find_neighbour(self, anchor: Anchor) -> RowRegion | None:
         """A region along the same rows that reads the same tensors, and that this anchor may join."""
         space = anchor_space(anchor)
@@ -213,39 +297,17 @@ class Cutter:
         for region in reversed(self.regions):
             if isinstance(region, RowRegion) and region.space == space and not isinstance(anchor, Scan):
                 near = small or any(id(one) in region.reads for one in leaves if one.size > space.rows)
-                if near and not any(isinstance(one, Scan) for one in region.anchors) and self._joins(anchor, region):
+                free = not any(isinstance(one, Scan) for one in region.anchors)
+                if near and free and self._fits(anchor.source, anchor_coordinates(anchor)[0], region):
                     return region
         return None
-
-    def _joins(self, anchor: Anchor, region: RowRegion) -> bool:
-        """Whether a region can compute an anchor as well."""
-        return self._fits(anchor.source, anchor_coordinates(anchor)[0], region)
-
-    def _fits(self, value: Tensor, at: Any, region: WorkRegion) -> bool:
-        results = region.results if isinstance(region, RowRegion) else {}
-        walk = Walk(lambda one: self._is_read(one, region), allowed=results)
-        try:
-            walk.visit(value, at)
-        except Misfit:
-            return False
-        return not any(depends(self._homes.get(key), region, self._homes) for key in walk.leaves)
-
-    def _is_read(self, value: Tensor, region: WorkRegion) -> bool:
-        return self.in_memory(value) and self._homes.get(id(value)) is not region
-
-    def _note(self, region: WorkRegion, value: Tensor, at: Any) -> None:
-        """Note what a region reads and computes for a value."""
-        walk = Walk(lambda one: self._is_read(one, region))
-        walk.visit(value, at)
-        region.reads |= walk.leaves
-        region.evaluated |= walk.formulas
 
     def _compute(self, value: Tensor) -> None:
         """Store a value in the region that has what it needs, or in one of its own."""
         _, below = list_below(value, self.in_memory)
-        homes = {id(self._places[id(one)]): self._places[id(one)] for one in below}
+        homes = self._homes_below(value)
         if len(homes) == 1:
-            (region,) = homes.values()
+            (region,) = homes
             found = region.space.find(value.shape)
             if found is not None and not (region.split and found[1]) and self._fits(value, found[0], region):
                 self._keep(value, region, found[0])
@@ -269,7 +331,7 @@ class Cutter:
         leaves, _ = list_below(value, self.in_memory)
         return any(id(one) in region.reads and one.size * 4 > value.size for one in leaves) and self._fits(value, at, region)
 
-    def _keep_shared(self, region: RowRegion) -> None:
+    def _keep_shared(self, region: AnchoredRegion) -> None:
         """Store what others will read too, as far as it has an element for each place or row."""
         for value in [one for key, one in region.evaluated.items() if key in self._shared and not self.in_memory(one)]:
             found = region.space.find(value.shape)
@@ -279,7 +341,7 @@ class Cutter:
     def _keep(self, value: Tensor, region: WorkRegion, at: Any) -> None:
         self._note(region, value, at)
         region.stores.append(value)
-        self._homes[id(value)] = region
+        self.homes[id(value)] = region
 
     def _store_results(self, anchor: Anchor, reader: Tensor) -> None:
         """Store the results of an anchor that a value reads from another region."""
@@ -294,27 +356,8 @@ class Cutter:
             if isinstance(one, AnchorResult):
                 if one.anchor is anchor:
                     region.stores.append(one)
-                    self._homes[id(one)] = region
-            elif found and not found[1] and self._follows(one, region) and self._fits(one, found[0], region):
+                    self.homes[id(one)] = region
+            elif found and not found[1] and region in self._homes_below(one) and self._fits(one, found[0], region):
                 self._keep(one, region, found[0])  # a number for each row that is made of its results
             else:
                 todo += one.operands
-
-    def _follows(self, value: Tensor, region: RowRegion) -> bool:
-        """Whether a value is made of what a region finds."""
-        return any(self._places[id(one)] is region for one in list_below(value, self.in_memory)[1])
-
-    def sort(self) -> list[WorkRegion]:
-        """The regions, each behind what it reads."""
-        return order_regions(self.regions, self._homes)
-
-
-def order_regions(regions: Iterable[WorkRegion], homes: dict[int, WorkRegion]) -> list[WorkRegion]:
-    """Regions, each behind what it reads; `homes`: by value the region that stores it."""
-    done: list[WorkRegion] = []
-    waiting = list(regions)
-    while waiting:
-        ready = next(one for one in waiting if all(homes.get(key) in (None, one) or homes[key] in done for key in one.reads))
-        waiting.remove(ready)
-        done.append(ready)
-    return done

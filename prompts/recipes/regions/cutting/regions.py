@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tritonsmith.prompts.recipes.regions.cutting.space import Space, anchor_coordinates
+from tritonsmith.prompts.recipes.regions.cutting.space import (
+    ACROSS,
+    BATCH,
+    COLUMN,
+    DOWN,
+    LINE,
+    TAP,
+    ProductSpace,
+    Space,
+    anchor_coordinates,
+)
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
-from tritonsmith.prompts.recipes.regions.values.indices import Coordinates
-from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, LibraryCall, Scan, Tensor
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, variable
+from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, LibraryCall, MatrixProduct, Scan, Tensor
 
 _FEW_ROWS = 256
 """Rows that keep a large card busy, one program each: about two for each of its processors."""
@@ -91,3 +101,47 @@ class RowRegion(WorkRegion):
 
     def _place(self, anchor: Anchor) -> Coordinates:
         return anchor_coordinates(anchor)[1]
+
+
+@dataclass(eq=False, kw_only=True)
+class ProductRegion(WorkRegion):
+    """A product with the elementwise work on its operands and on its result."""
+
+    product: MatrixProduct
+    split: bool = False
+
+    @property
+    def flops(self) -> float:
+        """Of its product."""
+        return self.product.flops
+
+    @property
+    def space(self) -> ProductSpace:
+        """What it iterates over."""
+        return ProductSpace(self.product)
+
+    @property
+    def anchors(self) -> list[Anchor]:
+        """What it does as a whole."""
+        return [self.product]
+
+    @property
+    def results(self) -> dict[int, Coordinates]:
+        """By anchor: the coordinates of its results."""
+        return {id(self.product): self.space.place}
+
+    @property
+    def left(self) -> Coordinates:
+        """Where the left operand is read."""
+        batch, rows, _, taps, depth = self.product.sizes
+        return variable(BATCH, batch), variable(LINE, rows), variable(TAP, taps), variable(ACROSS, depth)
+
+    @property
+    def right(self) -> Coordinates:
+        """Where the right operand is read."""
+        batch, _, columns, taps, depth = self.product.sizes
+        return variable(BATCH, batch), variable(TAP, taps), variable(DOWN, depth), variable(COLUMN, columns)
+
+
+AnchoredRegion = RowRegion | ProductRegion
+"""Regions that do something as a whole."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Index, Shape, count, ravel, unravel, variable
-from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, AnchorResult, Scan, Tensor, list_reads
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index, Shape, count, ravel, unravel, variable
+from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, AnchorResult, MatrixProduct, Scan, Tensor, list_reads
 
 ROW, PLACE, OFFSET = "row", "k", "offset"
 """Variables of kernels: the row, the place in a row, the place in a tensor."""
+BATCH, LINE, COLUMN, TAP, ACROSS, DOWN = "batch", "m", "n", "tap", "across", "down"
+"""Variables of products: which one, row and column of the result, tap, place along the left and along the right operand's depth."""
 
 
 class Misfit(Exception):
@@ -35,6 +37,32 @@ class Space:
         if count(shape) == self.rows and self.length > 1:
             return unravel(self.row, shape), False
         return (unravel(self.whole, shape), True) if count(shape) == self.rows * self.length else None
+
+
+@dataclass(frozen=True)
+class ProductSpace:
+    """The elements of a product's result."""
+
+    product: MatrixProduct
+
+    @property
+    def place(self) -> Coordinates:
+        """Where an element lies, by batch, row and column."""
+        batch, rows, columns, _, _ = self.product.sizes
+        return self.product.locate((variable(BATCH, batch), variable(LINE, rows), variable(COLUMN, columns)))
+
+    @property
+    def guards(self) -> tuple[Guard, ...]:
+        """Conditions under which the result has the element."""
+        found = (Guard(index, 0, size) for index, size in zip(self.place, self.product.shape, strict=True))
+        return tuple(one for one in found if one.texts)
+
+    def find(self, shape: Shape) -> tuple[Coordinates, bool] | None:
+        """The coordinates of a value of this shape; None where it has not one element for each of the result."""
+        at, shown = self.place, self.product.shape
+        if shape == shown:
+            return at, False
+        return (unravel(ravel(at, shown), shape), False) if count(shape) == count(shown) and not self.guards else None
 
 
 def anchor_coordinates(anchor: Anchor) -> tuple[Coordinates, Coordinates, int, int]:

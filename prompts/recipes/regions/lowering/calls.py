@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,12 @@ class NodeCall:
     training: bool
     member: Callable[[str], Held]
     """The parameter or buffer of a name."""
+
+    @property
+    def name(self) -> str:
+        """What a kernel calls the result: its operation."""
+        name = self.node.module_type.replace("LU", "lu") or self.node.target.rpartition(".")[2].rstrip("_")
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
     @property
     def shape(self) -> Shape:

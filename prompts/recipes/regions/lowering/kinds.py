@@ -7,6 +7,7 @@ from tritonsmith.prompts.recipes.operations import operation_name
 from tritonsmith.prompts.recipes.regions.lowering import (
     attention,
     constants,
+    convolutions,
     losses,
     multihead,
     norms,
@@ -20,7 +21,7 @@ from tritonsmith.prompts.recipes.regions.lowering import (
 )
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower
 
-KINDS = (pointwise, constants, views, picks, reductions, norms, losses, scans, pools, products, attention, multihead)
+KINDS = (pointwise, constants, views, picks, reductions, norms, losses, scans, pools, products, convolutions, attention, multihead)
 _TABLE: dict[str, Lower] = {name: lower for kind in KINDS for name, lower in kind.TABLE.items()}
 
 

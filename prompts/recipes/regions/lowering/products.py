@@ -1,61 +1,159 @@
-"""Products that are bound by memory: a matrix times a vector, and convolutions of each channel by itself. Others stay PyTorch calls."""
+"""Products of matrices. Those of one column are sums along rows; those of whole numbers and of float64 stay PyTorch calls."""
 
 from __future__ import annotations
 
-from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
-from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
-from tritonsmith.prompts.recipes.regions.lowering.pools import open_windows, spread
-from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
-from tritonsmith.prompts.recipes.regions.lowering.views import reshape
-from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Tensor, TensorView, widen
+from collections.abc import Callable
+from typing import Any
 
-_FEW = 1
-"""Columns of a product that is done as a sum along rows."""
+from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, formula
+from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
+from tritonsmith.prompts.recipes.regions.lowering.views import expand, permute, reshape, swap
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Shape, count, unravel
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, AnchorResult, MatrixProduct, Tensor, TensorView, widen
+
+Locate = Callable[[Coordinates], Coordinates]
+MATRICES = ("float32", "float16", "bfloat16")
+"""Types that tensor cores multiply."""
+
+
+def add_bias(value: Tensor, bias: Tensor | None, dtype: str) -> Tensor:
+    """The value plus a bias, where there is one. What is added to a product belongs to its call."""
+    if bias is None:
+        return value
+    return belong(value, formula("{0} + {1}", value, bias, like=widen(dtype), result=dtype))
+
+
+def belong(product: Tensor, value: Tensor) -> Tensor:
+    """The value, noted as what the call of a product gives."""
+    base = product.source if isinstance(product, TensorView) else product
+    if isinstance(base, AnchorResult) and isinstance(base.anchor, MatrixProduct):
+        base.anchor.call = value
+    return value
+
+
+def refuse_types(left: Tensor, right: Tensor) -> None:
+    """Raise NotCovered for operands that tensor cores do not multiply."""
+    if left.dtype != right.dtype or left.dtype not in MATRICES:
+        raise NotCovered(f"of {right.dtype} on {left.dtype}")
+
+
+def multiply(left: Tensor, right: Tensor, name: str, node: str) -> Tensor:
+    """left [..., rows, depth] times right [..., depth, columns], with leading axes that broadcast. Raises NotCovered."""
+    refuse_types(left, right)
+    rows, depth, columns = left.shape[-2], left.shape[-1], right.shape[-1]
+    batch = broadcast(left.shape[:-2], right.shape[:-2])
+    lead: Shape = (rows,)
+    if count(right.shape[:-2]) == 1:  # one matrix for all rows
+        lead, batch = (*batch, rows), ()
+        left, right = reshape(left, (1, count(lead), 1, depth)), reshape(right, (1, 1, depth, columns))
+    else:
+        left = reshape(expand(left, (*batch, rows, depth)), (count(batch), rows, 1, depth))
+        right = reshape(expand(right, (*batch, depth, columns)), (count(batch), 1, depth, columns))
+
+    def locate(at: Coordinates) -> Coordinates:
+        return (*unravel(at[0], batch), *unravel(at[1], lead), at[2])
+
+    return take_product(left, right, (*batch, *lead, columns), locate, name, node)
+
+
+def take_product(left: Tensor, right: Tensor, shape: Shape, locate: Locate, name: str, node: str, **rest: Any) -> Tensor:
+    """The result of a product, shown in a shape."""
+    rest.setdefault("flops", 2.0 * count(left.shape) * right.shape[-1])
+    product = MatrixProduct(
+        shape=shape, dtype=left.dtype, name=name, source=left, right=right, axes=(2, 3), kind="product", locate=locate, node=node, **rest
+    )
+    return AnchorResult(shape=shape, dtype=left.dtype, name=name, anchor=product)
+
+
+def _sum_rows(left: Tensor, right: Tensor, call: NodeCall) -> Lowered | None:
+    """A product with one column as a sum along each row; None for other products."""
+    if right.dtype not in FLOATS or not left.shape or not right.shape:
+        raise NotCovered(f"on {right.dtype}")
+    column = right if len(right.shape) == 1 else reshape(right, right.shape[:1]) if right.shape[1:] == (1,) else None
+    if column is None or (len(left.shape) < 2 and len(right.shape) > 1):
+        return None
+    total = reduce(formula("{0} * {1}", left, column, like=widen(call.dtype)), (len(left.shape) - 1,), "sum", call.dtype)
+    return reshape(total, call.shape)
 
 
 def _multiply(call: NodeCall) -> Lowered:
-    """A product with one column: a sum along each row."""
-    left, right = call.tensor(0, "input", "self"), call.tensor(1, "other", "mat2", "vec")
-    if right.dtype not in FLOATS or not left.shape or not right.shape:
-        raise NotCovered(f"on {right.dtype}")
-    wide = widen(call.dtype)
-    if len(right.shape) == 1:
-        return reduce(formula("{0} * {1}", left, right, like=wide), (len(left.shape) - 1,), "sum", call.dtype)
-    if right.shape[-1] > _FEW or len(right.shape) > 2 or len(left.shape) < 2:
-        raise NotCovered("")
-    column = reshape(right, (right.shape[0],))
-    return reshape(reduce(formula("{0} * {1}", left, column, like=wide), (len(left.shape) - 1,), "sum", call.dtype), call.shape)
+    """`matmul` and its kin."""
+    left, right = call.tensor(0, "input", "self"), call.tensor(1, "other", "mat2", "vec", "tensor")
+    found = _sum_rows(left, right, call)
+    if found is not None:
+        return found
+    if len(left.shape) == 1:
+        product = multiply(reshape(left, (1, *left.shape)), right, call.name, call.node.name)
+        return reshape(product, call.shape)
+    return multiply(left, right, call.name, call.node.name)
 
 
-def _convolve(call: NodeCall) -> Lowered:
-    """A convolution in which every channel has its own window and no other channel enters."""
+def _apply_linear(call: NodeCall) -> Lowered:
     source, weight, bias = call.tensor(0, "input"), call.weight(1, "weight"), call.weight(2, "bias")
-    if weight is None or call.option(-1, "padding_mode", "zeros") != "zeros" or call.option(4, "padding", 0) in ("same", "valid"):
-        raise NotCovered("")
-    groups = call.option(6, "groups", 1)
-    axes = len(weight.shape) - 2
-    batch, channels, *sizes = source.shape if len(source.shape) == axes + 2 else (0, 0)
-    if groups != channels or weight.shape[1] != 1 or weight.shape[0] % max(1, channels) or groups == 1:
-        raise NotCovered("")
-    window = weight.shape[2:]
-    stride, padding, dilation = (spread(call.option(place, name, plain), axes) for place, name, plain in
-                                 ((3, "stride", 1), (4, "padding", 0), (5, "dilation", 1)))  # fmt: skip
-    outputs, filters = call.shape[2:], weight.shape[0] // channels
-    views: Tensor = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
-    if filters > 1:
-        inner = views
-        views = TensorView(
-            shape=(batch, weight.shape[0], *inner.shape[2:]), dtype=inner.dtype, source=inner,
-            move=lambda at: (at[0], at[1] // filters, *at[2:]),
-        )  # fmt: skip
-    kernel = reshape(weight, (weight.shape[0], *(1,) * axes, *window))
-    wide = widen(call.dtype)
-    behind = tuple(range(2 + axes, 2 + 2 * axes))
-    total = reduce(formula("{0} * {1}", views, kernel, like=wide), behind, "sum", call.dtype)
-    return total if bias is None else formula("{0} + {1}", total, reshape(bias, (bias.size, *(1,) * axes)), like=call.dtype)
+    if weight is None or len(weight.shape) != 2:
+        raise NotCovered("without a matrix")
+    if weight.shape[0] == 1 and source.dtype in FLOATS:
+        row = formula("{0} * {1}", source, reshape(weight, weight.shape[1:]), like=widen(call.dtype))
+        return add_bias(reshape(reduce(row, (len(source.shape) - 1,), "sum"), call.shape), bias, call.dtype)
+    wide = source if len(source.shape) > 1 else reshape(source, (1, *source.shape))
+    product = multiply(wide, swap(weight, 0, 1), call.name, call.node.name)
+    return add_bias(reshape(product, call.shape), bias, call.dtype)
+
+
+def _add_product(call: NodeCall) -> Lowered:
+    """`addmm`, `baddbmm` and `addbmm`'s kin: beta * added + alpha * product."""
+    added, left, right = call.tensor(0, "input", "self"), call.tensor(1, "mat1", "batch1"), call.tensor(2, "mat2", "batch2")
+    beta, alpha = call.kwargs.get("beta", 1), call.kwargs.get("alpha", 1)
+    if not all(isinstance(one, int | float) for one in (beta, alpha)):
+        raise NotCovered("with factors that are no numbers")
+    product = multiply(left, right, call.name, call.node.name)
+    template = "{0}" if alpha == 1 else f"{float(alpha)!r} * {{0}}"
+    if beta:
+        template += " + {1}" if beta == 1 else f" + ({float(beta)!r}) * {{1}}"
+    return belong(product, formula(template, *([product, added] if beta else [product]), like=widen(call.dtype), result=call.dtype))
+
+
+def _contract(call: NodeCall) -> Lowered:
+    """`einsum` of two tensors that is a product: every letter stands once in an operand, and in the result unless both have it."""
+    equation = call.get(0, "equation")
+    rest = call.args[1] if len(call.args) == 2 and isinstance(call.args[1], list | tuple) else call.args[1:]
+    if not isinstance(equation, str) or len(rest) != 2 or not all(isinstance(one, Tensor) for one in rest):
+        raise NotCovered("of other than two tensors")
+    given, _, out = equation.replace(" ", "").partition("->")
+    first, _, second = given.partition(",")
+    left, right = rest
+    plain = out.isalpha() and (first + second).isalpha() and (len(first), len(second)) == (len(left.shape), len(right.shape))
+    if not plain or any(len(set(text)) != len(text) for text in (first, second, out)):
+        raise NotCovered(equation)
+    if out[-1] in first and out[-1] not in second:  # columns are neighbours in memory
+        first, second, left, right = second, first, right, left
+    sizes = dict(zip(first + second, left.shape + right.shape, strict=True))
+    batch = [letter for letter in out if letter in first and letter in second]
+    inner = [letter for letter in first if letter in second and letter not in out]
+    rows, columns = [one for one in out if one not in second], [one for one in out if one not in first]
+    if set(first) - {*batch, *inner, *rows} or set(second) - {*batch, *inner, *columns} or not (inner and rows and columns):
+        raise NotCovered(equation)
+    groups = [tuple(sizes[one] for one in group) for group in (batch, rows, columns, inner)]
+
+    def bring(value: Tensor, letters: str, order: list[str], *shape: int) -> Tensor:
+        return reshape(permute(value, tuple(letters.index(one) for one in order)), shape)
+
+    def locate(at: Coordinates) -> Coordinates:
+        found = [index for place, shape in zip(at, groups, strict=False) for index in unravel(place, shape)]
+        return tuple(found[[*batch, *rows, *columns].index(one)] for one in out)
+
+    number, lines, places, depth = (count(one) for one in groups)
+    refuse_types(left, right)
+    return take_product(
+        bring(left, first, [*batch, *rows, *inner], number, lines, 1, depth),
+        bring(right, second, [*batch, *inner, *columns], number, 1, depth, places), call.shape, locate, call.name, call.node.name,
+    )  # fmt: skip
 
 
 TABLE: dict[str, Lower] = {
     **dict.fromkeys(("matmul", "mm", "mv", "bmm", "dot"), _multiply),
-    **dict.fromkeys([name for axes in (1, 2, 3) for name in (f"conv{axes}d", f"nn.Conv{axes}d")], _convolve),
+    **dict.fromkeys(("linear", "nn.Linear"), _apply_linear),
+    **dict.fromkeys(("addmm", "baddbmm"), _add_product),
+    "einsum": _contract,
 }

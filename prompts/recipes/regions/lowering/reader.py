@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +13,16 @@ from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall, NotCovered, hold_member
 from tritonsmith.prompts.recipes.regions.lowering.kinds import find_lowering
 from tritonsmith.prompts.recipes.regions.lowering.library import call_library
-from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, AnchorResult, Held, LibraryCall, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.values.tensors import (
+    TRITON_TYPES,
+    AnchorResult,
+    Formula,
+    Held,
+    LibraryCall,
+    MatrixProduct,
+    Tensor,
+    TensorView,
+)
 
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "truediv": operator.truediv,
@@ -37,16 +45,19 @@ class Forward:
     """Modules that PyTorch calls need, as `path|constructor call`."""
 
 
-def read_forward(facts: TaskFacts, training: bool) -> Forward:
-    """The values of a traced forward. Raises NoPlan with what cannot be written."""
-    return ForwardReader(facts, training).read()
+def read_forward(facts: TaskFacts, training: bool, called: Collection[str] | None = ()) -> Forward:
+    """The values of a traced forward. Raises NoPlan with what cannot be written.
+
+    called: nodes that shall be PyTorch calls; None for all products.
+    """
+    return ForwardReader(facts, training, called).read()
 
 
 class ForwardReader:
     """Makes values of nodes, in forward's order."""
 
-    def __init__(self, facts: TaskFacts, training: bool) -> None:
-        self.facts, self.training = facts, training
+    def __init__(self, facts: TaskFacts, training: bool, called: Collection[str] | None = ()) -> None:
+        self.facts, self.training, self.called = facts, training, called
         self.made: dict[str, Any] = {}
         """By node: a value, several, or numbers."""
         self.members: dict[str, Held] = {}
@@ -113,17 +124,19 @@ class ForwardReader:
         if any(spec.dtype not in TRITON_TYPES for spec in node.outputs):
             raise NoPlan((f"{name_node(node)} that gives {node.outputs[0].dtype}", node))
         self._refuse_aliases(node, args)
-        lower = find_lowering(node)
+        lower = None if self.called and node.name in self.called else find_lowering(node)
         made: Any = None
         if lower is not None:
             try:
                 made = lower(call)
             except NotCovered:
                 made = None
+        if self.called is None and _is_product(made, node.name):
+            made = None
         if made is None:
             made = call_library(call, self.forward.members)
         first = made[0] if isinstance(made, tuple) else made
-        _name(first, name_value(node))
+        _name(first, call.name)
         self._check(node, first)
         if _writes(node) and node.args and isinstance(node.args[0], dict) and "ref" in node.args[0]:
             self.made[node.args[0]["ref"]] = made
@@ -160,12 +173,6 @@ class ForwardReader:
         raise NoPlan((name_node(node), node))
 
 
-def name_value(node: OpNode) -> str:
-    """What a kernel calls the result of a node: its operation."""
-    name = node.module_type or node.target.rpartition(".")[2].rstrip("_")
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
 def _name(value: Any, name: str) -> None:
     """Name what a view shows, where it has no name."""
     while isinstance(value, TensorView) and value.source.name == "":
@@ -174,6 +181,13 @@ def _name(value: Any, name: str) -> None:
         value.name = name
     if isinstance(value, AnchorResult) and not value.anchor.name:
         value.anchor.name = name
+
+
+def _is_product(value: Any, node: str) -> bool:
+    """Whether a value is the product of a node, with its bias."""
+    while isinstance(value, TensorView | Formula) and value.operands:
+        value = value.operands[0]
+    return isinstance(value, AnchorResult) and isinstance(value.anchor, MatrixProduct) and value.anchor.node == node
 
 
 def _writes(node: OpNode) -> bool:

@@ -95,6 +95,8 @@ class Index:
             inner = atom.text
             if abs(factor) != 1:
                 inner = f"{f'({inner})' if '//' in inner or '%' in inner else inner} * {abs(factor)}"
+            if not text and factor == -1 and ("//" in inner or "%" in inner):
+                inner = f"({inner})"  # the sign binds closer
             text += f"{'-' if factor < 0 else ''}{inner}" if not text else f" {'-' if factor < 0 else '+'} {inner}"
         if self.constant or not text:
             sign = "-" if self.constant < 0 else "+"

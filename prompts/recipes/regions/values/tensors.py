@@ -204,6 +204,41 @@ class Scan(Anchor):
 
 
 @dataclass(eq=False, kw_only=True)
+class MatrixProduct(Anchor):
+    """Products of matrices: sums of source [batch, rows, taps, depth] times right [batch, taps, depth, columns].
+
+    A tap is a place of a convolution's window; other products have one. The result [batch, rows, columns] is shown in another shape.
+    """
+
+    right: Tensor
+    locate: Callable[[Coordinates], Coordinates]
+    """Where an element of [batch, rows, columns] lies in the result as it is shown; beyond its edge where it only fills up."""
+    interleaved: bool = False
+    """Whether neighbours along the batch are neighbours in memory."""
+    window: bool = False
+    """Whether the right operand is read through windows."""
+    groups: int = 1
+    """Of channels, in a convolution."""
+    flops: float
+    """Multiplications and additions, without those that only fill up."""
+    node: str
+    """Of the trace."""
+    call: Tensor | None = None
+    """What PyTorch's call gives, where it does more than the product: with its bias."""
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """The values that it is made of."""
+        return (self.source, self.right)
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int, int]:
+        """Batch, rows, columns, taps, depth."""
+        batch, rows, taps, depth = self.source.shape
+        return batch, rows, self.right.shape[-1], taps, depth
+
+
+@dataclass(eq=False, kw_only=True)
 class AnchorResult(Tensor):
     """A result of an anchor, with the reduced axes left out; `which` tells several apart."""
 

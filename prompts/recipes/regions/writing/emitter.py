@@ -68,6 +68,8 @@ class Scope:
     variables: frozenset[str]
     lines: list[str] = field(default_factory=list)
     known: dict[tuple[int, Coordinates, tuple[Guard, ...]], str] = field(default_factory=dict)
+    expressions: dict[str, str] = field(default_factory=dict)
+    """By text: the name that it got."""
 
 
 class Emitter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
+from tritonsmith.prompts.recipes.regions.values.tensors import Held, Tensor
 
 
 @dataclass
@@ -26,6 +26,10 @@ class Kernel:
     """What forward allocates for it."""
     warps: int = 4
     stages: int = 0
+    ahead: str = ""
+    """The text of a function that it calls."""
+    parts: KeptParts | None = None
+    """A parameter that is split ahead of it."""
 
     @property
     def signature(self) -> str:
@@ -39,6 +43,26 @@ class Buffer(Tensor):
     """Memory between two kernels of one region."""
 
 
+@dataclass
+class KeptParts:
+    """Parts of a parameter, and the kernel that makes them."""
+
+    kernel: str
+    """Its name."""
+    held: Held
+    parts: Buffer
+    """[high and low, batch, lines, places]: taps one behind the other, each filled up with zeros to whole blocks of the depth."""
+    exponents: Buffer
+    """[batch, lines]: the powers of two."""
+    text: str = ""
+    """Of the kernel."""
+
+    @property
+    def apart(self) -> int:
+        """Elements between the high part of a value and its low part."""
+        return self.parts.size // self.parts.shape[0]
+
+
 LINE = 130
 """Characters of a line of kernel text."""
 
@@ -50,7 +74,7 @@ def wrap(head: str, parts: list[str], tail: str, indent: str) -> list[str]:
         return [text]
     lines, current = [f"{indent}{head}"], f"{indent}    "
     for part in parts:
-        if len(current) + len(part) + 2 > LINE:
+        if current.strip() and len(current) + len(part) + 2 > LINE:
             lines.append(current.rstrip())
             current = f"{indent}    "
         current += f"{part}, "
@@ -72,3 +96,22 @@ def wrap_launch(line: str) -> list[str]:
     """A statement on several lines where it is a long launch."""
     head, launch, arguments = line.partition("](")
     return wrap(f"{head}](", arguments.removesuffix(")").split(", "), ")", "") if launch else [line]
+_ACCESS = re.compile(r"(\s*)(.*?tl\.(?:load|store)\()(.*?)(\)*)")
+
+
+def fold(line: str) -> list[str]:
+    """A line of a kernel; one that reads or stores and is long stands on several."""
+    found = _ACCESS.fullmatch(line) if len(line) > LINE else None
+    if found is None:
+        return [line]
+    indent, head, inner, tail = found.groups()
+    while inner.count("(") > inner.count(")"):
+        inner, tail = f"{inner})", tail[1:]
+    parts, depth = [""], 0
+    for letter in inner:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return wrap(head, [part.strip() for part in parts], tail, indent)

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tritonsmith.evaluator.schema import TensorSpec
 from tritonsmith.prompts.recipes.recipe import Settings
-from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, CallRegion, PointwiseRegion, RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import (
+    AttentionRegion,
+    CallRegion,
+    PointwiseRegion,
+    ProductRegion,
+    RowRegion,
+    WorkRegion,
+)
 from tritonsmith.prompts.recipes.regions.lowering.reader import Forward
 from tritonsmith.prompts.recipes.regions.values.tensors import Held, Item, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.attention import write_attention
-from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel, wrap
+from tritonsmith.prompts.recipes.regions.writing.kernels import KeptParts, Kernel, fold, wrap
 from tritonsmith.prompts.recipes.regions.writing.names import Namer, list_operations
 from tritonsmith.prompts.recipes.regions.writing.pointwise import write_pointwise
+from tritonsmith.prompts.recipes.regions.writing.product_tiles import number_products, pick_settings
+from tritonsmith.prompts.recipes.regions.writing.products import write_product
 from tritonsmith.prompts.recipes.regions.writing.rows import write_rows
 from tritonsmith.prompts.recipes.regions.writing.split import write_split
 
-_HELPERS = ("sigmoid", "tanh", "softplus", "multiply", "split_lines")
+_HELPERS = ("sigmoid", "tanh", "softplus", "multiply", "split_lines", "split_value", "leaves_range")
 
 
 @dataclass
@@ -34,6 +44,8 @@ class ModuleText:
     functional: bool = False
     names: list[tuple[str, ...]] = field(default_factory=list)
     """For each region: the names of its kernels."""
+    keeps: bool = False
+    """Whether parts of parameters are kept."""
     first: str = ""
     """A kernel, to be asked whether it is compiled."""
     wrong: str = ""
@@ -55,6 +67,7 @@ class ModuleWriter:
         self.kernel_names, self.locals = Namer(set()), Namer(taken)
         self.variables: dict[int, str] = {}
         """By value that is stored: its variable."""
+        self.numbers = number_products(regions)
         self.text = ModuleText()
         given = [one for one in forward.inputs if not one.number]
         self.device = f"{given[0].source}.device" if given else "next(self.parameters()).device"
@@ -76,7 +89,7 @@ class ModuleWriter:
                     self._add(kernel, region)
         self.text.returned = self._show(self.forward.results)
         everything = "\n".join(self.text.kernels)
-        self.text.helpers = tuple(name for name in _HELPERS if name in everything)
+        self.text.helpers = tuple(name for name in _HELPERS if re.search(rf"\b{name}\b(?!-)", everything))
         self.text.libdevice = "libdevice." in everything or "softplus" in everything
         self.text.functional = any("F." in line for line in self.text.forward)
         return self.text
@@ -87,6 +100,8 @@ class ModuleWriter:
             return write_pointwise(region, name, self.settings, lambda one: id(one) in region.reads)
         if isinstance(region, AttentionRegion):
             return write_attention(region, name, self.settings)
+        if isinstance(region, ProductRegion):
+            return write_product(region, name, pick_settings(self.settings, self.numbers[id(region)]))
         assert isinstance(region, RowRegion)
         return write_split(region, name, self.settings) if region.split else write_rows(region, name, self.settings)
 
@@ -127,15 +142,26 @@ class ModuleWriter:
             name = self.locals.choose(value.name or "result")
             self.variables[id(value)] = name
             self.text.forward.append(f"{name} = torch.empty({value.shape}, dtype=torch.{value.dtype}, device={self.device})")
+        if kernel.parts is not None:
+            self._keep(kernel.parts)
         arguments = [self._pass(value) for _, value in kernel.arguments] + [given for _, given in kernel.sizes]
         arguments += [f"{name}={value}" for name, value in kernel.constants]
         options = [f"num_warps={kernel.warps}", *([f"num_stages={kernel.stages}"] if kernel.stages else [])]
         self.text.forward += wrap(f"{kernel.name}[{kernel.grid}](", [*arguments, *options], ")", "")
         head = wrap(f"def {kernel.name}(", kernel.signature.split(", "), "):", "")
         does = kernel.does or f"{', '.join(list_operations(region))} of {_describe(region)}."
-        lines = ["@triton.jit", *head, f'    """{does}"""', *(f"    {line}" for line in kernel.lines)]
-        self.text.kernels.append("\n".join(lines))
+        lines = ["@triton.jit", *head, f'    """{does}"""', *(folded for line in kernel.lines for folded in fold(f"    {line}"))]
+        self.text.kernels += [*([kernel.ahead] if kernel.ahead else []), "\n".join(lines)]
         self.text.first = self.text.first or kernel.name
+
+    def _keep(self, parts: KeptParts) -> None:
+        """Add the kernel that splits a parameter, and the line that asks for its parts."""
+        self.text.kernels.append(parts.text)
+        self.text.keeps = True
+        for one in (parts.parts, parts.exponents):
+            self.variables[id(one)] = self.locals.choose(one.name)
+        names = f"{self.variables[id(parts.parts)]}, {self.variables[id(parts.exponents)]}"
+        self.text.forward.append(f"{names} = self.keep({parts.kernel}, {self.express(parts.held)}, {parts.parts.shape})")
 
     def _pass(self, value: Tensor) -> str:
         text = self.express(value)
@@ -145,6 +171,9 @@ class ModuleWriter:
 def _describe(region: WorkRegion) -> str:
     if isinstance(region, RowRegion):
         return f"{'' if region.free else f'{region.space.rows} '}rows of {region.space.length}"
+    if isinstance(region, ProductRegion):
+        batch, rows, columns, taps, depth = region.product.sizes
+        return f"{f'{batch} times ' if batch > 1 else ''}{rows} x {columns}, each a sum over {f'{taps} x ' if taps > 1 else ''}{depth}"
     shown = region.stores[0]
     if region.free:
         return f"{shown.dtype}[{', '.join(['...', *map(str, shown.shape[1:])])}]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 
-from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, ProductRegion, RowRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Joined, Lookup
 
 _WORDS = 3
@@ -14,7 +14,7 @@ _QUIET = {"centered", "spread", "exponential", "clone", "contiguous", "dropout",
 """Names of values that say nothing about what a kernel does."""
 _OPERATORS = {"truediv": "div", "iadd": "add", "imul": "mul", "isub": "sub", "getitem": "pick"}
 _TAKEN = {"torch", "nn", "F", "tl", "triton", "libdevice", "self", "describe", "sigmoid", "tanh", "softplus", "multiply", "given",
-          "split_lines", "COMPILED", "len", "str", "isinstance", "super", "range"}  # fmt: skip
+          "split_lines", "COMPILED", "magnitude", "split_value", "leaves_range", "len", "str", "isinstance", "super", "range"}  # fmt: skip
 
 
 def list_operations(region: WorkRegion) -> list[str]:
@@ -22,8 +22,8 @@ def list_operations(region: WorkRegion) -> list[str]:
     if isinstance(region, AttentionRegion):
         return [region.name]
     found = [one.name for one in reversed(region.evaluated.values()) if isinstance(one, Formula | Joined | Lookup) and one.name]
-    anchors = [one.name for one in region.anchors if one.name] if isinstance(region, RowRegion) else []
-    kinds = list(dict.fromkeys(one.kind for one in region.anchors)) if isinstance(region, RowRegion) else []
+    own = region.anchors if isinstance(region, RowRegion | ProductRegion) else []
+    anchors, kinds = [one.name for one in own if one.name], list(dict.fromkeys(one.kind for one in own))
     told = [one for one in [*anchors, *(one for one in found if one not in anchors)] if one not in _QUIET]
     names = told or kinds or [region.name or "copy"]
     return list(dict.fromkeys(_OPERATORS.get(name, name) for name in (re.sub(r"(_\d+)+$", "", one) for one in names)))

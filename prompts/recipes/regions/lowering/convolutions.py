@@ -1,0 +1,197 @@
+"""Convolutions and transposed convolutions as products whose right operand is never stored: its addresses are computed.
+
+Rows are the filters of a group, columns the places of the result, the depth is taps and channels (Chetlur et al., "cuDNN: Efficient
+Primitives for Deep Learning", 2014). Places are neighbours in memory, in what is read and in what is stored. A convolution of each channel
+by itself is a sum over its window instead.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
+from tritonsmith.prompts.recipes.regions.lowering.pools import Sizes, open_windows, spread
+from tritonsmith.prompts.recipes.regions.lowering.products import add_bias, refuse_types, take_product
+from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
+from tritonsmith.prompts.recipes.regions.lowering.views import reshape, view
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index, count, unravel
+from tritonsmith.prompts.recipes.regions.values.tensors import Tensor, TensorView, widen
+
+_STEP, _WASTE = 32, 1.2
+"""Channels of a step of a product's loop that has one tap, and how many more than there are may be filled up with zeros."""
+
+
+def _is_deep(channels: int, taps: int) -> bool:
+    """Whether each step of the loop has one tap; else a step has several taps of several channels."""
+    return taps > 1 and -(-channels // _STEP) * _STEP <= _WASTE * channels
+
+
+
+
+def _read_window(call: NodeCall, axes: int, transposed: bool) -> tuple[Sizes, Sizes, Sizes, int]:
+    """Stride, padding, dilation and groups of a call. Raises NotCovered."""
+    if call.option(-1, "padding_mode", "zeros") != "zeros":
+        raise NotCovered("with padding_mode")
+    stride, dilation = spread(call.option(3, "stride", 1), axes), spread(call.option(7 if transposed else 5, "dilation", 1), axes)
+    padding = call.option(4, "padding", 0)
+    if padding == "valid":
+        padding = 0
+    if isinstance(padding, str):
+        weight = call.weight(1, "weight")
+        assert weight is not None
+        padding = tuple(step * (size - 1) // 2 for step, size in zip(dilation, weight.shape[2:], strict=True))
+    return stride, spread(padding, axes), dilation, call.option(6, "groups", 1)
+
+
+def _convolve(call: NodeCall) -> Lowered:
+    source, weight, bias = call.tensor(0, "input"), call.weight(1, "weight"), call.weight(2, "bias")
+    if weight is None or len(source.shape) != len(weight.shape):
+        raise NotCovered("without a batch")
+    axes = len(weight.shape) - 2
+    stride, padding, dilation, groups = _read_window(call, axes, transposed=False)
+    outputs, window = call.shape[2:], weight.shape[2:]
+    windows = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
+    if weight.shape[1] == 1 and groups > 1:
+        return add_bias(_convolve_channels(windows, weight, call), _for_places(bias, axes), call.dtype)
+    refuse_types(weight, source)
+    filters, channels, taps = weight.shape[0] // groups, weight.shape[1], count(window)
+    deep = _is_deep(channels, taps)
+
+    def split(tap: Index, depth: Index) -> Coordinates:
+        """Channel and place in the window."""
+        return (depth, *unravel(tap, window)) if deep else unravel(depth, (channels, *window))
+
+    shape = (taps, channels) if deep else (1, taps * channels)
+    left = view(
+        weight, (groups, filters, *shape), lambda at: (at[0] * filters + at[1], *split(at[2], at[3])),
+    )  # fmt: skip
+    places = (source.shape[0], *outputs)
+
+    def find(at: Coordinates) -> Coordinates:
+        channel, *inside = split(at[1], at[2])
+        image, *place = unravel(at[3], places)
+        return (image, at[0] * channels + channel, *place, *inside)
+
+    right = view(windows, (groups, *shape, count(places)), find)
+
+    def locate(at: Coordinates) -> Coordinates:
+        image, *place = unravel(at[2], places)
+        return (image, at[0] * filters + at[1], *place)
+
+    product = take_product(left, right, call.shape, locate, call.name, call.node.name, window=True, groups=groups)
+    return add_bias(product, _for_places(bias, axes), call.dtype)
+
+
+def _for_places(bias: Tensor | None, axes: int) -> Tensor | None:
+    return None if bias is None else reshape(bias, (bias.size, *(1,) * axes))
+
+
+def _convolve_channels(windows: TensorView, weight: Tensor, call: NodeCall) -> Tensor:
+    """A convolution in which every channel has its own windows, and no other channel enters."""
+    batch, channels, *rest = windows.shape
+    axes, filters = len(rest) // 2, weight.shape[0] // channels
+    read: Tensor = windows
+    if filters > 1:
+        shape = (batch, weight.shape[0], *rest)
+        read = view(windows, shape, lambda at: (at[0], at[1] // filters, *at[2:]))
+    kernel = reshape(weight, (weight.shape[0], *(1,) * axes, *weight.shape[2:]))
+    behind = tuple(range(2 + axes, 2 + 2 * axes))
+    return reduce(formula("{0} * {1}", read, kernel, like=widen(call.dtype)), behind, "sum", call.dtype)
+
+
+def _spread_out(call: NodeCall) -> Lowered:
+    """A transposed convolution: places of the result that lie alike between those of the input share a product."""
+    source, weight, bias = call.tensor(0, "input"), call.weight(1, "weight"), call.weight(2, "bias")
+    if weight is None or len(source.shape) != len(weight.shape):
+        raise NotCovered("without a batch")
+    refuse_types(weight, source)
+    axes = len(weight.shape) - 2
+    stride, padding, dilation, groups = _read_window(call, axes, transposed=True)
+    ways = [_Axis(*one) for one in zip(call.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)]
+    channels, filters = weight.shape[0] // groups, weight.shape[1]
+    phases, taps = tuple(one.phases for one in ways), tuple(one.taps for one in ways)
+    deep = _is_deep(channels, count(taps))
+    shape = (count(taps), channels) if deep else (1, count(taps) * channels)
+    places = (source.shape[0], *(one.places for one in ways))
+    batch = groups * count(phases)
+
+    def split(at: Index, tap: Index, depth: Index) -> tuple[Index, Index, Coordinates, Coordinates]:
+        """Group, channel, phases and taps."""
+        group, *phase = unravel(at, (groups, *phases))
+        channel, *inside = (depth, *unravel(tap, taps)) if deep else unravel(depth, (channels, *taps))
+        return group, group * channels + channel, tuple(phase), tuple(inside)
+
+    def weigh(at: Coordinates) -> Coordinates:
+        _, channel, phase, inside = split(at[0], at[2], at[3])
+        return (channel, at[1], *(one.weight(*pair) for one, *pair in zip(ways, phase, inside, strict=True)))
+
+    def has_weight(at: Coordinates) -> tuple[Guard, ...]:
+        _, _, phase, _ = split(at[0], at[2], at[3])
+        inside = (Guard(index, 0, size) for index, size in zip(weigh(at)[2:], weight.shape[2:], strict=True))
+        return (*inside, *(Guard(one.rest(own), 0, 1) for one, own in zip(ways, phase, strict=True)))
+
+    left = view(weight, (batch, filters, *shape), weigh, guard=has_weight)
+
+    def find(at: Coordinates) -> Coordinates:
+        _, channel, phase, inside = split(at[0], at[1], at[2])
+        image, *place = unravel(at[3], places)
+        return (image, channel, *(one.source(*rest) for one, *rest in zip(ways, place, phase, inside, strict=True)))
+
+    def has_value(at: Coordinates) -> tuple[Guard, ...]:
+        return tuple(Guard(index, 0, size) for index, size in zip(find(at)[2:], source.shape[2:], strict=True))
+
+    right = view(source, (batch, *shape, count(places)), find, guard=has_value)
+
+    def locate(at: Coordinates) -> Coordinates:
+        group, *phase = unravel(at[0], (groups, *phases))
+        image, *place = unravel(at[2], places)
+        return (image, group * filters + at[1], *(index * one.phases + own for one, index, own in zip(ways, place, phase, strict=True)))
+
+    product = take_product(
+        left, right, call.shape, locate, call.name, call.node.name, window=True, groups=groups, interleaved=count(phases) > 1,
+        flops=2.0 * count(source.shape) * count(weight.shape[1:]),
+    )  # fmt: skip
+    return add_bias(product, _for_places(bias, axes), call.dtype)
+
+
+class _Axis:
+    """One axis of a transposed convolution: place `o` of the result takes tap `k` of input place `(o + padding - k * dilation) / stride`.
+
+    Places o = place * stride + phase of one phase have the same taps: k = first + tap * step. The first follows from the phase. The step is
+    the stride without what it has in common with the dilation; where they have something in common, some phases have no taps.
+    """
+
+    def __init__(self, outputs: int, window: int, stride: int, padding: int, dilation: int) -> None:
+        self.phases, self.padding = stride, padding
+        self.common = math.gcd(stride, dilation)
+        self.step, self.apart = stride // self.common, dilation // self.common
+        """Between neighbouring taps of a phase: places of the window, and places of the input."""
+        self.dilation, self.inverse = dilation, pow(self.apart, -1, self.step)
+        self.taps = -(-window // self.step)
+        self.places = -(-outputs // stride)
+
+    def _first(self, phase: Index) -> Index:
+        """The first tap of a phase."""
+        return (phase + self.padding) % self.phases // self.common * self.inverse % self.step
+
+    def weight(self, phase: Index, tap: Index) -> Index:
+        """The place in the window."""
+        return self._first(phase) + tap * self.step
+
+    def source(self, place: Index, phase: Index, tap: Index) -> Index:
+        """The place of the input."""
+        if self.dilation == 1:
+            return place + (phase + self.padding) // self.phases - tap
+        ahead = (phase + self.padding - self._first(phase) * self.dilation + self.apart * self.phases) // self.phases
+        return place + ahead - self.apart - tap * self.apart
+
+    def rest(self, phase: Index) -> Index:
+        """0 where the phase has taps."""
+        return (phase + self.padding) % self.common
+
+
+_CONVOLUTIONS: dict[str, Any] = {"conv{}d": _convolve, "nn.Conv{}d": _convolve,
+                                 "conv_transpose{}d": _spread_out, "nn.ConvTranspose{}d": _spread_out}  # fmt: skip
+TABLE: dict[str, Lower] = {name.format(axes): lower for name, lower in _CONVOLUTIONS.items() for axes in (1, 2, 3)}

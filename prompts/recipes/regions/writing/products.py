@@ -1,0 +1,221 @@
+"""The kernel of a product: tiles of the result, with elementwise work on operands as they are read and on sums before the store."""
+
+from __future__ import annotations
+
+from tritonsmith.prompts.recipes.recipe import Settings, load_macros
+from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
+from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COLUMN, DOWN, LINE
+from tritonsmith.prompts.recipes.regions.values.indices import ravel
+from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
+from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
+from tritonsmith.prompts.recipes.regions.writing.kernels import KeptParts, Kernel, fold, wrap
+from tritonsmith.prompts.recipes.regions.writing.product_parts import write_parts
+from tritonsmith.prompts.recipes.regions.writing.product_tiles import INNER, OUTER, SPLIT, ProductTile, TileEmitter, choose_tile
+
+_BIG = 2**31
+_EXACT_STEP = 16
+"""Places of the depth at once where values are multiplied one by one."""
+_NAMES = (*OUTER, *INNER, "total", "total_rest", "total_block", "left", "right", "left_high", "left_low", "right_high", "right_low",
+          "left_largest", "right_largest", "pid", "group", "height", "position", "exponent")  # fmt: skip
+"""Names of the kernel's own."""
+
+
+def write_product(region: ProductRegion, name: str, settings: Settings) -> list[Kernel]:
+    """One program for each tile of the result."""
+    return [ProductWriter(region, choose_tile(region, settings), name).write()]
+
+
+class ProductWriter:
+    """Writes the kernel of a region.
+
+    A parameter is split ahead, so its tiles go from memory to the tensor cores as they are. The other operand is split in registers, from
+    which tensor cores take a left operand only: where the parameter is on the left, the tile is computed transposed.
+    """
+
+    def __init__(self, region: ProductRegion, tile: ProductTile, name: str) -> None:
+        self.region, self.tile, self.name = region, tile, name
+        self.arguments = Arguments()
+        self.arguments.used |= set(_NAMES)
+        self.batch, self.rows, self.columns, self.taps, self.depth = region.product.sizes
+        self.macros = load_macros("_products.py.j2")
+        self.parts: KeptParts | None = write_parts(region, tile, name) if tile.kept else None
+        self.turned = tile.kept == "left"
+        self.operands: list[Tensor] = []
+        """What the function for the values themselves reads."""
+
+    def write(self) -> Kernel:
+        """The kernel."""
+        body = self._sum(self.tile.scheme, "BLOCK_K")
+        ahead = ""
+        if self.tile.scheme in SPLIT:
+            body += self._check(list(self.arguments.values))
+            ahead = self._write_exactly()
+        tail = self._finish()
+        arguments = self.arguments
+        tiles = -(-self.rows // self.tile.rows) * -(-self.columns // self.tile.columns) * self.batch
+        constants = {"BLOCK_M": self.tile.rows, "BLOCK_N": self.tile.columns, "BLOCK_K": self.tile.depth}
+        lines = [*self._head(arguments.largest >= _BIG), *body, *tail]
+        if any("GROUP" in line for line in lines):
+            constants["GROUP"] = self.tile.group
+        return Kernel(
+            name=self.name, does="", arguments=[(arguments.names[id(one)], one) for one in arguments.values], sizes=[],
+            constants=list(constants.items()), lines=lines, grid=f"({tiles},)", stores=list(self.region.stores), warps=self.tile.warps,
+            stages=self.tile.stages, ahead=ahead, parts=self.parts,
+        )  # fmt: skip
+
+    @property
+    def _place(self) -> list[str]:
+        """What says which tile a program has."""
+        return [*([BATCH] if self.batch > 1 else []), LINE, COLUMN]
+
+    def _head(self, big: bool) -> list[str]:
+        """Which tile a program has: GROUP tiles above each other are done one after the other."""
+        wide = ".to(tl.int64)" if big else ""
+        above, beside = -(-self.rows // self.tile.rows), -(-self.columns // self.tile.columns)
+        lines = ["pid = tl.program_id(0)"]
+        if self.batch > 1 and self.region.product.interleaved:
+            lines += [f"batch = {f'(pid % {self.batch}){wide}' if big else f'pid % {self.batch}'}", f"pid = pid // {self.batch}"]
+        elif self.batch > 1:
+            tiles = above * beside
+            lines += [f"batch = {f'(pid // {tiles}){wide}' if big else f'pid // {tiles}'}", f"pid = pid % {tiles}"]
+        first, second = "pid" if above > 1 else "", "pid" if beside > 1 else ""
+        if above > 1 and beside > 1:
+            lines += [f"group = pid // (GROUP * {beside})", f"height = tl.minimum({above} - group * GROUP, GROUP)"]
+            first, second = f"(group * GROUP + pid % (GROUP * {beside}) % height)", f"(pid % (GROUP * {beside}) // height)"
+        for name, block, start, axis in ((LINE, "BLOCK_M", first, "[:, None]"), (COLUMN, "BLOCK_N", second, "[None, :]")):
+            inner = f"tl.arange(0, {block})"
+            lines.append(f"{name} = {f'({start} * {block} + {inner})' if start else inner}{axis}{wide}")
+        return lines
+
+    def _bounds(self) -> dict[str, str]:
+        """Conditions under which rows and columns are in range."""
+        sides = ((LINE, self.rows, self.tile.rows), (COLUMN, self.columns, self.tile.columns))
+        return {name: f"({name} < {size})" if size % block else "" for name, size, block in sides}
+
+    def _in_memory(self, value: Tensor) -> bool:
+        return id(value) in self.region.reads
+
+    def _lines(self, macro: str, *given: object) -> list[str]:
+        text: str = getattr(self.macros, macro)(*given)
+        return [line for line in text.splitlines() if line.strip()]
+
+    def _sum(self, scheme: str, step: str) -> list[str]:
+        """The loop over taps and depth; for any scheme but the tile's own, over the values themselves."""
+        own = scheme == self.tile.scheme
+        block = self.tile.depth if own else _EXACT_STEP
+        ragged = self.depth % block != 0
+        bounds = self._bounds() | {one: f"({one} < {self.depth})" if ragged else "" for one in (ACROSS, DOWN)}
+        emitter = TileEmitter(self.arguments, self._in_memory, bounds, OUTER)
+        parts = self.parts if own else None
+        turned = self.turned and own
+        shape = "(BLOCK_N, BLOCK_M)" if turned else "(BLOCK_M, BLOCK_N)"
+        for line in self._lines("zeros", scheme, "total", shape):
+            emitter.line(line)
+        shapes = {"left": ("BLOCK_M", step), "right": (step, "BLOCK_N")}
+        watched = [side for side in shapes if scheme in SPLIT and side != self.tile.kept]
+        for side in watched:
+            shown = shapes[side][::-1] if turned else shapes[side]
+            emitter.line(f"{side}_largest = tl.zeros(({', '.join(shown)}), tl.int32)")
+        emitter.open(INNER)
+        head = self._open_loop(emitter, block, step)
+        for side in shapes:
+            if parts is not None and side == self.tile.kept:
+                self._read_parts(emitter, parts)
+            else:
+                tile = self._read(emitter, side, shapes[side], ragged)
+                emitter.line(f"{side} = {f'tl.trans({tile})' if turned else tile}")
+        for side in watched:
+            emitter.line(f"{side}_largest = tl.maximum({side}_largest, magnitude({side}))")
+        order = ("right", "left") if turned else ("left", "right")
+        for line in self._lines("accumulate", scheme, *order, "total", *(parts is not None and side == self.tile.kept for side in order)):
+            emitter.line(line)
+        emitter.close(head)
+        return emitter.scopes[0].lines
+
+    def _open_loop(self, emitter: Emitter, block: int, step: str) -> str:
+        """The first lines of the loop, and its head."""
+        chunks = -(-self.depth // block)
+        if self.taps > 1 and chunks > 1:
+            emitter.line(f"tap = position // {chunks}")
+            start, head = f"position % {chunks} * {step} + ", f"for position in range({self.taps * chunks}):"
+        elif self.taps > 1:
+            start, head = "", f"for tap in range({self.taps}):"
+        else:
+            start, head = "start + ", f"for start in range(0, {self.depth}, {step}):"
+        for name, axis in ((ACROSS, "[None, :]"), (DOWN, "[:, None]")):
+            places = f"tl.arange(0, {step})"
+            emitter.line(f"{name} = {f'({start}{places})' if start else places}{axis}")
+        return head
+
+    def _read(self, emitter: TileEmitter, side: str, shape: tuple[str, str], ragged: bool) -> str:
+        """A tile of an operand."""
+        product = self.region.product
+        if side == "left":
+            return emitter.read_tile(product.source, self.region.left, shape, (LINE, ACROSS), self.depth, ragged)
+        return emitter.read_tile(product.right, self.region.right, shape, (DOWN, COLUMN), self.depth, ragged)
+
+    def _read_parts(self, emitter: TileEmitter, parts: KeptParts) -> None:
+        """Tiles of the parts of a parameter, which are filled up with zeros along the depth."""
+        line, along = (LINE, ACROSS) if self.turned else (COLUMN, DOWN)
+        pointer = self.arguments.take(parts.parts)
+        count, _, lines, places = parts.parts.shape
+        first = f"(batch * {lines} + {line})" if self.batch > 1 else line
+        start = emitter.keep(f"{pointer} + {first} * {places}", OUTER, "parts_at")
+        tap = f"tap * {places // self.taps} + " if self.taps > 1 else ""
+        mask = emitter.bounds[line]
+        for number, name in enumerate(("high", "low")[:count]):
+            apart = f"{parts.apart} + " if number else ""
+            tile = f"tl.load({start} + {apart}{tap}{along}{f', mask={mask}, other=0.0' if mask else ''})"
+            emitter.line(f"{self.tile.kept}_{name} = {f'tl.trans({tile})' if self.turned else tile}")
+
+    def _check(self, operands: list[Tensor]) -> list[str]:
+        """What follows the loop: the powers of two, and the values themselves where parts do not do."""
+        lines, tests = (["total = tl.trans(total)"] if self.turned else []), []
+        for side, axis in (("left", "0" if self.turned else "1"), ("right", "1" if self.turned else "0")):
+            if side != self.tile.kept:
+                tests.append(f"leaves_range({side}_largest, {axis})")
+        test = f"({' | '.join(tests)}) > 0" if len(tests) > 1 else f"{tests[0]} > 0"
+        self.operands = [one for one in operands if self.parts is None or one is not self.parts.parts]
+        if self.parts is not None:
+            line = LINE if self.turned else COLUMN
+            pointer, bound = self.arguments.take(self.parts.exponents), self._bounds()[line]
+            where = f"batch * {self.parts.exponents.shape[1]} + {line}" if self.batch > 1 else line
+            lines.append(f"exponent = tl.load({pointer} + {where}{f', mask={bound}, other=0' if bound else ''})")
+            lines.append("total = shift(total, -exponent)")
+            test = f"({test}) | is_rough(tl.max(exponent, {1 if self.turned else 0}))"
+            if all(one is not self.parts.held for one in self.operands):
+                self.arguments.take(self.parts.held)
+                self.operands.append(self.parts.held)
+        given = ", ".join([*(self.arguments.names[id(one)] for one in self.operands), *self._place])
+        call = f"total = {self.name}_exactly({given}, BLOCK_M, BLOCK_N, {_EXACT_STEP})"
+        return [*lines, f"if {test}:  # rare: fp16 parts would lose digits", f"    {call}"]
+
+    def _write_exactly(self) -> str:
+        """A function that multiplies the values themselves, one by one."""
+        kept = self.arguments
+        self.arguments = Arguments(names=dict(kept.names), values=list(kept.values), used=set(kept.names.values()) | set(_NAMES))
+        lines = self._sum("ieee", "STEP")
+        self.arguments = kept
+        names = [*(kept.names[id(one)] for one in self.operands), *self._place]
+        constants = [f"{one}: tl.constexpr" for one in ("BLOCK_M", "BLOCK_N", "STEP")]
+        head = wrap(f"def {self.name}_exactly(", [*names, *constants], "):", "")
+        does = f'"""A tile of the sums in {self.name}, one multiply-add after the other: right for all values that fp32 has."""'
+        return "\n".join(["@triton.jit", *head, *(one for line in [does, *lines, "return total"] for one in fold(f"    {line}"))])
+
+    def _finish(self) -> list[str]:
+        """What is done with the sums, and the stores."""
+        space = self.region.space
+        guards = space.guards
+        emitter = TileEmitter(self.arguments, self._in_memory, self._bounds(), OUTER)
+        emitter.outcomes[id(self.region.product), 0] = "total"
+        emitter.names["total"] = frozenset((LINE, COLUMN))
+        for value in self.region.stores:
+            found = space.find(value.shape)
+            assert found is not None, "the cut lets no other value in"
+            text = emitter.read(value, found[0], guards)
+            index = ravel(found[0], value.shape)
+            mask, pointer = emitter.mask(OUTER, guards), emitter.address(value, index, stored=True)
+            if not {LINE, COLUMN} <= index.names:
+                pointer = f"tl.broadcast_to({pointer}, (BLOCK_M, BLOCK_N))"
+            emitter.line(f"tl.store({pointer}, {text}{f', mask={mask}' if mask else ''})")
+        return emitter.scopes[0].lines
