@@ -2,7 +2,8 @@
 
 Of two equal or nearly equal values either may be the largest, and a value near zero may have either sign. In 16 bits this is common. So a
 whole number that differs from the oracle's is right where the task itself cannot tell: where moving inputs and weights by a unit of the
-last place of the class's type makes the oracle give that number too, or the reference in its own type. Where they give three numbers or
+last place of the class's type makes the oracle give that number too, or the reference in its own type. What the reference gives on the
+values as they are is right as well: it cannot tell there, and a copy of it must never be refused. Where they give three numbers or
 more, another one is right as well, since not all can be seen. Everywhere else it must be equal.
 Asked only where something differs.
 """
@@ -56,6 +57,10 @@ def settle_undecided(
         return oracle
     step = _STEPS.get(precision, loaded.arithmetic.half_step)
     seen = {number: _Seen(oracle[number], ours[number]) for number in differing}
+    # What the reference itself gives is right in any case: a copy of it must never be refused.
+    as_they_are = loaded.reference_outputs(tensors, precision)
+    for number, values in seen.items():
+        values.note(as_they_are[number])
     for draw in range(_MOST_DRAWS):
         for other in (_move_oracle(loaded, tensors, step), loaded.reference_outputs(move_values(tensors, step), precision)):
             for number, values in seen.items():

@@ -59,12 +59,6 @@ def test_a_model_writes_what_the_built_in_author_cannot(play):
     assert asked == ["a", "a"] and {row.author for row in summary.candidates} == {"openai:a"}
 
 
-@pytest.mark.parametrize(("model", "says"), [
-    ("offline,", "name every author once"), ("offline,offline", "name every author once"),
-    ("turns:offline", "one author cannot take turns"),
-    ("offline,openai:m@http://me:secret@host/v1", "an address in a name is kept with the run"),
-    ("offline,nobody", "--model nobody: no such author"),
-])  # fmt: skip
 def test_each_model_may_have_a_server_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-local-test-key")
     task = tmp_path / "1_relu.py"
@@ -78,6 +72,12 @@ def test_each_model_may_have_a_server_of_its_own(tmp_path, monkeypatch):
     assert [row.author for row in summary.candidates] == [f"openai:m@{first.url}", f"openai:m@{second.url}"]
 
 
+@pytest.mark.parametrize(("model", "says"), [
+    ("offline,", "name every author once"), ("offline,offline", "name every author once"),
+    ("turns:offline", "one author cannot take turns"),
+    ("offline,openai:m@http://me:secret@host/v1", "an address in a name is kept with the run"),
+    ("offline,nobody", "--model nobody: no such author"),
+])  # fmt: skip
 def test_a_wrong_list_is_refused_in_a_sentence(model, says):
     with pytest.raises(UsageError, match=says):
         make_author(model)
