@@ -54,6 +54,11 @@ def _power(values: Mapping[str, str | None]) -> str:
     return " * ".join([str(values["a"])] * int(exponent))
 
 
+def _add(values: Mapping[str, str | None], sign: str) -> str:
+    factor = "" if values["alpha"] == "1.0" else f"{values['alpha']} * "
+    return f"{values['a']} {sign} {factor}{values['b']}"
+
+
 def _divide(values: Mapping[str, str | None]) -> str:
     if values["rounding_mode"] is not None:
         raise ValueError("div with rounding_mode")
@@ -64,8 +69,8 @@ _A: tuple[tuple[str, Any], ...] = (("a", _REQUIRED),)
 _INPLACE: tuple[str, Any] = ("inplace", False)
 OPERATIONS: dict[str, Operation] = {
     "identity": _form("{a}", ("p", 0.5), ("training", False), _INPLACE, flops=0.0),
-    "add": _form("{a} + {alpha} * {b}", ("alpha", 1), operands=2),
-    "sub": _form("{a} - {alpha} * {b}", ("alpha", 1), operands=2),
+    "add": Operation((("a", _REQUIRED), ("b", _REQUIRED), ("alpha", 1)), lambda values: _add(values, "+")),
+    "sub": Operation((("a", _REQUIRED), ("b", _REQUIRED), ("alpha", 1)), lambda values: _add(values, "-")),
     "mul": _form("{a} * {b}", operands=2),
     "div": Operation((("a", _REQUIRED), ("b", _REQUIRED), ("rounding_mode", None)), _divide),
     "maximum": _form("tl.maximum({a}, {b})", operands=2),

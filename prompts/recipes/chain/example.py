@@ -31,7 +31,7 @@ _PRODUCT_PLAN = ProductPlan(
         "self.dense.bias = nn.Parameter(torch.empty((72,), dtype=torch.float32))",
     ),
     arguments="x", operands=(Operand(value="v0", source="self.dense.bias", index="(offset) % 72", per_column=True),),
-    lines=("t0 = total + v0", "t1 = tl.maximum(t0, 0.0)", "t2 = t1 * 0.5"), result="t2", dtype="float32",
+    lines=("t0 = total + v0", "t1 = tl.maximum(t0, 0.0)", "t2 = t1 * 0.5"), result="t2", dtype="float32", elements=6912,
     sizes=find_sizes((96, 72), [Source("x", (96, 72), "float32", given=True, inner=160),
                                 Source("self.dense.bias", (72,), "float32", given=False)]),
     given=("x",), flops=13824.0, product_flops=2211840.0,
@@ -65,7 +65,7 @@ _POINTWISE_PLAN = ChainPlan(
         Operand(value="v0", source="x", index="offset"),
         Operand(value="v1", source="self.bias", index="(offset) % 96", per_column=True),
     ),
-    lines=("t0 = v0 + 1.0 * v1", "t1 = tanh(t0)", "t2 = t1 * 2.0"), result="t2", dtype="float32", flops=38400.0,
+    lines=("t0 = v0 + v1", "t1 = tanh(t0)", "t2 = t1 * 2.0"), result="t2", dtype="float32", elements=3840, flops=38400.0,
     sizes=find_sizes((40, 96), [Source("x", (40, 96), "float32", given=True), Source("self.bias", (96,), "float32", given=False)]),
     given=("x",),
 )  # fmt: skip

@@ -39,6 +39,8 @@ class ChainPlan(KernelPlan):
     given: tuple[str, ...]
     """The tensors among forward's arguments that it checks."""
     dtype: str
+    elements: int = 0
+    """Of the result."""
     flops: float = 0.0
 
 
@@ -93,6 +95,7 @@ class ChainReader:
             "sizes": sizes,
             "given": tuple(dict.fromkeys(source.name for source in sources if source.given)),
             "dtype": self.facts.outputs[0].dtype,
+            "elements": math.prod(self.shape),
             "flops": self.flops,
         }
 

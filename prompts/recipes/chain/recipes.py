@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from tritonsmith.evaluator.schema import Stage
+from typing import Any
+
+from tritonsmith.evaluator.schema import Hardware, Stage
 from tritonsmith.prompts.recipes.chain.example import POINTWISE_EXAMPLE
 from tritonsmith.prompts.recipes.chain.plan import DTYPES, read_plain_chain
 from tritonsmith.prompts.recipes.kinds import Family
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily
+
+_LARGE_BLOCK, _SMALL_BLOCK = 1024, 256
+"""Elements of a block: eight for each thread of four warps share the cost of a program's start, two spread a small tensor over the card."""
+_FULL = 16
+"""Large blocks for each processor that fill it: programs of four warps that fit on it together."""
+
+
+def _choose_block(plan: Any, hardware: Hardware) -> int:
+    """Large blocks where these still fill the card."""
+    return _LARGE_BLOCK if plan.elements >= _FULL * _LARGE_BLOCK * hardware.processors else _SMALL_BLOCK
+
 
 POINTWISE = RecipeFamily(
     name="pointwise",
@@ -18,7 +31,7 @@ POINTWISE = RecipeFamily(
             level=0,
             template="chain/pointwise.py.j2",
             describes="does the whole chain in one launch",
-            defaults=lambda plan, hardware, precision: {"tiles": 1, "block": 256, "num_warps": 4},
+            defaults=lambda plan, hardware, precision: {"tiles": 1, "block": _choose_block(plan, hardware), "num_warps": 4},
             tunables={
                 Stage.TUNE_GRID: {"tiles": (1, 2, 4, 8)},
                 Stage.TUNE_BLOCK: {"block": (128, 256, 512, 1024, 2048, 4096)},
