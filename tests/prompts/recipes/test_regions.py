@@ -19,6 +19,7 @@ from tritonsmith.prompts.recipes.regions.gains import describe_gain
 from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
 from tritonsmith.prompts.recipes.regions.values.indices import Index, ravel, unravel, variable
+from tritonsmith.prompts.recipes.regions.writing import pointwise
 from tritonsmith.prompts.recipes.regions.writing.tiling import evaluate
 from tritonsmith.prompts.recipes.space import RecipeSpace
 
@@ -199,6 +200,24 @@ def judge(evaluator: LocalEvaluator, case: RegionCase) -> None:
 @pytest.mark.parametrize("name", QUICK)
 def test_regions_are_right(evaluator: LocalEvaluator, name: str) -> None:
     judge(evaluator, BY_NAME[name])
+
+
+SHARED = "return torch.where(x > 0, x * self.w, y)"
+
+
+@pytest.mark.parametrize(("rows", "shape", "turns"), [(8, "4096, 1024", True), (8, "1024", False), (1, "4096, 1024", False)])
+def test_rows_that_share_a_large_operand_take_turns(rows: int, shape: str, turns: bool) -> None:
+    parameter = f"self.w = nn.Parameter(torch.zeros({shape}))"
+    text = write(plan_of(SHARED, f"torch.zeros({rows}, 4096, 1024), torch.zeros({rows}, 1, 1024)", arguments="x, y", init=parameter))
+    assert ("rows take turns" in text) is turns
+
+
+def test_rows_in_turns_are_right(evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pointwise, "_KEPT_BYTES", 64)
+    parameter = "self.w = nn.Parameter(torch.rand(7, 33))"
+    case = RegionCase("in turns", SHARED, "torch.randn(3, 7, 33), torch.randn(3, 1, 33)", arguments="x, y", init=parameter)
+    assert "rows take turns" in write(read_regions(*describe(case)))
+    judge(evaluator, case)
 
 
 @pytest.mark.slow

@@ -92,6 +92,8 @@ class Walk:
     anchors: list[Anchor] = field(default_factory=list)
     """Anchors met first on every path, in the order in which they are met."""
     leaves: dict[int, Tensor] = field(default_factory=dict)
+    depends: dict[int, frozenset[str]] = field(default_factory=dict)
+    """By value in memory: the variables that say which of its elements are read."""
     formulas: dict[int, Tensor] = field(default_factory=dict)
     allowed: dict[int, Coordinates] | None = None
     """Anchors of the kernel with the coordinates of their results; others raise Misfit. None where nothing is asked."""
@@ -107,6 +109,7 @@ class Walk:
             self._seen.add((id(one), place))
             if self.stops(one):
                 self.leaves[id(one)] = one
+                self.depends[id(one)] = self.depends.get(id(one), frozenset()).union(*(index.names for index in place))
             elif isinstance(one, AnchorResult):
                 self._meet(one, place)
             else:

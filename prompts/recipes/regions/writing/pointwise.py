@@ -2,42 +2,84 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.regions import PointwiseRegion
-from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET
-from tritonsmith.prompts.recipes.regions.values.indices import unravel, variable
+from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, PLACE, ROW, Walk
+from tritonsmith.prompts.recipes.regions.values.indices import Index, unravel, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel
 
 _BIG = 2**31
+_KEPT_BYTES = 2**24
+"""Bytes that a card's L2 surely keeps: those of an A100, H100 and H200 have 40 to 50 MB, and other data pass through them."""
+_WORTH = 1 / 32
+"""A shared operand is worth turns from this share of a row's bytes on."""
 
 
 def write_pointwise(region: PointwiseRegion, name: str, settings: Settings, in_memory: Callable[[Tensor], bool]) -> list[Kernel]:
     """One program for each block of elements."""
+    row = _find_shared_row(region, in_memory)
+    length = row or region.size
     block, warps = int(settings["block"]), int(settings["num_warps"])
-    while block >= 2 * region.size and block > 16:
+    while block >= 2 * length and block > 16:
         block //= 2
+    rows, blocks = region.size // length, -(-length // block)
+    place = PLACE if row else OFFSET
+    index = variable(ROW, rows) * length + variable(place, length)
+    free = region.free and bool(index.names)
+    ragged = length % block != 0 or (free and not row)
     arguments = Arguments()
-    index = variable(OFFSET, region.size)
-    free, ragged = region.free and bool(index.names), region.free or region.size % block != 0
-    emitter = Emitter(arguments, in_memory, {OFFSET: "inside" if ragged else ""}, frozenset((OFFSET,)))
+    emitter = Emitter(arguments, in_memory, {place: "inside" if ragged else ""}, index.names)
     for value in region.stores:
         text = emitter.read(value, unravel(index, value.shape))
         emitter.store(value, index, text, index.names)
-    big = arguments.largest >= _BIG
-    head = [f"offset = tl.program_id(0){'.to(tl.int64)' if big else ''} * BLOCK + tl.arange(0, BLOCK)"]
+    wide = ".to(tl.int64)" if arguments.largest >= _BIG else ""
+    count = "rows" if free else str(rows)
+    turn = f"(tl.program_id(0) % {count}){wide}" if wide else f"tl.program_id(0) % {count}"
+    head = [f"{place} = tl.program_id(0){wide} * BLOCK + tl.arange(0, BLOCK)"]
+    if row:
+        head = [
+            f"row = {turn}  # rows take turns, so that what they share is still in L2",
+            f"{place} = tl.program_id(0) // {count} * BLOCK + tl.arange(0, BLOCK)",
+        ]
     if ragged:
-        head.append(f"inside = offset < {'size' if free else region.size}")
-    if not index.names:
-        head = []
-    grid = f"lambda c: (triton.cdiv({region.size}, c['BLOCK']),)" if free else f"({-(-region.size // block)},)"
+        head.append(f"inside = {place} < {'size' if free and not row else length}")
+    grid = f"({blocks * rows},)"
+    if free and not row:
+        grid = f"lambda c: (triton.cdiv({region.size}, c['BLOCK']),)"
     return [
         Kernel(
             name=name, does="", arguments=[(arguments.names[id(one)], one) for one in arguments.values],
-            sizes=[("size", str(region.size))] if free else [], constants=[("BLOCK", block)] if index.names else [],
-            lines=[*head, *emitter.scopes[0].lines], grid=grid, stores=list(region.stores), warps=warps,
+            sizes=[("rows", str(rows)) if row else ("size", str(region.size))] if free else [],
+            constants=[("BLOCK", block)] if index.names else [],
+            lines=[*(head if index.names else []), *emitter.scopes[0].lines], grid=grid, stores=list(region.stores), warps=warps,
         )
     ]  # fmt: skip
+
+
+def _find_shared_row(region: PointwiseRegion, in_memory: Callable[[Tensor], bool]) -> int:
+    """Elements of a row, where rows share an operand that L2 has lost when the next row reads it; 0 where there is no such operand.
+
+    Rows one after the other read such an operand from memory once for each row, rows in turns once. A norm's weights of many megabytes
+    are an example.
+    """
+    for value in region.stores:
+        for axes in range(len(value.shape) - 1, 0, -1):
+            length, rows = math.prod(value.shape[axes:]), math.prod(value.shape[:axes])
+            shared = _count_shared_bytes(region, variable(ROW, rows) * length + variable(PLACE, length), in_memory)
+            moved = region.bytes // rows + shared
+            if rows > 1 and length > 1 and shared >= _WORTH * moved and moved > _KEPT_BYTES:
+                return length
+    return 0
+
+
+def _count_shared_bytes(region: PointwiseRegion, index: Index, in_memory: Callable[[Tensor], bool]) -> int:
+    """Bytes of operands whose element depends on the place in a row alone."""
+    walk = Walk(in_memory)
+    for value in region.stores:
+        walk.visit(value, unravel(index, value.shape))
+    return sum(one.bytes for one in walk.leaves.values() if walk.depends[id(one)] == {PLACE})
