@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from tritonsmith.evaluator.estimate import TRITON_CALL
 from tritonsmith.evaluator.schema import Hardware, Verdict
 from tritonsmith.prompts.recipes.measured import middle
+from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, RowRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.plan import RegionPlan
+from tritonsmith.prompts.recipes.regions.writing.held import is_held
+from tritonsmith.prompts.recipes.regions.writing.tiling import count_passes
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,13 @@ class RegionTime:
         return max(0.0, self.measured_ms - self.floor_ms) if self.measured_ms is not None else self.floor_ms * (self.passes - 1)
 
 
-def time_regions(plan: RegionPlan, hardware: Hardware, verdict: Verdict | None = None) -> list[RegionTime]:
-    """The regions in forward's order. Device times come from the verdict's kernels, by the names that the text gives them."""
+def time_regions(
+    plan: RegionPlan, hardware: Hardware, verdict: Verdict | None = None, settings: Settings | None = None
+) -> list[RegionTime]:
+    """The regions in forward's order, read as often as their kernels with these settings read them.
+
+    Device times come from the verdict's kernels, by the names that the text gives them.
+    """
     measured = {kernel.name: kernel.device_ms for kernel in verdict.facts.kernels if kernel.device_ms is not None} if verdict else {}
     found = []
     for region, names in zip(plan.regions, plan.kernel_names, strict=True):
@@ -40,7 +48,7 @@ def time_regions(plan: RegionPlan, hardware: Hardware, verdict: Verdict | None =
         what = region.call.says if isinstance(region, CallRegion) else names[0]
         moving, multiplying = region.bytes / hardware.bandwidth, count_seconds(region, hardware)
         floor, limit = max(moving, multiplying) * 1e3, "bytes" if moving >= multiplying else "products"
-        found.append(RegionTime(what, floor, total, isinstance(region, CallRegion), count_reads(region), limit))
+        found.append(RegionTime(what, floor, total, isinstance(region, CallRegion), count_reads(region, settings), limit))
     return found
 
 
@@ -53,20 +61,19 @@ def count_seconds(region: WorkRegion, hardware: Hardware) -> float:
 _PARTS = 3
 
 
-def count_reads(region: WorkRegion) -> int:
+def count_reads(region: WorkRegion, settings: Settings | None = None) -> int:
     """Passes over rows that are too long to stay on the chip: one to find their numbers, one to use them."""
-    if not isinstance(region, RowRegion) or region.split:
+    if not isinstance(region, RowRegion) or region.split or (settings is not None and is_held(region, settings)):
         return 1
-    places = any((found := region.space.find(value.shape)) and found[1] for value in region.stores)
-    return 2 if places and region.space.length > _LONGEST_KEPT and any(one.kind not in ("sum", "prod") for one in region.anchors) else 1
+    return 2 if region.space.length > _LONGEST_KEPT and count_passes(region) > 1 else 1
 
 
 _LONGEST_KEPT = 16384
 
 
-def predict_regions(plan: RegionPlan, hardware: Hardware) -> float:
+def predict_regions(plan: RegionPlan, hardware: Hardware, settings: Settings | None = None) -> float:
     """Milliseconds of all kernels at the card's bandwidth, none of them below the price of its launch."""
-    return sum(max(one.floor_ms * one.passes, middle(TRITON_CALL) * 1e3) for one in time_regions(plan, hardware))
+    return sum(max(one.floor_ms * one.passes, middle(TRITON_CALL) * 1e3) for one in time_regions(plan, hardware, None, settings))
 
 
 def describe_gain(plan: RegionPlan, hardware: Hardware, verdict: Verdict | None) -> str:

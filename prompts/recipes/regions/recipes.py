@@ -13,6 +13,7 @@ from tritonsmith.prompts.recipes.regions.example import EXAMPLE
 from tritonsmith.prompts.recipes.regions.gains import describe_gain, predict_regions
 from tritonsmith.prompts.recipes.regions.plan import PLAIN, RegionPlan, read_regions
 from tritonsmith.prompts.recipes.regions.writing.blocks import count_shared_bytes
+from tritonsmith.prompts.recipes.regions.writing.held import is_held
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import TUNED, choose_tile, number_products, pick_settings
 
 _ATTENTION = ("query_rows", "key_rows", "attention_warps", "attention_stages", "attention_products")
@@ -54,6 +55,14 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
     return next((settings for settings in tries if _fits_attentions(plan, settings, hardware)), None)
 
 
+def _held_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
+    """The plain settings with rows that several programs hold; None where there are no such rows."""
+    assert isinstance(plan, RegionPlan)
+    plain = _defaults(plan, hardware, precision)
+    settings = plain | _HELD | {"processors": hardware.processors} if plain is not None else None
+    return settings if settings is not None and any(is_held(one, settings) for one in plan.regions) else None
+
+
 def _fits_attentions(plan: RegionPlan, settings: Settings, hardware: Hardware) -> bool:
     """Whether the card has the shared memory for every attention."""
     return all(count_shared_bytes(one, settings) <= hardware.shared_per_block for one in plan.attentions)
@@ -77,6 +86,8 @@ def _uses(plan: KernelPlan, name: str) -> bool:
         return bool(plan.attentions)
     if name == "scheme":
         return any(isinstance(one, ProductRegion) and one.product.source.dtype == "float32" for one in plan.regions)
+    if name in _HELD:
+        return True
     kind = ProductRegion if name in TUNED else RowRegion if name in _ROWS else PointwiseRegion
     return any(isinstance(one, kind) for one in plan.regions)
 
@@ -102,11 +113,25 @@ def _predict(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     return max(found.compute_ms, predict_regions(plan, brief.hardware))
 
 
+def _predict_held(plan: KernelPlan, found: Measured, brief: Brief) -> float:
+    """The same with each row read once, where programs hold it."""
+    assert isinstance(plan, RegionPlan)
+    settings = _held_defaults(plan, brief.hardware, brief.task.precision)
+    return max(found.compute_ms, predict_regions(plan, brief.hardware, settings))
+
+
 def _advise(plan: KernelPlan, brief: Brief) -> str:
     """The region with most to gain."""
     assert isinstance(plan, RegionPlan)
     return describe_gain(plan, brief.hardware, brief.current.verdict if brief.current else None)
 
+
+_HELD: Settings = {"held": 4, "held_block": 8192}
+"""Programs of a processor that hold rows together, and the places that each of them keeps."""
+_SHRINK = {
+    "attention_stages": 1, "key_rows": 16, "query_rows": 16, "num_stages": 1, "block_k": 16, "block_n": 16, "block_m": 16,
+    "tile": 256, "whole_row": 1024, "block": 64,
+}  # fmt: skip
 
 REGIONS = RecipeFamily(
     name="regions",
@@ -127,12 +152,28 @@ REGIONS = RecipeFamily(
             sharpen=_sharpen,
             predict=_predict,
             advise=_advise,
-            shrink={
-                "attention_stages": 1, "key_rows": 16, "query_rows": 16, "num_stages": 1, "block_k": 16, "block_n": 16, "block_m": 16,
-                "tile": 256, "whole_row": 1024, "block": 64,
-            },
+            shrink=_SHRINK,
             lesson="Work along rows is fused: a row is read once and stays on the chip while its norm, its softmax or its sum is taken. "
             "What follows a product is done on its sums before they are stored.",
+        ),
+        Recipe(
+            name="regions_held",
+            level=1,
+            template="regions/module.py.j2",
+            describes="does the same, and has several programs hold a row together that no program can hold, so that it is read only once",
+            defaults=_held_defaults,
+            tunables={
+                Stage.TUNE_GRID: _TUNABLES[Stage.TUNE_GRID] | {"held": (1, 2, 3, 4)},
+                Stage.TUNE_BLOCK: _TUNABLES[Stage.TUNE_BLOCK] | {"held_block": (4096, 8192, 16384)},
+                Stage.TUNE_MEMORY: _TUNABLES[Stage.TUNE_MEMORY],
+            },
+            own_tunables=_list_own,
+            uses=_uses,
+            fits=_fits,
+            sharpen=_sharpen,
+            predict=_predict_held,
+            advise=_advise,
+            shrink=_SHRINK | {"held_block": 256, "held": 1},
         ),
     ),
     example=EXAMPLE,

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, widen
 
+LEAST = "-3.4028234663852886e38"
+"""The least fp32 number: the maximum of nothing, from which even -inf has a distance."""
 _EXTREMES = {"int64": 2**63 - 1, "int32": 2**31 - 1, "int16": 2**15 - 1, "int8": 127, "uint8": 255}
 
 
@@ -96,7 +98,7 @@ def _find_moments() -> ReductionKind:
 
 def _find_exponentials() -> ReductionKind:
     """Maximum and sum of exponentials below it, in one pass."""
-    least = "-3.4028234663852886e38"
+    least = LEAST
     return ReductionKind(
         ("", "_total"), (least, "0.0"),
         (f"higher = tl.maximum({{n}}, [{{v}}|{least}])",

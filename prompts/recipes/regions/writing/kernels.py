@@ -26,6 +26,10 @@ class Kernel:
     """What forward allocates for it."""
     warps: int = 4
     stages: int = 0
+    registers: int = 0
+    """Of a thread, at most; 0 where the compiler decides."""
+    cooperative: bool = False
+    """Whether all programs must be on the card at once."""
     ahead: str = ""
     """The text of a function that it calls."""
     parts: KeptParts | None = None
@@ -40,7 +44,9 @@ class Kernel:
 
 @dataclass(eq=False, kw_only=True)
 class Buffer(Tensor):
-    """Memory between two kernels of one region."""
+    """Memory between two kernels of one region, or between the programs of one."""
+
+    zeroed: bool = False
 
 
 @dataclass

@@ -20,7 +20,8 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
 from tritonsmith.prompts.recipes.regions.lowering.reader import Forward
 from tritonsmith.prompts.recipes.regions.values.tensors import Held, Item, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.attention import write_attention
-from tritonsmith.prompts.recipes.regions.writing.kernels import KeptParts, Kernel, fold, wrap
+from tritonsmith.prompts.recipes.regions.writing.held import is_held, write_held
+from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold, wrap
 from tritonsmith.prompts.recipes.regions.writing.names import Namer, list_operations
 from tritonsmith.prompts.recipes.regions.writing.pointwise import write_pointwise
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import number_products, pick_settings
@@ -28,7 +29,7 @@ from tritonsmith.prompts.recipes.regions.writing.products import write_product
 from tritonsmith.prompts.recipes.regions.writing.rows import write_rows
 from tritonsmith.prompts.recipes.regions.writing.split import write_split
 
-_HELPERS = ("sigmoid", "tanh", "softplus", "multiply", "split_lines", "split_value", "leaves_range")
+_HELPERS = ("sigmoid", "tanh", "softplus", "multiply", "split_lines", "split_value", "leaves_range", "wait_until")
 
 
 @dataclass
@@ -103,6 +104,8 @@ class ModuleWriter:
         if isinstance(region, ProductRegion):
             return write_product(region, name, pick_settings(self.settings, self.numbers[id(region)]))
         assert isinstance(region, RowRegion)
+        if is_held(region, self.settings):
+            return write_held(region, name, self.settings)
         return write_split(region, name, self.settings) if region.split else write_rows(region, name, self.settings)
 
     def _write_call(self, region: CallRegion, read: set[int]) -> None:
@@ -141,12 +144,15 @@ class ModuleWriter:
         for value in kernel.stores:
             name = self.locals.choose(value.name or "result")
             self.variables[id(value)] = name
-            self.text.forward.append(f"{name} = torch.empty({value.shape}, dtype=torch.{value.dtype}, device={self.device})")
+            make = "torch.zeros" if isinstance(value, Buffer) and value.zeroed else "torch.empty"
+            self.text.forward.append(f"{name} = {make}({value.shape}, dtype=torch.{value.dtype}, device={self.device})")
         if kernel.parts is not None:
             self._keep(kernel.parts)
         arguments = [self._pass(value) for _, value in kernel.arguments] + [given for _, given in kernel.sizes]
         arguments += [f"{name}={value}" for name, value in kernel.constants]
         options = [f"num_warps={kernel.warps}", *([f"num_stages={kernel.stages}"] if kernel.stages else [])]
+        options += [f"maxnreg={kernel.registers}"] if kernel.registers else []
+        options += ["launch_cooperative_grid=True"] if kernel.cooperative else []
         self.text.forward += wrap(f"{kernel.name}[{kernel.grid}](", [*arguments, *options], ")", "")
         head = wrap(f"def {kernel.name}(", kernel.signature.split(", "), "):", "")
         does = kernel.does or f"{', '.join(list_operations(region))} of {_describe(region)}."

@@ -14,7 +14,8 @@ _QUIET = {"centered", "spread", "exponential", "clone", "contiguous", "dropout",
 """Names of values that say nothing about what a kernel does."""
 _OPERATORS = {"truediv": "div", "iadd": "add", "imul": "mul", "isub": "sub", "getitem": "pick"}
 _TAKEN = {"torch", "nn", "F", "tl", "triton", "libdevice", "self", "describe", "sigmoid", "tanh", "softplus", "multiply", "given",
-          "split_lines", "COMPILED", "magnitude", "split_value", "leaves_range", "len", "str", "isinstance", "super", "range"}  # fmt: skip
+          "split_lines", "COMPILED", "load_acquire", "wait_until", "magnitude",
+          "split_value", "leaves_range", "len", "str", "isinstance", "super", "range"}  # fmt: skip
 
 
 def list_operations(region: WorkRegion) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 from tritonsmith.prompts.recipes.recipe import Settings
@@ -12,8 +13,11 @@ from tritonsmith.prompts.recipes.regions.values.indices import Index, unravel, v
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel
+from tritonsmith.prompts.recipes.regions.writing.uniform import share_quotients
 
 _BIG = 2**31
+_FIRST = "first"
+"""The name of the place of a program's first element."""
 _KEPT_BYTES = 2**24
 """Bytes that a card's L2 surely keeps: those of an A100, H100 and H200 have 40 to 50 MB, and other data pass through them."""
 _WORTH = 1 / 32
@@ -33,14 +37,18 @@ def write_pointwise(region: PointwiseRegion, name: str, settings: Settings, in_m
     free = region.free and bool(index.names)
     ragged = length % block != 0 or (free and not row)
     arguments = Arguments()
+    arguments.used.add(_FIRST)
     emitter = Emitter(arguments, in_memory, {place: "inside" if ragged else ""}, index.names)
     for value in region.stores:
         text = emitter.read(value, unravel(index, value.shape))
         emitter.store(value, index, text, index.names)
+    lines = emitter.scopes[0].lines if row or ragged else share_quotients(emitter.scopes[0].lines, OFFSET, _FIRST, block)
     wide = ".to(tl.int64)" if arguments.largest >= _BIG else ""
     count = "rows" if free else str(rows)
     turn = f"(tl.program_id(0) % {count}){wide}" if wide else f"tl.program_id(0) % {count}"
     head = [f"{place} = tl.program_id(0){wide} * BLOCK + tl.arange(0, BLOCK)"]
+    if any(re.search(rf"\b{_FIRST}\b", line) for line in lines):
+        head = [f"{_FIRST} = tl.program_id(0){wide} * BLOCK", f"{OFFSET} = {_FIRST} + tl.arange(0, BLOCK)"]
     if row:
         head = [
             f"row = {turn}  # rows take turns, so that what they share is still in L2",
@@ -56,7 +64,7 @@ def write_pointwise(region: PointwiseRegion, name: str, settings: Settings, in_m
             name=name, does="", arguments=[(arguments.names[id(one)], one) for one in arguments.values],
             sizes=[("rows", str(rows)) if row else ("size", str(region.size))] if free else [],
             constants=[("BLOCK", block)] if index.names else [],
-            lines=[*(head if index.names else []), *emitter.scopes[0].lines], grid=grid, stores=list(region.stores), warps=warps,
+            lines=[*(head if index.names else []), *lines], grid=grid, stores=list(region.stores), warps=warps,
         )
     ]  # fmt: skip
 

@@ -118,14 +118,12 @@ class RowWriter:
             lines.append(f"end = tl.minimum(begin + {self.chunk}, {self.space.length})")
         if not self.tiling.looped:
             lines.append(f"k = {self._places()}")
-            lines += [f"valid = k < {self.space.length}"] if self.ragged or self._forces_mask() else []
+            masked = self.ragged or any("valid" in line for line in self.emitter.scopes[0].lines)
+            lines += [f"valid = k < {self.space.length}"] if masked else []
         return lines
 
     def _places(self) -> str:
         return f"tl.arange(0, BLOCK){'[None, :]' if self.tiling.layout is RowLayout.TILE else ''}"
-
-    def _forces_mask(self) -> bool:
-        return any("valid" in line for line in self.emitter.scopes[0].lines)
 
     def write_pass(self, anchors: list[Anchor], stores: list[Tensor]) -> None:
         """Go along the row once."""
@@ -134,8 +132,8 @@ class RowWriter:
             self.entitle(anchor)
         if not tiling.looped:
             for anchor in anchors:
-                self._reduce_whole(anchor) if isinstance(anchor, Reduction) else self._run(anchor)
-            self._store_places(stores)
+                self.reduce_whole(anchor) if isinstance(anchor, Reduction) else self._run(anchor)
+            self.store_places(stores)
             return
         for anchor in anchors:
             self._start(anchor)
@@ -146,7 +144,7 @@ class RowWriter:
         before = len(emitter.scopes[-1].lines)
         for anchor in anchors:
             self._step(anchor) if isinstance(anchor, Reduction) else self._run(anchor)
-        self._store_places(stores)
+        self.store_places(stores)
         lines = emitter.scopes[-1].lines
         if tiling.layout is not RowLayout.COLUMNS and not any(re.search(r"\bvalid\b", line) for line in lines[before:]):
             lines.pop(before - 1)
@@ -171,7 +169,8 @@ class RowWriter:
             kind = "tl.static_range" if length <= _UNROLLED else "range"
             self.emitter.close(f"for k in {kind}({length}):")
 
-    def _store_places(self, stores: list[Tensor]) -> None:
+    def store_places(self, stores: list[Tensor]) -> None:
+        """Store values that have an element for each place."""
         for value in stores:
             found = self.space.find(value.shape)
             assert found is not None
@@ -212,7 +211,8 @@ class RowWriter:
 
         return _COUNTED.sub(counted, filled)
 
-    def _reduce_whole(self, anchor: Reduction) -> None:
+    def reduce_whole(self, anchor: Reduction) -> None:
+        """Make one number of all places at once."""
         text, valid = self._value(anchor)
         helper = ""
         for line in find_kind(anchor.kind, anchor.source.dtype).whole:

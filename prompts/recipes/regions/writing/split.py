@@ -16,7 +16,7 @@ from tritonsmith.prompts.recipes.regions.writing.tiling import RowLayout, choose
 _PROCESSORS = 128
 """About those of a card of this class; `parts` counts programs for each."""
 _PART = "part"
-_JOINED = {
+JOINED = {
     "moments": (
         "{n} = tl.sum({n}_parts * count, 0) / {length}",
         "{n}_squares = tl.sum({n}_squares_parts + count * ({n}_parts - {n}) * ({n}_parts - {n}), 0)",
@@ -46,21 +46,26 @@ def write_split(region: RowRegion, name: str, settings: Settings) -> list[Kernel
     first.write_pass(anchors, [])
     buffers: dict[str, Buffer] = {}
     for anchor in anchors:
-        for suffix in _list_suffixes(anchor):
+        for suffix in list_suffixes(anchor):
             buffers[f"{first.titles[id(anchor)]}{suffix}"] = _store_part(first, anchor, suffix, parts)
     one = _finish_first(first, name, buffers, groups, parts)
     return [one, _write_join(region, f"join_{name}", anchors, first.titles, buffers, chunk, parts)]
 
 
-def _list_suffixes(anchor: Anchor) -> tuple[str, ...]:
+def list_suffixes(anchor: Anchor) -> tuple[str, ...]:
+    """Suffixes of what a part leaves of a reduction."""
     return find_kind(anchor.kind, anchor.source.dtype).parts[:2]
+
+
+def find_part_type(anchor: Anchor, suffix: str) -> str:
+    """The type of what a part leaves."""
+    return "int32" if suffix == "_place" else find_type(anchor.source.dtype)
 
 
 def _store_part(writer: RowWriter, anchor: Anchor, suffix: str, parts: int) -> Buffer:
     """Store what a program found of its part of a row."""
     title = f"{writer.titles[id(anchor)]}{suffix}"
-    dtype = "int32" if suffix == "_place" else find_type(anchor.source.dtype)
-    buffer = Buffer(shape=(writer.space.rows, parts), dtype=dtype, name=f"{title}_parts")
+    buffer = Buffer(shape=(writer.space.rows, parts), dtype=find_part_type(anchor, suffix), name=f"{title}_parts")
     pointer = writer.arguments.take(buffer)
     mask = ", mask=inside" if writer.emitter.bounds[ROW] else ""
     row = "row * PARTS + " if writer.space.rows > 1 else ""
@@ -97,14 +102,14 @@ def _write_join(
     for anchor in anchors:
         title = titles[id(anchor)]
         arguments.used.add(title)
-        for number, suffix in enumerate(_list_suffixes(anchor)):
+        for number, suffix in enumerate(list_suffixes(anchor)):
             buffer = buffers[f"{title}{suffix}"]
             address = emitter.address(buffer, region.space.row * parts + part)
-            masked = f", mask={bounds[_PART]}, other={_pick_other(anchor, suffix)}" if bounds[_PART] else ""
+            masked = f", mask={bounds[_PART]}, other={pick_other(anchor, suffix)}" if bounds[_PART] else ""
             emitter.line(f"{title}{suffix}_parts = tl.load({address}{masked})")
             emitter.outcomes[id(anchor), number] = f"{title}{suffix}"
             emitter.names[f"{title}{suffix}"] = frozenset((ROW,))
-        for line in _JOINED[anchor.kind]:
+        for line in JOINED[anchor.kind]:
             emitter.line(line.format(n=title, length=region.space.length))
         if anchor.kind in ("any", "all"):
             emitter.line(f"{title} = {title} != 0")
@@ -121,7 +126,7 @@ def _write_join(
     )  # fmt: skip
 
 
-def _pick_other(anchor: Anchor, suffix: str) -> str:
+def pick_other(anchor: Anchor, suffix: str) -> str:
     """What a part that does not exist counts as."""
     if suffix == "_place":
         return "2147483647"
