@@ -16,6 +16,7 @@ from tritonsmith.prompts.recipes.regions.cutting.rates import prefers_call
 from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, CallRegion, ProductRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.lowering.reader import Forward, read_forward
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
+from tritonsmith.prompts.recipes.regions.values.tensors import AnchorResult, Reduction
 from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
 
 PLAIN: Settings = {
@@ -115,11 +116,21 @@ def cut_task(
     called = {one.product.name for one in list_all(first.results) if isinstance(one, Attention)}
     while True:
         forward = read_forward(facts, training, called)
+        _forget_places(forward)
         regions = tuple(cut_forward(forward.results))
         slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and prefers_call(one, precision)}
         if not slow:
             return forward, regions, frozenset(called)
         called |= slow
+
+
+def _forget_places(forward: Forward) -> None:
+    """Extremes whose places nobody asks for are found without them: torch.max along an axis always gives both."""
+    values = list_all(forward.results)
+    asked = {id(one.anchor) for one in values if isinstance(one, AnchorResult) and one.which == 1}
+    for one in values:
+        if isinstance(one, Reduction) and one.kind in ("argmax", "argmin") and id(one) not in asked:
+            one.kind = one.kind.removeprefix("arg")
 
 
 def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:

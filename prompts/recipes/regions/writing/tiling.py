@@ -16,6 +16,7 @@ _WINDOW = 64
 _NEAR = 8
 """Elements between neighbouring rows up to which such threads still read whole lines of memory together."""
 _LEAST_THREADS = 128
+_FEW_ROWS = 8
 
 
 class RowLayout(StrEnum):
@@ -99,7 +100,8 @@ def choose_tiling(region: RowRegion, settings: Settings, shared: bool = False) -
         if block == 1:
             return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, rows // 64))
         return Tiling(RowLayout.TILE, rows, block, block < space.length, _count_warps(rows * block, per_thread))
-    if length > most or shared:
+    few = 2 if region.rows <= _FEW_ROWS else 1  # a program that is alone may have more registers, and waits for memory once
+    if length > few * most or shared:
         return Tiling(RowLayout.ROW, 1, tile, True, _count_warps(tile, per_thread))
     rows = min(round_up(region.rows), max(1, 1024 // length))
     return Tiling(RowLayout.TILE if rows > 1 else RowLayout.ROW, rows, length, False, _count_warps(rows * length, per_thread))
