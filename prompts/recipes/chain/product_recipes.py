@@ -24,6 +24,8 @@ _EFFICIENCY = 0.55
 """Share of the tensor cores' fp16 peak that the loop over parts is expected to reach (assumed; not measured)."""
 _SPLIT_SHARE = 4
 """Operands are split ahead where the product takes at least so many times as long as the splitting."""
+_LEAST_DEPTH = 512
+"""Places of the depth that are worth a program: below, writing and adding the slices costs more than they save."""
 _LARGE = 2.0**32
 """Operations from which a product has tiles of the largest size: 64 million for each of 64 processors."""
 
@@ -45,7 +47,23 @@ def _tile_fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool
     m, n, k = (int(settings[key]) for key in ("block_m", "block_n", "block_k"))
     size = 2 if settings["scheme"] == "as they are" else 8 if settings["scheme"] == "tf32x3" else 4
     shared = size * (m + n) * k * max(1, int(settings["num_stages"]))
+    if not _depth_fits(_as_product(plan), settings):
+        return False
     return shared <= hardware.shared_per_block and _count_sums(settings) * m * n <= _MOST_ACCUMULATORS * 32 * int(settings["num_warps"])
+
+
+def _depth_fits(plan: ProductPlan, settings: Settings) -> bool:
+    """Whether the depth is one piece, or is cut into slices of whole blocks that are long enough to be worth it."""
+    split, block = int(settings.get("split_k", 1)), int(settings["block_k"])
+    return split == 1 or (plan.batch == 1 and plan.inner % (split * block) == 0 and plan.inner // split >= _LEAST_DEPTH)
+
+
+def _choose_split(plan: ProductPlan, settings: Settings, hardware: Hardware) -> int:
+    """Slices of the depth that give every processor about two programs where tiles alone would leave half of the card idle."""
+    tiles = -(-plan.rows // int(settings["block_m"])) * -(-plan.columns // int(settings["block_n"]))
+    if plan.batch > 1 or 2 * tiles > hardware.processors:
+        return 1
+    return max(split for split in range(1, 2 * hardware.processors // tiles + 1) if _depth_fits(plan, settings | {"split_k": split}))
 
 
 def _parts_fit(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
@@ -61,8 +79,10 @@ def _tile_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionCla
     small: Settings = {"group": 1, "block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 4, "num_stages": 2}
     large: Settings = {"group": 8, "block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 8, "num_stages": 3}
     tile = large if found.product_flops >= _LARGE else small
+    tile |= {"split_k": _choose_split(found, tile, hardware)}
+    small |= {"split_k": _choose_split(found, small, hardware)}
     if found.half:
-        return tile | {"block_k": 64 if tile is large else 32, "scheme": "as they are"}
+        return tile | {"block_k": 64 if tile["block_m"] == 128 and tile["split_k"] == 1 else 32, "scheme": "as they are"}
     return tile | {"scheme": "tf32"} if precision.allows_tf32 else small | {"scheme": "fp16x3"}
 
 
@@ -136,7 +156,7 @@ PRODUCT = RecipeFamily(
             describes="computes the product tile by tile and applies the tail to the accumulator, in one launch",
             defaults=_tile_defaults,
             tunables={
-                Stage.TUNE_GRID: {"group": (1, 2, 4, 8, 16)},
+                Stage.TUNE_GRID: {"group": (1, 2, 4, 8, 16), "split_k": (1, 2, 4, 8, 16, 32)},
                 Stage.TUNE_BLOCK: {"block_m": (32, 64, 128, 256), "block_n": (32, 64, 128, 256), "block_k": (16, 32, 64, 128)},
                 Stage.TUNE_MEMORY: {"num_warps": (2, 4, 8, 16), "num_stages": (1, 2, 3, 4, 5)},
             },

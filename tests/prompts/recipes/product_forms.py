@@ -58,6 +58,8 @@ FORMS: dict[str, tuple[str, str, tuple[tuple[int, ...], ...]]] = {
     "equation of many rows": (WEIGHT, "torch.einsum('abk,nk->abn', x, self.w)", ((2, 17, 37),)),
     "operations ahead": ("pass", "(torch.exp(x * 0.5) @ (y.sigmoid() + 0.25).t()).relu()", ((35, 37), (41, 37))),
     "one row": ("self.fc = nn.Linear(5, 3)", "self.fc(x)", ((1, 5),)),
+    "deep": ("self.fc = nn.Linear(128, 41)", "F.gelu(self.fc(x)) * 0.5", ((3, 11, 128),)),
+    "deep, transposed": ("pass", "torch.relu(x.t() @ y + z)", ((128, 35), (128, 41), (35, 41))),
 }
 """Constructor, forward, and shapes of the inputs x, y, z."""
 BLOCKS = {"block_m": 32, "block_n": 64, "block_k": 32, "group": 2, "num_warps": 4, "num_stages": 2}
@@ -75,6 +77,8 @@ KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
     "region fp16": ("regions", {"scheme": "fp16"}),
     "region tf32": ("regions", {"scheme": "tf32"}),
 }
+IN_SLICES = {"slices fp16x3": ("product", {"scheme": "fp16x3", "split_k": 4}), "slices ieee": ("product", {"scheme": "ieee", "split_k": 2})}
+"""Kernels whose programs share the depth, for forms whose depth they divide."""
 AS_REGIONS = ("function", "weight on the left, with work behind it", "batches", "operations ahead")
 """Forms that the recipe of regions writes too."""
 IN_LOOP = ("two inputs", "operations ahead", "left transposed", "batches", "one row")
@@ -103,7 +107,7 @@ def read(form: str, regions: bool = False) -> tuple[Any, Any]:
 
 def make(form: str, kernel: str, folder: Path) -> tuple[Any, Any]:
     """The kernel's module and the reference's, with the same weights."""
-    recipe, settings = KERNELS[kernel]
+    recipe, settings = (KERNELS | IN_SLICES)[kernel]
     plan, reference = read(form, recipe == "regions")
     path = folder / f"kernel_{len(list(folder.iterdir()))}.py"
     path.write_text(BOOK[recipe].render(plan, PLAIN | BLOCKS | settings))
@@ -158,9 +162,9 @@ def try_forms(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
     """Every form by the kernel of parts, some by the one that splits in its loop, and the first by all."""
     for form, (_, _, shapes) in FORMS.items():
         kernels = KERNELS if form == "linear" else ("parts fp16x3", *(("loop fp16x3",) if form in IN_LOOP else ()))
-        kernels = (*kernels, *(("region fp16x3",) if form in AS_REGIONS else ()))
+        kernels = (*kernels, *(("region fp16x3",) if form in AS_REGIONS else ()), *(IN_SLICES if form.startswith("deep") else ()))
         inputs = [torch.randn(shape) for shape in shapes]
-        yield form, {kernel: measure(*make(form, kernel, folder), inputs, races=form == "batches") for kernel in kernels}
+        yield form, {kernel: measure(*make(form, kernel, folder), inputs, races=form in ("batches", "deep")) for kernel in kernels}
 
 
 def try_ranges(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:

@@ -87,6 +87,16 @@ def test_operands_are_split_ahead_where_the_product_is_large() -> None:
     assert offered(product_task(4096, 4096, 4096, PrecisionClass.HALF, half=True)) == ["product"]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "slices"), [((256, 65536, 256), 16), ((256, 65600, 256), 10), ((4096, 4096, 4096), 1), ((64, 256, 64), 1)]
+)
+def test_programs_share_the_depth_where_there_are_few_tiles(sizes: tuple[int, int, int], slices: int) -> None:
+    task = product_task(*sizes)
+    found = match(task, probe(task)[0], H200)
+    assert found is not None
+    assert (found.recipes[0].defaults(found.plan, H200, PrecisionClass.IEEE) or {})["split_k"] == slices
+
+
 def test_the_schemes_follow_the_class() -> None:
     for precision, loop, parts in (("ieee", "fp16x3", "fp16x3"), ("split", "fp16x3", "fp16x3"), ("tf32", "tf32", "fp16")):
         task = product_task(4096, 4096, 4096, PrecisionClass(precision))
