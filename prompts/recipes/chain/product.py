@@ -75,6 +75,8 @@ class _ProductReader(ChainReader):
         batch, rows, inner, columns = *a.shape, w.shape[-1]
         if batch * rows * columns != math.prod(self.shape):
             raise NoPlan(("a product whose result is broadcast", None))
+        if columns == 1:  # sums along rows, which read both operands once and need no tiles: regions do them
+            raise NoPlan(("a product with one column", None))
         return ProductPlan(
             a=FactorPlan(source=a.source, kept=a.kept, along=a.strides[2] <= a.strides[1], lines=a.lines),
             w=FactorPlan(source=w.source, kept=w.kept, along=w.strides[1] < w.strides[2], lines=w.lines),

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.regions import RowRegion
-from tritonsmith.prompts.recipes.regions.cutting.space import ROW, Walk, anchor_coordinates, list_below
+from tritonsmith.prompts.recipes.regions.cutting.space import PLACE, ROW, Walk, anchor_coordinates, list_below
 from tritonsmith.prompts.recipes.regions.values.indices import Digit, Index, Loaded, ravel
 from tritonsmith.prompts.recipes.regions.values.tensors import Reduction, Tensor
 
@@ -17,6 +17,11 @@ _NEAR = 8
 """Elements between neighbouring rows up to which such threads still read whole lines of memory together."""
 _LEAST_THREADS = 128
 _FEW_ROWS = 8
+_MANY_ROWS = 1024
+_TOGETHER = 4
+"""Rows of a program that read a shared operand together; so many rows still give a large card enough programs."""
+_SHARE = 4
+"""A shared operand of a row's size over this is worth it."""
 
 
 class RowLayout(StrEnum):
@@ -101,10 +106,26 @@ def choose_tiling(region: RowRegion, settings: Settings, shared: bool = False) -
             return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, rows // 64))
         return Tiling(RowLayout.TILE, rows, block, block < space.length, _count_warps(rows * block, per_thread))
     few = 2 if region.rows <= _FEW_ROWS else 1  # a program that is alone may have more registers, and waits for memory once
+    if length > few * most and not shared and region.rows >= _MANY_ROWS and count_passes(region) == 1 and _shares_most(region):
+        return Tiling(RowLayout.TILE, _TOGETHER, tile // _TOGETHER, True, _count_warps(tile, per_thread))
     if length > few * most or shared:
         return Tiling(RowLayout.ROW, 1, tile, True, _count_warps(tile, per_thread))
     rows = min(round_up(region.rows), max(1, 1024 // length))
     return Tiling(RowLayout.TILE if rows > 1 else RowLayout.ROW, rows, length, False, _count_warps(rows * length, per_thread))
+
+
+def _shares_most(region: RowRegion) -> bool:
+    """Whether rows share an operand that is not small next to a row, as those of a matrix share the vector that it multiplies."""
+    own = shared = 0
+    for anchor in region.anchors:
+        walk = _Places(lambda one: id(one) in region.reads)
+        walk.visit(anchor.source, anchor_coordinates(anchor)[0])
+        for size, index in walk.indices:
+            if index.names == {PLACE}:
+                shared += size
+            else:
+                own += size // region.rows
+    return _SHARE * shared >= own
 
 
 def count_passes(region: RowRegion) -> int:
