@@ -32,6 +32,8 @@ class ReductionKind:
 
 
 HELPER = "HELPER"
+TURN = "_turn"
+"""Suffix of a number that all threads have in common."""
 
 
 def find_type(dtype: str) -> str:
@@ -85,10 +87,13 @@ def _find_place(name: str, edge: str) -> ReductionKind:
 
 
 def _find_moments() -> ReductionKind:
-    """Mean and sum of squared distances from it: each thread updates its own, and all are put together at the end."""
+    """Mean and sum of squared distances from it: each thread updates its own, and all are put together at the end.
+
+    What a thread has at the same time of other rows or places has the same count, so one division serves them all.
+    """
     return ReductionKind(
-        ("", "_squares", "_count"), ("0.0", "0.0", "0.0"),
-        ("{n}_count += {one}", "distance = {v} - {n}", "{n} += [distance / {n}_count|0.0]",
+        ("", "_squares", "_count", TURN), ("0.0", "0.0", "0.0", "0.0"),
+        ("{n}_count += {one}", f"{{n}}{TURN} += 1.0", "distance = {v} - {n}", f"{{n}} += [distance * (1.0 / {{n}}{TURN})|0.0]",
          "{n}_squares += [distance * ({v} - {n})|0.0]"),
         ("{n}_all = tl.sum({n} * {n}_count, {a}) / {length}",
          "{n}_squares = tl.sum({n}_squares + {n}_count * ({n} - {n}_all) * ({n} - {n}_all), {a})", "{n} = {n}_all"),

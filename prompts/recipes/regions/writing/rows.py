@@ -9,7 +9,7 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import RowRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import PLACE, ROW, Walk, anchor_coordinates
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Index
 from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, Anchor, Reduction, Scan, Tensor
-from tritonsmith.prompts.recipes.regions.writing.anchors import HELPER, find_kind, find_type
+from tritonsmith.prompts.recipes.regions.writing.anchors import HELPER, TURN, find_kind, find_type
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel
 from tritonsmith.prompts.recipes.regions.writing.running import start_scan, write_scan
@@ -237,7 +237,7 @@ class RowWriter:
         kind = find_kind(anchor.kind, anchor.source.dtype)
         for part, start in zip(kind.parts, kind.start, strict=True):
             wide = "tl.int32" if part == "_place" else TRITON_TYPES[find_type(anchor.source.dtype)]
-            self.emitter.line(f"{self.titles[id(anchor)]}{part} = tl.full({shape}, {start}, {wide})")
+            self.emitter.line(f"{self.titles[id(anchor)]}{part} = tl.full({'()' if part == TURN else shape}, {start}, {wide})")
 
     def _step(self, anchor: Anchor) -> None:
         text, valid = self._value(anchor)
