@@ -40,9 +40,11 @@ def find_one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: Se
 
 def read_grid_extents(call: Call) -> tuple[int | None, ...] | None:
     """Extents of a launch grid that is a tuple, also in a lambda, a function or a local name; None for those not literal."""
-    node: ast.expr | None = call.node.func.slice if isinstance(call.node.func, ast.Subscript) else None
+    node: ast.expr | None = call.launcher.slice if call.launcher is not None else None
     if isinstance(node, ast.Name):
         node = next(_find_definitions(call.function, node.id), None)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("tuple", "list") and node.args:
+        node = node.args[0]
     if isinstance(node, ast.Lambda):
         node = node.body
     if isinstance(node, ast.Constant) and isinstance(node.value, int):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.schema import LaunchFacts
@@ -115,7 +116,7 @@ def _kind_of(name: str) -> str:
     return "product" if name in _PRODUCTS else "reduction" if name in _REDUCTIONS or name.lstrip("_") in _REDUCTIONS else ""
 
 
-def _resolve_function(index: KernelSource, node: ast.expr, call: Call, depth: int = 4) -> Iterator[str]:
+def _resolve_function(index: KernelSource, node: ast.expr, call: Call, depth: int = 8) -> Iterator[str]:
     """Full names of what an expression that is called may be: through aliases, attributes of self, getattr, partial and tables."""
     if depth == 0:
         return
@@ -124,9 +125,8 @@ def _resolve_function(index: KernelSource, node: ast.expr, call: Call, depth: in
     if isinstance(node, ast.Call):
         called = index.resolve_name(node.func)
         if called == "getattr" and len(node.args) > 1:
-            word = node.args[1].value if isinstance(node.args[1], ast.Constant) and isinstance(node.args[1].value, str) else ""
-            for owner in _resolve_function(index, node.args[0], call, depth - 1):
-                yield f"{owner}.{word}"
+            for word in _read_text(index, node.args[1], call, depth - 1):
+                yield from (f"{owner}.{word}" for owner in _resolve_function(index, node.args[0], call, depth - 1))
         elif called in ("functools.partial", "torch.jit.script", "torch.jit.trace") and node.args:
             yield from _resolve_function(index, node.args[0], call, depth - 1)
     elif isinstance(node, ast.Name):
@@ -148,6 +148,25 @@ def _resolve_function(index: KernelSource, node: ast.expr, call: Call, depth: in
     elif isinstance(node, ast.IfExp):
         yield from _resolve_function(index, node.body, call, depth - 1)
         yield from _resolve_function(index, node.orelse, call, depth - 1)
+
+
+def _read_text(index: KernelSource, node: ast.expr, call: Call, depth: int) -> list[str]:
+    """What a text may be that is a constant, a name for one, or put together from such."""
+    if depth <= 0:
+        return []
+    if isinstance(node, ast.Constant):
+        return [node.value] if isinstance(node.value, str) else []
+    if isinstance(node, ast.Name):
+        return [text for value in _find_assigned(index, call, node.id) for text in _read_text(index, value, call, depth - 1)]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        pairs = (_read_text(index, side, call, depth - 1) for side in (node.left, node.right))
+        return [first + second for first, second in product(*pairs)]
+    if isinstance(node, ast.JoinedStr):
+        parts = (part.value if isinstance(part, ast.FormattedValue) else part for part in node.values)
+        return ["".join(words) for words in product(*(_read_text(index, part, call, depth - 1) for part in parts))]
+    if isinstance(node, ast.IfExp):
+        return [text for side in (node.body, node.orelse) for text in _read_text(index, side, call, depth - 1)]
+    return []
 
 
 def _resolve_class_attribute(index: KernelSource, owner: str, attribute: str, call: Call, depth: int) -> Iterator[str]:

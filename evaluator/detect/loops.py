@@ -80,7 +80,7 @@ def _explain_registers(walk: KernelWalk, loop: Loop) -> Iterator[tuple[str, str]
     for name, use in sorted(loop.updates.items()):
         stored = next((store for store in _stores(walk, loop) if _holds(store, loop, name)), None)
         where = f" and is stored in line {stored.line}" if stored else ""
-        if use >= Use.EXPONENT and (moves or loop.has_dot):
+        if use >= Use.EXPONENT and (moves or loop.has_dot or name in loop.mixed):
             yield f"{name} is computed from its value of the iteration before{where}", ""
         elif use is Use.LINEAR and (stored or name in loop.gated) and moves:
             yield f"{name} is scaled and added to in each iteration{where}", "a row loop: a scan by an associative rule"
@@ -174,7 +174,16 @@ def _strides_over_programs(walk: KernelWalk, loop: Loop) -> bool:
         starts, ends = (any(dep.startswith("program:") for dep in form.deps) for form in (loop.first, loop.last))
         if starts and not ends:
             return True
-    return any(is_multiple_of_programs(form.coefficient(loop.name)) for form in addresses)
+    unrolled = loop.trips is not None and loop.trips <= _FEW_TRIPS
+    return not unrolled and any(_continues_programs(walk, form, loop) for form in addresses)
+
+
+def _continues_programs(walk: KernelWalk, form: Polynomial, loop: Loop) -> bool:
+    """Whether an iteration moves an address on by all programs, and not by a tile whose elements lie as far apart."""
+    step = form.coefficient(loop.name)
+    ranges = {symbol.name for symbol in form.symbols() if symbol.kind == "range"}
+    own = any(form.coefficient(name) * walk.ranges[name] == step for name in ranges)
+    return is_multiple_of_programs(step) and not own
 
 
 def _takes_several_rows(walk: KernelWalk, loop: Loop) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.source.forms import Polynomial
-from tritonsmith.evaluator.source.values import KernelWalk, Loop, Product
+from tritonsmith.evaluator.source.values import KernelWalk, Loop, Product, Value
 
 _SHORT_TRIPS = 11
 """A loop of at most so many iterations may run over the taps of a filter; hidden units are more."""
@@ -23,12 +23,17 @@ def find_serial_product(walk: KernelWalk) -> tuple[TraitHit | None, frozenset[in
             continue
         sides = (product.left, product.right)
         depends = all(loop.id in side.loops and not any(owner == loop.id for owner, *_ in side.carried) for side in sides)
-        kind = "column times row" if product.outer else "scalar times vector"
         ranks = sorted(side.rank for side in sides)
-        if depends and (ranks[0] == 0 < ranks[1] or product.outer):
+        kind = "column times row" if product.outer else "scalar times vector" if ranks[-1] else "scalar times scalar"
+        if depends and (ranks[0] == 0 < ranks[1] or product.outer or ranks == [0, 0] and _cross_programs(*sides)):
             text = f"line {product.line} adds {kind} in each iteration of the loop over {loop.bound or '...'} (line {loop.line})"
             return _make_hit(walk, product, text), frozenset({loop.id})
     return None, frozenset()
+
+
+def _cross_programs(left: Value, right: Value) -> bool:
+    """Whether each factor belongs to a program axis of its own, so that the programs together make a matrix product."""
+    return bool(left.pids - right.pids) and bool(right.pids - left.pids)
 
 
 def _make_hit(walk: KernelWalk, product: Product, text: str) -> TraitHit:
@@ -79,6 +84,9 @@ def _slides(form: Polynomial, loop: Loop) -> bool:
     The tap's factor then divides the factor of a place up to a stride, and this stride is not the length of the loop: where it is,
     the loop runs along an axis of its own. A stride by a name counts only where the tap has a factor too, or it may be a row's length.
     """
+    inside = (part for symbol in form.symbols() if symbol.kind == "opaque" and loop.name in symbol.deps for part in symbol.parts)
+    if any(_slides(part, loop) for part in inside if _mixes(part, loop)):
+        return True  # a quotient by the stride, as in a transposed convolution
     taps = [(symbols, number) for symbols, number in form.terms if any(loop.name in symbol.all_deps for symbol in symbols)]
     places = [(symbols, number) for symbols, number in form.terms if any(_is_place(symbol.all_deps, loop) for symbol in symbols)]
     bound = {symbol for symbol in (loop.last or Polynomial()).symbols()}
@@ -95,6 +103,12 @@ def _slides(form: Polynomial, loop: Loop) -> bool:
             if ratio <= _MOST_STRIDE and ratio != loop.trips and (not strides or factor and len(strides) == 1 and not bound & set(strides)):
                 return True
     return False
+
+
+def _mixes(form: Polynomial, loop: Loop) -> bool:
+    """Whether a polynomial holds the loop and a place of the output in terms of their own."""
+    own = [frozenset().union(*(symbol.all_deps for symbol in symbols)) for symbols, _ in form.terms]
+    return any(loop.name in deps for deps in own) and any(_is_place(deps, loop) for deps in own)
 
 
 def _is_place(deps: frozenset[str], loop: Loop) -> bool:

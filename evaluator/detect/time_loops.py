@@ -115,7 +115,9 @@ def _runs_over_time(index: KernelSource, loop: HostLoop, function: ast.AST) -> b
     """Whether a loop runs along an axis of an input, one step at a time."""
     if isinstance(loop, ast.While):
         names = {part.id for part in ast.walk(loop.test) if isinstance(part, ast.Name)}
-        return any(_slices_input(index, loop, name, function) and not _indexes_weights(loop, name) for name in _find_counters(loop, names))
+        counters = [name for name in _find_counters(loop, names) if not _indexes_weights(loop, name)]
+        bounded = any(_comes_from_shape(ast.Name(name, ast.Load()), function) for name in names - set(counters))
+        return any(_slices_input(index, loop, name, function) or bounded and _passes_to_launch(index, loop, name) for name in counters)
     heads = list(_heads_of(loop))
     if any(_rests_on_self(head.over, function) and not _is_range(head.over) for head in heads):
         return False  # over layers or weights

@@ -19,6 +19,8 @@ _SAME = {"multiple_of", "max_contiguous", "max_constancy", "cast", "to", "broadc
 """Functions whose result is the same numbers."""
 _REDUCTIONS = {"sum", "max", "min", "argmax", "argmin", "reduce", "xor_sum"}
 """Functions of the language that take an axis away, or all of them."""
+_FOLDS = {"sum", "max", "min", "reduce"}
+"""Reductions whose result is a number made of the elements, not their place."""
 _SCANS = {"cumsum", "cumprod", "associative_scan", "sort", "topk", "histogram"}
 """Functions of the language that combine elements along an axis and keep it."""
 _SHAPED = {"zeros", "full", "reshape", "view", "broadcast_to"}
@@ -73,7 +75,7 @@ class Language:
         self._note_call(name, node, env)
         result = union(*values, signature=signature, roots=False)
         self._notes.note_softmax(name, node, env, result)
-        result = self._use(name or method or getattr(node.func, "id", ""), node, arguments, result)
+        result = self._use(name or method or getattr(node.func, "id", ""), node, arguments, result, env)
         keeps = _KEEP_ADDRESS | {"to"}
         if arguments and ((name or method) in keeps or receiver):
             pointers = [*arguments, named.get("base", NOTHING)] if name == "where" or not receiver else receiver
@@ -89,7 +91,7 @@ class Language:
         if foreign:  # a function of another file may read memory too, and wait
             self._facts.foreign |= {0, *self._notes.loops}
 
-    def _use(self, name: str, node: ast.Call, arguments: list[Value], result: Value) -> Value:
+    def _use(self, name: str, node: ast.Call, arguments: list[Value], result: Value, env: Env) -> Value:
         """The result with what the function does to earlier values, and with its polynomial where it has one."""
         short = name.rpartition(".")[2]
         if short in ("dot", "dot_scaled"):
@@ -122,7 +124,19 @@ class Language:
         if short == "range":
             return replace(result, form=form)
         mixed = result.mixed or short in _REDUCTIONS
-        return replace(put_to_use(result, Use.SUM if short in _MILD else Use.FULL), form=form, mixed=mixed)
+        result = put_to_use(result, Use.SUM if short in _MILD else Use.FULL)
+        if short in _FOLDS and arguments:
+            result = self._note_mixing(arguments[0], result, env)
+        return replace(result, form=form, mixed=mixed)
+
+    def _note_mixing(self, folded: Value, result: Value, env: Env) -> Value:
+        """A sum or maximum over elements that a loop carries: each new element rests on many old ones, as in a product of tiles."""
+        held = {item for item in folded.carried if env.get(item[1], NOTHING).rank > 0}
+        for loop, name, _ in held:
+            self._facts.loops[loop].mixed.add(name)
+        keys = {item[:2] for item in held}
+        full = frozenset((loop, name, Use.FULL if (loop, name) in keys else use) for loop, name, use in result.carried)
+        return replace(result, carried=full)
 
     def _evaluate_program(self, name: str, node: ast.Call) -> Value:
         axis = node.args[0] if node.args else next((keyword.value for keyword in node.keywords if keyword.arg == "axis"), None)

@@ -66,7 +66,7 @@ class WalkNotes:
         if self.silent or not self.loops:
             return
         terms = list(_terms_of(value))
-        if needs_name and not any(isinstance(term, ast.Name) and term.id == target for term in terms):
+        if needs_name and not any(isinstance(term, ast.Name) and self._is_total(term.id, target, env) for term in terms):
             return
         self.silent += 1
         for term in terms:
@@ -77,6 +77,11 @@ class WalkNotes:
                 summed = isinstance(term, ast.Call) and self._index.resolve_language_name(term.func) == "sum"
                 self._facts.products.append(Product(term.lineno, left, right, self.loops, target, outer, summed))
         self.silent -= 1
+
+    def _is_total(self, name: str, target: str, env: Env) -> bool:
+        """Whether a name is the target itself or, in a helper, holds what the innermost loop carries."""
+        copies = (owner == self.loops[-1] and use is Use.COPY for owner, _, use in env.get(name, NOTHING).carried)
+        return name == target or not target and any(copies)
 
     def note_softmax(self, name: str, node: ast.Call, env: Env, result: Value) -> None:
         """A running maximum, or an exponential of the difference to a carried name."""

@@ -119,6 +119,8 @@ class Loop:
     """Names that rest on their value of the iteration before, with what an iteration does to it."""
     gated: set[str] = field(default_factory=set)
     """Names that are multiplied by what the iteration loads."""
+    mixed: set[str] = field(default_factory=set)
+    """Names of tiles whose elements an iteration combines along one of their own axes."""
     pointers: set[str] = field(default_factory=set)
     """Pointers that change in no even steps, such as two that change places."""
     polls: bool = False

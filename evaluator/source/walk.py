@@ -113,6 +113,8 @@ class Walker:
         elif isinstance(node, ast.If):
             self._walk_branch(node, env)
         elif isinstance(node, ast.Return):
+            if node.value is not None:
+                self.notes.note_products("", node.value, env, needs_name=True)
             self.returned[-1].append(self.evaluate(node.value, env) if node.value is not None else NOTHING)
         elif isinstance(node, ast.Expr):
             self.evaluate(node.value, env)
