@@ -164,6 +164,11 @@ def _drop(form: Polynomial, inner: set[str]) -> Polynomial:
     return Polynomial(frozenset((part, number) for part, number in kept.terms if not any(inner & symbol.all_deps for symbol in part)))
 
 
+def takes_work_in_turn(walk: KernelWalk) -> bool:
+    """Whether programs take several pieces of work each, so that their number is free."""
+    return any(loop.queue or _strides_over_programs(walk, loop) or _takes_several_rows(walk, loop) for loop in walk.loops.values())
+
+
 def _strides_over_programs(walk: KernelWalk, loop: Loop) -> bool:
     """Whether the work of a program lies as far apart as there are programs."""
     extents = list(walk.ranges.values())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.source.forms import Polynomial, find_multiple
-from tritonsmith.evaluator.source.values import AccessSite, KernelWalk
+from tritonsmith.evaluator.source.values import AccessSite, KernelWalk, Loop
 
 Extents = tuple[int | None, int | None, int | None]
 _STEPS_BACK = (0, 1, -1, 2, -2)
@@ -50,10 +50,17 @@ def _is_covered(walk: KernelWalk, store: AccessSite, load: AccessSite) -> bool:
     common = next((loop for loop in store.loops if loop in load.loops), 0)
     if common in walk.foreign:
         return True
-    guards = [poll.guards for poll in walk.polls_in(common)]
+    guards = [poll.guards for poll in walk.polls_in(common) if common or _may_hand_over(walk, poll, store)]
     if any(guard <= load.guards for guard in guards):
         return True
     return any(frozenset({-number}) == other for guard in guards if len(guard) == 1 for number in guard for other in guards)
+
+
+def _may_hand_over(walk: KernelWalk, poll: Loop, store: AccessSite) -> bool:
+    """Whether a wait outside of loops can order a store: it follows the store, or each program waits for a turn or place of its own."""
+    places = [place for place, access in enumerate(walk.accesses) if poll.id in access.loops]
+    own = poll.by_program or any(walk.accesses[place].address.pids for place in places)
+    return own or not places or walk.accesses.index(store) < places[0]
 
 
 def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, extents: Extents) -> Iterator[tuple[str, str]]:
@@ -63,6 +70,8 @@ def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, ext
         axis = re.split(r"//|%", min(missing))[0]
         how = "stored" if store.kind == "store" else "changed by atomics"
         yield f"{how} by tile of program_id({axis})", "loaded across all tiles"
+    elif any(_turns_around(store.address.form, load.address.form, part) for part in tiles if part.isdigit()):
+        yield "stored by tile of each program", "loaded from another program's tile"
     elif store.kind == "atomic" and not tiles:
         yield "added to by all programs", "loaded by all programs"
     elif not tiles and any(guard > 0 for guard in store.guards - load.guards) and load.guards <= store.guards:
@@ -71,6 +80,15 @@ def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, ext
         yield "stored by all programs, each with a value of its own,", "loaded by all programs"
     elif tiles and _reads_neighbours(walk, store, load):
         yield "stored by tile of each program", "loaded beyond the tile's edge"
+
+
+def _turns_around(stored: Polynomial, loaded: Polynomial, axis: str) -> bool:
+    """Whether programs load in another order than they store: mirrored, or with rows and columns swapped."""
+    unit, other = stored.coefficient(f"program:{axis}"), loaded.coefficient(f"program:{axis}")
+    if not unit.terms or not other.terms or unit == other:
+        return False
+    rest = (loaded - stored).split("program", "range", "loop", "carried")[1]
+    return unit == other.scaled(-1) or not rest.terms
 
 
 def _differs(walk: KernelWalk, store: AccessSite) -> bool:

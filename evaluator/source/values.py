@@ -125,6 +125,8 @@ class Loop:
     """Pointers that change in no even steps, such as two that change places."""
     polls: bool = False
     """Waits until memory holds a value that another program writes."""
+    by_program: bool = False
+    """Each program waits for another value, such as its own number."""
     lock: bool = False
     """Takes a lock by compare-and-swap, which orders nothing but itself."""
     queue: bool = False
