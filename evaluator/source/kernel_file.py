@@ -16,7 +16,7 @@ HostLoop: TypeAlias = ast.For | ast.While | ast.ListComp | ast.GeneratorExp | as
 _MOST_STEPS = 200_000
 """Nodes that one reading may visit, a node once for every way that leads to it; the largest kernels of ours need a few thousand."""
 
-_TRANSPARENT = ("staticmethod", "getattr", "triton.autotune", "triton.heuristics", "torch.library.wrap_triton", "torch._library.wrap_triton")
+_TRANSPARENT = ("staticmethod", "getattr", "triton.autotune", "triton.heuristics", "torch.library.wrap_triton")
 """Functions that give back what they are given."""
 
 _LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
@@ -95,9 +95,9 @@ class KernelSource:
     def find_jit(self, node: ast.AST) -> str | None:
         """The jit function that an expression stands for; the first one of a table or a choice."""
         if isinstance(node, ast.Name | ast.Attribute):
-            name = node.id if isinstance(node, ast.Name) else node.attr
-            name = self.kernel_aliases.get(name, name)
-            return name if name in self.jit else None
+            own = node.id if isinstance(node, ast.Name) else node.attr
+            kernel = self.kernel_aliases.get(own, own)
+            return kernel if kernel in self.jit else None
         parts: list[ast.expr] = []
         if isinstance(node, ast.IfExp):
             parts = [node.body, node.orelse]
