@@ -49,7 +49,7 @@ def find_winograd_transform(walk: KernelWalk) -> TraitHit | None:
 
 def find_fourier_transform(walk: KernelWalk) -> TraitHit | None:
     """A butterfly: complex values times complex factors, added to others and subtracted from the same."""
-    turned = dict(_find_complex_products(walk))
+    turned = {part: line for part, line, _ in _find_complex_products(walk)}
     added: dict[int, set[int]] = {}
     taken: dict[int, set[int]] = {}
     for (left, right), _ in _pairs(walk, "Add"):
@@ -58,6 +58,9 @@ def find_fourier_transform(walk: KernelWalk) -> TraitHit | None:
     for (left, right), _ in _pairs(walk, "Sub"):
         taken.setdefault(right, set()).add(left)
     both = {part: line for part, line in turned.items() if added.get(part, set()) & taken.get(part, set())}
+    sums = {frozenset(pair) for pair, _ in _pairs(walk, "Add")}
+    halves = {key for key, (name, left, right, _) in walk.operations.items() if name == "Sub" and frozenset((left, right)) in sums}
+    both |= {part: line for part, line, factors in _find_complex_products(walk) if len(factors & halves) > 1}
     if len(both) < 2:
         return None
     line = min(both.values())
@@ -71,8 +74,8 @@ def _pairs(walk: KernelWalk, op: str) -> Iterator[tuple[tuple[int, int], int]]:
             yield (left, right), line
 
 
-def _find_complex_products(walk: KernelWalk) -> Iterator[tuple[int, int]]:
-    """Signatures and lines of both parts of complex products: ac - bd and ad + bc."""
+def _find_complex_products(walk: KernelWalk) -> Iterator[tuple[int, int, frozenset[int]]]:
+    """Both parts of complex products, ac - bd and ad + bc: signature, line, and the signatures of a, b, c and d."""
     products = {key: frozenset((left, right)) for key, (name, left, right, _) in walk.operations.items() if name == "Mult"}
     signed: dict[str, list[tuple[int, frozenset[int], frozenset[int], int]]] = {"Add": [], "Sub": []}
     for key, (name, left, right, line) in walk.operations.items():
@@ -82,8 +85,8 @@ def _find_complex_products(walk: KernelWalk) -> Iterator[tuple[int, int]]:
         for imaginary, third, fourth, other in signed["Add"]:
             whole = first | second
             if whole == third | fourth and len(whole) == 4 and {first, second} != {third, fourth}:
-                yield real, line
-                yield imaginary, other
+                yield real, line, whole
+                yield imaginary, other, whole
 
 
 def find_winograd_matrices(index: KernelSource) -> TraitHit | None:

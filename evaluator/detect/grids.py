@@ -29,7 +29,7 @@ def find_one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: Se
             return None
         text = f"{walk.name}: the grid {known.grid} covers one axis: {programs} programs on {hardware.processors} processors"
         return TraitHit(name=Trait.ONE_AXIS_GRID, line=launches[0].node.lineno if launches else walk.line, evidence=text)
-    inner = any(product.summed or len(product.loops) > 1 for product in walk.products)
+    inner = any(product.loops and product.summed or len(product.loops) > 1 for product in walk.products)
     if not any(loop.has_dot for loop in walk.loops.values()) and not inner and not _keeps_axis_whole(walk):
         return None
     for call in launches:

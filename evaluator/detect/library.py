@@ -145,6 +145,8 @@ def _resolve_function(index: KernelSource, node: ast.expr, call: Call, depth: in
         for table in _find_tables(index, node.value, call):
             for value in table:
                 yield from _resolve_function(index, value, call, depth - 1)
+    elif isinstance(node, ast.Lambda) and isinstance(node.body, ast.Call):
+        yield from _resolve_function(index, node.body.func, call, depth - 1)
     elif isinstance(node, ast.IfExp):
         yield from _resolve_function(index, node.body, call, depth - 1)
         yield from _resolve_function(index, node.orelse, call, depth - 1)

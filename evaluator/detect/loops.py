@@ -179,8 +179,16 @@ def _strides_over_programs(walk: KernelWalk, loop: Loop) -> bool:
         starts, ends = (any(dep.startswith("program:") for dep in form.deps) for form in (loop.first, loop.last))
         if starts and not ends:
             return True
+    if not loop.updates and any(_starts_at_program(form, loop) and form.coefficient(loop.name) not in extents for form in loop.counters):
+        return bool(_stores(walk, loop))
     unrolled = loop.trips is not None and loop.trips <= _FEW_TRIPS
     return not unrolled and any(_continues_programs(walk, form, loop) for form in addresses)
+
+
+def _starts_at_program(form: Polynomial, loop: Loop) -> bool:
+    """Whether a counter begins with a program's number and grows by a size that no constant is: that of a pool of programs."""
+    ones = [dep for dep in form.deps if dep.startswith("program:") and form.coefficient(dep).constant == 1]
+    return bool(ones) and form.coefficient(loop.name).constant is None
 
 
 def _continues_programs(walk: KernelWalk, form: Polynomial, loop: Loop) -> bool:

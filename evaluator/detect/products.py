@@ -8,13 +8,18 @@ from tritonsmith.evaluator.source.values import KernelWalk, Loop, Product, Value
 
 _SHORT_TRIPS = 11
 """A loop of at most so many iterations may run over the taps of a filter; hidden units are more."""
+_FEWEST_TAPS = 3
+"""Fewer products in a row are no convolution."""
 _MOST_STRIDE = 8
 """The largest stride of a convolution."""
 
 
 def find_serial_product(walk: KernelWalk) -> tuple[TraitHit | None, frozenset[int]]:
     """A product summed by single inner indices (scalar times vector, column times row) in a loop without tl.dot, and its loop."""
+    written = {product.target for product in _find_written_taps(walk)}
     for product in walk.products:
+        if product.target in written:
+            continue
         loops = [walk.loops[around] for around in product.loops if not walk.loops[around].polls]
         if not loops or _find_taps(walk, product):
             continue
@@ -60,7 +65,52 @@ def find_direct_convolution(walk: KernelWalk) -> tuple[TraitHit | None, frozense
                 nearest="" if len(taps) > 1 else "a sum over a short axis",
             )
             return hit, around
+    if written := _find_written_taps(walk):
+        lines = f"{written[0].line} to {written[-1].line}"
+        return TraitHit(
+            name=Trait.DIRECT_CONVOLUTION,
+            line=written[0].line,
+            evidence=f"{walk.name}: lines {lines} add input times filter for {len(written)} taps without tl.dot",
+            nearest="a stencil whose factors are loaded",
+        ), frozenset(loop for product in written for loop in product.loops)
     return None, frozenset()
+
+
+def _find_written_taps(walk: KernelWalk) -> list[Product]:
+    """Products of one sum whose input moves along the output's places from one to the next, and whose filter moves by elements."""
+    targets = dict.fromkeys(product.target for product in walk.products if product.target)
+    for target in targets:
+        same = [product for product in walk.products if product.target == target]
+        for image, weight in (("left", "right"), ("right", "left")):
+            pairs = [(_only(getattr(product, image)), _only(getattr(product, weight)), product) for product in same]
+            known = [(image_at, weight_at, product) for image_at, weight_at, product in pairs if image_at and weight_at]
+            if len(known) < _FEWEST_TAPS:
+                continue
+            first, start, _ = known[0]
+            taps = [product for at, key, product in known if _is_shift(at, first) and _is_number(key - start)]
+            moved = {at for at, _, _ in known}
+            sources = {frozenset(root for root, _ in getattr(product, image).reads) for product in taps}
+            if len(sources) == 1 and len(taps) == len(known) == len(moved) and len({key for _, key, _ in known}) == len(known):
+                return taps
+    return []
+
+
+def _only(side: Value) -> Polynomial | None:
+    """The one address that a factor is loaded from."""
+    (origin, *rest) = [*side.origins] or [None]
+    return None if rest else origin
+
+
+def _is_number(form: Polynomial) -> bool:
+    return form.constant is not None
+
+
+def _is_shift(form: Polynomial, other: Polynomial) -> bool:
+    """Whether two addresses of tiles lie a fixed number of elements, or of rows, apart."""
+    apart = form - other
+    place = any(dep.startswith("range:") for dep in form.deps)
+    sizes = all(symbol.kind == "parameter" and len(symbols) == 1 for symbols, _ in apart.terms for symbol in symbols)
+    return place and sizes and all(abs(number) <= _MOST_STRIDE for _, number in apart.terms)
 
 
 def _find_taps(walk: KernelWalk, product: Product) -> list[Loop]:

@@ -119,13 +119,13 @@ def _runs_over_time(index: KernelSource, loop: HostLoop, function: ast.AST) -> b
         bounded = any(_comes_from_shape(ast.Name(name, ast.Load()), function) for name in names - set(counters))
         return any(_slices_input(index, loop, name, function) or bounded and _passes_to_launch(index, loop, name) for name in counters)
     heads = list(_heads_of(loop))
-    if any(_rests_on_self(head.over, function) and not _is_range(head.over) for head in heads):
+    if any(_rests_on_self(head.over, function) and not _find_range(head.over, function) for head in heads):
         return False  # over layers or weights
     return any(_head_runs_over_time(index, head, loop, function) for head in heads)
 
 
 def _head_runs_over_time(index: KernelSource, head: Head, loop: HostLoop, function: ast.AST) -> bool:
-    over = head.over
+    over = _find_range(head.over, function) or head.over
     name = head.target.id if isinstance(head.target, ast.Name) else ""
     if not _is_range(over):
         return _gives_steps(over, function)
@@ -136,6 +136,23 @@ def _head_runs_over_time(index: KernelSource, head: Head, loop: HostLoop, functi
         return not isinstance(over.args[-1], ast.Constant) or _number(over.args[-1]) > _FEW_LAUNCHES or len(over.args) == 3
     bound = over.args[min(1, len(over.args) - 1)] if ast.unparse(over.args[-1]) != "-1" else over.args[0]
     return _comes_from_shape(bound, function) and bool(name) and _passes_to_launch(index, loop, name)
+
+
+def _find_range(over: ast.expr, function: ast.AST, depth: int = 5) -> ast.expr | None:
+    """The range that an expression gives in some order: list(range(n)), a name for it, or a slice of it."""
+    if _is_range(over):
+        return over
+    parts: list[ast.expr] = []
+    if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id in (*_WRAPPERS, "sorted"):
+        parts = over.args[:1]
+    elif isinstance(over, ast.Subscript):
+        parts = [over.value]
+    elif isinstance(over, ast.IfExp):
+        parts = [over.body, over.orelse]
+    elif isinstance(over, ast.Name):
+        parts = list(_find_values(function, over.id))
+    found = (_find_range(part, function, depth - 1) for part in parts if depth)
+    return next((part for part in found if part is not None), None)
 
 
 def _is_range(over: ast.expr) -> bool:

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, KernelWalk, Product, Rescale, Use, Value
 
+_CHAIN = 3
+"""So many products in one sum are noted, whatever they are added to."""
+
 
 class WalkNotes:
     """The notes on one kernel, and the place of the walk in its loops.
@@ -63,24 +66,26 @@ class WalkNotes:
             env: values of names before.
             needs_name: whether only a sum in which the total itself stands counts.
         """
-        if self.silent or not self.loops:
+        if self.silent:
             return
         terms = list(_terms_of(value))
-        if needs_name and not any(isinstance(term, ast.Name) and self._is_total(term.id, target, env) for term in terms):
+        factors = [(term, pair) for term in terms if (pair := _factors_of(self._index, term))]
+        named = any(isinstance(term, ast.Name) and self._is_total(term.id, target, env) for term in terms)
+        if needs_name and not named and len(factors) < _CHAIN:
             return
         self.silent += 1
-        for term in terms:
-            pair = _factors_of(self._index, term)
-            if pair:
+        if factors:
+            for term, pair in factors:
                 left, right = (self._evaluate(factor, env) for factor in pair)
                 outer = {left.axes, right.axes} == {frozenset({0}), frozenset({1})}
                 summed = isinstance(term, ast.Call) and self._index.resolve_language_name(term.func) == "sum"
-                self._facts.products.append(Product(term.lineno, left, right, self.loops, target, outer, summed))
+                loops = self.loops if named or not needs_name else ()
+                self._facts.products.append(Product(term.lineno, left, right, loops, target, outer, summed))
         self.silent -= 1
 
     def _is_total(self, name: str, target: str, env: Env) -> bool:
         """Whether a name is the target itself or, in a helper, holds what the innermost loop carries."""
-        copies = (owner == self.loops[-1] and use is Use.COPY for owner, _, use in env.get(name, NOTHING).carried)
+        copies = (bool(self.loops) and owner == self.loops[-1] and use is Use.COPY for owner, _, use in env.get(name, NOTHING).carried)
         return name == target or not target and any(copies)
 
     def note_softmax(self, name: str, node: ast.Call, env: Env, result: Value) -> None:

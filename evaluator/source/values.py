@@ -115,6 +115,8 @@ class Loop:
     """Where both bounds are known numbers."""
     variables: list[Polynomial] = field(default_factory=list)
     """What counts iterations: the variable of a range, and names that grow by the same amount each time."""
+    counters: list[Polynomial] = field(default_factory=list)
+    """Those of them that are no pointers."""
     updates: dict[str, Use] = field(default_factory=dict)
     """Names that rest on their value of the iteration before, with what an iteration does to it."""
     gated: set[str] = field(default_factory=set)
@@ -162,7 +164,10 @@ class AccessSite:
 
 @dataclass(frozen=True)
 class Product:
-    """`total += left * right` (also as fma, also summed over an axis)."""
+    """`total += left * right` (also as fma, also summed over an axis), or one of several such in a sum of its own.
+
+    `loops` is empty for the latter, and outside of loops.
+    """
 
     line: int
     left: Value

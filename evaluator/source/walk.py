@@ -163,6 +163,7 @@ class Walker:
         left: dict[str, Value] = {}
         for last in (False, True):
             loop.variables = [variable.form] if isinstance(node, ast.For) else []
+            loop.counters = []
             for name in assigned:
                 env[name] = self._enter_iteration(name, loop, entry[name], left.get(name))
             if isinstance(node, ast.For):
@@ -194,6 +195,8 @@ class Walker:
             if step.terms and loop.name not in step.deps and not _is_masked(step):
                 form = entry.form + step * make_symbol("loop", str(loop.id))
                 loop.variables.append(form)
+                if not entry.roots:
+                    loop.counters.append(form)
                 signature = hash((entry.signature, step, loop.id))
                 return replace(entry, signature=signature, form=form, loops=entry.loops | {loop.id}, pids=entry.pids | left.pids)
         before = union(entry, left, signature=hash(("carried", name, loop.id)), form=symbol)
