@@ -295,6 +295,20 @@ class Timing(Record):
         return self.comparison or (Comparison.FASTER if low > 1 else Comparison.SLOWER if high < 1 else Comparison.AMBIGUOUS)
 
 
+class LineFacts(Record):
+    """What one line of a kernel did to memory in a forward that the interpreter ran."""
+
+    line: int
+    kind: str
+    """`load`, `store` or `atomic`."""
+    most: int
+    """Times that one program came by, at most over the programs: iterations of the loops around the line."""
+    programs: int
+    """Programs that came by."""
+    foreign: int = 0
+    """Loads of what another program of the launch had written."""
+
+
 class KernelFacts(Record):
     """One distinct compiled kernel as it was launched."""
 
@@ -321,6 +335,8 @@ class KernelFacts(Record):
     product: str = ""  # what most operations of its tl.dot are: `ieee`, `tf32`, `fp16`, `bf16`, ...; empty where nobody counted
     sync_rounds: int | None = None
     """Times a program waits for another one, at most over the programs."""
+    lines: tuple[LineFacts, ...] = ()
+    """Loads and stores by line; empty where the interpreter did not run the kernel."""
 
 
 class LaunchFacts(Record):

@@ -14,6 +14,10 @@ _FEW_TRIPS = 11
 """A loop of at most so many iterations is unrolled code rather than a pass over a row."""
 
 
+_OTHER_WORK = ("a row loop, if the grid has a program for every tile", "a loop over tiles of one row")
+"""What work in turn may be besides."""
+
+
 @dataclass(frozen=True, order=True)
 class Reason:
     """Why a loop is what it is; the outermost one is told."""
@@ -23,6 +27,8 @@ class Reason:
     text: str
     nearest: str = ""
     loop: int = 0
+    in_turn: bool = False
+    """It says that a program takes several pieces of work."""
 
 
 def find_loop_traits(walk: KernelWalk, explained: frozenset[int]) -> tuple[TraitHit | None, TraitHit | None]:
@@ -38,7 +44,10 @@ def find_loop_traits(walk: KernelWalk, explained: frozenset[int]) -> tuple[Trait
         if loop.polls or loop.trips is not None and loop.trips <= 1:
             continue
         depth = len(loop.outer)
-        found = [Reason(depth, loop.line, text, nearest, loop.id) for text, nearest in _explain_persistence(walk, loop, reducing)]
+        found = [
+            Reason(depth, loop.line, text, nearest, loop.id, nearest in _OTHER_WORK)
+            for text, nearest in _explain_persistence(walk, loop, reducing)
+        ]
         persistent += found[:1]
         row = _explain_row(walk, loop)
         if not found and row and loop.id not in explained and not loop.has_dot and (loop.trips is None or loop.trips > _FEW_TRIPS):
@@ -58,7 +67,17 @@ def _make_hit(walk: KernelWalk, name: Trait, reasons: list[Reason], what: str) -
         return None
     first = min(reasons)
     text = f"{walk.name}: the loop in line {first.line} {what}: {first.text}"
-    return TraitHit(name=name, line=first.line, evidence=text, nearest=first.nearest)
+    seen = walk.loops[first.loop].seen if first.loop in walk.loops else None
+    if seen is not None:
+        text += f"; a program made at most {seen} iteration{'s' if seen > 1 else ''} in the forward that was run"
+    return TraitHit(name=name, line=first.line, evidence=text, nearest=_choose_nearest(first, seen))
+
+
+def _choose_nearest(reason: Reason, seen: int | None) -> str:
+    """The nearest other explanation, as far as a forward that was run has not ruled it out."""
+    if not reason.in_turn or seen is None:
+        return reason.nearest
+    return "" if seen > 1 else "ordinary tiles: each program had one in the forward that was run"
 
 
 def _explain_persistence(walk: KernelWalk, loop: Loop, reducing: set[str]) -> Iterator[tuple[str, str]]:
@@ -67,11 +86,11 @@ def _explain_persistence(walk: KernelWalk, loop: Loop, reducing: set[str]) -> It
     if loop.queue:
         yield "each program takes tiles from a counter until none is left", ""
     if _strides_over_programs(walk, loop):
-        yield "each program takes several tiles, as far apart as there are programs", "a row loop, if the grid has a program for every tile"
+        yield "each program takes several tiles, as far apart as there are programs", _OTHER_WORK[0]
     yield from _explain_registers(walk, loop)
     yield from _explain_memory(walk, loop)
     if loop.bound not in reducing and not loop.updates and _takes_several_rows(walk, loop):
-        yield f"each program takes {loop.bound} pieces of work in turn", "a loop over tiles of one row"
+        yield f"each program takes {loop.bound} pieces of work in turn", _OTHER_WORK[1]
 
 
 def _explain_registers(walk: KernelWalk, loop: Loop) -> Iterator[tuple[str, str]]:

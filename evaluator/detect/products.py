@@ -97,8 +97,8 @@ def _find_written_taps(walk: KernelWalk) -> list[Product]:
 
 def _only(side: Value) -> Polynomial | None:
     """The one address that a factor is loaded from."""
-    (origin, *rest) = [*side.origins] or [None]
-    return None if rest else origin
+    origins = list(side.origins)
+    return origins[0] if len(origins) == 1 else None
 
 
 def _is_number(form: Polynomial) -> bool:

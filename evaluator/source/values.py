@@ -113,6 +113,8 @@ class Loop:
     step: Polynomial | None = None
     trips: int | None = None
     """Where both bounds are known numbers."""
+    seen: int | None = None
+    """Iterations that a program made at most in a forward that was run."""
     variables: list[Polynomial] = field(default_factory=list)
     """What counts iterations: the variable of a range, and names that grow by the same amount each time."""
     counters: list[Polynomial] = field(default_factory=list)
