@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from tritonsmith.evaluator.kernel_text import text_sha
-from tritonsmith.evaluator.limits import Counters, FloorShare
+from tritonsmith.evaluator.limits import Counters, FloorShare, LineFacts
 from tritonsmith.evaluator.operator_cost import TraceWay
 from tritonsmith.evaluator.plain import Plain
 from tritonsmith.evaluator.record import Record as Record
@@ -295,20 +295,6 @@ class Timing(Record):
         return self.comparison or (Comparison.FASTER if low > 1 else Comparison.SLOWER if high < 1 else Comparison.AMBIGUOUS)
 
 
-class LineFacts(Record):
-    """What one line of a kernel did to memory in a forward that the interpreter ran."""
-
-    line: int
-    kind: str
-    """`load`, `store` or `atomic`."""
-    most: int
-    """Times that one program came by, at most over the programs: iterations of the loops around the line."""
-    programs: int
-    """Programs that came by."""
-    foreign: int = 0
-    """Loads of what another program of the launch had written."""
-
-
 class KernelFacts(Record):
     """One distinct compiled kernel as it was launched."""
 
@@ -333,10 +319,8 @@ class KernelFacts(Record):
     bytes_stored: float | None = None
     flops: float | None = None
     product: str = ""  # what most operations of its tl.dot are: `ieee`, `tf32`, `fp16`, `bf16`, ...; empty where nobody counted
-    sync_rounds: int | None = None
-    """Times a program waits for another one, at most over the programs."""
-    lines: tuple[LineFacts, ...] = ()
-    """Loads and stores by line; empty where the interpreter did not run the kernel."""
+    sync_rounds: int | None = None  # times a program waits for another one, at most over the programs
+    lines: tuple[LineFacts, ...] = ()  # loads and stores by line; empty where the interpreter did not run the kernel
 
 
 class LaunchFacts(Record):

@@ -76,7 +76,8 @@ def find_library_work(index: KernelSource, walks: Mapping[str, KernelWalk], fact
     share = f"; own kernels have {facts.own_time_share:.0%} of the device time" if facts and facts.own_time_share is not None else ""
     if found:
         text = ", ".join(f"{name} (line {line})" for line, name in sorted(found.items())[:8])
-        return TraitHit(name=Trait.LIBRARY_PASS_THROUGH, line=min(found), evidence=f"the library computes: {text}{share}")
+        nearest = "" if share or not launches else "a hybrid, if the own kernels take most of the time, which only a measurement says"
+        return TraitHit(name=Trait.LIBRARY_PASS_THROUGH, line=min(found), evidence=f"the library computes: {text}{share}", nearest=nearest)
     if "ModelNew" in index.classes and not launches:
         line = index.classes["ModelNew"].lineno
         return TraitHit(name=Trait.LIBRARY_PASS_THROUGH, line=line, evidence="ModelNew.forward launches no Triton kernel of its own")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
-from tritonsmith.evaluator.schema import KernelFacts, LineFacts
+from tritonsmith.evaluator.limits import LineFacts
+from tritonsmith.evaluator.schema import KernelFacts
 from tritonsmith.evaluator.source.values import KernelWalk
 
 

@@ -32,7 +32,7 @@ def find_serial_product(walk: KernelWalk) -> tuple[TraitHit | None, frozenset[in
         kind = "column times row" if product.outer else "scalar times vector" if ranks[-1] else "scalar times scalar"
         if depends and (ranks[0] == 0 < ranks[1] or product.outer or ranks == [0, 0] and _cross_programs(*sides)):
             text = f"line {product.line} adds {kind} in each iteration of the loop over {loop.bound or '...'} (line {loop.line})"
-            return _make_hit(walk, product, text), frozenset({loop.id})
+            return _make_hit(walk, product, text, loop), frozenset({loop.id})
     return None, frozenset()
 
 
@@ -41,10 +41,10 @@ def _cross_programs(left: Value, right: Value) -> bool:
     return bool(left.pids - right.pids) and bool(right.pids - left.pids)
 
 
-def _make_hit(walk: KernelWalk, product: Product, text: str) -> TraitHit:
-    return TraitHit(
-        name=Trait.SERIAL_HIDDEN_LOOP, line=product.line, evidence=f"{walk.name}: {text}; tl.dot over tiles would do it on tensor cores"
-    )
+def _make_hit(walk: KernelWalk, product: Product, text: str, loop: Loop) -> TraitHit:
+    evidence = f"{walk.name}: {text}; tl.dot over tiles would do it on tensor cores"
+    nearest = "" if loop.trips or loop.seen else f"a few terms that no tile would fill, if {loop.bound or 'the bound'} is small"
+    return TraitHit(name=Trait.SERIAL_HIDDEN_LOOP, line=product.line, evidence=evidence, nearest=nearest)
 
 
 def _steps_by_one(loop: Loop) -> bool:

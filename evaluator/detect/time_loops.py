@@ -151,8 +151,7 @@ def _find_range(over: ast.expr, function: ast.AST, depth: int = 5) -> ast.expr |
         parts = [over.body, over.orelse]
     elif isinstance(over, ast.Name):
         parts = list(_find_values(function, over.id))
-    found = (_find_range(part, function, depth - 1) for part in parts if depth)
-    return next((part for part in found if part is not None), None)
+    return next((found for part in parts if depth and (found := _find_range(part, function, depth - 1)) is not None), None)
 
 
 def _is_range(over: ast.expr) -> bool:

@@ -57,7 +57,7 @@ class WalkNotes:
         for loop in self.loops:
             self._facts.loops[loop].has_dot = True
 
-    def note_products(self, target: str, value: ast.expr, env: Env, *, needs_name: bool = False) -> None:
+    def note_products(self, target: str, value: ast.expr | None, env: Env, *, needs_name: bool = False) -> None:
         """The products that are added to a total.
 
         Args:
@@ -66,7 +66,7 @@ class WalkNotes:
             env: values of names before.
             needs_name: whether only a sum in which the total itself stands counts.
         """
-        if self.silent:
+        if self.silent or value is None:
             return
         terms = list(_terms_of(value))
         factors = [(term, pair) for term in terms if (pair := _factors_of(self._index, term))]

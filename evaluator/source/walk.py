@@ -113,9 +113,8 @@ class Walker:
         elif isinstance(node, ast.If):
             self._walk_branch(node, env)
         elif isinstance(node, ast.Return):
-            if node.value is not None:
-                self.notes.note_products("", node.value, env, needs_name=True)
-            self.returned[-1].append(self.evaluate(node.value, env) if node.value is not None else NOTHING)
+            self.notes.note_products("", node.value, env, needs_name=True)
+            self.returned[-1].append(self.evaluate(node.value, env))
         elif isinstance(node, ast.Expr):
             self.evaluate(node.value, env)
         elif isinstance(node, ast.With):
@@ -162,8 +161,7 @@ class Walker:
         assigned = parts_assigned & entry.keys()
         left: dict[str, Value] = {}
         for last in (False, True):
-            loop.variables = [variable.form] if isinstance(node, ast.For) else []
-            loop.counters = []
+            loop.variables, loop.counters = [variable.form] if isinstance(node, ast.For) else [], []
             for name in assigned:
                 env[name] = self._enter_iteration(name, loop, entry[name], left.get(name))
             if isinstance(node, ast.For):
@@ -195,16 +193,14 @@ class Walker:
             if step.terms and loop.name not in step.deps and not _is_masked(step):
                 form = entry.form + step * make_symbol("loop", str(loop.id))
                 loop.variables.append(form)
-                if not entry.roots:
-                    loop.counters.append(form)
+                loop.counters += [] if entry.roots else [form]
                 signature = hash((entry.signature, step, loop.id))
                 return replace(entry, signature=signature, form=form, loops=entry.loops | {loop.id}, pids=entry.pids | left.pids)
         before = union(entry, left, signature=hash(("carried", name, loop.id)), form=symbol)
         if before.roots and not left.reads:
             loop.pointers.add(name)
-        carried = frozenset(item for item in before.carried if item[0] != loop.id)
-        strides, block = entry.strides, entry.block
-        return replace(before, carried=carried | {(loop.id, name, Use.COPY)}, strides=strides, block=block)
+        carried = frozenset(item for item in before.carried if item[0] != loop.id) | {(loop.id, name, Use.COPY)}
+        return replace(before, carried=carried, strides=entry.strides, block=entry.block)
 
     def evaluate(self, node: ast.AST | None, env: Env) -> Value:
         """What is known about an expression."""

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tritonsmith.evaluator.channel.report import ForwardReport, LaunchCount
-from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts, LineFacts
+from tritonsmith.evaluator.limits import LineFacts
+from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts
 
 Grid = tuple[int, int, int]
 

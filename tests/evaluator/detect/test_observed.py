@@ -4,7 +4,8 @@ import pytest
 
 from detected_kernels import find_hit, line_of, make_module
 from tritonsmith.evaluator.detect.detection import Trait, detect
-from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts, LineFacts
+from tritonsmith.evaluator.limits import LineFacts
+from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts
 
 IN_TURN = make_module(
     """
