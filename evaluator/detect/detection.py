@@ -98,7 +98,7 @@ def _find_kernel_traits(
     grid = find_one_axis_grid(walk, known, launches, hardware) if persistent is not None else None
     transform = find_flash_attention(walk) or find_winograd_transform(walk) or find_fourier_transform(walk)
     if transform is not None:
-        row = None  # its loop is that algorithm's
+        row = convolution = None  # its loops are that algorithm's
     shared = find_unsynchronised_sharing(walk, extents)
     if shared is not None and known is not None:
         shared = compare_sharing(shared, walk, known)

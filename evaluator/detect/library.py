@@ -9,7 +9,14 @@ from itertools import product
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.schema import LaunchFacts
-from tritonsmith.evaluator.source.kernel_file import Call, HostLoop, KernelSource, calls_of, find_attribute_values, find_host_calls
+from tritonsmith.evaluator.source.kernel_file import (
+    Call,
+    KernelSource,
+    calls_of,
+    find_attribute_values,
+    find_host_calls,
+    find_iterated_attribute,
+)
 from tritonsmith.evaluator.source.values import KernelWalk
 
 _PRODUCTS = {
@@ -204,6 +211,8 @@ def _find_tables(index: KernelSource, node: ast.expr, call: Call) -> Iterator[li
     for table in tables:
         if isinstance(table, ast.Dict):
             yield table.values
+        elif isinstance(table, ast.Call) and index.resolve_name(table.func) == "dict":
+            yield [keyword.value for keyword in table.keywords]
         elif isinstance(table, ast.List | ast.Tuple):
             yield table.elts
 
@@ -218,28 +227,13 @@ def _find_modules_entered(index: KernelSource, node: ast.expr, call: Call) -> It
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         attribute = node.attr
     elif isinstance(node, ast.Name):
-        attribute = _find_iterated_attribute(node.id, call.loops)
+        attribute = find_iterated_attribute(node.id, call.loops)
     for owner in index.classes if attribute else ():
         for value in find_attribute_values(index, owner, attribute):
             yield from _find_nn_names(index, value)
     if isinstance(node, ast.Attribute) and node.attr == "forward" and isinstance(node.value, ast.Call):
         for base in index.classes["ModelNew"].bases if "ModelNew" in index.classes else ():
             yield from _find_nn_names(index, base)  # super().forward of a library module
-
-
-def _find_iterated_attribute(name: str, loops: tuple[HostLoop, ...]) -> str:
-    """The attribute of self over which a loop with this variable runs."""
-    for loop in loops:
-        pairs: Mapping[ast.expr, ast.expr]
-        pairs = {loop.target: loop.iter} if isinstance(loop, ast.For) else {} if isinstance(loop, ast.While) else {
-            generator.target: generator.iter for generator in loop.generators
-        }  # fmt: skip
-        for target, over in pairs.items():
-            if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(target)):
-                for part in ast.walk(over):
-                    if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == "self":
-                        return part.attr
-    return ""
 
 
 def _find_nn_names(index: KernelSource, value: ast.AST) -> Iterator[str]:

@@ -111,8 +111,9 @@ def _explain_row(walk: KernelWalk, loop: Loop) -> tuple[str, str] | None:
     """A sum, maximum or scan over the iterations; None for other loops."""
     if loop.polls:
         return None
+    moves = any(loop.id in access.loops and _moves_with(access, loop) for access in walk.accesses)
     for name, use in sorted(loop.updates.items()):
-        if use <= Use.LINEAR:
+        if use <= Use.LINEAR and moves:
             stored = any(_holds(store, loop, name) for store in _stores(walk, loop))
             nearest = "persistent, if an iteration is a time step" if stored else ""
             return f"{name} is a {'scan' if stored else 'reduction'} over its iterations", nearest
@@ -120,6 +121,11 @@ def _explain_row(walk: KernelWalk, loop: Loop) -> tuple[str, str] | None:
         if use <= Use.SUM:
             return f"line {store.line} adds to what an earlier iteration stored", "persistent, if an iteration is a time step"
     return None
+
+
+def _moves_with(access: AccessSite, loop: Loop) -> bool:
+    """Whether an address changes from one iteration to the next."""
+    return any(dep == loop.name or dep.startswith(f"carried:{loop.id}:") for dep in access.address.form.deps)
 
 
 def _explain_memory(walk: KernelWalk, loop: Loop) -> Iterator[tuple[str, str]]:

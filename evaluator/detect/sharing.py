@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.source.forms import Polynomial, find_multiple
-from tritonsmith.evaluator.source.values import AccessSite, KernelWalk, Loop
+from tritonsmith.evaluator.source.values import AccessSite, KernelWalk, Loop, Use
 
 Extents = tuple[int | None, int | None, int | None]
 _STEPS_BACK = (0, 1, -1, 2, -2)
@@ -40,9 +40,15 @@ def find_unsynchronised_sharing(walk: KernelWalk, extents: Extents) -> TraitHit 
                     name=Trait.UNSYNCHRONISED_SHARING,
                     line=load.line,
                     evidence=f"{walk.name}: {min(shared)} is {places}{where} and nobody waits",
-                    nearest="" if common else "safe if programs that store end before others load, which a grid does not promise",
+                    nearest=_find_nearest(how[0], bool(common)),
                 )
     return None
+
+
+def _find_nearest(how: str, repeated: bool) -> str:
+    if "from memory" in how:
+        return "safe, if no place is met twice"
+    return "" if repeated else "safe if programs that store end before others load, which a grid does not promise"
 
 
 def _is_covered(walk: KernelWalk, store: AccessSite, load: AccessSite) -> bool:
@@ -78,6 +84,8 @@ def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, ext
         yield "stored by some programs only", "loaded by others too"
     elif not tiles and store.address.form == load.address.form and _differs(walk, store):
         yield "stored by all programs, each with a value of its own,", "loaded by all programs"
+    elif _adds_at_loaded_places(store, load):
+        yield "added to by load and store, at places that come from memory,", "loaded for it"
     elif tiles and _reads_neighbours(walk, store, load):
         yield "stored by tile of each program", "loaded beyond the tile's edge"
 
@@ -89,6 +97,14 @@ def _turns_around(stored: Polynomial, loaded: Polynomial, axis: str) -> bool:
         return False
     rest = (loaded - stored).split("program", "range", "loop", "carried")[1]
     return unit == other.scaled(-1) or not rest.terms
+
+
+def _adds_at_loaded_places(store: AccessSite, load: AccessSite) -> bool:
+    """Whether a program adds to places whose numbers are loaded, which another program may meet as well."""
+    form = store.address.form
+    chased = any(symbol.kind == "opaque" and symbol.key.startswith("loaded") for symbol in form.symbols())
+    adds = any(root in store.address.roots and use is Use.SUM for root, use in store.value.reads)
+    return store.kind == "store" and chased and adds and form == load.address.form and bool(store.address.pids)
 
 
 def _differs(walk: KernelWalk, store: AccessSite) -> bool:

@@ -269,7 +269,7 @@ def _follow(
         if isinstance(node, ast.Call):
             kernel = index.find_launched_kernel(node)
             found.append(Call(node, function, loops, kernel, index.find_launcher(node) if kernel else None))
-            for target, target_owner in _find_targets(index, node, owner, function.name):
+            for target, target_owner in _find_targets(index, node, owner, loops):
                 _follow(index, target, target_owner, loops, found, seen)
         inner = (*loops, node) if isinstance(node, _LOOPS) else loops
         for child in ast.iter_child_nodes(node):
@@ -280,12 +280,17 @@ def _follow(
         visit(statement, outer)
 
 
-def _find_targets(index: KernelSource, node: ast.Call, owner: str, method: str) -> Iterator[tuple[Function, str]]:
+def _find_targets(index: KernelSource, node: ast.Call, owner: str, loops: tuple[HostLoop, ...]) -> Iterator[tuple[Function, str]]:
     """Functions of the file that a call enters: functions, methods of self, `Class.apply`, submodules of own classes."""
     called = node.func
     if isinstance(called, ast.Name):
         if called.id in index.functions:
             yield index.functions[called.id], ""
+        elif attribute := find_iterated_attribute(called.id, loops):
+            yield from _find_forwards(index, owner, attribute)
+        return
+    if isinstance(called, ast.Subscript) and isinstance(called.value, ast.Attribute):
+        yield from _find_forwards(index, owner, called.value.attr)
         return
     if not isinstance(called, ast.Attribute):
         return
@@ -297,13 +302,31 @@ def _find_targets(index: KernelSource, node: ast.Call, owner: str, method: str) 
     elif isinstance(called.value, ast.Name) and called.value.id == "self":
         if name in index.find_methods(owner):
             yield index.find_methods(owner)[name], owner
-        for inner in _find_own_classes(index, owner, name):
-            if "forward" in index.find_methods(inner):
-                yield index.find_methods(inner)["forward"], inner
+        yield from _find_forwards(index, owner, name)
     elif isinstance(called.value, ast.Name) and called.value.id in index.classes and name == "apply":
         inner = called.value.id
         if "forward" in index.find_methods(inner):
             yield index.find_methods(inner)["forward"], inner
+
+
+def _find_forwards(index: KernelSource, owner: str, attribute: str) -> Iterator[tuple[Function, str]]:
+    for inner in _find_own_classes(index, owner, attribute):
+        if "forward" in index.find_methods(inner):
+            yield index.find_methods(inner)["forward"], inner
+
+
+def find_iterated_attribute(name: str, loops: tuple[HostLoop, ...]) -> str:
+    """The attribute of self over which a loop with this variable runs."""
+    for loop in loops:
+        pairs = [(loop.target, loop.iter)] if isinstance(loop, ast.For) else [
+            (generator.target, generator.iter) for generator in getattr(loop, "generators", ())
+        ]  # fmt: skip
+        for target, over in pairs:
+            if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(target)):
+                for part in ast.walk(over):
+                    if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == "self":
+                        return part.attr
+    return ""
 
 
 def _find_own_classes(index: KernelSource, owner: str, attribute: str) -> Iterator[str]:

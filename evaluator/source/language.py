@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tritonsmith.evaluator.source.forms import ZERO, Polynomial, make_opaque, make_symbol
-from tritonsmith.evaluator.source.places import Places
+from tritonsmith.evaluator.source.places import Places, read_column_or_row
 from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, Use, Value, put_to_use, union
 
 if TYPE_CHECKING:
@@ -103,6 +103,8 @@ class Language:
             return replace(result, form=ZERO)
         if short == "full" and len(arguments) > 1:
             return replace(result, form=arguments[1].form)
+        if short in ("reshape", "view") and arguments and arguments[0].rank == 1 and (kept := read_column_or_row(node)) is not None:
+            return replace(result, form=self.places.mark_axis(arguments[0].form, kept), axes=frozenset({kept}))
         if short in _SAME and arguments or short == "int" and len(arguments) == 1:
             return replace(result, form=arguments[0].form, block=arguments[0].block)
         if short == "expand_dims" and arguments:

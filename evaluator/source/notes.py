@@ -69,19 +69,29 @@ class WalkNotes:
         if self.silent or value is None:
             return
         terms = list(_terms_of(value))
-        factors = [(term, pair) for term in terms if (pair := _factors_of(self._index, term))]
+        self.silent += 1
+        factors = [(term, pair) for term in terms if (pair := self._find_factors(term, env))]
+        self.silent -= 1
         named = any(isinstance(term, ast.Name) and self._is_total(term.id, target, env) for term in terms)
         if needs_name and not named and len(factors) < _CHAIN:
             return
-        self.silent += 1
-        if factors:
-            for term, pair in factors:
-                left, right = (self._evaluate(factor, env) for factor in pair)
-                outer = {left.axes, right.axes} == {frozenset({0}), frozenset({1})}
-                summed = isinstance(term, ast.Call) and self._index.resolve_language_name(term.func) == "sum"
-                loops = self.loops if named or not needs_name else ()
-                self._facts.products.append(Product(term.lineno, left, right, loops, target, outer, summed))
-        self.silent -= 1
+        for term, (left, right) in factors:
+            outer = {left.axes, right.axes} == {frozenset({0}), frozenset({1})}
+            summed = isinstance(term, ast.Call) and self._index.resolve_language_name(term.func) == "sum"
+            loops = self.loops if named or not needs_name else ()
+            self._facts.products.append(Product(term.lineno, left, right, loops, target, outer, summed))
+
+    def _find_factors(self, term: ast.expr, env: Env) -> tuple[Value, Value] | None:
+        """The two factors of a product, looking through tl.sum(...), fma, names and helpers."""
+        pair = _factors_of(self._index, term)
+        if pair:
+            return self._evaluate(pair[0], env), self._evaluate(pair[1], env)
+        if isinstance(term, ast.Call) and term.args and self._index.resolve_language_name(term.func) == "sum":
+            term = term.args[0]
+        helper = isinstance(term, ast.Call) and isinstance(term.func, ast.Name) and term.func.id in self._index.jit
+        if not helper and not isinstance(term, ast.Name):
+            return None
+        return self._facts.factors.get(self._evaluate(term, env).signature)
 
     def _is_total(self, name: str, target: str, env: Env) -> bool:
         """Whether a name is the target itself or, in a helper, holds what the innermost loop carries."""

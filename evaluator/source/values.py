@@ -204,6 +204,8 @@ class KernelWalk:
     rescales: list[Rescale] = field(default_factory=list)
     operations: dict[int, tuple[str, int, int, int]] = field(default_factory=dict)
     """By signature: sums, differences and products with the signatures of both sides and the line."""
+    factors: dict[int, tuple[Value, Value]] = field(default_factory=dict)
+    """By signature: both factors of a product."""
     ranges: dict[str, Polynomial] = field(default_factory=dict)
     """Extents of ranges of elements by the name of their symbol."""
     program_axes: set[str] = field(default_factory=set)

@@ -239,6 +239,7 @@ class Walker:
             self.facts.operations[signature] = (name, first.signature, second.signature, left.lineno if hasattr(left, "lineno") else 0)
         if isinstance(op, ast.Mult):
             self.notes.note_gates(first, second)
+            self.facts.factors[signature] = first, second
         use = _choose_use(op, first, second)
         first = put_to_use(first, use)
         second = put_to_use(second, Use.FULL if isinstance(op, ast.Div) else use)
