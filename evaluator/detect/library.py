@@ -102,6 +102,9 @@ def find_library_call(index: KernelSource, call: Call) -> tuple[str, str] | None
                 return name, kind
         if name.startswith(_FOURIER):
             return name, "heavy"
+        owner, _, method = name.rpartition(".")
+        if method in _TENSOR_METHODS and owner and not owner.startswith(("torch", "self", "triton", "numpy")):
+            return f".{method}", "product"
     name = index.resolve_name(node)
     if isinstance(node, ast.Attribute) and node.attr in _TENSOR_METHODS and not name.startswith("torch."):
         return f".{node.attr}", "product"
@@ -208,6 +211,8 @@ def _find_tables(index: KernelSource, node: ast.expr, call: Call) -> Iterator[li
     tables: list[ast.expr] = [node]
     if isinstance(node, ast.Name):
         tables += _find_assigned(index, call, node.id)
+    elif isinstance(node, ast.Attribute):
+        tables += (value for owner in index.classes for value in find_attribute_values(index, owner, node.attr))
     for table in tables:
         if isinstance(table, ast.Dict):
             yield table.values

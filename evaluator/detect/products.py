@@ -30,7 +30,8 @@ def find_serial_product(walk: KernelWalk) -> tuple[TraitHit | None, frozenset[in
         depends = all(loop.id in side.loops and not any(owner == loop.id for owner, *_ in side.carried) for side in sides)
         ranks = sorted(side.rank for side in sides)
         kind = "column times row" if product.outer else "scalar times vector" if ranks[-1] else "scalar times scalar"
-        if depends and (ranks[0] == 0 < ranks[1] or product.outer or ranks == [0, 0] and _cross_programs(*sides)):
+        crossed = _cross_programs(*sides) if ranks == [0, 0] else ranks == [1, 1] and _cross_places(*sides, loop)
+        if depends and (ranks[0] == 0 < ranks[1] or product.outer or crossed):
             text = f"line {product.line} adds {kind} in each iteration of the loop over {loop.bound or '...'} (line {loop.line})"
             return _make_hit(walk, product, text, loop), frozenset({loop.id})
     return None, frozenset()
@@ -39,6 +40,14 @@ def find_serial_product(walk: KernelWalk) -> tuple[TraitHit | None, frozenset[in
 def _cross_programs(left: Value, right: Value) -> bool:
     """Whether each factor belongs to a program axis of its own, so that the programs together make a matrix product."""
     return bool(left.pids - right.pids) and bool(right.pids - left.pids)
+
+
+def _cross_places(left: Value, right: Value, loop: Loop) -> bool:
+    """Whether each factor follows a part of the output's place of its own, as in an element's row and column."""
+    first, second = (
+        {symbol for origin in side.origins for symbol in origin.symbols() if _is_place(symbol.all_deps, loop)} for side in (left, right)
+    )
+    return bool(first - second) and bool(second - first)
 
 
 def _make_hit(walk: KernelWalk, product: Product, text: str, loop: Loop) -> TraitHit:

@@ -264,12 +264,17 @@ def _follow(
         return
     seen |= {id(function)}
 
+    inner_functions = {part.name: part for part in ast.walk(function) if isinstance(part, ast.FunctionDef) and part is not function}
+
     def visit(node: ast.AST, loops: tuple[HostLoop, ...]) -> None:
         index.count_step()
         if isinstance(node, ast.Call):
             kernel = index.find_launched_kernel(node)
             found.append(Call(node, function, loops, kernel, index.find_launcher(node) if kernel else None))
-            for target, target_owner in _find_targets(index, node, owner, loops):
+            targets = list(_find_targets(index, node, owner, loops))
+            if isinstance(node.func, ast.Name) and node.func.id in inner_functions:
+                targets.append((inner_functions[node.func.id], owner))
+            for target, target_owner in targets:
                 _follow(index, target, target_owner, loops, found, seen)
         inner = (*loops, node) if isinstance(node, _LOOPS) else loops
         for child in ast.iter_child_nodes(node):

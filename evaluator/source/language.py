@@ -73,6 +73,8 @@ class Language:
         if name == "advance" and len(node.args) > 1:
             return self.places.evaluate_advance(arguments[0], node.args[1], env, signature)
         self._note_call(name, node, env)
+        if name == "where" and values:
+            values = [_choose_by(values[0]), *values[1:]]
         result = union(*values, signature=signature, roots=False)
         self._notes.note_softmax(name, node, env, result)
         result = self._use(name or method or getattr(node.func, "id", ""), node, arguments, result, env)
@@ -214,6 +216,12 @@ class Language:
         arrived = self._notes.after_arrival or masked.atomic
         site = AccessSite(kind, line, address, value, self._notes.loops, frozenset(guards), self._notes.sides, swaps, arrived)
         self._notes.note_access(site)
+
+
+def _choose_by(condition: Value) -> Value:
+    """A condition as far as it selects between two values: a maximum is made of such."""
+    carried = frozenset((loop, name, min(use, Use.SUM)) for loop, name, use in condition.carried)
+    return replace(condition, carried=carried, reads=frozenset((root, min(use, Use.SUM)) for root, use in condition.reads))
 
 
 def get_parameters(function: ast.FunctionDef) -> list[ast.arg]:

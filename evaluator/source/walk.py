@@ -227,7 +227,9 @@ class Walker:
         if isinstance(node, ast.Subscript):
             return self.language.places.evaluate_subscript(node, env)
         result = union(*values, signature=signature, form=make_opaque(kind, *(value.form for value in values)))
-        return result if isinstance(node, ast.Attribute | ast.Tuple | ast.List | ast.keyword) else put_to_use(result, Use.SUM)
+        if isinstance(node, ast.Attribute | ast.Tuple | ast.List | ast.keyword):
+            return result
+        return put_to_use(result, Use.FULL if isinstance(node, ast.Compare) else Use.SUM)
 
     def evaluate_binary(self, left: ast.expr, op: ast.operator, right: ast.expr, env: Env) -> Value:
         """What is known about a sum, product, quotient or remainder."""
