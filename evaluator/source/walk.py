@@ -258,12 +258,8 @@ class Walker:
         named = {keyword.arg or "": self.evaluate(keyword.value, env) for keyword in node.keywords}
         if len(self.path) >= _MAX_DEPTH:
             return union(*arguments, *named.values())
-        inner = (
-            _read_defaults(function, self.evaluate)
-            | dict(zip([one.arg for one in get_parameters(function)], arguments, strict=False))
-            | named
-        )
-        outer = self.path
+        given = dict(zip([parameter.arg for parameter in get_parameters(function)], arguments, strict=False))
+        inner, outer = _read_defaults(function, self.evaluate) | given | named, self.path
         result = self.walk_function(function, inner, (*outer, node.lineno * 1000 + node.col_offset))
         self.path = outer
         return result
