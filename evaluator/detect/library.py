@@ -232,13 +232,24 @@ def _find_modules_entered(index: KernelSource, node: ast.expr, call: Call) -> It
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         attribute = node.attr
     elif isinstance(node, ast.Name):
-        attribute = find_iterated_attribute(node.id, call.loops)
+        attribute = find_iterated_attribute(node.id, call.loops) or _find_passed_attribute(index, call, node.id)
     for owner in index.classes if attribute else ():
         for value in find_attribute_values(index, owner, attribute):
             yield from _find_nn_names(index, value)
     if isinstance(node, ast.Attribute) and node.attr == "forward" and isinstance(node.value, ast.Call):
         for base in index.classes["ModelNew"].bases if "ModelNew" in index.classes else ():
             yield from _find_nn_names(index, base)  # super().forward of a library module
+
+
+def _find_passed_attribute(index: KernelSource, call: Call, name: str) -> str:
+    """The attribute of self that is passed for a parameter of the function around the call."""
+    names = [parameter.arg for parameter in call.function.args.args if parameter.arg != "self"]
+    for other in calls_of(index.tree) if name in names else ():
+        called = other.func.attr if isinstance(other.func, ast.Attribute) else getattr(other.func, "id", "")
+        given = dict(zip(names, other.args, strict=False)).get(name)
+        if called == call.function.name and isinstance(given, ast.Attribute) and ast.unparse(given.value) == "self":
+            return given.attr
+    return ""
 
 
 def _find_nn_names(index: KernelSource, value: ast.AST) -> Iterator[str]:

@@ -71,7 +71,7 @@ def _may_hand_over(walk: KernelWalk, poll: Loop, store: AccessSite) -> bool:
 
 def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, extents: Extents) -> Iterator[tuple[str, str]]:
     tiles = {part for part in store.address.pids if _covers_programs(part, extents)}
-    missing = [part for part in tiles if not _stays_in_tile(part, load.address.pids)]
+    missing = [part for part in tiles if not _stays_in_tile(part, load.address.pids) or _bounds_only(part, load.address.form)]
     if missing:
         axis = re.split(r"//|%", min(missing))[0]
         how = "stored" if store.kind == "store" else "changed by atomics"
@@ -125,6 +125,11 @@ def _stays_in_tile(part: str, others: frozenset[str]) -> bool:
         return True
     halves = {other[len(axis)] for other in others if other.startswith((f"{axis}//", f"{axis}%"))}
     return part == axis and halves == {"/", "%"}
+
+
+def _bounds_only(part: str, form: Polynomial) -> bool:
+    """Whether a program id says only how far a loop goes that moves the address, as in a sum over all programs before the own one."""
+    return part.isdigit() and f"program:{part}" not in form.deps and not any(dep.startswith("carried:") for dep in form.deps)
 
 
 def _reads_neighbours(walk: KernelWalk, store: AccessSite, load: AccessSite) -> bool:
