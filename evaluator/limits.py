@@ -109,3 +109,17 @@ class Counters(Record):
             weights = [float(kernel.launches) for kernel in self.kernels if getattr(kernel, name) is not None]
         total = sum(weights)
         return sum(float(value) * weight for (value, _), weight in zip(rows, weights, strict=True)) / total if total else None
+
+
+class LineFacts(Record):
+    """What one line of a kernel did to memory in a forward that the interpreter ran."""
+
+    line: int
+    kind: str
+    """`load`, `store` or `atomic`."""
+    most: int
+    """Times that one program came by, at most over the programs: iterations of the loops around the line."""
+    programs: int
+    """Programs that came by."""
+    foreign: int = 0
+    """Loads of what another program of the launch had written."""

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from tritonsmith.evaluator.kernel_text import text_sha
-from tritonsmith.evaluator.limits import Counters, FloorShare
+from tritonsmith.evaluator.limits import Counters, FloorShare, LineFacts
 from tritonsmith.evaluator.operator_cost import TraceWay
 from tritonsmith.evaluator.plain import Plain
 from tritonsmith.evaluator.record import Record as Record
@@ -319,8 +319,8 @@ class KernelFacts(Record):
     bytes_stored: float | None = None
     flops: float | None = None
     product: str = ""  # what most operations of its tl.dot are: `ieee`, `tf32`, `fp16`, `bf16`, ...; empty where nobody counted
-    sync_rounds: int | None = None
-    """Times a program waits for another one, at most over the programs."""
+    sync_rounds: int | None = None  # times a program waits for another one, at most over the programs
+    lines: tuple[LineFacts, ...] = ()  # loads and stores by line; empty where the interpreter did not run the kernel
 
 
 class LaunchFacts(Record):

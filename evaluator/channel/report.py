@@ -7,7 +7,30 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
+MOST_LINES = 64
+"""Lines of one kernel that a report counts accesses of."""
 Constexpr = int | float | bool | str | None
+
+
+@dataclass(frozen=True)
+class LineCount:
+    """What one line of a kernel did to memory in one launch."""
+
+    line: int
+    kind: str
+    """`load`, `store` or `atomic`."""
+    most: int
+    """Times that one program came by, at most over the programs: iterations of the loops around the line."""
+    programs: int
+    """Programs that came by."""
+    foreign: int = 0
+    """Loads of what another program of the launch had written."""
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> LineCount:
+        """The inverse of asdict; what is no number raises ValueError or TypeError."""
+        numbers = (int(values[name]) for name in ("most", "programs", "foreign"))
+        return cls(int(values["line"]), str(values["kind"])[:8], *numbers)
 
 
 @dataclass(frozen=True)
@@ -31,6 +54,8 @@ class LaunchCount:
     """Times a program waits for another one between two publications of its own, at most over the programs."""
     races: tuple[str, ...] = ()
     """One sentence per pair of source lines that access one element in no defined order."""
+    lines: tuple[LineCount, ...] = ()
+    """The lines of the kernel's file that touch memory, in order, the first `MOST_LINES` of them."""
     count: int = 1
     """Equal launches that this record stands for."""
 
@@ -47,7 +72,8 @@ class LaunchCount:
     def from_dict(cls, values: Mapping[str, Any]) -> LaunchCount:
         """The inverse of as_dict, also after a round trip through JSON; missing counts are zero, unknown keys ignored."""
         known = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
-        return cls(**known | {"grid": tuple(values["grid"]), "races": tuple(values.get("races", ()))})
+        lines = tuple(LineCount.from_dict(line) for line in tuple(values.get("lines", ()))[:MOST_LINES])
+        return cls(**known | {"grid": tuple(values["grid"]), "races": tuple(values.get("races", ())), "lines": lines})
 
 
 class OperatorCounter(Protocol):

@@ -14,8 +14,11 @@ _WINOGRAD_MATRICES = (
     "[[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]]",
     "[[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]",
     "[[1, 1, 1, 0], [0, 1, -1, -1]]",
+    "[[4, 0, -5, 0, 1, 0], [0, -4, -4, 1, 1, 0], [0, 4, -4, -1, 1, 0], [0, -2, -1, 2, 1, 0], [0, 2, -1, -2, 1, 0], [0, 4, 0, -5, 0, 1]]",
+    "[[1/4, 0, 0], [-1/6, -1/6, -1/6], [-1/6, 1/6, -1/6], [1/24, 1/12, 1/6], [1/24, -1/12, 1/6], [0, 0, 1]]",
+    "[[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]]",
 )
-"""Input, filter and output transforms of F(2x2, 3x3), Lavin and Gray 2015."""
+"""Input, filter and output transforms of F(2x2, 3x3) and F(4x4, 3x3), Lavin and Gray 2015."""
 
 
 def find_flash_attention(walk: KernelWalk) -> TraitHit | None:
@@ -49,7 +52,7 @@ def find_winograd_transform(walk: KernelWalk) -> TraitHit | None:
 
 def find_fourier_transform(walk: KernelWalk) -> TraitHit | None:
     """A butterfly: complex values times complex factors, added to others and subtracted from the same."""
-    turned = dict(_find_complex_products(walk))
+    turned = {part: line for part, line, _ in _find_complex_products(walk)}
     added: dict[int, set[int]] = {}
     taken: dict[int, set[int]] = {}
     for (left, right), _ in _pairs(walk, "Add"):
@@ -58,6 +61,9 @@ def find_fourier_transform(walk: KernelWalk) -> TraitHit | None:
     for (left, right), _ in _pairs(walk, "Sub"):
         taken.setdefault(right, set()).add(left)
     both = {part: line for part, line in turned.items() if added.get(part, set()) & taken.get(part, set())}
+    sums = {frozenset(pair) for pair, _ in _pairs(walk, "Add")}
+    halves = {key for key, (name, left, right, _) in walk.operations.items() if name == "Sub" and frozenset((left, right)) in sums}
+    both |= {part: line for part, line, factors in _find_complex_products(walk) if len(factors & halves) > 1}
     if len(both) < 2:
         return None
     line = min(both.values())
@@ -71,8 +77,8 @@ def _pairs(walk: KernelWalk, op: str) -> Iterator[tuple[tuple[int, int], int]]:
             yield (left, right), line
 
 
-def _find_complex_products(walk: KernelWalk) -> Iterator[tuple[int, int]]:
-    """Signatures and lines of both parts of complex products: ac - bd and ad + bc."""
+def _find_complex_products(walk: KernelWalk) -> Iterator[tuple[int, int, frozenset[int]]]:
+    """Both parts of complex products, ac - bd and ad + bc: signature, line, and the signatures of a, b, c and d."""
     products = {key: frozenset((left, right)) for key, (name, left, right, _) in walk.operations.items() if name == "Mult"}
     signed: dict[str, list[tuple[int, frozenset[int], frozenset[int], int]]] = {"Add": [], "Sub": []}
     for key, (name, left, right, line) in walk.operations.items():
@@ -82,16 +88,16 @@ def _find_complex_products(walk: KernelWalk) -> Iterator[tuple[int, int]]:
         for imaginary, third, fourth, other in signed["Add"]:
             whole = first | second
             if whole == third | fourth and len(whole) == 4 and {first, second} != {third, fourth}:
-                yield real, line
-                yield imaginary, other
+                yield real, line, whole
+                yield imaginary, other, whole
 
 
 def find_winograd_matrices(index: KernelSource) -> TraitHit | None:
-    """The transform matrices of F(2x2, 3x3) as literals."""
+    """The transform matrices as literals, also transposed."""
     matrices = {ast.dump(_normalize_matrix(parse_expression(matrix))) for matrix in _WINOGRAD_MATRICES}
     for literal in ast.walk(index.tree):
         if isinstance(literal, ast.List | ast.Tuple) and literal.elts and ast.dump(_normalize_matrix(literal)) in matrices:
-            text = f"line {literal.lineno}: a transform matrix of Winograd F(2x2, 3x3)"
+            text = f"line {literal.lineno}: a transform matrix of Winograd convolution"
             return TraitHit(name=Trait.HIGH_COMPLEXITY, line=literal.lineno, evidence=text)
     return None
 
@@ -101,9 +107,22 @@ def _normalize_matrix(node: ast.expr) -> ast.expr:
 
     So 1 and 1.0, lists and tuples compare equal.
     """
-    try:
-        rows = ast.literal_eval(node)
-        values = [[float(value) for value in row] for row in rows]
-    except (ValueError, TypeError):
+    if not isinstance(node, ast.List | ast.Tuple) or not all(isinstance(row, ast.List | ast.Tuple) for row in node.elts):
         return node
-    return parse_expression(repr(values))
+    values = [[_read_number(value) for value in row.elts] for row in node.elts if isinstance(row, ast.List | ast.Tuple)]
+    if any(value is None for row in values for value in row) or len({len(row) for row in values}) != 1:
+        return node
+    return parse_expression(repr(min(values, [list(column) for column in zip(*values, strict=True)], key=len)))
+
+
+def _read_number(node: ast.expr) -> float | None:
+    """A number as a literal, a quotient of two, or either with a sign."""
+    if isinstance(node, ast.Constant):
+        return round(float(node.value), 6) if isinstance(node.value, int | float) else None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _read_number(node.operand)
+        return None if value is None else -value or 0.0
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        above, below = _read_number(node.left), _read_number(node.right)
+        return round(above / below, 6) if above is not None and below else None
+    return None

@@ -12,6 +12,7 @@ from tritonsmith.evaluator.detect.bounds import find_bound
 from tritonsmith.evaluator.detect.grids import find_one_axis_grid, read_constants, read_grid_extents
 from tritonsmith.evaluator.detect.library import find_library_work
 from tritonsmith.evaluator.detect.loops import find_loop_traits
+from tritonsmith.evaluator.detect.observed import compare_sharing, find_observed_waits, note_iterations
 from tritonsmith.evaluator.detect.products import find_direct_convolution, find_serial_product
 from tritonsmith.evaluator.detect.records import Detection, KernelCode, Trait, TraitHit
 from tritonsmith.evaluator.detect.sharing import find_unsynchronised_sharing
@@ -89,12 +90,19 @@ def _find_kernel_traits(
         extents = (1, 1, 1)
     serial, serial_loops = find_serial_product(walk)
     convolution, tap_loops = find_direct_convolution(walk)
+    if known is not None:
+        note_iterations(walk, known.lines)
     persistent, row = find_loop_traits(walk, serial_loops | tap_loops)
+    if known is not None:
+        persistent = persistent or find_observed_waits(walk, known)
     grid = find_one_axis_grid(walk, known, launches, hardware) if persistent is not None else None
     transform = find_flash_attention(walk) or find_winograd_transform(walk) or find_fourier_transform(walk)
     if transform is not None:
-        row = None  # its loop is that algorithm's
-    return [persistent, row, grid, find_unsynchronised_sharing(walk, extents), serial, convolution, transform]
+        row = convolution = None  # its loops are that algorithm's
+    shared = find_unsynchronised_sharing(walk, extents)
+    if shared is not None and known is not None:
+        shared = compare_sharing(shared, walk, known)
+    return [persistent, row, grid, shared, serial, convolution, transform]
 
 
 def _facts_of(name: str, facts: LaunchFacts | None) -> KernelFacts | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from tritonsmith.evaluator.detect.loops import takes_work_in_turn
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.schema import Hardware, KernelFacts
 from tritonsmith.evaluator.source.kernel_file import Call, KernelSource
@@ -15,8 +16,11 @@ from tritonsmith.evaluator.source.values import KernelWalk
 def find_one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: Sequence[Call], hardware: Hardware | None) -> TraitHit | None:
     """A grid along one axis that fills less than half of the card, where programs share no work.
 
-    Without facts of a launch only a recurrence with a product in it counts: there another axis, the hidden units, could be split too.
+    Without facts of a launch only a recurrence counts in which each program keeps another axis whole, such as the hidden units: that one
+    could be split too. Programs that take work in turn are as many as the host finds right for the card.
     """
+    if known is None and takes_work_in_turn(walk):
+        return None
     if walk.waits or walk.pid_parts or len(walk.program_axes) > 1 and known is None:
         return None
     if known is not None:
@@ -25,9 +29,8 @@ def find_one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: Se
             return None
         text = f"{walk.name}: the grid {known.grid} covers one axis: {programs} programs on {hardware.processors} processors"
         return TraitHit(name=Trait.ONE_AXIS_GRID, line=launches[0].node.lineno if launches else walk.line, evidence=text)
-    if not any(loop.has_dot for loop in walk.loops.values()) and not any(
-        product.summed or len(product.loops) > 1 for product in walk.products
-    ):
+    inner = any(product.loops and product.summed or len(product.loops) > 1 for product in walk.products)
+    if not any(loop.has_dot for loop in walk.loops.values()) and not inner and not _keeps_axis_whole(walk):
         return None
     for call in launches:
         extents = read_grid_extents(call)
@@ -38,11 +41,28 @@ def find_one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: Se
     return None
 
 
+def _keeps_axis_whole(walk: KernelWalk) -> bool:
+    """Whether a program reads or stores along an axis that no program id divides: no next program goes on where its elements end."""
+    for access in walk.accesses:
+        form = access.address.form
+        programs = [form.coefficient(f"program:{axis}") for axis in walk.program_axes]
+        if not any(unit.terms for unit in programs):
+            continue
+        for name in {symbol.name for symbol in form.symbols() if symbol.kind == "range"}:
+            unit, extent = form.coefficient(name), walk.ranges[name]
+            tiled = any(loop.step == extent and loop.name in form.deps for loop in walk.loops.values())
+            if unit.terms and not tiled and unit * extent not in programs:
+                return True
+    return False
+
+
 def read_grid_extents(call: Call) -> tuple[int | None, ...] | None:
     """Extents of a launch grid that is a tuple, also in a lambda, a function or a local name; None for those not literal."""
-    node: ast.expr | None = call.node.func.slice if isinstance(call.node.func, ast.Subscript) else None
+    node: ast.expr | None = call.launcher.slice if call.launcher is not None else None
     if isinstance(node, ast.Name):
         node = next(_find_definitions(call.function, node.id), None)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("tuple", "list") and node.args:
+        node = node.args[0]
     if isinstance(node, ast.Lambda):
         node = node.body
     if isinstance(node, ast.Constant) and isinstance(node.value, int):

@@ -5,10 +5,18 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.schema import LaunchFacts
-from tritonsmith.evaluator.source.kernel_file import Call, HostLoop, KernelSource, calls_of, find_attribute_values, find_host_calls
+from tritonsmith.evaluator.source.kernel_file import (
+    Call,
+    KernelSource,
+    calls_of,
+    find_attribute_values,
+    find_host_calls,
+    find_iterated_attribute,
+)
 from tritonsmith.evaluator.source.values import KernelWalk
 
 _PRODUCTS = {
@@ -75,7 +83,8 @@ def find_library_work(index: KernelSource, walks: Mapping[str, KernelWalk], fact
     share = f"; own kernels have {facts.own_time_share:.0%} of the device time" if facts and facts.own_time_share is not None else ""
     if found:
         text = ", ".join(f"{name} (line {line})" for line, name in sorted(found.items())[:8])
-        return TraitHit(name=Trait.LIBRARY_PASS_THROUGH, line=min(found), evidence=f"the library computes: {text}{share}")
+        nearest = "" if share or not launches else "a hybrid, if the own kernels take most of the time, which only a measurement says"
+        return TraitHit(name=Trait.LIBRARY_PASS_THROUGH, line=min(found), evidence=f"the library computes: {text}{share}", nearest=nearest)
     if "ModelNew" in index.classes and not launches:
         line = index.classes["ModelNew"].lineno
         return TraitHit(name=Trait.LIBRARY_PASS_THROUGH, line=line, evidence="ModelNew.forward launches no Triton kernel of its own")
@@ -93,6 +102,9 @@ def find_library_call(index: KernelSource, call: Call) -> tuple[str, str] | None
                 return name, kind
         if name.startswith(_FOURIER):
             return name, "heavy"
+        owner, _, method = name.rpartition(".")
+        if method in _TENSOR_METHODS and owner and not owner.startswith(("torch", "self", "triton", "numpy")):
+            return f".{method}", "product"
     name = index.resolve_name(node)
     if isinstance(node, ast.Attribute) and node.attr in _TENSOR_METHODS and not name.startswith("torch."):
         return f".{node.attr}", "product"
@@ -115,7 +127,7 @@ def _kind_of(name: str) -> str:
     return "product" if name in _PRODUCTS else "reduction" if name in _REDUCTIONS or name.lstrip("_") in _REDUCTIONS else ""
 
 
-def _resolve_function(index: KernelSource, node: ast.expr, call: Call, depth: int = 4) -> Iterator[str]:
+def _resolve_function(index: KernelSource, node: ast.expr, call: Call, depth: int = 8) -> Iterator[str]:
     """Full names of what an expression that is called may be: through aliases, attributes of self, getattr, partial and tables."""
     if depth == 0:
         return
@@ -124,9 +136,8 @@ def _resolve_function(index: KernelSource, node: ast.expr, call: Call, depth: in
     if isinstance(node, ast.Call):
         called = index.resolve_name(node.func)
         if called == "getattr" and len(node.args) > 1:
-            word = node.args[1].value if isinstance(node.args[1], ast.Constant) and isinstance(node.args[1].value, str) else ""
-            for owner in _resolve_function(index, node.args[0], call, depth - 1):
-                yield f"{owner}.{word}"
+            for word in _read_text(index, node.args[1], call, depth - 1):
+                yield from (f"{owner}.{word}" for owner in _resolve_function(index, node.args[0], call, depth - 1))
         elif called in ("functools.partial", "torch.jit.script", "torch.jit.trace") and node.args:
             yield from _resolve_function(index, node.args[0], call, depth - 1)
     elif isinstance(node, ast.Name):
@@ -145,9 +156,30 @@ def _resolve_function(index: KernelSource, node: ast.expr, call: Call, depth: in
         for table in _find_tables(index, node.value, call):
             for value in table:
                 yield from _resolve_function(index, value, call, depth - 1)
+    elif isinstance(node, ast.Lambda) and isinstance(node.body, ast.Call):
+        yield from _resolve_function(index, node.body.func, call, depth - 1)
     elif isinstance(node, ast.IfExp):
         yield from _resolve_function(index, node.body, call, depth - 1)
         yield from _resolve_function(index, node.orelse, call, depth - 1)
+
+
+def _read_text(index: KernelSource, node: ast.expr, call: Call, depth: int) -> list[str]:
+    """What a text may be that is a constant, a name for one, or put together from such."""
+    if depth <= 0:
+        return []
+    if isinstance(node, ast.Constant):
+        return [node.value] if isinstance(node.value, str) else []
+    if isinstance(node, ast.Name):
+        return [text for value in _find_assigned(index, call, node.id) for text in _read_text(index, value, call, depth - 1)]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        pairs = (_read_text(index, side, call, depth - 1) for side in (node.left, node.right))
+        return [first + second for first, second in product(*pairs)]
+    if isinstance(node, ast.JoinedStr):
+        parts = (part.value if isinstance(part, ast.FormattedValue) else part for part in node.values)
+        return ["".join(words) for words in product(*(_read_text(index, part, call, depth - 1) for part in parts))]
+    if isinstance(node, ast.IfExp):
+        return [text for side in (node.body, node.orelse) for text in _read_text(index, side, call, depth - 1)]
+    return []
 
 
 def _resolve_class_attribute(index: KernelSource, owner: str, attribute: str, call: Call, depth: int) -> Iterator[str]:
@@ -179,9 +211,13 @@ def _find_tables(index: KernelSource, node: ast.expr, call: Call) -> Iterator[li
     tables: list[ast.expr] = [node]
     if isinstance(node, ast.Name):
         tables += _find_assigned(index, call, node.id)
+    elif isinstance(node, ast.Attribute):
+        tables += (value for owner in index.classes for value in find_attribute_values(index, owner, node.attr))
     for table in tables:
         if isinstance(table, ast.Dict):
             yield table.values
+        elif isinstance(table, ast.Call) and index.resolve_name(table.func) == "dict":
+            yield [keyword.value for keyword in table.keywords]
         elif isinstance(table, ast.List | ast.Tuple):
             yield table.elts
 
@@ -196,7 +232,7 @@ def _find_modules_entered(index: KernelSource, node: ast.expr, call: Call) -> It
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         attribute = node.attr
     elif isinstance(node, ast.Name):
-        attribute = _find_iterated_attribute(node.id, call.loops)
+        attribute = find_iterated_attribute(node.id, call.loops) or _find_passed_attribute(index, call, node.id)
     for owner in index.classes if attribute else ():
         for value in find_attribute_values(index, owner, attribute):
             yield from _find_nn_names(index, value)
@@ -205,18 +241,14 @@ def _find_modules_entered(index: KernelSource, node: ast.expr, call: Call) -> It
             yield from _find_nn_names(index, base)  # super().forward of a library module
 
 
-def _find_iterated_attribute(name: str, loops: tuple[HostLoop, ...]) -> str:
-    """The attribute of self over which a loop with this variable runs."""
-    for loop in loops:
-        pairs: Mapping[ast.expr, ast.expr]
-        pairs = {loop.target: loop.iter} if isinstance(loop, ast.For) else {} if isinstance(loop, ast.While) else {
-            generator.target: generator.iter for generator in loop.generators
-        }  # fmt: skip
-        for target, over in pairs.items():
-            if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(target)):
-                for part in ast.walk(over):
-                    if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == "self":
-                        return part.attr
+def _find_passed_attribute(index: KernelSource, call: Call, name: str) -> str:
+    """The attribute of self that is passed for a parameter of the function around the call."""
+    names = [parameter.arg for parameter in call.function.args.args if parameter.arg != "self"]
+    for other in calls_of(index.tree) if name in names else ():
+        called = other.func.attr if isinstance(other.func, ast.Attribute) else getattr(other.func, "id", "")
+        given = dict(zip(names, other.args, strict=False)).get(name)
+        if called == call.function.name and isinstance(given, ast.Attribute) and ast.unparse(given.value) == "self":
+            return given.attr
     return ""
 
 

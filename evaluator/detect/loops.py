@@ -14,6 +14,10 @@ _FEW_TRIPS = 11
 """A loop of at most so many iterations is unrolled code rather than a pass over a row."""
 
 
+_OTHER_WORK = ("a row loop, if the grid has a program for every tile", "a loop over tiles of one row")
+"""What work in turn may be besides."""
+
+
 @dataclass(frozen=True, order=True)
 class Reason:
     """Why a loop is what it is; the outermost one is told."""
@@ -23,6 +27,8 @@ class Reason:
     text: str
     nearest: str = ""
     loop: int = 0
+    in_turn: bool = False
+    """It says that a program takes several pieces of work."""
 
 
 def find_loop_traits(walk: KernelWalk, explained: frozenset[int]) -> tuple[TraitHit | None, TraitHit | None]:
@@ -38,7 +44,10 @@ def find_loop_traits(walk: KernelWalk, explained: frozenset[int]) -> tuple[Trait
         if loop.polls or loop.trips is not None and loop.trips <= 1:
             continue
         depth = len(loop.outer)
-        found = [Reason(depth, loop.line, text, nearest, loop.id) for text, nearest in _explain_persistence(walk, loop, reducing)]
+        found = [
+            Reason(depth, loop.line, text, nearest, loop.id, nearest in _OTHER_WORK)
+            for text, nearest in _explain_persistence(walk, loop, reducing)
+        ]
         persistent += found[:1]
         row = _explain_row(walk, loop)
         if not found and row and loop.id not in explained and not loop.has_dot and (loop.trips is None or loop.trips > _FEW_TRIPS):
@@ -58,7 +67,17 @@ def _make_hit(walk: KernelWalk, name: Trait, reasons: list[Reason], what: str) -
         return None
     first = min(reasons)
     text = f"{walk.name}: the loop in line {first.line} {what}: {first.text}"
-    return TraitHit(name=name, line=first.line, evidence=text, nearest=first.nearest)
+    seen = walk.loops[first.loop].seen if first.loop in walk.loops else None
+    if seen is not None:
+        text += f"; a program made at most {seen} iteration{'s' if seen > 1 else ''} in the forward that was run"
+    return TraitHit(name=name, line=first.line, evidence=text, nearest=_choose_nearest(first, seen))
+
+
+def _choose_nearest(reason: Reason, seen: int | None) -> str:
+    """The nearest other explanation, as far as a forward that was run has not ruled it out."""
+    if not reason.in_turn or seen is None:
+        return reason.nearest
+    return "" if seen > 1 else "ordinary tiles: each program had one in the forward that was run"
 
 
 def _explain_persistence(walk: KernelWalk, loop: Loop, reducing: set[str]) -> Iterator[tuple[str, str]]:
@@ -67,11 +86,11 @@ def _explain_persistence(walk: KernelWalk, loop: Loop, reducing: set[str]) -> It
     if loop.queue:
         yield "each program takes tiles from a counter until none is left", ""
     if _strides_over_programs(walk, loop):
-        yield "each program takes several tiles, as far apart as there are programs", "a row loop, if the grid has a program for every tile"
+        yield "each program takes several tiles, as far apart as there are programs", _OTHER_WORK[0]
     yield from _explain_registers(walk, loop)
     yield from _explain_memory(walk, loop)
     if loop.bound not in reducing and not loop.updates and _takes_several_rows(walk, loop):
-        yield f"each program takes {loop.bound} pieces of work in turn", "a loop over tiles of one row"
+        yield f"each program takes {loop.bound} pieces of work in turn", _OTHER_WORK[1]
 
 
 def _explain_registers(walk: KernelWalk, loop: Loop) -> Iterator[tuple[str, str]]:
@@ -80,7 +99,7 @@ def _explain_registers(walk: KernelWalk, loop: Loop) -> Iterator[tuple[str, str]
     for name, use in sorted(loop.updates.items()):
         stored = next((store for store in _stores(walk, loop) if _holds(store, loop, name)), None)
         where = f" and is stored in line {stored.line}" if stored else ""
-        if use >= Use.EXPONENT and (moves or loop.has_dot):
+        if use >= Use.EXPONENT and (moves or loop.has_dot or name in loop.mixed):
             yield f"{name} is computed from its value of the iteration before{where}", ""
         elif use is Use.LINEAR and (stored or name in loop.gated) and moves:
             yield f"{name} is scaled and added to in each iteration{where}", "a row loop: a scan by an associative rule"
@@ -92,8 +111,9 @@ def _explain_row(walk: KernelWalk, loop: Loop) -> tuple[str, str] | None:
     """A sum, maximum or scan over the iterations; None for other loops."""
     if loop.polls:
         return None
+    moves = any(loop.id in access.loops and _moves_with(access, loop) for access in walk.accesses)
     for name, use in sorted(loop.updates.items()):
-        if use <= Use.LINEAR:
+        if use <= Use.LINEAR and moves:
             stored = any(_holds(store, loop, name) for store in _stores(walk, loop))
             nearest = "persistent, if an iteration is a time step" if stored else ""
             return f"{name} is a {'scan' if stored else 'reduction'} over its iterations", nearest
@@ -101,6 +121,11 @@ def _explain_row(walk: KernelWalk, loop: Loop) -> tuple[str, str] | None:
         if use <= Use.SUM:
             return f"line {store.line} adds to what an earlier iteration stored", "persistent, if an iteration is a time step"
     return None
+
+
+def _moves_with(access: AccessSite, loop: Loop) -> bool:
+    """Whether an address changes from one iteration to the next."""
+    return any(dep == loop.name or dep.startswith(f"carried:{loop.id}:") for dep in access.address.form.deps)
 
 
 def _explain_memory(walk: KernelWalk, loop: Loop) -> Iterator[tuple[str, str]]:
@@ -164,6 +189,11 @@ def _drop(form: Polynomial, inner: set[str]) -> Polynomial:
     return Polynomial(frozenset((part, number) for part, number in kept.terms if not any(inner & symbol.all_deps for symbol in part)))
 
 
+def takes_work_in_turn(walk: KernelWalk) -> bool:
+    """Whether programs take several pieces of work each, so that their number is free."""
+    return any(loop.queue or _strides_over_programs(walk, loop) or _takes_several_rows(walk, loop) for loop in walk.loops.values())
+
+
 def _strides_over_programs(walk: KernelWalk, loop: Loop) -> bool:
     """Whether the work of a program lies as far apart as there are programs."""
     extents = list(walk.ranges.values())
@@ -174,7 +204,24 @@ def _strides_over_programs(walk: KernelWalk, loop: Loop) -> bool:
         starts, ends = (any(dep.startswith("program:") for dep in form.deps) for form in (loop.first, loop.last))
         if starts and not ends:
             return True
-    return any(is_multiple_of_programs(form.coefficient(loop.name)) for form in addresses)
+    if not loop.updates and any(_starts_at_program(form, loop) and form.coefficient(loop.name) not in extents for form in loop.counters):
+        return bool(_stores(walk, loop))
+    unrolled = loop.trips is not None and loop.trips <= _FEW_TRIPS
+    return not unrolled and any(_continues_programs(walk, form, loop) for form in addresses)
+
+
+def _starts_at_program(form: Polynomial, loop: Loop) -> bool:
+    """Whether a counter begins with a program's number and grows by a size that no constant is: that of a pool of programs."""
+    ones = [dep for dep in form.deps if dep.startswith("program:") and form.coefficient(dep).constant == 1]
+    return bool(ones) and form.coefficient(loop.name).constant is None
+
+
+def _continues_programs(walk: KernelWalk, form: Polynomial, loop: Loop) -> bool:
+    """Whether an iteration moves an address on by all programs, and not by a tile whose elements lie as far apart."""
+    step = form.coefficient(loop.name)
+    ranges = {symbol.name for symbol in form.symbols() if symbol.kind == "range"}
+    own = any(form.coefficient(name) * walk.ranges[name] == step for name in ranges)
+    return is_multiple_of_programs(step) and not own
 
 
 def _takes_several_rows(walk: KernelWalk, loop: Loop) -> bool:

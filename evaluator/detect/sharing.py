@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.source.forms import Polynomial, find_multiple
-from tritonsmith.evaluator.source.values import AccessSite, KernelWalk
+from tritonsmith.evaluator.source.values import AccessSite, KernelWalk, Loop, Use
 
 Extents = tuple[int | None, int | None, int | None]
 _STEPS_BACK = (0, 1, -1, 2, -2)
@@ -40,9 +40,15 @@ def find_unsynchronised_sharing(walk: KernelWalk, extents: Extents) -> TraitHit 
                     name=Trait.UNSYNCHRONISED_SHARING,
                     line=load.line,
                     evidence=f"{walk.name}: {min(shared)} is {places}{where} and nobody waits",
-                    nearest="" if common else "safe if programs that store end before others load, which a grid does not promise",
+                    nearest=_find_nearest(how[0], bool(common)),
                 )
     return None
+
+
+def _find_nearest(how: str, repeated: bool) -> str:
+    if "from memory" in how:
+        return "safe, if no place is met twice"
+    return "" if repeated else "safe if programs that store end before others load, which a grid does not promise"
 
 
 def _is_covered(walk: KernelWalk, store: AccessSite, load: AccessSite) -> bool:
@@ -50,27 +56,55 @@ def _is_covered(walk: KernelWalk, store: AccessSite, load: AccessSite) -> bool:
     common = next((loop for loop in store.loops if loop in load.loops), 0)
     if common in walk.foreign:
         return True
-    guards = [poll.guards for poll in walk.polls_in(common)]
+    guards = [poll.guards for poll in walk.polls_in(common) if common or _may_hand_over(walk, poll, store)]
     if any(guard <= load.guards for guard in guards):
         return True
     return any(frozenset({-number}) == other for guard in guards if len(guard) == 1 for number in guard for other in guards)
 
 
+def _may_hand_over(walk: KernelWalk, poll: Loop, store: AccessSite) -> bool:
+    """Whether a wait outside of loops can order a store: it follows the store, or each program waits for a turn or place of its own."""
+    places = [place for place, access in enumerate(walk.accesses) if poll.id in access.loops]
+    own = poll.by_program or any(walk.accesses[place].address.pids for place in places)
+    return own or not places or walk.accesses.index(store) < places[0]
+
+
 def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, extents: Extents) -> Iterator[tuple[str, str]]:
     tiles = {part for part in store.address.pids if _covers_programs(part, extents)}
-    missing = [part for part in tiles if not _stays_in_tile(part, load.address.pids)]
+    missing = [part for part in tiles if not _stays_in_tile(part, load.address.pids) or _bounds_only(part, load.address.form)]
     if missing:
         axis = re.split(r"//|%", min(missing))[0]
         how = "stored" if store.kind == "store" else "changed by atomics"
         yield f"{how} by tile of program_id({axis})", "loaded across all tiles"
+    elif any(_turns_around(store.address.form, load.address.form, part) for part in tiles if part.isdigit()):
+        yield "stored by tile of each program", "loaded from another program's tile"
     elif store.kind == "atomic" and not tiles:
         yield "added to by all programs", "loaded by all programs"
     elif not tiles and any(guard > 0 for guard in store.guards - load.guards) and load.guards <= store.guards:
         yield "stored by some programs only", "loaded by others too"
     elif not tiles and store.address.form == load.address.form and _differs(walk, store):
         yield "stored by all programs, each with a value of its own,", "loaded by all programs"
+    elif _adds_at_loaded_places(store, load):
+        yield "added to by load and store, at places that come from memory,", "loaded for it"
     elif tiles and _reads_neighbours(walk, store, load):
         yield "stored by tile of each program", "loaded beyond the tile's edge"
+
+
+def _turns_around(stored: Polynomial, loaded: Polynomial, axis: str) -> bool:
+    """Whether programs load in another order than they store: mirrored, or with rows and columns swapped."""
+    unit, other = stored.coefficient(f"program:{axis}"), loaded.coefficient(f"program:{axis}")
+    if not unit.terms or not other.terms or unit == other:
+        return False
+    rest = (loaded - stored).split("program", "range", "loop", "carried")[1]
+    return unit == other.scaled(-1) or not rest.terms
+
+
+def _adds_at_loaded_places(store: AccessSite, load: AccessSite) -> bool:
+    """Whether a program adds to places whose numbers are loaded, which another program may meet as well."""
+    form = store.address.form
+    chased = any(symbol.kind == "opaque" and symbol.key.startswith("loaded") for symbol in form.symbols())
+    adds = any(root in store.address.roots and use is Use.SUM for root, use in store.value.reads)
+    return store.kind == "store" and chased and adds and form == load.address.form and bool(store.address.pids)
 
 
 def _differs(walk: KernelWalk, store: AccessSite) -> bool:
@@ -91,6 +125,11 @@ def _stays_in_tile(part: str, others: frozenset[str]) -> bool:
         return True
     halves = {other[len(axis)] for other in others if other.startswith((f"{axis}//", f"{axis}%"))}
     return part == axis and halves == {"/", "%"}
+
+
+def _bounds_only(part: str, form: Polynomial) -> bool:
+    """Whether a program id says only how far a loop goes that moves the address, as in a sum over all programs before the own one."""
+    return part.isdigit() and f"program:{part}" not in form.deps and not any(dep.startswith("carried:") for dep in form.deps)
 
 
 def _reads_neighbours(walk: KernelWalk, store: AccessSite, load: AccessSite) -> bool:

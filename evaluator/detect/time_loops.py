@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
-from tritonsmith.evaluator.detect.grids import read_launch_arguments
+from tritonsmith.evaluator.detect.host_loops import WRAPPERS, Head, describe_loop, find_heads, is_independent, uses_name
 from tritonsmith.evaluator.detect.library import find_library_call
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.schema import LaunchFacts, TaskFacts
-from tritonsmith.evaluator.source.kernel_file import Call, HostLoop, KernelSource, find_host_calls
+from tritonsmith.evaluator.source.kernel_file import HostLoop, KernelSource, find_host_calls
 from tritonsmith.evaluator.source.values import KernelWalk
 
 _FEW_LAUNCHES = 8
 """So many launches of one kernel per forward are no time loop."""
-_WRAPPERS = ("enumerate", "reversed", "list", "tuple", "iter", "tqdm", "zip")
-"""Functions that give back what they are given, element by element."""
 _SLICES = ("select", "narrow", "index_select", "__getitem__")
 """Methods that pick a part of a tensor by an index."""
-_MAKERS = ("empty", "zeros", "empty_like", "zeros_like", "ones", "full", "new_empty", "new_zeros", "clone", "contiguous")
-"""Functions that make a tensor of their own."""
-
-
-@dataclass(frozen=True)
-class Head:
-    """One `for target in over`, also of a comprehension."""
-
-    target: ast.expr
-    over: ast.expr
 
 
 def find_time_loop(
@@ -51,13 +38,13 @@ def find_time_loop(
             if launches > max(_FEW_LAUNCHES, 2 * layers):
                 loop = call.loops[-1]
                 where = f"{call.kernel} is launched {launches} times per forward, from the Python loop in line {loop.lineno}"
-                return TraitHit(name=Trait.TIME_LOOP_IN_PYTHON, line=line, evidence=f"{where} ({_describe_loop(loop)})")
+                return TraitHit(name=Trait.TIME_LOOP_IN_PYTHON, line=line, evidence=f"{where} ({describe_loop(loop)})")
             continue
         for loop in reversed(call.loops):
             function = _find_function(index, loop) or call.function
-            if _runs_over_time(index, loop, function) and not _is_independent(index, walks, loop, call, function):
+            if _runs_over_time(index, loop, function) and not is_independent(index, walks, loop, call, function):
                 what = f"launches {call.kernel}" if call.kernel else f"calls {ast.unparse(call.node.func)}"
-                evidence = f"line {line} {what} in every iteration of the Python loop in line {loop.lineno} ({_describe_loop(loop)})"
+                evidence = f"line {line} {what} in every iteration of the Python loop in line {loop.lineno} ({describe_loop(loop)})"
                 nearest = "a loop over samples, if no iteration reads what another one wrote"
                 return TraitHit(name=Trait.TIME_LOOP_IN_PYTHON, line=line, evidence=evidence, nearest=nearest)
     return None
@@ -76,57 +63,25 @@ def _count_layers(task: TaskFacts | None) -> int:
     return sum(int(layer.get("num_layers", 1)) * (2 if layer.get("bidirectional") else 1) for layer in recurrent)
 
 
-def _describe_loop(loop: HostLoop) -> str:
-    if isinstance(loop, ast.For):
-        return f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"
-    if isinstance(loop, ast.While):
-        return f"while {ast.unparse(loop.test)}"
-    return " ".join(ast.unparse(generator) for generator in loop.generators)
-
-
-def _heads_of(loop: HostLoop) -> Iterator[Head]:
-    """What a loop runs over, with zip, enumerate and the like taken apart."""
-    pairs: list[tuple[ast.expr, ast.expr]] = []
-    if isinstance(loop, ast.For):
-        pairs = [(loop.target, loop.iter)]
-    elif not isinstance(loop, ast.While):
-        pairs = [(generator.target, generator.iter) for generator in loop.generators]
-    while pairs:
-        target, over = pairs.pop()
-        name = over.func.id if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) else ""
-        if name == "enumerate" and isinstance(target, ast.Tuple) and len(target.elts) == 2 and isinstance(over, ast.Call) and over.args:
-            pairs.append((target.elts[1], over.args[0]))
-            pairs.append((target.elts[0], _count_elements(over.args[0])))
-        elif name == "zip" and isinstance(target, ast.Tuple) and isinstance(over, ast.Call) and len(target.elts) == len(over.args):
-            pairs += list(zip(target.elts, over.args, strict=True))
-        elif name in _WRAPPERS and isinstance(over, ast.Call) and over.args:
-            pairs.append((target, over.args[0]))
-        else:
-            yield Head(target, over)
-
-
-def _count_elements(over: ast.expr) -> ast.expr:
-    """`range(len(over))`."""
-    length = ast.Call(ast.Name("len", ast.Load()), [over], [])
-    return ast.Call(ast.Name("range", ast.Load()), [length], [])
-
-
 def _runs_over_time(index: KernelSource, loop: HostLoop, function: ast.AST) -> bool:
     """Whether a loop runs along an axis of an input, one step at a time."""
     if isinstance(loop, ast.While):
         names = {part.id for part in ast.walk(loop.test) if isinstance(part, ast.Name)}
-        return any(_slices_input(index, loop, name, function) and not _indexes_weights(loop, name) for name in _find_counters(loop, names))
-    heads = list(_heads_of(loop))
-    if any(_rests_on_self(head.over, function) and not _is_range(head.over) for head in heads):
+        counters = [name for name in _find_counters(loop, names) if not _indexes_weights(loop, name)]
+        bounded = any(_comes_from_shape(ast.Name(name, ast.Load()), function) for name in names - set(counters))
+        return any(_slices_input(index, loop, name, function) or bounded and _passes_to_launch(index, loop, name) for name in counters)
+    heads = list(find_heads(loop))
+    fixed = [head for head in heads if not _yields_steps(index, head.over) and not _find_range(head.over, function)]
+    if any(_rests_on_self(head.over, function) for head in fixed):
         return False  # over layers or weights
     return any(_head_runs_over_time(index, head, loop, function) for head in heads)
 
 
 def _head_runs_over_time(index: KernelSource, head: Head, loop: HostLoop, function: ast.AST) -> bool:
-    over = head.over
+    over = _find_range(head.over, function) or head.over
     name = head.target.id if isinstance(head.target, ast.Name) else ""
     if not _is_range(over):
-        return _gives_steps(over, function)
+        return _gives_steps(over, function) or _yields_steps(index, over)
     assert isinstance(over, ast.Call)
     if not over.args or len(over.args) == 3 and ast.unparse(over.args[2]) not in ("1", "-1") or _indexes_weights(loop, name):
         return False
@@ -134,6 +89,33 @@ def _head_runs_over_time(index: KernelSource, head: Head, loop: HostLoop, functi
         return not isinstance(over.args[-1], ast.Constant) or _number(over.args[-1]) > _FEW_LAUNCHES or len(over.args) == 3
     bound = over.args[min(1, len(over.args) - 1)] if ast.unparse(over.args[-1]) != "-1" else over.args[0]
     return _comes_from_shape(bound, function) and bool(name) and _passes_to_launch(index, loop, name)
+
+
+def _yields_steps(index: KernelSource, over: ast.expr) -> bool:
+    """Whether it calls a generator of the file that itself runs over time."""
+    if not isinstance(over, ast.Call) or not isinstance(over.func, ast.Name | ast.Attribute):
+        return False
+    name = over.func.id if isinstance(over.func, ast.Name) else over.func.attr
+    called = index.functions.get(name) or index.find_model_methods().get(name)
+    loops = [part for part in ast.walk(called) if isinstance(part, ast.For | ast.While)] if called else []
+    giving = [loop for loop in loops if any(isinstance(part, ast.Yield) for part in ast.walk(loop))]
+    return called is not None and any(_runs_over_time(index, loop, called) for loop in giving)
+
+
+def _find_range(over: ast.expr, function: ast.AST, depth: int = 5) -> ast.expr | None:
+    """The range that an expression gives in some order: list(range(n)), a name for it, or a slice of it."""
+    if _is_range(over):
+        return over
+    parts: list[ast.expr] = []
+    if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id in (*WRAPPERS, "sorted"):
+        parts = over.args[:1]
+    elif isinstance(over, ast.Subscript):
+        parts = [over.value]
+    elif isinstance(over, ast.IfExp):
+        parts = [over.body, over.orelse]
+    elif isinstance(over, ast.Name):
+        parts = list(_find_values(function, over.id))
+    return next((found for part in parts if depth and (found := _find_range(part, function, depth - 1)) is not None), None)
 
 
 def _is_range(over: ast.expr) -> bool:
@@ -149,11 +131,17 @@ def _find_counters(loop: ast.While, names: set[str]) -> set[str]:
     for part in ast.walk(loop):
         if isinstance(part, ast.If) and any(isinstance(inner, ast.Break) for inner in part.body):
             names = names | {inner.id for inner in ast.walk(part.test) if isinstance(inner, ast.Name)}
-    return {
+    counted = {
         part.target.id
         for part in ast.walk(loop)
-        if isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name) and part.target.id in names and _number(part.value) == 1
+        if isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name) and _number(part.value) == 1
     }
+    for part in ast.walk(loop):  # t = t + 1
+        if isinstance(part, ast.Assign) and isinstance(part.value, ast.BinOp) and isinstance(part.value.op, ast.Add):
+            name, sides = ast.unparse(part.targets[0]), (part.value.left, part.value.right)
+            if sorted(ast.unparse(side) for side in sides) == sorted((name, "1")):
+                counted.add(name)
+    return counted & names
 
 
 def _gives_steps(over: ast.expr, function: ast.AST) -> bool:
@@ -166,10 +154,10 @@ def _gives_steps(over: ast.expr, function: ast.AST) -> bool:
                 return bool(sizes) and _number(sizes[0]) == 1 and _is_input(over, function)
             return bool(sizes) and not isinstance(sizes[0], ast.Constant) and _comes_from_shape(sizes[0], function)
     if isinstance(over, ast.ListComp):
-        bounds = [head.over for head in _heads_of(over) if isinstance(head.over, ast.Call)]
+        bounds = [head.over for head in find_heads(over) if isinstance(head.over, ast.Call)]
         return _is_input(over.elt, function) and any(_comes_from_shape(bound, function) for bound in bounds)
     if isinstance(over, ast.Name) and (values := [value for value in _find_values(function, over.id) if value is not over]):
-        return any(_gives_steps(value, function) for value in values if not _uses(value, over.id))
+        return any(_gives_steps(value, function) for value in values if not uses_name(value, over.id))
     return _is_input(over, function)
 
 
@@ -224,19 +212,15 @@ def _rests_on_self(node: ast.expr, function: ast.AST) -> bool:
 def _indexes_weights(loop: HostLoop, name: str) -> bool:
     """Whether the loop's variable picks weights or layers: self.weights[i], getattr(self, f'w{i}')."""
     for part in ast.walk(loop):
-        if isinstance(part, ast.Subscript) and _mentions_self(part.value) and _uses(part.slice, name):
+        if isinstance(part, ast.Subscript) and _mentions_self(part.value) and uses_name(part.slice, name):
             return True
-        if isinstance(part, ast.Call) and ast.unparse(part.func) == "getattr" and any(_uses(argument, name) for argument in part.args):
+        if isinstance(part, ast.Call) and ast.unparse(part.func) == "getattr" and any(uses_name(argument, name) for argument in part.args):
             return True
         if isinstance(part, ast.Assign) and isinstance(part.value, ast.Call) and isinstance(part.value.func, ast.Attribute):
             only = [ast.unparse(argument) for argument in part.value.args] == [name]
             if only and part.value.func.attr not in _SLICES:
                 return True  # w, b = net.layer(i)
     return False
-
-
-def _uses(node: ast.AST, name: str) -> bool:
-    return bool(name) and any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
 
 
 def _slices_input(index: KernelSource, loop: HostLoop, name: str, function: ast.AST) -> bool:
@@ -248,7 +232,7 @@ def _slices_input(index: KernelSource, loop: HostLoop, name: str, function: ast.
             if _is_tensor(part.value, function):
                 return True
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _SLICES:
-            if any(_uses(argument, one) for argument in part.args for one in derived) and not _mentions_self(part.func.value):
+            if any(uses_name(argument, one) for argument in part.args for one in derived) and not _mentions_self(part.func.value):
                 return True
     return False
 
@@ -258,7 +242,7 @@ def _derive(loop: HostLoop, name: str) -> set[str]:
     return {name} | {
         target.id
         for part in ast.walk(loop)
-        if isinstance(part, ast.Assign) and _uses(part.value, name) and isinstance(part.value, ast.BinOp | ast.IfExp)
+        if isinstance(part, ast.Assign) and uses_name(part.value, name) and isinstance(part.value, ast.BinOp | ast.IfExp)
         for target in part.targets
         if isinstance(target, ast.Name)
     }
@@ -270,7 +254,7 @@ def _picks(place: ast.expr, name: str) -> bool:
     for part in parts:
         if isinstance(part, ast.Slice):
             part = part.lower or part
-        if _uses(part, name) and not any(isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) for inner in ast.walk(part)):
+        if uses_name(part, name) and not any(isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) for inner in ast.walk(part)):
             return True
     return False
 
@@ -305,78 +289,8 @@ def _passes_to_launch(index: KernelSource, loop: HostLoop, name: str) -> bool:
     for part in ast.walk(loop):
         if isinstance(part, ast.Call) and index.find_launched_kernel(part):
             given = [*part.args, *(keyword.value for keyword in part.keywords)]
-            if any(_uses(argument, one) for argument in given for one in _derive(loop, name)):
+            if any(uses_name(argument, one) for argument in given for one in _derive(loop, name)):
                 return True
     return False
 
 
-def _is_independent(index: KernelSource, walks: Mapping[str, KernelWalk], loop: HostLoop, call: Call, function: ast.AST) -> bool:
-    """Whether every iteration is proven to work on data of its own: it reads nothing that another one writes."""
-    variables = {part.id for head in _heads_of(loop) for part in ast.walk(head.target) if isinstance(part, ast.Name)}
-    if call.kernel is None:
-        return not _carries_name(loop) and not isinstance(loop, ast.While) and _stands_in(loop, call)
-    if not _stands_in(loop, call) or call.kernel not in walks:
-        return False
-    arguments = read_launch_arguments(index, call)
-    written = {root for access in walks[call.kernel].accesses if access.kind != "load" for root in access.address.roots}
-    inside = {
-        target.id: part.value
-        for part in ast.walk(loop)
-        if isinstance(part, ast.Assign)
-        for target in part.targets
-        if isinstance(target, ast.Name)
-    }
-    mine: dict[str, str] = {}
-    for root in written:
-        if root not in arguments:
-            return False
-        own = _find_own_part(arguments[root], variables, inside)
-        if own is None:
-            return False
-        mine[own[0]] = own[1]
-    for root, argument in arguments.items():
-        base = _find_base(argument)
-        if root not in written and base in mine and mine[base] and ast.unparse(argument) != mine[base]:
-            return False  # out[t - 1] is read, out[t] is written
-    given = {part.id for value in arguments.values() for part in ast.walk(value) if isinstance(part, ast.Name)}
-    return bool(written) and not _carries_name(loop) & given
-
-
-def _stands_in(loop: HostLoop, call: Call) -> bool:
-    """Whether the call is written in the loop itself, not in a function that it enters."""
-    return any(part is call.node for part in ast.walk(loop))
-
-
-def _find_base(node: ast.expr) -> str:
-    while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _find_own_part(node: ast.expr, variables: set[str], inside: Mapping[str, ast.expr]) -> tuple[str, str] | None:
-    """Name and text of a part that belongs to one iteration: out[i], the loop's variable itself, or a tensor made in the iteration."""
-    if isinstance(node, ast.Name) and node.id in variables:
-        return node.id, ""
-    if isinstance(node, ast.Name) and node.id in inside:
-        value = inside[node.id]
-        if isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in _MAKERS:
-            return node.id, ""
-        return _find_own_part(value, variables, {})
-    if isinstance(node, ast.Subscript) and any(_uses(node.slice, name) for name in variables):
-        return _find_base(node), ast.unparse(node)
-    return None
-
-
-def _carries_name(loop: HostLoop) -> set[str]:
-    """Names that an iteration reads before it sets them."""
-    if not isinstance(loop, ast.For | ast.While):
-        return set()
-    carried: set[str] = set()
-    done: set[str] = set()
-    for statement in loop.body:
-        parts = list(ast.walk(statement))
-        read = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
-        written = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-        carried |= read - done
-        done |= written
-    return carried & done

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
@@ -22,6 +22,8 @@ class Symbol:
     key: str
     deps: frozenset[str] = frozenset()
     """What an opaque symbol depends on, as `kind:key` of the others."""
+    parts: tuple[Polynomial, ...] = field(default=(), compare=False, repr=False)
+    """What an opaque symbol was made of."""
 
     @property
     def name(self) -> str:
@@ -143,7 +145,7 @@ def make_opaque(what: str, *parts: Polynomial) -> Polynomial:
     """A symbol for what no polynomial says, such as a quotient; equal for equal parts."""
     key = f"{what}{hash(parts) & 0xFFFFFFFFFFFF:x}"
     deps: frozenset[str] = frozenset().union(*(part.deps for part in parts))
-    return _make({(Symbol("opaque", key, frozenset(dep for dep in deps if not dep.startswith("opaque:"))),): 1})
+    return _make({(Symbol("opaque", key, frozenset(dep for dep in deps if not dep.startswith("opaque:")), parts),): 1})
 
 
 def find_multiple(form: Polynomial, unit: Polynomial) -> int | None:

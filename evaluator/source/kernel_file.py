@@ -16,6 +16,9 @@ HostLoop: TypeAlias = ast.For | ast.While | ast.ListComp | ast.GeneratorExp | as
 _MOST_STEPS = 200_000
 """Nodes that one reading may visit, a node once for every way that leads to it; the largest kernels of ours need a few thousand."""
 
+_TRANSPARENT = ("staticmethod", "getattr", "triton.autotune", "triton.heuristics", "torch.library.wrap_triton")
+"""Functions that give back what they are given."""
+
 _LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 """The classes of HostLoop."""
 
@@ -29,6 +32,8 @@ class Call:
     loops: tuple[HostLoop, ...]
     kernel: str | None = None
     """Name of the Triton kernel when the call is a launch."""
+    launcher: ast.Subscript | None = None
+    """Its `kernel[grid]`."""
 
 
 @dataclass
@@ -43,6 +48,8 @@ class KernelSource:
     classes: dict[str, ast.ClassDef] = field(default_factory=dict)
     kernel_aliases: dict[str, str] = field(default_factory=dict)
     """Local names that stand for a jit function (`k = gru_fast if flag else gru_slow` names the first)."""
+    launchers: dict[str, ast.Subscript] = field(default_factory=dict)
+    """Local names that stand for `kernel[grid]`."""
     numbers: dict[str, int] = field(default_factory=dict)
     """Whole numbers that the module names at its top level."""
     steps: int = 0
@@ -74,18 +81,40 @@ class KernelSource:
         return ""
 
     def find_launched_kernel(self, node: ast.Call) -> str | None:
-        """Name of the jit function that a call `kernel[grid](...)` launches."""
-        if not isinstance(node.func, ast.Subscript):
-            return None
-        target = node.func.value
-        if isinstance(target, ast.Name):
-            name = self.kernel_aliases.get(target.id, target.id)
-            return name if name in self.jit else None
-        return target.attr if isinstance(target, ast.Attribute) and target.attr in self.jit else None
+        """Name of the jit function that a call `kernel[grid](...)` launches, also by way of a name for `kernel[grid]`."""
+        place = self.find_launcher(node)
+        return self.find_jit(place.value) if place is not None else None
+
+    def find_launcher(self, node: ast.Call) -> ast.Subscript | None:
+        """The `kernel[grid]` that a call enters."""
+        func = node.func
+        if isinstance(func, ast.Name | ast.Attribute):
+            return self.launchers.get(func.id if isinstance(func, ast.Name) else func.attr)
+        return func if isinstance(func, ast.Subscript) else None
+
+    def find_jit(self, node: ast.AST) -> str | None:
+        """The jit function that an expression stands for; the first one of a table or a choice."""
+        if isinstance(node, ast.Name | ast.Attribute):
+            own = node.id if isinstance(node, ast.Name) else node.attr
+            kernel = self.kernel_aliases.get(own, own)
+            return kernel if kernel in self.jit else None
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.IfExp):
+            parts = [node.body, node.orelse]
+        elif isinstance(node, ast.Subscript):
+            parts = [node.value]
+        elif isinstance(node, ast.Dict):
+            parts = node.values
+        elif isinstance(node, ast.List | ast.Tuple):
+            parts = node.elts
+        elif isinstance(node, ast.Call) and self.resolve_name(node.func) in _TRANSPARENT:
+            parts = node.args[:1]
+        return next((name for part in parts if (name := self.find_jit(part))), None)
 
     def find_kernels(self) -> dict[str, ast.FunctionDef]:
         """Jit functions that are launched; where none is, those that no other jit function calls."""
         launched = {name for call in calls_of(self.tree) if (name := self.find_launched_kernel(call))}
+        launched |= set(self.kernel_aliases.values()) & self.jit.keys() if launched else set()
         if not launched:
             called = {call.func.id for node in self.jit.values() for call in calls_of(node) if isinstance(call.func, ast.Name)}
             launched = set(self.jit) - called
@@ -161,19 +190,46 @@ def _is_jit(index: KernelSource, decorator: ast.expr) -> bool:
 
 
 def _index_aliases(index: KernelSource) -> None:
-    for node in ast.walk(index.tree):
-        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-            continue
-        target = node.targets[0]
+    for target, value in _find_bindings(index):
         name = target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else ""
-        value = node.value.body if isinstance(node.value, ast.IfExp) else node.value
-        if isinstance(value, ast.Call) and _is_jit(index, value.func) and value.args and isinstance(value.args[0], ast.Name):
-            wrapped = index.functions.pop(value.args[0].id, None)  # name = triton.jit(function)
+        first = value.body if isinstance(value, ast.IfExp) else value
+        if isinstance(first, ast.Call) and _is_jit(index, first.func) and first.args and isinstance(first.args[0], ast.Name):
+            wrapped = index.functions.pop(first.args[0].id, None)  # name = triton.jit(function)
             if isinstance(wrapped, ast.FunctionDef):
                 index.jit[wrapped.name] = wrapped
                 index.kernel_aliases[name] = wrapped.name
-        elif isinstance(value, ast.Name) and value.id in index.jit and name:
-            index.kernel_aliases[name] = value.id
+        elif name and name not in index.jit and not _is_launcher(index, value, name) and (kernel := index.find_jit(value)):
+            index.kernel_aliases.setdefault(name, kernel)
+
+
+def _is_launcher(index: KernelSource, value: ast.expr, name: str) -> bool:
+    """Whether it is `kernel[grid]`, which then belongs to the name; a table of kernels is none."""
+    if not isinstance(value, ast.Subscript) or not isinstance(value.value, ast.Name | ast.Attribute) or not index.find_jit(value.value):
+        return False
+    index.launchers[name] = value
+    return True
+
+
+def _find_bindings(index: KernelSource) -> Iterator[tuple[ast.AST, ast.expr]]:
+    """Names with what they are set to: by assignments, loops over tables, and arguments of functions of the file."""
+    nodes = list(ast.walk(index.tree))
+    for node in nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+                yield from zip(target.elts, value.elts, strict=True)
+            else:
+                yield target, value
+        elif isinstance(node, ast.For | ast.comprehension) and isinstance(node.iter, ast.List | ast.Tuple):
+            yield node.target, node.iter
+    functions = index.functions | {name: method for owner in index.classes for name, method in index.find_methods(owner).items()}
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            function = functions.get(node.func.id if isinstance(node.func, ast.Name) else node.func.attr)
+            if function is None or not any(isinstance(argument, ast.Name) and argument.id in index.jit for argument in node.args):
+                continue
+            names = [ast.Name(argument.arg, ast.Store()) for argument in function.args.args if argument.arg != "self"]
+            yield from zip(names, node.args, strict=False)
 
 
 def calls_of(node: ast.AST) -> Iterator[ast.Call]:
@@ -208,12 +264,17 @@ def _follow(
         return
     seen |= {id(function)}
 
+    inner_functions = {part.name: part for part in ast.walk(function) if isinstance(part, ast.FunctionDef) and part is not function}
+
     def visit(node: ast.AST, loops: tuple[HostLoop, ...]) -> None:
         index.count_step()
         if isinstance(node, ast.Call):
             kernel = index.find_launched_kernel(node)
-            found.append(Call(node, function, loops, kernel))
-            for target, target_owner in _find_targets(index, node, owner, function.name):
+            found.append(Call(node, function, loops, kernel, index.find_launcher(node) if kernel else None))
+            targets = list(_find_targets(index, node, owner, loops))
+            if isinstance(node.func, ast.Name) and node.func.id in inner_functions:
+                targets.append((inner_functions[node.func.id], owner))
+            for target, target_owner in targets:
                 _follow(index, target, target_owner, loops, found, seen)
         inner = (*loops, node) if isinstance(node, _LOOPS) else loops
         for child in ast.iter_child_nodes(node):
@@ -224,12 +285,17 @@ def _follow(
         visit(statement, outer)
 
 
-def _find_targets(index: KernelSource, node: ast.Call, owner: str, method: str) -> Iterator[tuple[Function, str]]:
+def _find_targets(index: KernelSource, node: ast.Call, owner: str, loops: tuple[HostLoop, ...]) -> Iterator[tuple[Function, str]]:
     """Functions of the file that a call enters: functions, methods of self, `Class.apply`, submodules of own classes."""
     called = node.func
     if isinstance(called, ast.Name):
         if called.id in index.functions:
             yield index.functions[called.id], ""
+        elif attribute := find_iterated_attribute(called.id, loops):
+            yield from _find_forwards(index, owner, attribute)
+        return
+    if isinstance(called, ast.Subscript) and isinstance(called.value, ast.Attribute):
+        yield from _find_forwards(index, owner, called.value.attr)
         return
     if not isinstance(called, ast.Attribute):
         return
@@ -241,13 +307,31 @@ def _find_targets(index: KernelSource, node: ast.Call, owner: str, method: str) 
     elif isinstance(called.value, ast.Name) and called.value.id == "self":
         if name in index.find_methods(owner):
             yield index.find_methods(owner)[name], owner
-        for inner in _find_own_classes(index, owner, name):
-            if "forward" in index.find_methods(inner):
-                yield index.find_methods(inner)["forward"], inner
+        yield from _find_forwards(index, owner, name)
     elif isinstance(called.value, ast.Name) and called.value.id in index.classes and name == "apply":
         inner = called.value.id
         if "forward" in index.find_methods(inner):
             yield index.find_methods(inner)["forward"], inner
+
+
+def _find_forwards(index: KernelSource, owner: str, attribute: str) -> Iterator[tuple[Function, str]]:
+    for inner in _find_own_classes(index, owner, attribute):
+        if "forward" in index.find_methods(inner):
+            yield index.find_methods(inner)["forward"], inner
+
+
+def find_iterated_attribute(name: str, loops: tuple[HostLoop, ...]) -> str:
+    """The attribute of self over which a loop with this variable runs."""
+    for loop in loops:
+        pairs = [(loop.target, loop.iter)] if isinstance(loop, ast.For) else [
+            (generator.target, generator.iter) for generator in getattr(loop, "generators", ())
+        ]  # fmt: skip
+        for target, over in pairs:
+            if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(target)):
+                for part in ast.walk(over):
+                    if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == "self":
+                        return part.attr
+    return ""
 
 
 def _find_own_classes(index: KernelSource, owner: str, attribute: str) -> Iterator[str]:

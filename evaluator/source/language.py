@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tritonsmith.evaluator.source.forms import ZERO, Polynomial, make_opaque, make_symbol
-from tritonsmith.evaluator.source.places import Places
+from tritonsmith.evaluator.source.places import Places, read_column_or_row
 from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, Use, Value, put_to_use, union
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ _SAME = {"multiple_of", "max_contiguous", "max_constancy", "cast", "to", "broadc
 """Functions whose result is the same numbers."""
 _REDUCTIONS = {"sum", "max", "min", "argmax", "argmin", "reduce", "xor_sum"}
 """Functions of the language that take an axis away, or all of them."""
+_FOLDS = {"sum", "max", "min", "reduce"}
+"""Reductions whose result is a number made of the elements, not their place."""
 _SCANS = {"cumsum", "cumprod", "associative_scan", "sort", "topk", "histogram"}
 """Functions of the language that combine elements along an axis and keep it."""
 _SHAPED = {"zeros", "full", "reshape", "view", "broadcast_to"}
@@ -71,9 +73,11 @@ class Language:
         if name == "advance" and len(node.args) > 1:
             return self.places.evaluate_advance(arguments[0], node.args[1], env, signature)
         self._note_call(name, node, env)
+        if name == "where" and values:
+            values = [_choose_by(values[0]), *values[1:]]
         result = union(*values, signature=signature, roots=False)
         self._notes.note_softmax(name, node, env, result)
-        result = self._use(name or method or getattr(node.func, "id", ""), node, arguments, result)
+        result = self._use(name or method or getattr(node.func, "id", ""), node, arguments, result, env)
         keeps = _KEEP_ADDRESS | {"to"}
         if arguments and ((name or method) in keeps or receiver):
             pointers = [*arguments, named.get("base", NOTHING)] if name == "where" or not receiver else receiver
@@ -89,7 +93,7 @@ class Language:
         if foreign:  # a function of another file may read memory too, and wait
             self._facts.foreign |= {0, *self._notes.loops}
 
-    def _use(self, name: str, node: ast.Call, arguments: list[Value], result: Value) -> Value:
+    def _use(self, name: str, node: ast.Call, arguments: list[Value], result: Value, env: Env) -> Value:
         """The result with what the function does to earlier values, and with its polynomial where it has one."""
         short = name.rpartition(".")[2]
         if short in ("dot", "dot_scaled"):
@@ -101,6 +105,8 @@ class Language:
             return replace(result, form=ZERO)
         if short == "full" and len(arguments) > 1:
             return replace(result, form=arguments[1].form)
+        if short in ("reshape", "view") and arguments and arguments[0].rank == 1 and (kept := read_column_or_row(node)) is not None:
+            return replace(result, form=self.places.mark_axis(arguments[0].form, kept), axes=frozenset({kept}))
         if short in _SAME and arguments or short == "int" and len(arguments) == 1:
             return replace(result, form=arguments[0].form, block=arguments[0].block)
         if short == "expand_dims" and arguments:
@@ -122,7 +128,19 @@ class Language:
         if short == "range":
             return replace(result, form=form)
         mixed = result.mixed or short in _REDUCTIONS
-        return replace(put_to_use(result, Use.SUM if short in _MILD else Use.FULL), form=form, mixed=mixed)
+        result = put_to_use(result, Use.SUM if short in _MILD else Use.FULL)
+        if short in _FOLDS and arguments:
+            result = self._note_mixing(arguments[0], result, env)
+        return replace(result, form=form, mixed=mixed)
+
+    def _note_mixing(self, folded: Value, result: Value, env: Env) -> Value:
+        """A sum or maximum over elements that a loop carries: each new element rests on many old ones, as in a product of tiles."""
+        held = {item for item in folded.carried if env.get(item[1], NOTHING).rank > 0}
+        for loop, name, _ in held:
+            self._facts.loops[loop].mixed.add(name)
+        keys = {item[:2] for item in held}
+        full = frozenset((loop, name, Use.FULL if (loop, name) in keys else use) for loop, name, use in result.carried)
+        return replace(result, carried=full)
 
     def _evaluate_program(self, name: str, node: ast.Call) -> Value:
         axis = node.args[0] if node.args else next((keyword.value for keyword in node.keywords if keyword.arg == "axis"), None)
@@ -198,6 +216,12 @@ class Language:
         arrived = self._notes.after_arrival or masked.atomic
         site = AccessSite(kind, line, address, value, self._notes.loops, frozenset(guards), self._notes.sides, swaps, arrived)
         self._notes.note_access(site)
+
+
+def _choose_by(condition: Value) -> Value:
+    """A condition as far as it selects between two values: a maximum is made of such."""
+    carried = frozenset((loop, name, min(use, Use.SUM)) for loop, name, use in condition.carried)
+    return replace(condition, carried=carried, reads=frozenset((root, min(use, Use.SUM)) for root, use in condition.reads))
 
 
 def get_parameters(function: ast.FunctionDef) -> list[ast.arg]:

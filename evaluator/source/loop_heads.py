@@ -77,6 +77,7 @@ def find_polled_parts(test: ast.expr, loop: Loop, at_test: Env, left: Env, acces
             loop.queue = True
         elif fixed and not any(access.kind == "store" for access in accesses):
             loop.polls = True
+            loop.by_program |= bool(value.pids)
             if locks := [access.swaps for access in accesses if access.swaps]:
                 loop.lock = all(before != after for before, after in locks)
 

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, KernelWalk, Product, Rescale, Use, Value
 
+_CHAIN = 3
+"""So many products in one sum are noted, whatever they are added to."""
+
 
 class WalkNotes:
     """The notes on one kernel, and the place of the walk in its loops.
@@ -54,7 +57,7 @@ class WalkNotes:
         for loop in self.loops:
             self._facts.loops[loop].has_dot = True
 
-    def note_products(self, target: str, value: ast.expr, env: Env, *, needs_name: bool = False) -> None:
+    def note_products(self, target: str, value: ast.expr | None, env: Env, *, needs_name: bool = False) -> None:
         """The products that are added to a total.
 
         Args:
@@ -63,20 +66,37 @@ class WalkNotes:
             env: values of names before.
             needs_name: whether only a sum in which the total itself stands counts.
         """
-        if self.silent or not self.loops:
+        if self.silent or value is None:
             return
         terms = list(_terms_of(value))
-        if needs_name and not any(isinstance(term, ast.Name) and term.id == target for term in terms):
-            return
         self.silent += 1
-        for term in terms:
-            pair = _factors_of(self._index, term)
-            if pair:
-                left, right = (self._evaluate(factor, env) for factor in pair)
-                outer = {left.axes, right.axes} == {frozenset({0}), frozenset({1})}
-                summed = isinstance(term, ast.Call) and self._index.resolve_language_name(term.func) == "sum"
-                self._facts.products.append(Product(term.lineno, left, right, self.loops, target, outer, summed))
+        factors = [(term, pair) for term in terms if (pair := self._find_factors(term, env))]
         self.silent -= 1
+        named = any(isinstance(term, ast.Name) and self._is_total(term.id, target, env) for term in terms)
+        if needs_name and not named and len(factors) < _CHAIN:
+            return
+        for term, (left, right) in factors:
+            outer = {left.axes, right.axes} == {frozenset({0}), frozenset({1})}
+            summed = isinstance(term, ast.Call) and self._index.resolve_language_name(term.func) == "sum"
+            loops = self.loops if named or not needs_name else ()
+            self._facts.products.append(Product(term.lineno, left, right, loops, target, outer, summed))
+
+    def _find_factors(self, term: ast.expr, env: Env) -> tuple[Value, Value] | None:
+        """The two factors of a product, looking through tl.sum(...), fma, names and helpers."""
+        pair = _factors_of(self._index, term)
+        if pair:
+            return self._evaluate(pair[0], env), self._evaluate(pair[1], env)
+        if isinstance(term, ast.Call) and term.args and self._index.resolve_language_name(term.func) == "sum":
+            term = term.args[0]
+        helper = isinstance(term, ast.Call) and isinstance(term.func, ast.Name) and term.func.id in self._index.jit
+        if not helper and not isinstance(term, ast.Name):
+            return None
+        return self._facts.factors.get(self._evaluate(term, env).signature)
+
+    def _is_total(self, name: str, target: str, env: Env) -> bool:
+        """Whether a name is the target itself or, in a helper, holds what the innermost loop carries."""
+        copies = (bool(self.loops) and owner == self.loops[-1] and use is Use.COPY for owner, _, use in env.get(name, NOTHING).carried)
+        return name == target or not target and any(copies)
 
     def note_softmax(self, name: str, node: ast.Call, env: Env, result: Value) -> None:
         """A running maximum, or an exponential of the difference to a carried name."""

@@ -93,3 +93,11 @@ def read_none_indices(node: ast.Subscript) -> tuple[int, int | None]:
     added = [isinstance(index, ast.Constant) and index.value is None for index in indices]
     kept = [place for place, new in enumerate(added) if not new]
     return sum(added), kept[0] if len(kept) == 1 else None
+
+
+def read_column_or_row(node: ast.Call) -> int | None:
+    """The axis along which `reshape(v, (n, 1))` or `v.reshape(1, n)` lays a vector; None for other shapes."""
+    last = node.args[-1] if node.args else None
+    shape = last.elts if isinstance(last, ast.Tuple | ast.List) else node.args[-2:]
+    ones = [isinstance(extent, ast.Constant) and extent.value == 1 for extent in shape]
+    return ones.index(False) if sorted(ones) == [False, True] else None

@@ -113,16 +113,24 @@ class Loop:
     step: Polynomial | None = None
     trips: int | None = None
     """Where both bounds are known numbers."""
+    seen: int | None = None
+    """Iterations that a program made at most in a forward that was run."""
     variables: list[Polynomial] = field(default_factory=list)
     """What counts iterations: the variable of a range, and names that grow by the same amount each time."""
+    counters: list[Polynomial] = field(default_factory=list)
+    """Those of them that are no pointers."""
     updates: dict[str, Use] = field(default_factory=dict)
     """Names that rest on their value of the iteration before, with what an iteration does to it."""
     gated: set[str] = field(default_factory=set)
     """Names that are multiplied by what the iteration loads."""
+    mixed: set[str] = field(default_factory=set)
+    """Names of tiles whose elements an iteration combines along one of their own axes."""
     pointers: set[str] = field(default_factory=set)
     """Pointers that change in no even steps, such as two that change places."""
     polls: bool = False
     """Waits until memory holds a value that another program writes."""
+    by_program: bool = False
+    """Each program waits for another value, such as its own number."""
     lock: bool = False
     """Takes a lock by compare-and-swap, which orders nothing but itself."""
     queue: bool = False
@@ -158,7 +166,10 @@ class AccessSite:
 
 @dataclass(frozen=True)
 class Product:
-    """`total += left * right` (also as fma, also summed over an axis)."""
+    """`total += left * right` (also as fma, also summed over an axis), or one of several such in a sum of its own.
+
+    `loops` is empty for the latter, and outside of loops.
+    """
 
     line: int
     left: Value
@@ -193,6 +204,8 @@ class KernelWalk:
     rescales: list[Rescale] = field(default_factory=list)
     operations: dict[int, tuple[str, int, int, int]] = field(default_factory=dict)
     """By signature: sums, differences and products with the signatures of both sides and the line."""
+    factors: dict[int, tuple[Value, Value]] = field(default_factory=dict)
+    """By signature: both factors of a product."""
     ranges: dict[str, Polynomial] = field(default_factory=dict)
     """Extents of ranges of elements by the name of their symbol."""
     program_axes: set[str] = field(default_factory=set)

@@ -113,7 +113,8 @@ class Walker:
         elif isinstance(node, ast.If):
             self._walk_branch(node, env)
         elif isinstance(node, ast.Return):
-            self.returned[-1].append(self.evaluate(node.value, env) if node.value is not None else NOTHING)
+            self.notes.note_products("", node.value, env, needs_name=True)
+            self.returned[-1].append(self.evaluate(node.value, env))
         elif isinstance(node, ast.Expr):
             self.evaluate(node.value, env)
         elif isinstance(node, ast.With):
@@ -160,7 +161,7 @@ class Walker:
         assigned = parts_assigned & entry.keys()
         left: dict[str, Value] = {}
         for last in (False, True):
-            loop.variables = [variable.form] if isinstance(node, ast.For) else []
+            loop.variables, loop.counters = [variable.form] if isinstance(node, ast.For) else [], []
             for name in assigned:
                 env[name] = self._enter_iteration(name, loop, entry[name], left.get(name))
             if isinstance(node, ast.For):
@@ -192,14 +193,14 @@ class Walker:
             if step.terms and loop.name not in step.deps and not _is_masked(step):
                 form = entry.form + step * make_symbol("loop", str(loop.id))
                 loop.variables.append(form)
+                loop.counters += [] if entry.roots else [form]
                 signature = hash((entry.signature, step, loop.id))
                 return replace(entry, signature=signature, form=form, loops=entry.loops | {loop.id}, pids=entry.pids | left.pids)
         before = union(entry, left, signature=hash(("carried", name, loop.id)), form=symbol)
         if before.roots and not left.reads:
             loop.pointers.add(name)
-        carried = frozenset(item for item in before.carried if item[0] != loop.id)
-        strides, block = entry.strides, entry.block
-        return replace(before, carried=carried | {(loop.id, name, Use.COPY)}, strides=strides, block=block)
+        carried = frozenset(item for item in before.carried if item[0] != loop.id) | {(loop.id, name, Use.COPY)}
+        return replace(before, carried=carried, strides=entry.strides, block=entry.block)
 
     def evaluate(self, node: ast.AST | None, env: Env) -> Value:
         """What is known about an expression."""
@@ -226,7 +227,9 @@ class Walker:
         if isinstance(node, ast.Subscript):
             return self.language.places.evaluate_subscript(node, env)
         result = union(*values, signature=signature, form=make_opaque(kind, *(value.form for value in values)))
-        return result if isinstance(node, ast.Attribute | ast.Tuple | ast.List | ast.keyword) else put_to_use(result, Use.SUM)
+        if isinstance(node, ast.Attribute | ast.Tuple | ast.List | ast.keyword):
+            return result
+        return put_to_use(result, Use.FULL if isinstance(node, ast.Compare) else Use.SUM)
 
     def evaluate_binary(self, left: ast.expr, op: ast.operator, right: ast.expr, env: Env) -> Value:
         """What is known about a sum, product, quotient or remainder."""
@@ -238,6 +241,7 @@ class Walker:
             self.facts.operations[signature] = (name, first.signature, second.signature, left.lineno if hasattr(left, "lineno") else 0)
         if isinstance(op, ast.Mult):
             self.notes.note_gates(first, second)
+            self.facts.factors[signature] = first, second
         use = _choose_use(op, first, second)
         first = put_to_use(first, use)
         second = put_to_use(second, Use.FULL if isinstance(op, ast.Div) else use)
@@ -254,12 +258,8 @@ class Walker:
         named = {keyword.arg or "": self.evaluate(keyword.value, env) for keyword in node.keywords}
         if len(self.path) >= _MAX_DEPTH:
             return union(*arguments, *named.values())
-        inner = (
-            _read_defaults(function, self.evaluate)
-            | dict(zip([one.arg for one in get_parameters(function)], arguments, strict=False))
-            | named
-        )
-        outer = self.path
+        given = dict(zip([parameter.arg for parameter in get_parameters(function)], arguments, strict=False))
+        inner, outer = _read_defaults(function, self.evaluate) | given | named, self.path
         result = self.walk_function(function, inner, (*outer, node.lineno * 1000 + node.col_offset))
         self.path = outer
         return result

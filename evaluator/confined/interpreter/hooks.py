@@ -40,7 +40,7 @@ def _hook_load(stock: Callable[..., Any]) -> Callable[..., Any]:
                 launch.programs.note_read(lanes.range)
             for access in launch.locate(lanes, "load", line):
                 if launch.races and not is_volatile:
-                    launch.races.read(launch.number, access, line)
+                    launch.foreign[line, "load"] += launch.races.read(launch.number, access, line)
                     launch.races.threads.load(launch.number, access, find_places(lanes.mask, access), line)
         result = stock(self, pointers, mask, other, cache_modifier, eviction_policy, is_volatile)
         if is_volatile and lanes.addresses.size:

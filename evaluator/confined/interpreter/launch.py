@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tritonsmith.evaluator.channel.report import LaunchCount
+from tritonsmith.evaluator.channel.report import MOST_LINES, LaunchCount, LineCount
 from tritonsmith.evaluator.confined.interpreter.memory import Access, AddressMap, OutOfBounds
 from tritonsmith.evaluator.confined.interpreter.programs import Order, Program, Programs, Stuck
 from tritonsmith.evaluator.confined.interpreter.races import RaceDetector
@@ -91,6 +91,10 @@ class InterpretedLaunch:
         self.programs = Programs(places, lambda: self._run_program(function, arguments), self._enter, order, seed, resident, patience)
         self.loaded = self.stored = self.atomics = self.flops = 0
         self.dots: Counter[str] = Counter()
+        self._visits: Counter[tuple[int, str, int]] = Counter()
+        """By line, kind of access and program."""
+        self.foreign: Counter[tuple[int, str]] = Counter()
+        """By line and kind: accesses to what another program wrote."""
 
     def _run_program(self, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
         function(**arguments)
@@ -144,7 +148,17 @@ class InterpretedLaunch:
             raise OutOfBoundsError(f"{self.describe_place(line)}: out-of-bounds {what}: {error}") from None
         for access in accesses:
             access.region.touch(access.index)
+        self._visits[line, what, self.number] += 1
         return accesses
+
+    def _count_lines(self) -> tuple[LineCount, ...]:
+        most: dict[tuple[int, str], int] = {}
+        programs: Counter[tuple[int, str]] = Counter()
+        for (line, kind, _), visits in self._visits.items():
+            most[line, kind] = max(visits, most.get((line, kind), 0))
+            programs[line, kind] += 1
+        places = sorted(most)[:MOST_LINES]
+        return tuple(LineCount(*place, most[place], programs[place], self.foreign[place]) for place in places)
 
     def count(self, constexprs: dict[str, Any]) -> LaunchCount:
         """What the launch did so far."""
@@ -160,6 +174,7 @@ class InterpretedLaunch:
             atomics=self.atomics,
             sync_rounds=max((program.rounds for program in self.programs.all), default=0),
             races=tuple(self.races.races) if self.races else (),
+            lines=self._count_lines(),
         )
 
 

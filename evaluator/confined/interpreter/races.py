@@ -77,14 +77,14 @@ class RaceDetector:
         self._reported: set[tuple[str, int, int]] = set()
         self._off = False
 
-    def read(self, program: int, access: Access, line: int) -> None:
-        """A plain load."""
+    def read(self, program: int, access: Access, line: int) -> bool:
+        """A plain load; whether another program wrote some of what it reads."""
         if self._off:
-            return
+            return False
         state, index = self._find_state(access.region), access.index
-        self._check(program, access, state.writer[index], state.written[index], state.write_line, "load", "store", line)
+        foreign = self._check(program, access, state.writer[index], state.written[index], state.write_line, "load", "store", line)
         if state.atomic is not None and state.atomic_clock is not None:
-            self._check(program, access, state.atomic[index], state.atomic_clock[index], None, "load", "atomic", line)
+            foreign |= self._check(program, access, state.atomic[index], state.atomic_clock[index], None, "load", "atomic", line)
         clock = self._clock[program]
         if state.reads is not None:
             state.reads[program, index] = clock
@@ -92,6 +92,7 @@ class RaceDetector:
             state.reader[index], state.read[index] = program + 1, clock
         state.read_line[index] = line
         state.readers.add(program)
+        return foreign
 
     def write(self, program: int, access: Access, line: int, same: Same, *, single: bool = False) -> None:
         """A plain store, `single` of one element without a block around it; called before the memory changes."""
@@ -195,10 +196,11 @@ class RaceDetector:
     def _check(
         self, program: int, access: Access, other: NDArray[np.int32], clock: NDArray[np.int32], lines: NDArray[np.int32] | None,
         kind: str, earlier: str, line: int, same: Same | None = None,
-    ) -> None:  # fmt: skip
+    ) -> bool:  # fmt: skip
+        """Report what is not ordered; whether another program came before at all."""
         foreign = (other > 0) & ((other - 1) % len(self._programs) != program)
         if not foreign.any():
-            return
+            return False
         bad = foreign & (clock > self._look_up_known(program, other))
         if bad.any() and not (same is not None and _all_same(same, access, bad)):
             where = int(np.argmax(bad))
@@ -206,6 +208,7 @@ class RaceDetector:
             other_line = int(lines[element]) if lines is not None else 0
             author = (int(other[where]) - 1) % len(self._programs)
             self._report(program, access.region, element, author, kind, earlier, line, other_line)
+        return True
 
     def _check_readers(self, program: int, access: Access, state: _Epochs, kind: str, line: int, same: Same | None) -> None:
         others = state.readers - {program}

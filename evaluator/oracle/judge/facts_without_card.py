@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tritonsmith.evaluator.channel.report import ForwardReport, LaunchCount
+from tritonsmith.evaluator.limits import LineFacts
 from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts
 
 Grid = tuple[int, int, int]
@@ -93,5 +94,16 @@ def _add_mean_counts(kernel: KernelFacts, launches: list[LaunchCount]) -> Kernel
             "flops": sum(launch.total_flops * launch.count for launch in chosen) / count,
             "product": products.most_common(1)[0][0] if products else "",
             "sync_rounds": max(launch.sync_rounds for launch in chosen),
+            "lines": _join_lines(chosen),
         }
     )
+
+
+def _join_lines(launches: Sequence[LaunchCount]) -> tuple[LineFacts, ...]:
+    """What the launches' lines did at most."""
+    found: dict[tuple[int, str], LineFacts] = {}
+    for seen in (line for launch in launches for line in launch.lines):
+        known = found.get((seen.line, seen.kind))
+        counts = {name: max(getattr(seen, name), getattr(known, name, 0)) for name in ("most", "programs", "foreign")}
+        found[seen.line, seen.kind] = LineFacts(line=seen.line, kind=seen.kind, **counts)
+    return tuple(found[place] for place in sorted(found))

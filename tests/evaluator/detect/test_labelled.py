@@ -34,9 +34,9 @@ def by_expressions(case: Labelled) -> frozenset[str]:
 
 def measure(label: str, given: dict[str, frozenset[str]]) -> tuple[float, float]:
     """Precision and recall of one label."""
-    cases = read_labelled()
+    cases = {name: case for name, case in read_labelled().items() if label not in case.undecided}
     right = sum(label in given[name] and label in case.labels for name, case in cases.items())
-    said = sum(label in labels for labels in given.values())
+    said = sum(label in given[name] for name in cases)
     true = sum(label in case.labels for case in cases.values())
     return right / said if said else 1.0, right / true if true else 1.0
 
@@ -66,7 +66,8 @@ def test_precision_and_recall() -> None:
         if trait in (Trait.PERSISTENT, Trait.HIGH_COMPLEXITY):
             beside = " (expressions: {:.2f}, {:.2f})".format(*measure(trait.value, expressions))
         sys.stdout.write(f"{trait.value:<24} {count:>3} kernels: precision {precision:.2f}, recall {recall:.2f}{beside}\n")
-        wrong = [name for name, case in cases.items() if (trait.value in case.labels) != (trait.value in ours[name])]
+        decided = {name: case for name, case in cases.items() if trait.value not in case.undecided}
+        wrong = [name for name, case in decided.items() if (trait.value in case.labels) != (trait.value in ours[name])]
         assert count >= 12 and precision >= LEAST and recall >= LEAST, f"{trait.value}: {wrong}"
 
 

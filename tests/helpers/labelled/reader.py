@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,15 @@ from pathlib import Path
 from detected_kernels import make_module
 
 FOLDER = Path(__file__).parent
+_IMPORTS = """import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+
+"""
 
 
 @dataclass(frozen=True)
@@ -18,18 +28,21 @@ class Labelled:
     """One kernel file with the labels that an expert gives it.
 
     In a text file a kernel is `=== name | labels`, its text, `---` and the body of forward. `=== name | labels < base` is another one
-    with pieces replaced: each line says `old ==> new`, and `\\n` is a line's end.
+    with pieces replaced: each line says `old ==> new`, and `\\n` is a line's end. In the folder `outside` it is
+    `=== name | labels | reason` and a whole file; a label with a question mark is left open, since experts would not agree.
     """
 
     name: str
     labels: frozenset[str]
     kernel: str
     forward: str
+    undecided: frozenset[str] = frozenset()
+    """Labels that count neither for nor against detection."""
 
     @property
     def source(self) -> str:
         """The whole file."""
-        return make_module(self.kernel, self.forward)
+        return make_module(self.kernel, self.forward) if self.forward else self.kernel
 
 
 @cache
@@ -48,7 +61,22 @@ def read_labelled() -> dict[str, Labelled]:
             forward = forward or _launch(text)
             assert name not in found, name
             found[name] = Labelled(name, frozenset(labels.replace(",", " ").split()) - {"-"}, text, forward)
+    for case in _read_outside():
+        assert case.name not in found, case.name
+        found[case.name] = case
     return found
+
+
+def _read_outside() -> Iterator[Labelled]:
+    """Kernels that were labelled by the definitions before detection saw them."""
+    for path in sorted((FOLDER / "outside").glob("*.txt")):
+        for block in re.split(r"^=== ", path.read_text(), flags=re.MULTILINE)[1:]:
+            head, _, text = block.partition("\n")
+            name, words, _ = head.split(" | ")
+            labels = set(words.split()) - {"-"}
+            undecided = {label for label in labels if label.startswith("?")}
+            whole = text if re.search(r"^(import|from) ", text, flags=re.MULTILINE) else _IMPORTS + text
+            yield Labelled(f"outside/{name}", frozenset(labels - undecided), whole, "", frozenset(label[1:] for label in undecided))
 
 
 def _replace(origin: Labelled, changes: str, forward: str, name: str) -> tuple[str, str]:
@@ -73,7 +101,7 @@ def rename_everything(case: Labelled) -> str:
     kernels = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     stranger = {node.name: f"persistent_winograd_{number}" for number, node in enumerate(kernels)}
     keywords: dict[str, str] = {}
-    for node in kernels:
+    for node in (node for node in kernels if any("jit" in ast.unparse(decorator) for decorator in node.decorator_list)):
         own = {arg.arg for arg in [*node.args.args, *node.args.kwonlyargs]}
         own |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
         names = {name: f"step_{chr(97 + number % 26)}{number}" for number, name in enumerate(sorted(own))}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from project import HELPERS
-from tritonsmith.evaluator.channel.report import LaunchCount
+from tritonsmith.evaluator.channel.report import LaunchCount, LineCount
 from tritonsmith.evaluator.oracle.judge.facts_without_card import add_counts
 from tritonsmith.evaluator.schema import KernelFacts
 
@@ -68,6 +68,16 @@ def test_waits_are_counted_per_step(results: Any) -> None:
     assert litmus["barrier_double_buffer"]["round_robin"]["rounds"] == 3
     assert litmus["slots_vector_poll"]["shuffled"]["rounds"] == 6
     assert litmus["split_k_atomic"]["round_robin"]["rounds"] == 0
+
+
+def test_visits_are_counted_by_line(results: Any) -> None:
+    """Three rounds of four programs, each of which loads what the others stored in the round before."""
+    lines = results["litmus"]["barrier_double_buffer"]["round_robin"]["count"]["lines"]
+    assert {line["programs"] for line in lines} == {4}
+    (loads,) = [line for line in lines if line["kind"] == "load" and line["foreign"]]
+    (store,) = [line for line in lines if line["kind"] == "store" and line["most"] == 3]
+    assert loads["most"] % 3 == 0 and not store["foreign"]
+    assert [line["foreign"] for line in results["litmus"]["copy"]["round_robin"]["count"]["lines"]] == [0, 0]
 
 
 def test_bytes_and_operations_are_counted(results: Any) -> None:
@@ -131,10 +141,13 @@ def test_fake_cuda_answers_for_the_named_card(results: Any) -> None:
 
 def test_counts_fill_the_facts_of_the_same_name_and_grid() -> None:
     facts = [KernelFacts(name="f", launches=4, grid=(2, 1, 1)), KernelFacts(name="f", launches=1, grid=(3, 1, 1))]
+    first = (LineCount(7, "load", 2, 4), LineCount(8, "store", 1, 4))
+    second = (LineCount(7, "load", 5, 3, 1),)
     counts = [
-        LaunchCount("f", (2, 1, 1), bytes_loaded=10, bytes_stored=2, dot_flops={"tf32": 6}, flops=1, sync_rounds=3, count=3),
-        LaunchCount("f", (2, 1, 1), bytes_loaded=30, bytes_stored=2, dot_flops={"tf32": 6}, flops=1, sync_rounds=2),
+        LaunchCount("f", (2, 1, 1), bytes_loaded=10, bytes_stored=2, dot_flops={"tf32": 6}, flops=1, sync_rounds=3, count=3, lines=first),
+        LaunchCount("f", (2, 1, 1), bytes_loaded=30, bytes_stored=2, dot_flops={"tf32": 6}, flops=1, sync_rounds=2, lines=second),
     ]
     filled, empty = add_counts(facts, counts)
     assert (filled.bytes_loaded, filled.bytes_stored, filled.flops, filled.sync_rounds) == (15, 2, 7, 3)
-    assert empty.bytes_loaded is None
+    assert [(line.line, line.most, line.programs, line.foreign) for line in filled.lines] == [(7, 5, 4, 1), (8, 1, 4, 0)]
+    assert empty.bytes_loaded is None and empty.lines == ()
