@@ -6,8 +6,10 @@ The process runs without a visible device, so a build of torch with CUDA takes t
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -25,6 +27,8 @@ _MOST_THREADS = 1024
 """Threads of a program, at most."""
 _SHARED_WITHOUT_ASKING = 48 << 10
 """Bytes of shared memory that a program gets without asking for more."""
+_HOST, _CUDA, _META = 0, 1, 14
+"""Numbers of devices in torch."""
 
 
 def _make_properties(hardware: Hardware) -> types.SimpleNamespace:
@@ -81,6 +85,21 @@ def _on_the_host(passes: types.ModuleType) -> Any:
     return mock.patch.object(passes, "lazy_init", lambda input_device=None: make(torch.device("cpu")))
 
 
+def _guard_devices() -> None:
+    """Let operators that switch to their tensor's device take fake tensors, in a build of torch without CUDA.
+
+    For a build with CUDA and no visible device FakeTensorMode does the same: it puts a guard in place that does nothing. A build without
+    CUDA has no place that it would look at, so the guard of the meta device, which does nothing either, is entered by its address.
+    """
+    if torch.cuda._is_compiled():
+        return
+    with contextlib.suppress(OSError, ValueError):  # a build of another form: some modules cannot be traced then, and the answer says so
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+        guards = (ctypes.c_void_p * (_META + 1)).in_dll(library, "_ZN3c104impl26device_guard_impl_registryE")
+        if guards[_HOST] and guards[_META] and not guards[_CUDA]:
+            guards[_CUDA] = guards[_META]
+
+
 def _choose_layout(inputs: torch.Tensor, weights: torch.Tensor, backend: Any) -> torch.memory_format:
     """cuDNN's rule for the layout of a convolution's result: channels last where an operand has it."""
     last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(inputs.dim())
@@ -100,12 +119,15 @@ def pretend_card(hardware: Hardware) -> Iterator[None]:
     list(device_interface.get_registered_device_interfaces())  # fills the table, which would overwrite the entries below
     interface = _make_interface(hardware)
     capability = divmod(hardware.capability, 10)
+    _guard_devices()
     with contextlib.ExitStack() as stack:
         for name, answer in {
             "get_device_properties": interface.get_device_properties, "get_device_capability": lambda device=None: capability,
             "current_device": lambda: 0, "device_count": lambda: 1, "get_device_name": lambda device=None: hardware.name,
+            "is_bf16_supported": interface.is_bf16_supported,
         }.items():  # fmt: skip
             stack.enter_context(mock.patch.object(torch.cuda, name, answer))
+        stack.enter_context(mock.patch.object(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False))
         stack.enter_context(mock.patch.dict(device_interface.device_interfaces, {"cuda": interface, "cuda:0": interface}))
         for passes in (joint_graph, post_grad):
             stack.enter_context(_on_the_host(passes))
