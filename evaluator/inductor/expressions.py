@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping
 
-from tritonsmith.evaluator.inductor.records import ATTENTION, NoSeedError
+from tritonsmith.evaluator.inductor.records import ATTENTION, Layout, NoSeedError, count_strides
 
 _INSIDE = frozenset(
-    "async_compile inductor_ops alloc_from_pool _quantized extern_kernels run_intermediate_hooks triton_helpers triton_heuristics start_graph "
-    "end_graph maybe_profile get_raw_stream empty_strided_p2p empty_strided_cpu_pinned assert_alignment".split()
+    (
+        "async_compile inductor_ops alloc_from_pool _quantized extern_kernels run_intermediate_hooks triton_helpers "
+        "triton_heuristics start_graph end_graph inductor _inductor maybe_profile get_raw_stream empty_strided_p2p "
+        "empty_strided_cpu_pinned assert_alignment"
+    ).split()
 )
 """Names that only exist inside of Inductor."""
 _PRODUCTS = frozenset(("mm", "bmm", "addmm", "baddbmm", "addmv", "mv", "bias_addmm", "_int_mm", "dot"))
@@ -22,11 +26,11 @@ class Rewriter(ast.NodeTransformer):
 
     Args:
         names: what stands for each of Inductor's names, as text.
-        shapes: of those that are known.
+        layouts: of those that are known.
     """
 
-    def __init__(self, names: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> None:
-        self._names, self._shapes = names, shapes
+    def __init__(self, names: Mapping[str, str], layouts: Mapping[str, Layout]) -> None:
+        self._names, self._layouts = names, layouts
         self.used: set[str] = set()
         """Functions of the candidate's file, and `F`, that the expressions need."""
 
@@ -34,7 +38,8 @@ class Rewriter(ast.NodeTransformer):
         """The expression. Raises NoSeedError for what only Inductor has."""
         new: ast.expr = self.visit(node)
         for inner in ast.walk(new):
-            if isinstance(inner, ast.Name) and inner.id in _INSIDE or isinstance(inner, ast.Attribute) and inner.attr in ("inductor", "_inductor"):
+            name = inner.id if isinstance(inner, ast.Name) else inner.attr if isinstance(inner, ast.Attribute) else ""
+            if name in _INSIDE:
                 raise NoSeedError(f"Inductor's code calls {ast.unparse(new)[:80]}, which only exists inside of Inductor")
         return new
 
@@ -66,10 +71,10 @@ class Rewriter(ast.NodeTransformer):
     def _view(self, node: ast.Call) -> ast.expr:
         base = node.args[0]
         size, stride, offset = (ast.literal_eval(argument) for argument in node.args[1:4])
-        known = self._shapes.get(base.id) if isinstance(base, ast.Name) else None
+        known = self._layouts.get(base.id) if isinstance(base, ast.Name) else None
         inner = ast.unparse(self.visit(base))
-        if offset == 0 and known is not None and len(known) == 2 and tuple(size) == known[::-1] and tuple(stride) == (1, known[1]):
-            return _parse(f"{inner}.t()")
+        if offset == 0 and known is not None and (way := _find_view(known, (tuple(size), tuple(stride)))) is not None:
+            return _parse(f"{inner}{way}")
         self.used.add("strided_view")
         return _parse(f"strided_view({inner}, {tuple(size)}, {tuple(stride)}{f', {offset}' if offset else ''})")
 
@@ -106,6 +111,24 @@ class Rewriter(ast.NodeTransformer):
         usual = {"attn_mask": "None", "dropout_p": "0.0", "is_causal": "False", "scale": "None", "enable_gqa": "False"}
         keywords = [ast.keyword(name, value) for name, value in given.items() if ast.unparse(value) != usual[name]]
         return ast.Call(_parse("F.scaled_dot_product_attention"), arguments[:3], keywords)
+
+
+def _find_view(known: Layout, asked: Layout) -> str | None:
+    """Methods that show a contiguous tensor in another layout of all of its elements; None where there are none."""
+    shape, (size, stride) = known[0], asked
+    if known[1] != count_strides(shape) or math.prod(shape) != math.prod(size) or 0 in shape:
+        return None
+    order = sorted(range(len(size)), key=lambda axis: (-stride[axis], size[axis] == 1, axis))
+    inner = tuple(size[axis] for axis in order)
+    steps = tuple(stride[axis] for axis in order)
+    if any(one != other and length > 1 for length, one, other in zip(inner, steps, count_strides(inner), strict=True)):
+        return None
+    way = "" if inner == shape else f".view{inner}"
+    back = tuple(order.index(axis) for axis in range(len(size)))
+    moved = [axis for axis, place in enumerate(back) if axis != place]
+    if not moved:
+        return way
+    return f"{way}.t()" if back == (1, 0) else f"{way}.transpose({moved[0]}, {moved[1]})" if len(moved) == 2 else f"{way}.permute{back}"
 
 
 def _parse(text: str) -> ast.expr:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tritonsmith.evaluator.inductor.expressions import Rewriter
-from tritonsmith.evaluator.inductor.records import NoSeedError, PlainKernel, wrap_call
+from tritonsmith.evaluator.inductor.records import Layout, NoSeedError, PlainKernel, count_strides, wrap_call
 
 _NODES = re.compile(r"\s*# Topologically Sorted Source Nodes: \[(.*?)\]")
 _EMPTY = re.compile(r"empty_strided_(cuda|cpu)$")
@@ -24,18 +24,19 @@ class ForwardWriter:
         text: Inductor's.
         kernels: by the name that `call` uses.
         inputs: what stands for the arguments of `call`, in order, as expressions of forward.
-        shapes: their shapes.
+        layouts: of these.
+        constants: names of tensors that the text has at its top level.
     """
 
     def __init__(
-        self, text: str, kernels: Mapping[str, PlainKernel], inputs: Sequence[str], shapes: Sequence[tuple[int, ...]], constants: Sequence[str]
+        self, text: str, kernels: Mapping[str, PlainKernel], inputs: Sequence[str], layouts: Sequence[Layout], constants: Sequence[str]
     ) -> None:
-        self._source, self._kernels, self._inputs, self._given = text.splitlines(), kernels, inputs, shapes
+        self._source, self._kernels, self._inputs, self._given = text.splitlines(), kernels, inputs, layouts
         self._call = _find_call(ast.parse(text))
         self._arguments = self._call.args.args[-1].arg
         self._names: dict[str, str] = {name: f"self.{name}" for name in constants}
-        self._shapes: dict[str, tuple[int, ...]] = {}
-        self._rewriter = Rewriter(self._names, self._shapes)
+        self._layouts: dict[str, Layout] = {}
+        self._rewriter = Rewriter(self._names, self._layouts)
         self._passed_on: set[str] = set()
         """Names whose buffer lives on under another one."""
         self._pending: dict[str, tuple[str, bool]] = {}
@@ -78,7 +79,7 @@ class ForwardWriter:
     def _assign(self, target: ast.expr, value: ast.expr, statement: ast.stmt) -> None:
         called = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
         if ast.unparse(value) == self._arguments:
-            self._take_inputs([ast.unparse(one) for one in target.elts] if isinstance(target, ast.Tuple | ast.List) else [ast.unparse(target)])
+            self._take_inputs([ast.unparse(one) for one in (target.elts if isinstance(target, ast.Tuple | ast.List) else [target])])
             return
         if not isinstance(target, ast.Name):
             raise NoSeedError(f"Inductor's code has an assignment that is not known here ({_shorten(statement)})")
@@ -88,30 +89,34 @@ class ForwardWriter:
         if isinstance(value, ast.Name) and value.id in self._names:
             self._names[name] = self._names[value.id]
             self._passed_on.add(value.id)
-            if value.id in self._shapes:
-                self._shapes[name] = self._shapes[value.id]
+            if value.id in self._layouts:
+                self._layouts[name] = self._layouts[value.id]
         elif isinstance(value, ast.Call) and _EMPTY.match(called):
             self._allocate(name, value)
         else:
             self._define(name, self._rewriter.rewrite(value), statement)
+            if called == "reinterpret_tensor" and isinstance(value, ast.Call):
+                shape, strides = (tuple(ast.literal_eval(argument)) for argument in value.args[1:3])
+                self._layouts[name] = shape, strides
 
     def _take_inputs(self, names: list[str]) -> None:
         if len(names) != len(self._inputs):
             raise NoSeedError(f"Inductor's code takes {len(names)} tensors where the traced module has {len(self._inputs)}")
         self._names.update(zip(names, self._inputs, strict=True))
-        self._shapes.update(zip(names, self._given, strict=True))
+        self._layouts.update(zip(names, self._given, strict=True))
 
     def _allocate(self, name: str, call: ast.Call) -> None:
         shape, strides = (tuple(ast.literal_eval(argument)) for argument in call.args[:2])
         where = "" if ast.unparse(call.func).endswith("_cpu") else ", device=device"
         plain = strides == count_strides(shape) and 0 not in shape
         make = f"torch.empty({shape}" if plain else f"torch.empty_strided({shape}, {strides}"
-        self._names[name], self._shapes[name] = name, shape
+        self._names[name], self._layouts[name] = name, (shape, strides)
         self._own.add(name)
         self._pending[name] = f"{name} = {make}{where}, dtype={ast.unparse(call.args[2])})", plain
 
     def _define(self, name: str, value: ast.expr, statement: ast.stmt) -> None:
         self._names[name] = name
+        self._layouts.pop(name, None)
         self._own.add(name)
         self._comment(statement)
         self._add(f"{name} = ", value)
@@ -149,7 +154,7 @@ class ForwardWriter:
         if not isinstance(place, ast.Name) or place.id not in self._own:
             return  # an input, whose layout forward has checked
         shape, strides = (tuple(ast.literal_eval(argument)) for argument in call.args[1:3])
-        self._shapes[place.id] = shape
+        self._layouts[place.id] = shape, strides
         self._rewriter.used.add("in_strides")
         made = f"{place.id} = "
         if self.lines and self.lines[-1].startswith(made):
@@ -206,16 +211,6 @@ class ForwardWriter:
                 self._commented = number
                 self.lines.append(f"# {text if len(text) <= _SHOWN else text[: _SHOWN - 4].rsplit(',', 1)[0] + ', ...'}")
                 return
-
-
-def count_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a contiguous tensor."""
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
 
 
 def _find_call(tree: ast.Module) -> ast.FunctionDef:

@@ -19,7 +19,6 @@ from torch._inductor.virtualized import V
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgument
 
-from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.inductor.attention import keep_attention
 from tritonsmith.evaluator.inductor.pretend_card import pretend_card
 from tritonsmith.evaluator.inductor.records import NoSeedError
@@ -40,7 +39,8 @@ _PLAIN: dict[str, Any] = {
     "triton.use_tensor_descriptor": False, "triton.debug_sync_graph": False, "triton.enable_pdl": False, "memory_planning": False,
     "allow_buffer_reuse": True, "profiler_mark_wrapper_call": False, "generate_intermediate_hooks": False,
     "triton.mix_order_reduction_initial_xblock": 1, "autotune_in_subproc": False, "fx_graph_remote_cache": False,
-    "autotune_local_cache": False, "joint_graph_constant_folding": False, "autotune_remote_cache": False, "bundled_autotune_remote_cache": False,
+    "autotune_local_cache": False, "joint_graph_constant_folding": False, "autotune_remote_cache": False,
+    "bundled_autotune_remote_cache": False,
 }  # fmt: skip
 """Settings for the plainest text; those that the installed Inductor does not have are left out."""
 

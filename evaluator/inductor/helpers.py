@@ -56,6 +56,8 @@ def _add(name: str, texts: dict[str, str]) -> None:
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)
     _drop_docstring(definition)
+    # Triton unwraps constants itself by now, and candidates do without its private functions
+    definition.body = [statement for statement in definition.body if "_unwrap_if_constexpr" not in ast.unparse(statement)]
     called = {node.id for node in ast.walk(definition) if isinstance(node, ast.Name)} - {argument.arg for argument in definition.args.args}
     own = {one for one in called if _is_helper(one)}
     for one in sorted(own - {name}):
@@ -77,5 +79,5 @@ def _is_helper(name: str) -> bool:
 
 def _drop_docstring(definition: ast.FunctionDef) -> None:
     first = definition.body[0]
-    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str) and len(definition.body) > 1:
+    if ast.get_docstring(definition) is not None and len(definition.body) > 1 and isinstance(first, ast.Expr):
         del definition.body[0]

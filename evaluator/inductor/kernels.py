@@ -17,7 +17,7 @@ _NUMELS = re.compile(r"[xyz]numel$|r\d+_numel$")
 _PREFIX = re.compile(r"triton_(poi|red|per|spl|tem|for|unk)_(fused_)?")
 _PLUMBING = re.compile(r"(?<![a-z])native_|_?legit_no_training|_?legit_functional|(?<![a-z])prims_")
 """Parts of operators' names that say nothing to a reader."""
-_SECOND_NAME = re.compile(r"\s*(rnumel|RBLOCK|roffset|rindex|r\d+_offset|r\d+_numel|[xyz]numel|[xyz]mask|r\d+_mask)\b(?:: tl\.constexpr)? = ")
+_SECOND_NAME = re.compile(r"\s*(rnumel|RBLOCK|roffset|rindex|r\d+_(?:offset|numel|mask)|[xyz](?:numel|mask))\b(?:: tl\.constexpr)? = ")
 """What Inductor names besides, and often does not use."""
 
 

@@ -42,7 +42,8 @@ def write_members(model: nn.Module) -> list[str]:
             continue
         frozen = "" if tensor.dtype.is_floating_point else ", requires_grad=False"
         value = f"nn.Parameter({empty}{frozen})"
-        lines.append(f"{attribute(name)} = {value}" if last.isidentifier() else f'{attribute(holder)}.register_parameter("{last}", {value})')
+        registered = f'{attribute(holder)}.register_parameter("{last}", {value})'
+        lines.append(f"{attribute(name)} = {value}" if last.isidentifier() else registered)
     return list(dict.fromkeys(lines))
 
 
@@ -85,7 +86,7 @@ def _write_value(name: str, value: torch.Tensor) -> str:
         last = int(flat[0]) + step * flat.numel()
         if step and bool((flat == torch.arange(int(flat[0]), last, step, dtype=dtype)).all()):
             return f"torch.arange({int(flat[0])}, {last}, {step}, dtype={dtype}).reshape({shape})"
-    raise NoSeedError(f"forward reads the constant tensor {name} of {flat.numel()} values, which no state_dict holds and no short text gives")
+    raise NoSeedError(f"forward reads the constant tensor {name} of {flat.numel()} values, which no short text gives")
 
 
 def _is_two_valued(value: torch.Tensor, mask: torch.Tensor) -> bool:

@@ -20,8 +20,9 @@ from tritonsmith.evaluator.schema import Hardware
 
 _FUNCTIONS = {
     "strided_view": '''def strided_view(tensor, shape, strides, offset=0):
-    """The memory of a tensor, seen in another shape."""
-    return tensor.as_strided(shape, strides, tensor.storage_offset() + offset)''',
+    """The memory of a tensor from an element on, seen in another shape."""
+    start = tensor.as_strided((offset + 1,), (1,))[offset:] if offset else tensor
+    return start.as_strided(shape, strides)''',
     "in_strides": '''def in_strides(tensor, strides):
     """The tensor with these strides, by which the kernels find its values; copied where it has others."""
     if all(size < 2 or own == asked for size, own, asked in zip(tensor.shape, tensor.stride(), strides)):
@@ -38,9 +39,11 @@ _FUNCTIONS = {
 def write_module(generated: Generated, hardware: Hardware) -> str:
     """The text of one self-contained file. Raises NoSeedError that says which piece cannot be taken over."""
     kernels = read_kernels(ast.parse(generated.text))
-    constants = {_name_constant(one.name): one.value for one in generated.inputs if one.value is not None} | generated.constants
+    constants_of_text = generated.constants
+    constants = {_name_constant(one.name): one.value for one in generated.inputs if one.value is not None} | constants_of_text
     expressions = [_express(one) for one in generated.inputs]
-    writer = ForwardWriter(generated.text, kernels, expressions, [one.shape for one in generated.inputs], list(generated.constants))
+    layouts = [(one.shape, one.strides) for one in generated.inputs]
+    writer = ForwardWriter(generated.text, kernels, expressions, layouts, list(constants_of_text))
     writer.write()
     launched = [kernels[name] for name in writer.launched]
     if not launched:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 ATTENTION = "torch.ops.tritonsmith.attention.default"
 """The name of attention's operator in Inductor's text."""
+
+Layout: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+"""Shape and strides, in elements."""
 
 
 class NoSeedError(Exception):
@@ -50,3 +54,13 @@ def wrap_call(start: str, parts: Sequence[str], end: str, indent: str = "") -> l
             line = f"{indent}    "
         line += f"{part}, "
     return [*lines, line.rstrip(), f"{indent}{end}"]
+
+
+def count_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a contiguous tensor."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))

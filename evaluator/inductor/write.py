@@ -25,5 +25,5 @@ def write_seed(task: Task, hardware: Hardware) -> dict[str, str]:
     except TaskError:
         raise
     except Exception as error:  # noqa: BLE001 - a text in a form that another version writes must not end a run
-        lines = str(error).splitlines() or ["no message"]
-        return {"reason": f"the text of Inductor in torch {torch.__version__} cannot be read ({type(error).__name__}: {lines[0][:_MESSAGE]})"}
+        line = (str(error).splitlines() or ["no message"])[0][:_MESSAGE]
+        return {"reason": f"the text of Inductor in torch {torch.__version__} cannot be read ({type(error).__name__}: {line})"}

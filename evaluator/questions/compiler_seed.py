@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Literal, Protocol, runtime_checkable
 
+from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.questions.process import TaskProcess
 from tritonsmith.evaluator.schema import Hardware, Record, Task
 
@@ -39,3 +41,13 @@ def ask_inductor(task: Task, hardware: Hardware, timeout: float = SEED_SECONDS) 
     """
     process = TaskProcess("tritonsmith.evaluator.inductor", "the process that asks Inductor", {"CUDA_VISIBLE_DEVICES": ""})
     return process.ask(task, timeout, f"Inductor wrote no text within {timeout:.0f} s", CompilerSeed.model_validate, hardware)
+
+
+async def write_seed_with(evaluator: Evaluator, task: Task) -> CompilerSeed:
+    """The answer of any evaluator. One without a way of its own has this machine write the text for its card: that needs no card.
+
+    Raises TaskError or InfrastructureError.
+    """
+    if isinstance(evaluator, CompilerSeeding):
+        return await evaluator.write_seed(task)
+    return await asyncio.to_thread(ask_inductor, task, evaluator.hardware)
