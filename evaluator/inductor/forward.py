@@ -150,17 +150,18 @@ class ForwardWriter:
 
     def _keep_layout(self, call: ast.Call) -> None:
         """Kernels address what a library returned by the strides that Inductor expects; a library may choose others."""
-        place = call.args[0]
-        if not isinstance(place, ast.Name) or place.id not in self._own:
+        place = ast.unparse(call.args[0])
+        name = self._names.get(place, "")
+        if name not in self._own:
             return  # an input, whose layout forward has checked
         shape, strides = (tuple(ast.literal_eval(argument)) for argument in call.args[1:3])
-        self._layouts[place.id] = shape, strides
+        self._layouts[place] = self._layouts[name] = shape, strides
         self._rewriter.used.add("in_strides")
-        made = f"{place.id} = "
+        made = f"{name} = "
         if self.lines and self.lines[-1].startswith(made):
             self.lines[-1] = f"{made}in_strides({self.lines[-1].removeprefix(made)}, {strides})"
         else:
-            self.lines.append(f"{made}in_strides({place.id}, {strides})")
+            self.lines.append(f"{made}in_strides({name}, {strides})")
 
     def _launch(self, kernel: PlainKernel, call: ast.Call, statement: ast.stmt) -> None:
         given = [argument for place, argument in enumerate(call.args) if place not in kernel.left_out]

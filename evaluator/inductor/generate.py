@@ -182,12 +182,12 @@ def _describe_inputs(program: Any, reference: Reference, names: tuple[str, ...])
         held = {InputKind.PARAMETER: "parameter", InputKind.BUFFER: "buffer", InputKind.USER_INPUT: "input"}.get(spec.kind, "constant")
         if spec.kind is InputKind.BUFFER and spec.persistent is False:
             held = "constant"
-        if value.device.type != _CARD and value.dim():
-            raise NoSeedError(f"{spec.target or node.name} stays on the host, and Inductor would compute with it there")
         constant = find.value_of(spec.target) if held == "constant" else None
         name = argument or str(spec.target)
         dtype = str(value.dtype).removeprefix("torch.")
         found.append(InputTensor(held, name, tuple(value.shape), tuple(value.stride()), dtype, constant))
+    for node in [node for node in graph.nodes if node.target is torch.ops.aten._assert_tensor_metadata.default]:
+        graph.erase_node(node)  # it would want constants of the host to stay there
     program.graph_module.recompile()
     return found
 
@@ -216,15 +216,11 @@ class _Values:
 
 def _capture(program: Any, inputs: list[InputTensor]) -> _CapturedText:
     module = program.graph_module
-    places = [node for node in module.graph.nodes if node.op == "placeholder"]
-    mode = next((node.meta["val"].fake_mode for node in places), None)
+    mode = next((node.meta["val"].fake_mode for node in module.graph.nodes if node.op == "placeholder"), None)
     if mode is None:
         raise NoSeedError("forward takes no tensor, and the module has none")
-    with mode:  # a tensor of its own for each: Inductor would join equal ones
-        fakes = [
-            torch.empty_strided(one.shape, one.strides, dtype=getattr(torch, one.dtype), device=place.meta["val"].device)
-            for one, place in zip(inputs, places, strict=True)
-        ]
+    with mode:  # a tensor of its own for each, since Inductor would join equal ones; constants of the host are put on the card as well
+        fakes = [torch.empty_strided(one.shape, one.strides, dtype=getattr(torch, one.dtype), device=_CARD) for one in inputs]
 
     def hand_out(text: str) -> None:
         raise _CapturedText(text, {name: value for name, value in V.graph.constants.items() if isinstance(value, torch.Tensor)})

@@ -16,7 +16,10 @@ from unittest import mock
 import torch
 import triton
 from torch._dynamo import device_interface
+from torch._inductor.codegen.common import BackendFeature
+from torch._inductor.codegen.triton import TritonScheduling
 from torch._inductor.fx_passes import joint_graph, post_grad
+from torch.fx.experimental import proxy_tensor
 from triton.backends.compiler import GPUTarget
 
 from tritonsmith.evaluator.schema import Hardware
@@ -85,6 +88,17 @@ def _on_the_host(passes: types.ModuleType) -> Any:
     return mock.patch.object(passes, "lazy_init", lambda input_device=None: make(torch.device("cpu")))
 
 
+@contextlib.contextmanager
+def _lift_on_the_host() -> Iterator[None]:
+    """Constants that forward makes are made on the host and moved, as FakeTensorMode has it; it does so only while it is active itself."""
+    before = torch._C._only_lift_cpu_tensors()
+    torch._C._set_only_lift_cpu_tensors(True)
+    try:
+        yield
+    finally:
+        torch._C._set_only_lift_cpu_tensors(before)
+
+
 def _guard_devices() -> None:
     """Let operators that switch to their tensor's device take fake tensors, in a build of torch without CUDA.
 
@@ -124,7 +138,7 @@ def pretend_card(hardware: Hardware) -> Iterator[None]:
         for name, answer in {
             "get_device_properties": interface.get_device_properties, "get_device_capability": lambda device=None: capability,
             "current_device": lambda: 0, "device_count": lambda: 1, "get_device_name": lambda device=None: hardware.name,
-            "is_bf16_supported": interface.is_bf16_supported,
+            "is_bf16_supported": interface.is_bf16_supported, "_lazy_init": lambda: None,
         }.items():  # fmt: skip
             stack.enter_context(mock.patch.object(torch.cuda, name, answer))
         stack.enter_context(mock.patch.object(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False))
@@ -132,5 +146,9 @@ def pretend_card(hardware: Hardware) -> Iterator[None]:
         for passes in (joint_graph, post_grad):
             stack.enter_context(_on_the_host(passes))
         stack.enter_context(mock.patch.object(torch._C, "_conv_determine_backend_memory_format", _choose_layout))
+        features = TritonScheduling.backend_features - {BackendFeature.FOREACH}  # no kernel that does the work of several
+        stack.enter_context(mock.patch.object(TritonScheduling, "backend_features", features))
+        stack.enter_context(_lift_on_the_host())
+        stack.enter_context(mock.patch.object(proxy_tensor, "CONSTANT_NUMEL_LIMIT", 0))  # constants are traced, and computed nowhere
         triton.runtime.driver.set_active(_PretendedDriver(hardware))
         yield
