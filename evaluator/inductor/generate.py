@@ -118,9 +118,10 @@ def generate(task: Task, hardware: Hardware) -> Generated:
 
 
 def _refuse_recurrent(model: nn.Module) -> None:
-    found = next((type(module).__name__ for module in model.modules() if isinstance(module, nn.RNNBase)), "")
-    if found:
-        raise NoSeedError(f"Inductor leaves nn.{found} to cuDNN and writes no kernel for it")
+    for module in model.modules():
+        if isinstance(module, nn.RNNBase | nn.LSTMCell | nn.GRUCell):
+            where = "cuDNN" if isinstance(module, nn.RNNBase) else "a fused kernel of PyTorch"
+            raise NoSeedError(f"Inductor leaves nn.{type(module).__name__} to {where} and writes no kernel for it")
 
 
 def _to_card(tensor: torch.Tensor) -> torch.Tensor:

@@ -44,7 +44,9 @@ BLOCK = {
 }
 KINDS = {
     "several outputs": {"result": "x.std(1), (x > 0).any(1), x.argmax(1), x.logsumexp(1)", "inputs": "[torch.randn(9, 130)]"},
-    "concatenation": {"result": "torch.cat([x, x.relu() * 2, y], 1)", "arguments": "x, y", "inputs": "[torch.randn(5, 7), torch.randn(5, 9)]"},
+    "concatenation": {
+        "result": "torch.cat([x, x.relu() * 2, y], 1)", "arguments": "x, y", "inputs": "[torch.randn(5, 7), torch.randn(5, 9)]",
+    },
     "scan": {"result": "x.cumsum(1)", "inputs": "[torch.randn(3, 5000)]"},
     "training": {
         "members": "self.conv = nn.Conv2d(3, 8, 3); self.norm = nn.BatchNorm2d(8)", "result": "F.relu(self.norm(self.conv(x)))",
@@ -100,7 +102,7 @@ def test_what_inductor_leaves_to_libraries_has_a_reason(tmp_path):
 
 
 def test_a_faulty_task_is_the_users(tmp_path):
-    with pytest.raises(TaskError, match=r"1_task.py, line 11: Model\(12\) raised ZeroDivisionError"):
+    with pytest.raises(TaskError, match=r"1_task.py, line 12: Model\(12\) raised ZeroDivisionError"):
         ask_inductor(write_task(tmp_path, members="1 / 0", result="x"), H200)
 
 
