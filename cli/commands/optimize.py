@@ -171,10 +171,9 @@ def optimize(
     )  # fmt: skip
     common = {
         "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
-        "model_timeout": model_timeout, "prices": prices, "record": record, "replay": replay, **name_evaluator(evaluator),
-        "memory": memory, "checkpoints": checkpoints, "policy": policy, "tuning": tuning, "seeds": seeds, "target": target,
-        "sandbox": sandbox.value, "devices": devices, "confirm": confirm.value, "fresh": fresh, "allow": allow, "budget": budget,
-        "seed_from": None if seed_from is None else seed_from.value,
+        "model_timeout": model_timeout, "prices": prices, "record": record, "replay": replay, "memory": memory, "checkpoints": checkpoints,
+        "policy": policy, "tuning": tuning, "seeds": seeds, "seed_from": seed_from and seed_from.value, "target": target, "devices": devices,
+        "sandbox": sandbox.value, "confirm": confirm.value, "fresh": fresh, "allow": allow, "budget": budget, **name_evaluator(evaluator),
     }  # fmt: skip
     about_task, limits = TaskOptions.of(size, set_, precision, mode), {"parallel": parallel, "model_calls": model_calls}
     if reads_as_one_task(tasks):
