@@ -165,15 +165,15 @@ def optimize(
 
     With several tasks the exit code is 0 only if each has a right kernel; a task that fails does not stop the others.
     """
-    budget = budget_of(
-        candidates=budget_candidates, repairs=budget_repairs, rounds=budget_rounds, seconds=budget_seconds, tokens=budget_tokens,
-        money=budget_money, configurations=budget_configurations, tuning_seconds=budget_tuning_seconds,
-    )  # fmt: skip
     common = {
         "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
-        "model_timeout": model_timeout, "prices": prices, "record": record, "replay": replay, "memory": memory, "checkpoints": checkpoints,
-        "policy": policy, "tuning": tuning, "seeds": seeds, "seed_from": seed_from and seed_from.value, "target": target, "devices": devices,
-        "sandbox": sandbox.value, "confirm": confirm.value, "fresh": fresh, "allow": allow, "budget": budget, **name_evaluator(evaluator),
+        "model_timeout": model_timeout, "prices": prices, "record": record, "replay": replay, **name_evaluator(evaluator),
+        "memory": memory, "checkpoints": checkpoints, "policy": policy, "tuning": tuning, "seeds": seeds, "target": target,
+        "sandbox": sandbox.value, "devices": devices, "confirm": confirm.value, "fresh": fresh, "allow": allow,
+        "seed_from": seed_from and seed_from.value, "budget": budget_of(
+            candidates=budget_candidates, repairs=budget_repairs, rounds=budget_rounds, seconds=budget_seconds, tokens=budget_tokens,
+            money=budget_money, configurations=budget_configurations, tuning_seconds=budget_tuning_seconds,
+        ),
     }  # fmt: skip
     about_task, limits = TaskOptions.of(size, set_, precision, mode), {"parallel": parallel, "model_calls": model_calls}
     if reads_as_one_task(tasks):
