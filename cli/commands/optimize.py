@@ -172,8 +172,7 @@ def optimize(
         "sandbox": sandbox.value, "devices": devices, "confirm": confirm.value, "fresh": fresh, "allow": allow,
         "seed_from": seed_from and seed_from.value, "budget": budget_of(
             candidates=budget_candidates, repairs=budget_repairs, rounds=budget_rounds, seconds=budget_seconds, tokens=budget_tokens,
-            money=budget_money, configurations=budget_configurations, tuning_seconds=budget_tuning_seconds,
-        ),
+            money=budget_money, configurations=budget_configurations, tuning_seconds=budget_tuning_seconds),
     }  # fmt: skip
     about_task, limits = TaskOptions.of(size, set_, precision, mode), {"parallel": parallel, "model_calls": model_calls}
     if reads_as_one_task(tasks):
