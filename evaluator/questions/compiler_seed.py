@@ -39,7 +39,8 @@ def ask_inductor(task: Task, hardware: Hardware, timeout: float = SEED_SECONDS) 
         TaskError: the task file is at fault; one sentence for the user.
         InfrastructureError: the process itself failed.
     """
-    process = TaskProcess("tritonsmith.evaluator.inductor", "the process that asks Inductor", {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"})
+    quiet = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}  # the card and most processors may be measuring
+    process = TaskProcess("tritonsmith.evaluator.inductor", "the process that asks Inductor", quiet)
     return process.ask(task, timeout, f"Inductor wrote no text within {timeout:.0f} s", CompilerSeed.model_validate, hardware)
 
 
