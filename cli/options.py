@@ -50,6 +50,12 @@ class SandboxChoice(StrEnum):
     OFF = "off"
 
 
+class SeedFromChoice(StrEnum):
+    """Compilers whose own kernels may be a seed."""
+
+    INDUCTOR = "inductor"
+
+
 class ConfirmChoice(StrEnum):
     """When confirmations are made on a host with several cards."""
 

@@ -11,6 +11,7 @@ from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.detect.detection import Detection, detect
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.questions.compiler_seed import Compiler
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Timing
 from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.policies.view import Policy
@@ -56,6 +57,8 @@ class Context:
     """Which labels may win."""
     tuning: Tuning | None = None
     """Who finds the variants of a tuning stage; None: as the policy says."""
+    seed_from: Compiler | None = None
+    """A compiler whose own kernels are the last seed; None: the author writes all of them."""
     detector: Detector = detect
     memory: Recaller | None = None
     """None: authors know nothing of earlier runs."""

@@ -12,7 +12,7 @@ from tritonsmith.evaluator.tasks import choose_load_size, load_task, settle_task
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.state import Shared, State, Update
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit
-from tritonsmith.prompts.author import Choosy
+from tritonsmith.prompts.author import AuthorError, Choosy
 
 
 async def describe(state: State, runtime: NodeRuntime) -> Update:
@@ -31,7 +31,11 @@ async def describe(state: State, runtime: NodeRuntime) -> Update:
     if task.sized:
         emit(runtime, "size", "describe", state, size=task.size, reason=task.sized)
     if isinstance(context.author, Choosy):
-        context.author.require(task, facts, context.evaluator.hardware)
+        try:
+            context.author.require(task, facts, context.evaluator.hardware)
+        except AuthorError:
+            if context.seed_from is None:  # else a compiler may still write one, and its branch says it
+                raise
     seeds = context.branches
     again = "candidates" in state and bool(state["candidates"] or state.get("stopped_because"))
     run = uuid4().hex if again else state.get("run") or uuid4().hex

@@ -20,6 +20,7 @@ from tritonsmith.cli.options import (
     PrecisionOption,
     SandboxChoice,
     SandboxOption,
+    SeedFromChoice,
     SetOption,
     SizeChoice,
     SizeOption,
@@ -64,6 +65,10 @@ BaseUrlOption = Annotated[
     str | None, _about_models("--base-url", help="Address of that server; default: OpenAI's own, or OPENAI_BASE_URL.")
 ]
 SeedsOption = Annotated[int, typer.Option(min=1, max=1000, help="First kernels, each followed in a branch of its own.")]
+SeedFromOption = Annotated[
+    SeedFromChoice | None,
+    typer.Option("--seed-from", help="Take one of the seeds from a compiler: inductor, the Triton that torch.compile writes for TASK."),
+]
 OutOption = Annotated[str | None, _about_files("--out", help="A new or empty folder for the results; default: runs/<task>-<time>.")]
 CandidatesOption = Annotated[
     int | None, _about_limits("--budget-candidates", min=1, max=_MOST, help="Kernels written in the whole run; default 60.")
@@ -134,6 +139,7 @@ def optimize(
     policy: PolicyOption = "default",
     tuning: TuningOption = None,
     seeds: SeedsOption = 2,
+    seed_from: SeedFromOption = None,
     target: TargetOption = "auto",
     size: SizeOption = SizeChoice.AUTO,
     set_: SetOption = None,
@@ -159,15 +165,14 @@ def optimize(
 
     With several tasks the exit code is 0 only if each has a right kernel; a task that fails does not stop the others.
     """
-    budget = budget_of(
-        candidates=budget_candidates, repairs=budget_repairs, rounds=budget_rounds, seconds=budget_seconds, tokens=budget_tokens,
-        money=budget_money, configurations=budget_configurations, tuning_seconds=budget_tuning_seconds,
-    )  # fmt: skip
     common = {
         "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
         "model_timeout": model_timeout, "prices": prices, "record": record, "replay": replay, **name_evaluator(evaluator),
         "memory": memory, "checkpoints": checkpoints, "policy": policy, "tuning": tuning, "seeds": seeds, "target": target,
-        "sandbox": sandbox.value, "devices": devices, "confirm": confirm.value, "fresh": fresh, "allow": allow, "budget": budget,
+        "sandbox": sandbox.value, "devices": devices, "confirm": confirm.value, "fresh": fresh, "allow": allow,
+        "seed_from": seed_from and seed_from.value, "budget": budget_of(
+            candidates=budget_candidates, repairs=budget_repairs, rounds=budget_rounds, seconds=budget_seconds, tokens=budget_tokens,
+            money=budget_money, configurations=budget_configurations, tuning_seconds=budget_tuning_seconds),
     }  # fmt: skip
     about_task, limits = TaskOptions.of(size, set_, precision, mode), {"parallel": parallel, "model_calls": model_calls}
     if reads_as_one_task(tasks):

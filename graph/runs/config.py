@@ -10,6 +10,7 @@ from pydantic import Field
 from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.questions.compiler_seed import Compiler
 from tritonsmith.evaluator.schema import PrecisionClass
 from tritonsmith.evaluator.sharing.open import JudgeSettings
 from tritonsmith.graph.searches import Tuning
@@ -64,6 +65,8 @@ class RunConfig(JudgeSettings):
     """Who finds the variants of tuning: search, model (the author), both or none; empty: as the policy says."""
     seeds: int = 2
     """First kernels, each followed in a branch of its own."""
+    seed_from: Compiler | None = None
+    """A compiler whose own kernels are one of the seeds: inductor, which torch.compile uses; empty: none."""
     allow: Allow = Allow.HYBRID
     """Which labels may win: kernel; hybrid (kernels too); library (all)."""
     budget: Budget = Field(default_factory=Budget)

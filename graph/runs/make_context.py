@@ -1,11 +1,13 @@
 """A context for scripts that invoke the compiled graph themselves, without a run's folder."""
 
 from pathlib import Path
+from typing import get_args
 
 from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.questions.compiler_seed import Compiler
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.policies.view import Policy
@@ -39,6 +41,7 @@ def make_context(
     sandbox: str = "auto",
     allow: str | Allow = Allow.HYBRID,
     tuning: str | Tuning | None = None,
+    seed_from: Compiler | None = None,
 ) -> Context:
     """A context for scripts that invoke the compiled graph themselves.
 
@@ -49,6 +52,8 @@ def make_context(
         raise UsageError(f"--allow {allow}: choose one of {', '.join(Allow)}")
     if tuning is not None and tuning not in list(Tuning):
         raise UsageError(f"--tuning {tuning}: choose one of {', '.join(Tuning)}")
+    if seed_from not in (None, *get_args(Compiler)):
+        raise UsageError(f"--seed-from {seed_from}: choose one of {', '.join(get_args(Compiler))}")
     models = Models(model, analyst_model, repair_model, base_url, key_env, model_timeout, prices)
     players = open_players(models, author=author, budget=budget)
     chosen = load_policy(policy) if isinstance(policy, str) else policy
@@ -58,5 +63,5 @@ def make_context(
     limits, may_win = budget or Budget(), Allow(allow)
     return Context(
         author=players.author, evaluator=judge, policy=chosen, store=store, budget=limits, seeds=seeds, allow=may_win,
-        tuning=None if tuning is None else Tuning(tuning),
+        tuning=None if tuning is None else Tuning(tuning), seed_from=seed_from,
     )  # fmt: skip

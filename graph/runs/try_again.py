@@ -9,7 +9,7 @@ from tritonsmith.graph.storage.files import lines_of, parse_object, put_text
 from tritonsmith.graph.storage.folder import TAPE
 
 Line = dict[str, Any]
-_SHAREABLE = ("tape", "reply", "hardware", "facts", "verdict", "memory")
+_SHAREABLE = ("tape", "reply", "hardware", "facts", "verdict", "memory", "seed")
 """Lines of a tape that hold for any policy; failures belong to the run that met them."""
 
 

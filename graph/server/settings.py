@@ -55,6 +55,7 @@ class RunForm(BaseModel):
     prices: str | None = _setting("prices")
     tuning: Literal["search", "model", "both", "none"] | None = _setting("tuning")
     seeds: int = _setting("seeds", ge=1)
+    seed_from: Literal["inductor"] | None = _setting("seed_from")
     target: str = _setting("target", json_schema_extra={"enum": ["auto", *CARDS]})
     allow: Literal["kernel", "hybrid", "library"] = _setting("allow", default="hybrid")
     sandbox: Literal["auto", "strict", "off"] = _setting("sandbox")

@@ -41,6 +41,8 @@ class Winner(Record):
     """What the search said before the confirmation; never the result."""
     sha: str = ""
     rationale: str = ""
+    author: str = ""
+    """Who wrote it, where that was not the author of the run: one of several, or a compiler."""
     recipe: str = ""
 
     @property
@@ -99,7 +101,7 @@ class CandidateRow(Record):
     advice: tuple[str, ...] = ()
     rationale: str = ""
     author: str = ""
-    """Who wrote it, in a run of several authors."""
+    """Who wrote it, in a run of several authors, or the compiler that did."""
     recipe: str = ""
     settings: dict[str, int | float | bool | str] = Field(default_factory=dict)
 
@@ -222,7 +224,7 @@ def write_best(summary: Summary, store: Store) -> Path | None:
         f"latency {timing.median_ms:.4g} ms ({timing.kind.value}); baselines: {baselines}",
         *([f"it reaches {timing.floor.words}: {timing.kind.value}"] if timing.floor else []),
         "confirmed in fresh processes with the strict profile" if winner.confirmed else "NOT confirmed: the run ended before",
-        f"candidate {winner.id} ({winner.stage}), author {summary.model}, policy {summary.policy}",
+        f"candidate {winner.id} ({winner.stage}), author {winner.author or summary.model}, policy {summary.policy}",
         *describe_proof(winner.verdict, summary.task_facts, precision=summary.precision, mode=summary.mode, target=summary.target),
         *describe_use(summary.task_facts, text, summary.mode),
     ]
@@ -245,6 +247,7 @@ def winner_of(state: State) -> Winner | None:
         search_score=state.get("searched", {}).get(winner_id),
         sha=candidate.sha,
         rationale=candidate.rationale,
+        author=candidate.author,
         recipe=candidate.recipe,
     )
 

@@ -11,6 +11,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
 from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.protocol import CodeReading, Counting, Evaluator, race_with
+from tritonsmith.evaluator.questions.compiler_seed import CompilerSeed, write_seed_with
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.timed_race import RaceReport
 from tritonsmith.nodes.tape.recorder import TapeRecorder, refuse_when
@@ -131,6 +132,20 @@ class TapeEvaluator:
         self._tape.codes[task.sha, kernel.sha] = line
         await self._keep(line)
         return code
+
+    async def write_seed(self, task: Task) -> CompilerSeed:
+        """The recorded text of a compiler, or why it had none."""
+        line = self._tape.seeds.get(task.sha)
+        if line is not None:
+            return CompilerSeed.model_validate(line["seed"])
+        if self._inner is None:
+            raise UsageError(f"--replay {self._tape.path}: the recording has no kernel of a compiler; drop --seed-from")
+        refuse_when(self._stopping)
+        seed = await write_seed_with(self._inner, task)
+        line = {"kind": "seed", "task": task.sha, "seed": seed.model_dump(mode="json")}
+        self._tape.seeds[task.sha] = line
+        await self._keep(line)
+        return seed
 
     def knows(self, task: Task, kernel: KernelText, profile: str = "quick") -> bool:
         """Whether the verdict is on the tape, so that nothing is judged for it."""

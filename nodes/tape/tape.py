@@ -47,6 +47,8 @@ class Tape:
         """Digests of what texts compile to."""
         self.counters = {(line["task"], line["kernel"]): line for line in lines if line.get("kind") == "counters"}
         """What a card counted of texts."""
+        self.seeds = {line["task"]: line for line in lines if line.get("kind") == "seed"}
+        """Texts of a compiler by task."""
         self.faults = [line for line in lines if line.get("kind") == "fault"]
         """Branches that the author failed."""
         self._lock = threading.Lock()
@@ -147,6 +149,7 @@ _NEEDED = {
     "code": ("task", "kernel", "code"),
     "counters": ("task", "kernel", "counters"),
     "memory": ("task", "examples"),
+    "seed": ("task", "seed"),
     "fault": ("branch", "error", "fatal"),
 }
 """Fields that a line of each kind must have."""

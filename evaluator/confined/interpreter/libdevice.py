@@ -35,6 +35,10 @@ _UNARY: dict[str, Callable[[Array], Array]] = {
     "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
     "erf": wrap_torch_function(torch.erf), "erfc": wrap_torch_function(torch.erfc), "erfinv": wrap_torch_function(torch.erfinv),
     "lgamma": wrap_torch_function(torch.lgamma), "j0": wrap_torch_function(torch.special.bessel_j0),
+    "j1": wrap_torch_function(torch.special.bessel_j1), "y0": wrap_torch_function(torch.special.bessel_y0),
+    "y1": wrap_torch_function(torch.special.bessel_y1), "cyl_bessel_i0": wrap_torch_function(torch.special.i0),
+    "cyl_bessel_i1": wrap_torch_function(torch.special.i1), "erfcx": wrap_torch_function(torch.special.erfcx),
+    "normcdfinv": wrap_torch_function(torch.special.ndtri),
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "nearbyint": np.rint,
     "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x), "abs": np.abs, "fabs": np.abs,
     "fast_expf": np.exp, "fast_exp10f": lambda x: np.power(10, x), "fast_tanhf": np.tanh, "fast_logf": np.log, "fast_log2f": np.log2,
@@ -45,12 +49,13 @@ _UNARY: dict[str, Callable[[Array], Array]] = {
 _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "pow": np.power, "fast_powf": np.power, "atan2": np.arctan2, "fmod": np.fmod, "hypot": np.hypot, "copysign": np.copysign,
     "div_rn": np.divide, "fast_dividef": np.divide, "add_rn": np.add, "mul_rn": np.multiply, "sub_rn": np.subtract,
-    "fdim": lambda x, y: np.maximum(x - y, 0), "remainder": lambda x, y: x - np.rint(x / y) * y,
+    "fdim": lambda x, y: np.maximum(x - y, 0), "nextafter": np.nextafter, "remainder": lambda x, y: x - np.rint(x / y) * y,
 }  # fmt: skip
 """Functions of two arguments."""
 _FMA = ("fma", "fma_rn")
 """Functions of three arguments: a product and a sum."""
-_PREDICATES: dict[str, Callable[[Array], Array]] = {"isnan": np.isnan, "isinf": np.isinf, "isfinited": np.isfinite, "finitef": np.isfinite}
+_PREDICATES: dict[str, Callable[[Array], Array]] = {"isnan": np.isnan, "isinf": np.isinf, "isfinited": np.isfinite, "finitef": np.isfinite,
+                                                      "signbit": np.signbit}
 """Functions that answer 0 or 1 as int32."""
 
 _ASM_COMMENT = re.compile(r"//.*|/\*.*?\*/")
