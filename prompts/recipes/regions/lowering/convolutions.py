@@ -15,6 +15,7 @@ from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
 from tritonsmith.prompts.recipes.regions.lowering.pools import Sizes, open_windows, spread
 from tritonsmith.prompts.recipes.regions.lowering.products import add_bias, refuse_types, take_product
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
+from tritonsmith.prompts.recipes.regions.lowering.resampling import pad_by_itself
 from tritonsmith.prompts.recipes.regions.lowering.views import reshape, view
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index, count, unravel
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor, TensorView, widen
@@ -32,8 +33,6 @@ def _is_deep(channels: int, taps: int) -> bool:
 
 def _read_window(call: NodeCall, axes: int, transposed: bool) -> tuple[Sizes, Sizes, Sizes, int]:
     """Stride, padding, dilation and groups of a call. Raises NotCovered."""
-    if call.option(-1, "padding_mode", "zeros") != "zeros":
-        raise NotCovered("with padding_mode")
     stride, dilation = spread(call.option(3, "stride", 1), axes), spread(call.option(7 if transposed else 5, "dilation", 1), axes)
     padding = call.option(4, "padding", 0)
     if padding == "valid":
@@ -51,6 +50,9 @@ def _convolve(call: NodeCall) -> Lowered:
         raise NotCovered("without a batch")
     axes = len(weight.shape) - 2
     stride, padding, dilation, groups = _read_window(call, axes, transposed=False)
+    mode = call.option(-1, "padding_mode", "zeros")
+    if mode != "zeros":
+        source, padding = pad_by_itself(source, (0, 0, *padding), (0, 0, *padding), mode), (0,) * axes
     outputs, window = call.shape[2:], weight.shape[2:]
     windows = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
     if weight.shape[1] == 1 and groups > 1:
