@@ -93,7 +93,7 @@ def _sum_powers(call: NodeCall) -> Lowered:
 
 def _inhibit(call: NodeCall) -> Lowered:
     """`local_response_norm`: over neighbouring channels."""
-    source, size = call.tensor(0, "input"), call.option(1, "size", None)
+    source, size = call.tensor(0, "input"), int(call.option(1, "size", None))
     alpha, beta, k = call.option(2, "alpha", 1e-4), call.option(3, "beta", 0.75), call.option(4, "k", 1.0)
     wide, rank = widen(source.dtype), len(source.shape)
     channels = source.shape[1]
