@@ -1,4 +1,4 @@
-"""Forty-eight small modules across the families of the built-in author, as people write them, of ragged sizes."""
+"""Some fifty small modules across the families of the built-in author, as people write them, of ragged sizes."""
 
 from recipe_cases.regions import RegionCase
 
@@ -259,5 +259,43 @@ FAMILIES = [
         "return F.one_hot(i, 11).float() @ x, F.one_hot(i, 11) * 2",
         "torch.randint(0, 11, (17,)), torch.randn(11, 6)",
         arguments="i, x",
+    ),
+    RegionCase(
+        "numbers as tensors",
+        "return torch.min(self.c(x), torch.tensor(0.5)) * torch.tensor(2.0) + torch.tensor([3])",
+        "torch.randn(2, 6, 17)",
+        init="self.c = nn.Conv1d(6, 5, 3)",
+    ),
+    RegionCase(
+        "attention of one query",
+        "s = q @ k.transpose(2, 3) * 0.25; return torch.softmax(s, -1) @ v",
+        "torch.randn(3, 2, 1, 16), torch.randn(3, 2, 10, 16), torch.randn(3, 2, 10, 16)",
+        arguments="q, k, v",
+    ),
+    RegionCase(
+        "sizes that are sliced",
+        "h, w = x.shape[-2:]; y = torch.zeros(x.shape[:2] + (3,), device=x.device); "
+        "return F.glu(x.reshape(*x.shape[:2], h * w), dim=1), x.mean((2, 3), keepdim=True).squeeze(-1) + y",
+        "torch.randn(2, 6, 3, 5)",
+    ),
+    RegionCase(
+        "cells in a loop",
+        "for t in range(x.size(0)):;     h, c = self.cell(x[t], (h, c)); return h, c, self.other(x[0], h)",
+        "torch.randn(3, 3, 9), torch.randn(3, 14), torch.randn(3, 14)",
+        init="self.cell = nn.LSTMCell(9, 14); self.other = nn.RNNCell(9, 14)",
+        arguments="x, h, c",
+    ),
+    RegionCase(
+        "rims and neighbours of channels",
+        "return F.relu(self.c(x)), F.local_response_norm(x, 3), F.prelu(x, self.w), F.unfold(x, 3, padding=1)",
+        "torch.randn(2, 3, 9, 7)",
+        init="self.c = nn.Conv2d(3, 8, 3, padding=1, padding_mode='reflect'); self.w = nn.Parameter(torch.rand(3))",
+    ),
+    RegionCase(
+        "weights of classes",
+        "return F.cross_entropy(x, y, weight=self.w, label_smoothing=0.2, ignore_index=3), F.nll_loss(x, y, weight=self.w)",
+        "torch.randn(31, 11), torch.randint(0, 11, (31,))",
+        init="self.register_buffer('w', torch.rand(11) + 0.5)",
+        arguments="x, y",
     ),
 ]

@@ -13,6 +13,7 @@ from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall, NotCovered, hold_member
 from tritonsmith.prompts.recipes.regions.lowering.kinds import find_lowering
 from tritonsmith.prompts.recipes.regions.lowering.library import call_library
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import constant
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     TRITON_TYPES,
     AnchorResult,
@@ -77,6 +78,8 @@ class ForwardReader:
     def _visit(self, node: OpNode) -> None:
         if node.op == "placeholder":
             self._take_input(node)
+        elif node.op == "get_attr" and "value" in node.attributes:
+            self.made[node.name] = constant(node.attributes["value"], node.outputs[0].dtype, node.outputs[0].shape)
         elif node.op == "get_attr":
             if node.target not in self.facts.parameters:
                 raise NoPlan((f"self.{node.target}, which is neither a parameter nor a persistent buffer", node))
