@@ -7,17 +7,12 @@ from collections.abc import Sequence
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
-from tritonsmith.prompts.recipes.regions.lowering.views import pad, view
+from tritonsmith.prompts.recipes.regions.lowering.views import pad, reshape, view
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Index, Shape
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Lookup, Position, Tensor, rename, widen
 
 _MODES = {"Zero": "constant", "Constant": "constant", "Reflection": "reflect", "Replication": "replicate", "Circular": "circular"}
 _LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
-
-
-def count_along(shape: Shape, axis: int) -> Tensor:
-    """For each element of a shape: its place along an axis."""
-    return Position(shape=tuple(shape), dtype="int32", index=lambda at: at[axis])
 
 
 def look_at(source: Tensor, shape: Shape, places: dict[int, Tensor]) -> Lookup:
@@ -35,7 +30,7 @@ def look_at(source: Tensor, shape: Shape, places: dict[int, Tensor]) -> Lookup:
 
 def _count(size: int) -> Tensor:
     """The places of one axis."""
-    return count_along((size,), 0)
+    return Position(shape=(size,), dtype="int32", index=lambda at: at[0])
 
 
 def pad_by_itself(source: Tensor, before: Sequence[int], after: Sequence[int], mode: str) -> Tensor:
@@ -140,11 +135,10 @@ def _interpolate_axis(source: Tensor, axis: int, new: int, aligned: bool, scale:
     if not math.isfinite(ratio):
         raise NotCovered("with such a factor")
     wide = widen(source.dtype)
-    places = {which: rename(formula(template, _count(new), ratio, like="float32"), "place") for which in (0, 1)}
-    low, high = (_round_down(place, ahead, size - 1) for ahead, place in places.items())
-    whole = rename(formula(template, count_along(shape, axis), ratio, like="float32"), "place")
-    share = formula("{0} - tl.floor({0})", whole, like="float32")
-    neighbours = [look_at(source, shape, {axis: rename(one, word)}) for one, word in ((low, "low"), (high, "high"))]
+    place = formula(template, _count(new), ratio, like="float32")
+    share = formula("{0} - tl.floor({0})", place, like="float32")
+    share = reshape(share, (new, *(1,) * (len(shape) - axis - 1)))
+    neighbours = [look_at(source, shape, {axis: _round_down(place, ahead, size - 1)}) for ahead in (0, 1)]
     return formula("{0} * (1.0 - {2}) + {1} * {2}", *neighbours, share, like=wide)
 
 
