@@ -136,8 +136,7 @@ def _interpolate_axis(source: Tensor, axis: int, new: int, aligned: bool, scale:
         raise NotCovered("with such a factor")
     wide = widen(source.dtype)
     place = formula(template, _count(new), ratio, like="float32")
-    share = formula("{0} - tl.floor({0})", place, like="float32")
-    share = reshape(share, (new, *(1,) * (len(shape) - axis - 1)))
+    share = reshape(formula("{0} - tl.floor({0})", place, like="float32"), (new, *(1,) * (len(shape) - axis - 1)))
     neighbours = [look_at(source, shape, {axis: _round_down(place, ahead, size - 1)}) for ahead in (0, 1)]
     return formula("{0} * (1.0 - {2}) + {1} * {2}", *neighbours, share, like=wide)
 
