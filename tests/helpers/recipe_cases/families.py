@@ -298,4 +298,11 @@ FAMILIES = [
         init="self.register_buffer('w', torch.rand(11) + 0.5)",
         arguments="x, y",
     ),
+    RegionCase(
+        "grids and factors that are not whole",
+        "g = torch.meshgrid(torch.linspace(0, 1, 6), torch.linspace(-1, 1, 8), indexing='xy'); "
+        "return x.transpose(2, 3) * g[0] + g[1], F.interpolate(x, scale_factor=1.7, mode='bilinear'), F.interpolate(x, size=(7, 11)), "
+        "F.pad(x, (2, 1, 1, 0), mode='replicate'), F.lp_pool2d(x, 1, 3)",
+        "torch.randn(2, 3, 6, 8)",
+    ),
 ]

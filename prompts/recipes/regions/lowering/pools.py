@@ -76,7 +76,7 @@ def _count(axis: int, lead: int, window: Sizes, stride: Sizes, padding: Sizes, r
 
 
 def _sum_powers(call: NodeCall) -> Lowered:
-    """`lp_pool`: the root of the sum of powers; the sign of the sum decides where it is negative."""
+    """`lp_pool`: the root of the sum of powers, which torch does not take of absolute values."""
     source, order = call.tensor(0, "input"), float(call.option(1, "norm_type", None))
     window = call.option(2, "kernel_size", None)
     axes = len(window) if isinstance(window, list | tuple) else len(source.shape) - 2
@@ -87,8 +87,7 @@ def _sum_powers(call: NodeCall) -> Lowered:
     if order not in (1.0, 2.0):
         raise NotCovered(f"of order {order}")
     total = reduce(formula("{0} * {0}" if order == 2 else "{0}", views, like=wide), behind, "sum", wide)
-    text = "tl.sqrt({0})" if order == 2 else "tl.maximum({0}, 0.0)"
-    return formula(text, total, like=wide, result=source.dtype)
+    return formula("tl.sqrt({0})" if order == 2 else "{0}", total, like=wide, result=source.dtype)
 
 
 def _inhibit(call: NodeCall) -> Lowered:

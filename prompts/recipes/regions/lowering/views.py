@@ -259,7 +259,8 @@ def _mesh(call: NodeCall) -> Lowered:
     order = list(range(len(given)))
     if call.kwargs.get("indexing", "ij") == "xy" and len(order) > 1:
         order[:2] = 1, 0
-    sides = (reshape(one, tuple(one.size if place == axis else 1 for place in order)) for axis, one in zip(order, given, strict=True))
+    places = range(len(order))
+    sides = (reshape(one, tuple(one.size if place == axis else 1 for place in places)) for axis, one in zip(order, given, strict=True))
     return tuple(expand(one, call.shape) for one in sides)
 
 
