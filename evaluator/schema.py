@@ -95,7 +95,7 @@ class OpNode(Record):
     module: str = ""  # path of the submodule whose forward makes this call; empty for the task's Model itself
     module_type: str = ""  # class name for `call_module`, such as `GRU`, `Linear`
     attributes: dict[str, Plain] = Field(default_factory=dict)
-    """Plain-valued constructor attributes of the module (`hidden_size`, `num_layers`, `bias`, ...)."""
+    """Plain-valued constructor attributes of the module (`hidden_size`, `bias`, ...); the `value` of a tensor that is made of a number."""
     args: tuple[Plain, ...] = ()
     """Positional arguments; a reference to another node is `{"ref": name}`."""
     kwargs: dict[str, Plain] = Field(default_factory=dict)

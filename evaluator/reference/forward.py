@@ -6,9 +6,12 @@ import inspect
 import math
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Any
 
+import torch
 from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.reference.calls import ExecutedForward
@@ -24,6 +27,8 @@ from tritonsmith.evaluator.reference.nodes import (
 from tritonsmith.evaluator.reference.trace import CostRecorder, record_costs
 from tritonsmith.evaluator.schema import OpNode, TensorSpec
 
+_CONSTANT = "_tensor_constant"
+"""How torch.fx names tensors that forward makes of Python's numbers."""
 _MESSAGE_CHARACTERS = 300
 _LINE = "line of the task"
 """Where a node's `meta` keeps it."""
@@ -140,7 +145,21 @@ def _make_node(model: nn.Module, node: fx.Node, run: _Run) -> OpNode:
         line=node.meta.get(_LINE, 0),
         **(describe_module(module) if module is not None else {}),
     )
+    if node.op == "get_attr" and (number := _find_number(run.module, str(node.target))) is not None:
+        made = made.model_copy(update={"attributes": {"value": number}})
     return add_costs(made, run.costs[node.name])
+
+
+def _find_number(module: nn.Module, path: str) -> float | int | bool | None:
+    """The value of a tensor that forward makes of one number, such as `torch.tensor(0.5)`; None for any other."""
+    if not path.startswith(_CONSTANT):
+        return None
+    value = attrgetter(path)(module)
+    known = getattr(value, "constant", value)  # a fake tensor keeps what it was made of
+    if not isinstance(known, torch.Tensor) or isinstance(known, FakeTensor) or known.numel() != 1:
+        return None
+    number: float | int | bool = known.item()
+    return number if math.isfinite(number) else None
 
 
 def _refer(value: Any) -> str | None:

@@ -119,7 +119,7 @@ def cut_task(
         _forget_places(forward)
         regions = tuple(cut_forward(forward.results))
         slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and prefers_call(one, precision)}
-        if not slow:
+        if not slow - called:
             return forward, regions, frozenset(called)
         called |= slow
 

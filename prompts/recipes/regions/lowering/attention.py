@@ -28,6 +28,8 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
 )
 
 _TYPES = ("float32", "float16", "bfloat16")
+_LEAST = 2
+"""Keys, features of a query and columns of a value from which on they are a block; one of them is no product of matrices."""
 _WIDEST = 1024
 """Features of a query, and columns of a value, up to which attention has a kernel."""
 _NARROW = 256
@@ -103,6 +105,8 @@ def find_attention(left: Tensor, right: Tensor, call: NodeCall) -> Attention | N
     widest = max(query.shape[-1], right.shape[-1])
     dense = 2 * queries * keys < (queries + keys) * widest
     if query.dtype != key.dtype or widest > (_WIDEST if softmax else _NARROW) or not softmax and (dense or heads < 2):
+        return None
+    if min(keys, query.shape[-1], right.shape[-1]) < _LEAST:
         return None
     hidden, clear = part_hidden(score, softmax)
     return Attention(
@@ -229,6 +233,8 @@ def attend_directly(
     query, key, value = (expand(one, (*leads, *one.shape[-2:])) for one in (query, key, value))
     if not {query.dtype, key.dtype, value.dtype} <= set(_TYPES) or max(query.shape[-1], value.shape[-1]) > _WIDEST:
         raise NotCovered(f"on {query.dtype}")
+    if min(query.shape[-1], value.shape[-1], key.shape[-2]) < _LEAST:
+        raise NotCovered("with one key, or one feature")
     shape = (*leads, query.shape[-2], key.shape[-2])
     product = ScoreTile(shape=shape, dtype="float32", name="scores")
     score: Tensor = formula("{0} * {1}", product, scale, like="float32") if scale != 1.0 else product

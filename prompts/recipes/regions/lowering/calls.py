@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,8 @@ class NodeCall:
     training: bool
     member: Callable[[str], Held]
     """The parameter or buffer of a name."""
+    called: Collection[str] = ()
+    """Products that shall be PyTorch calls."""
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, constant, formula, write_number
 from tritonsmith.prompts.recipes.regions.values.indices import Guard
-from tritonsmith.prompts.recipes.regions.values.tensors import Position, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Position, Tensor, TensorView
 
 
 def count_up(size: int) -> Tensor:
@@ -52,6 +52,16 @@ def _arange(call: NodeCall) -> Lowered:
     return formula("{0} * {1} + {2}", up, step, start, like=call.dtype)
 
 
+def _divide_evenly(call: NodeCall) -> Lowered:
+    """`linspace`, from either end as torch computes it."""
+    start, end, steps = call.get(0, "start"), call.get(1, "end"), call.shape[0]
+    if not all(isinstance(one, int | float) for one in (start, end)) or call.dtype not in FLOATS:
+        raise NotCovered("between tensors")
+    step = (end - start) / max(1, steps - 1)
+    text = f"tl.where({{0}} < {steps // 2}, {{1}} + {{2}} * {{0}}, {{3}} - {{2}} * ({steps - 1} - {{0}}))"
+    return formula(text, cast(count_up(steps), "float32"), start, step, end if steps > 1 else start, like=call.dtype)
+
+
 def _triangle(call: NodeCall) -> Lowered:
     """`tril` and `triu`: zero above or below a diagonal."""
     source, offset = call.tensor(0, "input", "self"), call.get(1, "diagonal", default=0)
@@ -76,5 +86,5 @@ TABLE: dict[str, Lower] = {
     **dict.fromkeys(("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"), _fill),
     **dict.fromkeys(("zero", "fill"), _fill),
     **dict.fromkeys(("tensor", "scalar_tensor"), _write),
-    "arange": _arange, "tril": _triangle, "triu": _triangle, "eye": _identity,
+    "arange": _arange, "linspace": _divide_evenly, "tril": _triangle, "triu": _triangle, "eye": _identity,
 }  # fmt: skip

@@ -15,6 +15,7 @@ from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
 from tritonsmith.prompts.recipes.regions.lowering.pools import Sizes, open_windows, spread
 from tritonsmith.prompts.recipes.regions.lowering.products import add_bias, refuse_types, take_product
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
+from tritonsmith.prompts.recipes.regions.lowering.resampling import pad_by_itself
 from tritonsmith.prompts.recipes.regions.lowering.views import reshape, view
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index, count, unravel
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor, TensorView, widen
@@ -32,8 +33,6 @@ def _is_deep(channels: int, taps: int) -> bool:
 
 def _read_window(call: NodeCall, axes: int, transposed: bool) -> tuple[Sizes, Sizes, Sizes, int]:
     """Stride, padding, dilation and groups of a call. Raises NotCovered."""
-    if call.option(-1, "padding_mode", "zeros") != "zeros":
-        raise NotCovered("with padding_mode")
     stride, dilation = spread(call.option(3, "stride", 1), axes), spread(call.option(7 if transposed else 5, "dilation", 1), axes)
     padding = call.option(4, "padding", 0)
     if padding == "valid":
@@ -51,6 +50,9 @@ def _convolve(call: NodeCall) -> Lowered:
         raise NotCovered("without a batch")
     axes = len(weight.shape) - 2
     stride, padding, dilation, groups = _read_window(call, axes, transposed=False)
+    mode = call.option(-1, "padding_mode", "zeros")
+    if mode != "zeros":
+        source, padding = pad_by_itself(source, (0, 0, *padding), (0, 0, *padding), mode), (0,) * axes
     outputs, window = call.shape[2:], weight.shape[2:]
     windows = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
     if weight.shape[1] == 1 and groups > 1:
@@ -109,7 +111,34 @@ def _spread_out(call: NodeCall) -> Lowered:
     refuse_types(weight, source)
     axes = len(weight.shape) - 2
     stride, padding, dilation, groups = _read_window(call, axes, transposed=True)
-    ways = [_Axis(*one) for one in zip(call.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)]
+    common = tuple(math.gcd(*pair) for pair in zip(stride, dilation, strict=True))
+    if max(common) > 1:  # most places get nothing: those that get something are a transposed convolution of their own
+        shared = [_Shared(*one) for one in zip(source.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)]
+        outputs = tuple(one.outputs for one in shared)
+        stride, dilation = tuple(one.stride for one in shared), tuple(one.dilation for one in shared)
+        dense = _multiply_phases(call, source, weight, outputs, (stride, (0,) * axes, dilation), groups)
+        return add_bias(_thin_out(dense, call.shape, shared), _for_places(bias, axes), call.dtype)
+    product = _multiply_phases(call, source, weight, call.shape[2:], (stride, padding, dilation), groups)
+    return add_bias(product, _for_places(bias, axes), call.dtype)
+
+
+def _thin_out(dense: Tensor, shape: Sizes, shared: list[_Shared]) -> Tensor:
+    """The places that get something, and zeros between them."""
+
+    def guard(at: Coordinates) -> tuple[Guard, ...]:
+        return tuple(found for one, index in zip(shared, at[2:], strict=True) for found in one.guards(index))
+
+    return view(
+        dense, shape, lambda at: (*at[:2], *(one.find(index) for one, index in zip(shared, at[2:], strict=True))), guard=guard,
+    )  # fmt: skip
+
+
+def _multiply_phases(
+    call: NodeCall, source: Tensor, weight: Tensor, outputs: Sizes, steps: tuple[Sizes, Sizes, Sizes], groups: int
+) -> Tensor:
+    """The product of a transposed convolution; `steps`: stride, padding and dilation, which have no common factor with the stride."""
+    result = (source.shape[0], weight.shape[1] * groups, *outputs)
+    ways = [_Axis(*one) for one in zip(outputs, weight.shape[2:], *steps, strict=True)]
     channels, filters = weight.shape[0] // groups, weight.shape[1]
     phases, taps = tuple(one.phases for one in ways), tuple(one.taps for one in ways)
     deep = _is_deep(channels, count(taps))
@@ -128,9 +157,7 @@ def _spread_out(call: NodeCall) -> Lowered:
         return (channel, at[1], *(one.weight(*pair) for one, *pair in zip(ways, phase, inside, strict=True)))
 
     def has_weight(at: Coordinates) -> tuple[Guard, ...]:
-        _, _, phase, _ = split(at[0], at[2], at[3])
-        inside = (Guard(index, 0, size) for index, size in zip(weigh(at)[2:], weight.shape[2:], strict=True))
-        return (*inside, *(Guard(one.rest(own), 0, 1) for one, own in zip(ways, phase, strict=True)))
+        return tuple(Guard(index, 0, size) for index, size in zip(weigh(at)[2:], weight.shape[2:], strict=True))
 
     left = view(weight, (batch, filters, *shape), weigh, guard=has_weight)
 
@@ -149,47 +176,60 @@ def _spread_out(call: NodeCall) -> Lowered:
         image, *place = unravel(at[2], places)
         return (image, group * filters + at[1], *(index * one.phases + own for one, index, own in zip(ways, place, phase, strict=True)))
 
-    product = take_product(
-        left, right, call.shape, locate, call.name, call.node.name, window=True, groups=groups, interleaved=count(phases) > 1,
+    return take_product(
+        left, right, result, locate, call.name, call.node.name, window=True, groups=groups, interleaved=count(phases) > 1,
         flops=2.0 * count(source.shape) * count(weight.shape[1:]),
     )  # fmt: skip
-    return add_bias(product, _for_places(bias, axes), call.dtype)
+
+
+class _Shared:
+    """One axis of a transposed convolution whose stride and dilation have a common factor.
+
+    Place `o` of the result gets something only where `o + padding` is a multiple of the factor. By the factor, these are the places of a
+    transposed convolution without padding, whose stride and dilation are smaller by it.
+    """
+
+    def __init__(self, inputs: int, window: int, stride: int, padding: int, dilation: int) -> None:
+        self.common, self.padding = math.gcd(stride, dilation), padding
+        self.stride, self.dilation = stride // self.common, dilation // self.common
+        self.outputs = (inputs - 1) * self.stride + (window - 1) * self.dilation + 1
+
+    def find(self, index: Index) -> Index:
+        """The place among those that get something."""
+        return (index + self.padding) // self.common
+
+    def guards(self, index: Index) -> tuple[Guard, Guard]:
+        """Whether it gets something."""
+        return Guard((index + self.padding) % self.common, 0, 1), Guard(self.find(index), 0, self.outputs)
 
 
 class _Axis:
     """One axis of a transposed convolution: place `o` of the result takes tap `k` of input place `(o + padding - k * dilation) / stride`.
 
-    Places o = place * stride + phase of one phase have the same taps: k = first + tap * step. The first follows from the phase. The step is
-    the stride without what it has in common with the dilation; where they have something in common, some phases have no taps.
+    Places o = place * stride + phase of one phase have the same taps: k = first + tap * stride. The first follows from the phase. Stride
+    and dilation have no common factor (`_Shared`).
     """
 
     def __init__(self, outputs: int, window: int, stride: int, padding: int, dilation: int) -> None:
         self.phases, self.padding = stride, padding
-        self.common = math.gcd(stride, dilation)
-        self.step, self.apart = stride // self.common, dilation // self.common
-        """Between neighbouring taps of a phase: places of the window, and places of the input."""
-        self.dilation, self.inverse = dilation, pow(self.apart, -1, self.step)
-        self.taps = -(-window // self.step)
+        self.dilation, self.inverse = dilation, pow(dilation, -1, stride)
+        self.taps = -(-window // stride)
         self.places = -(-outputs // stride)
 
     def _first(self, phase: Index) -> Index:
         """The first tap of a phase."""
-        return (phase + self.padding) % self.phases // self.common * self.inverse % self.step
+        return (phase + self.padding) % self.phases * self.inverse % self.phases
 
     def weight(self, phase: Index, tap: Index) -> Index:
         """The place in the window."""
-        return self._first(phase) + tap * self.step
+        return self._first(phase) + tap * self.phases
 
     def source(self, place: Index, phase: Index, tap: Index) -> Index:
         """The place of the input."""
         if self.dilation == 1:
             return place + (phase + self.padding) // self.phases - tap
-        ahead = (phase + self.padding - self._first(phase) * self.dilation + self.apart * self.phases) // self.phases
-        return place + ahead - self.apart - tap * self.apart
-
-    def rest(self, phase: Index) -> Index:
-        """0 where the phase has taps."""
-        return (phase + self.padding) % self.common
+        ahead = (phase + self.padding - self._first(phase) * self.dilation + self.dilation * self.phases) // self.phases
+        return place + ahead - self.dilation - tap * self.dilation
 
 
 _CONVOLUTIONS: dict[str, Any] = {"conv{}d": _convolve, "nn.Conv{}d": _convolve,

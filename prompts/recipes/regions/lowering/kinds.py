@@ -16,12 +16,15 @@ from tritonsmith.prompts.recipes.regions.lowering import (
     pools,
     products,
     reductions,
+    resampling,
     scans,
     views,
 )
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower
 
-KINDS = (pointwise, constants, views, picks, reductions, norms, losses, scans, pools, products, convolutions, attention, multihead)
+KINDS = (
+    pointwise, constants, views, picks, reductions, norms, losses, scans, pools, resampling, products, convolutions, attention, multihead
+)  # fmt: skip
 _TABLE: dict[str, Lower] = {name: lower for kind in KINDS for name, lower in kind.TABLE.items()}
 
 

@@ -46,6 +46,10 @@ _CLASSES = {
     "LocalResponseNorm": ("size", "alpha", "beta", "k"),
 }
 """Modules that are made as they are: the attributes that their constructors take."""
+_TUPLES = ("GRU", "LSTM", "RNN", "MultiheadAttention")
+"""Modules that return a tuple, whatever their results."""
+_BY_VALUE = ("nonzero", "argwhere", "unique", "unique_consecutive", "masked_select", "bincount")
+"""Calls whose values decide the shape of their result."""
 _PICKS = ("dropout", "rand", "bernoulli", "multinomial", "normal")
 _OPERATORS = {"matmul": "@", "add": "+", "sub": "-", "mul": "*", "truediv": "/", "pow": "**", "floordiv": "//", "mod": "%", "iadd": "+",
               "isub": "-", "imul": "*", "itruediv": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
@@ -60,13 +64,16 @@ def call_library(call: NodeCall, members: list[str]) -> Tensor | tuple[Tensor, .
         raise NoPlan((name_node(node), node))
     if any(word in node.target.lower() for word in _PICKS) or node.target.rpartition(".")[2] in ("setitem", "setattr", "copy_", "randn"):
         raise NoPlan((name_node(node), node))
+    name = node.target.rpartition(".")[2]
+    if name in _BY_VALUE or (name == "where" and len(node.args) == 1):
+        raise NoPlan((f"{name_node(node)}, whose values decide a shape", node))
     if node.op == "call_module":
         text = _write_module(call, inputs, members)
     else:
         arguments = [_write(one, inputs) for one in call.args]
         named = [f"{key}={_write(value, inputs)}" for key, value in call.kwargs.items() if not key.startswith("_")]
         text = _write_function(node, arguments, named)
-    several = len(node.outputs) > 1 or node.module_type in _CLASSES
+    several = len(node.outputs) > 1 or node.module_type in _TUPLES
     made = LibraryCall(
         shape=call.shape, dtype=call.dtype, name=node.name, text=text, inputs=tuple(inputs), says=name_node(node), several=several,
     )  # fmt: skip
@@ -107,8 +114,12 @@ def _write_module(call: NodeCall, inputs: list[Tensor], members: list[str]) -> s
     named = [f"{key}={_write(value, inputs)}" for key, value in call.kwargs.items()]
     if node.module_type in _FUNCTIONS:
         name, parameters, attributes = _FUNCTIONS[node.module_type]
-        if node.attributes.get("padding_mode", "zeros") != "zeros":
-            raise NoPlan((f"{name_node(node)} with padding_mode", node))
+        mode = node.attributes.get("padding_mode", "zeros")
+        if mode != "zeros":
+            arguments[0] = f'F.pad({arguments[0]}, {_list_rims(node)}, mode="{mode}")'
+            attributes = tuple(one for one in attributes if one != "padding")
+        if "weight" in parameters and call.weight(-1, "weight") is None:
+            raise NoPlan((f"{name_node(node)} without a weight of its own", node))
         for parameter in parameters:
             weight = call.weight(-1, parameter)
             named += [f"{parameter}={_write(weight, inputs)}"] if weight is not None else []
@@ -122,6 +133,14 @@ def _write_module(call: NodeCall, inputs: list[Tensor], members: list[str]) -> s
     made = ", ".join(f"{key}={node.attributes[key]!r}" for key in _CLASSES[node.module_type] if key in node.attributes)
     members.append(f"{node.target}|nn.{node.module_type}({made})")
     return f"SELF[{node.target}]({', '.join([*arguments, *named])})"
+
+
+def _list_rims(node: OpNode) -> list[int]:
+    """Rims of a convolution as `F.pad` takes them: the last axis first, both sides of each. Raises NoPlan where they are words."""
+    rims = node.attributes.get("padding")
+    if not isinstance(rims, list | tuple) or not all(isinstance(one, int) for one in rims):
+        raise NoPlan((f"{name_node(node)} with padding_mode", node))
+    return [rim for one in reversed(rims) for rim in (one, one)]
 
 
 def _write(value: Any, inputs: list[Tensor]) -> str:

@@ -7,7 +7,7 @@ from tritonsmith.prompts.recipes.regions.lowering.picks import look_along
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, cast, formula
 from tritonsmith.prompts.recipes.regions.lowering.reductions import cosine, log_softmax, reduce, vector_norm
 from tritonsmith.prompts.recipes.regions.lowering.views import expand, reshape
-from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Tensor, rename, widen
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Lookup, Tensor, rename, widen
 
 
 def finish(terms: Tensor, call: NodeCall, count: Tensor | int | None = None, reduction: str | None = None) -> Tensor:
@@ -87,31 +87,67 @@ def _cross_entropy(call: NodeCall) -> Lowered:
     name = (call.node.module_type or call.node.target.rpartition(".")[2]).lower().replace("_", "")
     source, target = call.tensor(0, "input"), call.tensor(1, "target")
     smoothing, ignored = call.option(7, "label_smoothing", 0.0), call.option(4, "ignore_index", -100)
-    if call.weight(2, "weight") is not None or smoothing:
-        raise NotCovered("with weights of classes" if not smoothing else "with label_smoothing")
+    weight = call.weight(2, "weight")
     axis = 1 if len(source.shape) > 1 else 0
     wide = widen(source.dtype)
     logs = log_softmax(source, axis, wide) if "cross" in name else source
+    if weight is not None:
+        weight = reshape(weight, (weight.size, *(1,) * (len(source.shape) - 1 - axis)))
     if target.dtype in FLOATS:
-        terms = reduce(formula("-{0} * {1}", logs, target, like=wide), (axis,), "sum", wide)
-        return finish(terms, call, max(1, terms.size))
-    return finish_classes(logs, target, axis, ignored, call)
+        classes = source.shape[axis]
+        target = formula("{0} * {1} + {2}", target, 1 - smoothing, smoothing / classes, like=wide) if smoothing else target
+        factors = [target] if weight is None else [target, weight]
+        terms = formula("-{0} * {1}" if weight is None else "-{0} * {1} * {2}", logs, *factors, like=wide)
+        summed = reduce(terms, (axis,), "sum", wide)
+        return finish(summed, call, max(1, summed.size))
+    return finish_classes(logs, target, axis, ignored, call, weight, smoothing)
 
 
-def finish_classes(logs: Tensor, target: Tensor, axis: int, ignored: int, call: NodeCall) -> Tensor:
-    """The negative logarithm at each target's class, without targets of an ignored class."""
+def finish_classes(
+    logs: Tensor, target: Tensor, axis: int, ignored: int, call: NodeCall, weight: Tensor | None, smoothing: float
+) -> Tensor:
+    """The negative logarithm at each target's class, without targets of an ignored class.
+
+    weight: one number for each class, shaped to be broadcast. smoothing: the share that all classes have alike.
+    """
     kept = formula("{0} != {1}", target, ignored, like=target.dtype, result="bool")
     place = formula("tl.where({0} == {1}, 0, {0})", target, ignored, like=target.dtype)
     one = reshape(place, (*target.shape[:axis], 1, *target.shape[axis:]))
     found = look_along(logs, one, axis, one.shape)
     terms = reshape(found, target.shape)
-    wide = logs.dtype
-    chosen = rename(formula("tl.where({1} != 0, -{0}, 0.0)", terms, cast(kept, "int32"), like=wide), "loss_of_class")
-    kind = call.option(-1, "reduction", "mean")
-    if kind != "mean":
+    wide, flag = logs.dtype, cast(kept, "int32")
+    every = tuple(range(len(target.shape)))
+    share: Tensor | None = None
+    if weight is not None:
+        share = Lookup(
+            shape=one.shape, dtype=weight.dtype, table=reshape(weight, (weight.size,)), places=(one,), limits=(weight.size,),
+            where=lambda at: (at,), move=lambda at, places: (places[0],),
+        )  # fmt: skip
+        share = reshape(share, target.shape)
+        terms = formula("{0} * {1}", terms, share, like=wide)
+    if smoothing:
+        parts = logs if weight is None else formula("{0} * {1}", logs, weight, like=wide)
+        total = reduce(parts, (axis,), "sum", wide)
+        terms = formula("{0} * {2} + {1} * {3}", terms, total, 1 - smoothing, smoothing / logs.shape[axis], like=wide)
+    chosen = rename(formula("tl.where({1} != 0, -{0}, 0.0)", terms, flag, like=wide), "loss_of_class")
+    if call.option(-1, "reduction", "mean") != "mean":
         return finish(chosen, call)
-    count = reduce(cast(kept, "int64"), tuple(range(len(target.shape))), "sum", "int64")
-    return finish(chosen, call, cast(count, wide))
+    if share is not None:
+        counted = formula("tl.where({1} != 0, {0}, 0.0)", share, flag, like=wide)
+        return finish(chosen, call, reduce(counted, every, "sum", wide))
+    return finish(chosen, call, cast(reduce(cast(kept, "int64"), every, "sum", "int64"), wide))
+
+
+def _gaussian(call: NodeCall) -> Lowered:
+    """Gaussian negative log-likelihood, with variances that are at least `eps`."""
+    source, target, variance = call.tensor(0, "input"), call.tensor(1, "target"), call.tensor(2, "var")
+    if call.option(3, "full", False):
+        raise NotCovered("with full")
+    wide, eps = widen(source.dtype), call.option(4, "eps", 1e-6)
+    if len(variance.shape) < len(source.shape) or variance.shape[-1:] != source.shape[-1:]:
+        raise NotCovered("with a variance for several elements")
+    spread = formula("tl.maximum({0}, {1})", variance, eps, like=wide)
+    return finish(formula("0.5 * (tl.log({2}) + ({0} - {1}) * ({0} - {1}) / {2})", source, target, spread, like=wide), call)
 
 
 def _ranked(call: NodeCall) -> Lowered:
@@ -150,5 +186,6 @@ TABLE: dict[str, Lower] = {
     **dict.fromkeys([f"nn.{name}" for name in _MODULES], _elementwise),
     **dict.fromkeys(("cross_entropy", "nll_loss", "nn.CrossEntropyLoss", "nn.NLLLoss"), _cross_entropy),
     **dict.fromkeys(("margin_ranking_loss", "cosine_embedding_loss", "nn.MarginRankingLoss", "nn.CosineEmbeddingLoss"), _ranked),
+    **dict.fromkeys(("gaussian_nll_loss", "nn.GaussianNLLLoss"), _gaussian),
     **dict.fromkeys(("triplet_margin_loss", "nn.TripletMarginLoss"), _triplet),
 }

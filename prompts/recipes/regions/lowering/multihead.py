@@ -7,22 +7,13 @@ import math
 from tritonsmith.prompts.recipes.regions.lowering.attention import attend_directly, settle
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
+from tritonsmith.prompts.recipes.regions.lowering.products import apply_linear
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce, softmax
 from tritonsmith.prompts.recipes.regions.lowering.views import cut, permute, reshape, swap
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, LibraryCall, Tensor
 
 _BATCHED = 3
 """Axes of a batch of sequences."""
-
-
-def apply_linear(source: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """source @ weight^T + bias, as a PyTorch call."""
-    inputs = (source, weight) if bias is None else (source, weight, bias)
-    places = ", ".join(f"{{{number}}}" for number in range(len(inputs)))
-    return LibraryCall(
-        shape=(*source.shape[:-1], weight.shape[0]), dtype=source.dtype, name="linear", text=f"F.linear({places})", inputs=inputs,
-        says="F.linear",
-    )  # fmt: skip
 
 
 class Heads:

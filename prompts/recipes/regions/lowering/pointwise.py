@@ -8,7 +8,7 @@ from typing import Any
 from tritonsmith.prompts.recipes.operations import OPERATIONS, expression, operation_name
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.values.indices import Shape
-from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, TRITON_TYPES, Formula, Held, Tensor, widen
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, TRITON_TYPES, Formula, Held, Tensor, TensorView, widen
 
 _SELU = (1.6732632423543772, 1.0507009873554805)
 _PLAIN: dict[str, tuple[str, int]] = {
@@ -210,13 +210,20 @@ def _lower_plain(call: NodeCall) -> Lowered:
     if name == "prelu":
         weight = call.weight(1, "weight")
         assert weight is not None
-        rank = len(call.shape)
-        if weight.size > 1 and rank > 2:
-            raise NotCovered("with a slope for each channel")
+        if weight.size > 1:
+            weight = _widen_channels(weight, len(call.shape))
         operands = [call.tensor(0, "input"), weight]
     if len(operands) < number:
         raise NotCovered(f"with {len(operands)} operands")
     return formula(template, *operands, like=call.dtype, shape=call.shape)
+
+
+def _widen_channels(weight: Tensor, rank: int) -> Tensor:
+    """One number for each channel, the second axis, to be broadcast over the axes behind."""
+    shape = (weight.size, *(1,) * (rank - 2))
+    return TensorView(
+        shape=shape, dtype=weight.dtype, source=weight, move=lambda at: at[:1], python=f"{{0}}.reshape({shape})"
+    ) if rank > 2 else weight
 
 
 def _compare(call: NodeCall) -> Lowered:

@@ -8,6 +8,7 @@ from typing import Any
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
+from tritonsmith.prompts.recipes.regions.lowering.views import permute, reshape, unfold_axis
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index, Shape
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Position, Tensor, TensorView, widen
 
@@ -74,6 +75,57 @@ def _count(axis: int, lead: int, window: Sizes, stride: Sizes, padding: Sizes, r
     return Formula(shape=shape, dtype="float32", template=text, inputs=(start,))
 
 
+def _sum_powers(call: NodeCall) -> Lowered:
+    """`lp_pool`: the root of the sum of powers, which torch does not take of absolute values."""
+    source, order = call.tensor(0, "input"), float(call.option(1, "norm_type", None))
+    window = call.option(2, "kernel_size", None)
+    axes = len(window) if isinstance(window, list | tuple) else len(source.shape) - 2
+    window = spread(window, axes)
+    stride = spread(call.option(3, "stride", None) or window, axes)
+    views = open_windows(source, window, stride, (0,) * axes, (1,) * axes, call.shape[-axes:], "0.0")
+    wide, behind = widen(source.dtype), tuple(range(len(call.shape), len(call.shape) + axes))
+    if order not in (1.0, 2.0):
+        raise NotCovered(f"of order {order}")
+    total = reduce(formula("{0} * {0}" if order == 2 else "{0}", views, like=wide), behind, "sum", wide)
+    return formula("tl.sqrt({0})" if order == 2 else "{0}", total, like=wide, result=source.dtype)
+
+
+def _inhibit(call: NodeCall) -> Lowered:
+    """`local_response_norm`: over neighbouring channels."""
+    source, size = call.tensor(0, "input"), int(call.option(1, "size", None))
+    alpha, beta, k = call.option(2, "alpha", 1e-4), call.option(3, "beta", 0.75), call.option(4, "k", 1.0)
+    wide, rank = widen(source.dtype), len(source.shape)
+    channels = source.shape[1]
+
+    def neighbour(at: Coordinates) -> Index:
+        return at[1] + at[rank] - size // 2
+
+    views = TensorView(
+        shape=(*source.shape, size), dtype=source.dtype, source=source, move=lambda at: (at[0], neighbour(at), *at[2:rank]),
+        guard=lambda at: (Guard(neighbour(at), 0, channels),),
+    )  # fmt: skip
+    total = reduce(formula("{0} * {0}", views, like=wide), (rank,), "sum", wide)
+    text = "{0} / libdevice.pow({1} * {2} + {3}, {4})"
+    return formula(text, source, total, alpha / size, k, beta, like=wide, result=source.dtype)
+
+
+def _unfold(call: NodeCall) -> Lowered:
+    """`F.unfold`: windows of two axes as columns. A method of that name opens windows along one axis."""
+    if call.node.op == "call_method":
+        return unfold_axis(call)
+    source = call.tensor(0, "input")
+    if len(source.shape) != 4:
+        raise NotCovered("without a batch")
+    window, dilation, padding, stride = (
+        spread(call.option(place, name, plain), 2)
+        for place, (name, plain) in enumerate((("kernel_size", None), ("dilation", 1), ("padding", 0), ("stride", 1)), 1)
+    )
+    pairs = zip(source.shape[2:], padding, dilation, window, stride, strict=True)
+    outputs = tuple((size + 2 * rim - apart * (length - 1) - 1) // step + 1 for size, rim, apart, length, step in pairs)
+    views = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
+    return reshape(permute(views, (0, 1, 4, 5, 2, 3)), call.shape)
+
+
 def _divide(call: NodeCall) -> Lowered:
     """Pools that divide an axis into equal parts."""
     source = call.tensor(0, "input")
@@ -96,5 +148,9 @@ def _divide(call: NodeCall) -> Lowered:
 _KINDS = [(f"{kind}_pool{axes}d", f"nn.{kind.title()}Pool{axes}d") for kind in ("max", "avg") for axes in (1, 2, 3)]
 TABLE: dict[str, Lower] = {
     **{name: _pool for pair in _KINDS for name in pair},
+    **dict.fromkeys((f"lp_pool{axes}d" for axes in (1, 2, 3)), _sum_powers),
+    **dict.fromkeys((f"nn.LPPool{axes}d" for axes in (1, 2, 3)), _sum_powers),
+    **dict.fromkeys(("local_response_norm", "nn.LocalResponseNorm"), _inhibit),
+    **dict.fromkeys(("unfold", "nn.Unfold"), _unfold),
     **{name: _divide for plain, module in _KINDS for name in (f"adaptive_{plain}", module.replace("nn.", "nn.Adaptive"))},
 }

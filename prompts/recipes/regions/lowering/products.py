@@ -8,9 +8,18 @@ from typing import Any
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, formula
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
-from tritonsmith.prompts.recipes.regions.lowering.views import expand, permute, reshape, swap
+from tritonsmith.prompts.recipes.regions.lowering.views import cut, expand, permute, reshape, swap
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Shape, count, unravel
-from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, AnchorResult, MatrixProduct, Tensor, TensorView, widen
+from tritonsmith.prompts.recipes.regions.values.tensors import (
+    FLOATS,
+    AnchorResult,
+    LibraryCall,
+    MatrixProduct,
+    Tensor,
+    TensorView,
+    rename,
+    widen,
+)
 
 Locate = Callable[[Coordinates], Coordinates]
 MATRICES = ("float32", "float16", "bfloat16")
@@ -151,9 +160,61 @@ def _contract(call: NodeCall) -> Lowered:
     )  # fmt: skip
 
 
+def apply_linear(source: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """source @ weight^T + bias, as a PyTorch call."""
+    inputs = (source, weight) if bias is None else (source, weight, bias)
+    places = ", ".join(f"{{{number}}}" for number in range(len(inputs)))
+    return LibraryCall(
+        shape=(*source.shape[:-1], weight.shape[0]), dtype=source.dtype, name="linear", text=f"F.linear({places})", inputs=inputs,
+        says="F.linear",
+    )  # fmt: skip
+
+
+def _find_gates(source: Tensor, state: Tensor, call: NodeCall) -> tuple[Tensor, Tensor]:
+    """What input and state give to all gates, each with its bias."""
+    found = []
+    for value, end in ((source, "ih"), (state, "hh")):
+        weight = call.weight(-1, f"weight_{end}")
+        if weight is None or len(value.shape) != 2:
+            raise NotCovered("without a batch")
+        bias, node = call.weight(-1, f"bias_{end}"), f"{call.node.name}_{end}"
+        if node in call.called:
+            found.append(apply_linear(value, weight, bias))
+        else:
+            found.append(add_bias(multiply(value, swap(weight, 0, 1), f"gates_{end}", node), bias, value.dtype))
+    return found[0], found[1]
+
+
+def _step(call: NodeCall) -> Lowered:
+    """A step of nn.GRUCell, nn.LSTMCell or nn.RNNCell: two products, and the gates elementwise."""
+    source, given, wide = call.tensor(0, "input"), call.get(1, "hx", default=None), widen(call.dtype)
+    kind, size = call.node.module_type, call.shape[-1]
+    state, cell = given if isinstance(given, list | tuple) else (given, None)
+    if not isinstance(state, Tensor) or (kind == "LSTMCell") != isinstance(cell, Tensor):
+        raise NotCovered("without a state")
+    fresh, kept = _find_gates(source, state, call)
+
+    def part(value: Tensor, number: int) -> Tensor:
+        return cut(value, len(value.shape) - 1, number * size, size)
+
+    if kind == "RNNCell":
+        text = "tanh({0} + {1})" if call.option(-1, "nonlinearity", "tanh") == "tanh" else "tl.maximum({0} + {1}, 0.0)"
+        return formula(text, fresh, kept, like=wide, result=call.dtype)
+    if kind == "GRUCell":
+        gates = [part(value, number) for number in range(3) for value in (fresh, kept)]
+        reset, update = (formula("sigmoid({0} + {1})", *gates[at : at + 2], like=wide) for at in (0, 2))
+        new = formula("tanh({0} + {1} * {2})", gates[4], reset, gates[5], like=wide)
+        return formula("{0} + {1} * ({2} - {0})", new, update, state, like=wide, result=call.dtype)
+    ways = ("sigmoid({0} + {1})", "sigmoid({0} + {1})", "tanh({0} + {1})", "sigmoid({0} + {1})")
+    enter, forget, new, leave = (formula(way, part(fresh, at), part(kept, at), like=wide) for at, way in enumerate(ways))
+    after = rename(formula("{1} * {0} + {2} * {3}", cell, forget, enter, new, like=wide, result=call.dtype), "cell")
+    return rename(formula("{0} * tanh({1})", leave, after, like=wide, result=call.dtype), "hidden"), after
+
+
 TABLE: dict[str, Lower] = {
     **dict.fromkeys(("matmul", "mm", "mv", "bmm", "dot"), _multiply),
     **dict.fromkeys(("linear", "nn.Linear"), _apply_linear),
     **dict.fromkeys(("addmm", "baddbmm"), _add_product),
     "einsum": _contract,
+    **dict.fromkeys(("nn.GRUCell", "nn.LSTMCell", "nn.RNNCell"), _step),
 }

@@ -13,6 +13,7 @@ from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall, NotCovered, hold_member
 from tritonsmith.prompts.recipes.regions.lowering.kinds import find_lowering
 from tritonsmith.prompts.recipes.regions.lowering.library import call_library
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import constant
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     TRITON_TYPES,
     AnchorResult,
@@ -28,9 +29,12 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "truediv": operator.truediv,
     "mod": operator.mod, "pow": operator.pow, "neg": operator.neg, "getitem": operator.getitem, "eq": operator.eq, "ne": operator.ne,
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "len": len, "int": int, "float": float, "sqrt": math.sqrt,
-    "min": min, "max": max, "ceil": math.ceil, "floor": math.floor,
+    "min": min, "max": max, "ceil": math.ceil, "floor": math.floor, "prod": math.prod, "abs": abs, "log": math.log, "log2": math.log2,
+    "round": round,
 }  # fmt: skip
 """Calls on numbers, which follow from the sizes that the task has."""
+_MISREAD = (TypeError, ValueError, KeyError, IndexError, AttributeError, StopIteration, ZeroDivisionError)
+"""What a file raises that did not foresee some argument. PyTorch then does the call, as for any other that is not covered."""
 _WRITING = ("iadd", "isub", "imul", "itruediv", "ipow", "ifloordiv", "iand", "ior")
 
 
@@ -74,6 +78,8 @@ class ForwardReader:
     def _visit(self, node: OpNode) -> None:
         if node.op == "placeholder":
             self._take_input(node)
+        elif node.op == "get_attr" and "value" in node.attributes:
+            self.made[node.name] = constant(node.attributes["value"], node.outputs[0].dtype, node.outputs[0].shape)
         elif node.op == "get_attr":
             if node.target not in self.facts.parameters:
                 raise NoPlan((f"self.{node.target}, which is neither a parameter nor a persistent buffer", node))
@@ -120,7 +126,7 @@ class ForwardReader:
         if node.target == "builtins.getattr" and isinstance(args[0], tuple) and args[1] in ("values", "indices"):
             return args[0][args[1] == "indices"]
         kwargs = {key: self._resolve(one) for key, one in node.kwargs.items()}
-        call = NodeCall(node, self.facts, args, kwargs, self.training, self._member)
+        call = NodeCall(node, self.facts, args, kwargs, self.training, self._member, self.called or ())
         if any(spec.dtype not in TRITON_TYPES for spec in node.outputs):
             raise NoPlan((f"{name_node(node)} that gives {node.outputs[0].dtype}", node))
         self._refuse_aliases(node, args)
@@ -129,10 +135,12 @@ class ForwardReader:
         if lower is not None:
             try:
                 made = lower(call)
-            except NotCovered:
+            except (NotCovered, *_MISREAD):
                 made = None
         if self.called is None and _is_product(made, node.name):
             made = None
+        if made is not None and not _is_as_shown(made, node):
+            made = None  # this reader is wrong about the call
         if made is None:
             made = call_library(call, self.forward.members)
         first = made[0] if isinstance(made, tuple) else made
@@ -166,11 +174,23 @@ class ForwardReader:
             if name == "getattr":
                 known = {"shape": value.shape, "ndim": len(value.shape), "dtype": f"torch.{value.dtype}"}
                 return known.get(args[1], f"<{args[1]}>")
+        if name in ("numel", "__len__") and args and isinstance(args[0], tuple):
+            return math.prod(args[0]) if name == "numel" else len(args[0])
         if name in _ARITHMETIC and all(not isinstance(one, Tensor) for one in args):
-            return _ARITHMETIC[name](*args)
-        if name == "_assert":
+            try:
+                return _ARITHMETIC[name](*map(_as_python, args))
+            except (TypeError, ValueError, ArithmeticError, IndexError, KeyError):
+                raise NoPlan((name_node(node), node)) from None
+        if name in ("_assert", "_assert_scalar"):
             return None
         raise NoPlan((name_node(node), node))
+
+
+def _as_python(argument: Any) -> Any:
+    """An argument of a call on numbers: sizes are tuples, so that they can be added, and slices are slices."""
+    if isinstance(argument, dict) and "slice" in argument:
+        return slice(*argument["slice"])
+    return tuple(argument) if isinstance(argument, list) else argument
 
 
 def _name(value: Any, name: str) -> None:
@@ -181,6 +201,13 @@ def _name(value: Any, name: str) -> None:
         value.name = name
     if isinstance(value, AnchorResult) and not value.anchor.name:
         value.anchor.name = name
+
+
+def _is_as_shown(made: Any, node: OpNode) -> bool:
+    """Whether values have the shapes and types that the trace shows."""
+    values = list_values(made)
+    pairs = zip(values, node.outputs, strict=False)
+    return len(values) == len(node.outputs) and all((one.shape, one.dtype) == (spec.shape, spec.dtype) for one, spec in pairs)
 
 
 def _is_product(value: Any, node: str) -> bool:

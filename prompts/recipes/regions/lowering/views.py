@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
-from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, write_number
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, formula, write_number
 from tritonsmith.prompts.recipes.regions.values.indices import ZERO, Coordinates, Guard, Index, Shape, ravel, unravel
 from tritonsmith.prompts.recipes.regions.values.tensors import Joined, Tensor, TensorView
 
@@ -181,30 +181,6 @@ def _roll(call: NodeCall) -> Lowered:
     )  # fmt: skip
 
 
-def _pad(call: NodeCall) -> Lowered:
-    source, mode = call.tensor(0, "input"), call.option(2, "mode", "constant")
-    rims = list(call.option(1, "padding", call.kwargs.get("pad", None)) if call.node.op == "call_module" else call.get(1, "pad"))
-    kind = call.node.module_type
-    fill = call.option(3, "value", 0.0) or 0.0
-    rank = len(source.shape)
-    before, after = [0] * rank, [0] * rank
-    for number in range(len(rims) // 2):
-        before[rank - 1 - number], after[rank - 1 - number] = rims[2 * number : 2 * number + 2]
-    if kind.startswith("Re") or mode != "constant" or kind.startswith("Circular"):
-        return _pad_by_itself(source, call.shape, before, mode if not kind else kind.partition("Pad")[0].lower().removesuffix("ion"))
-    return pad(source, tuple(before), tuple(after), fill)
-
-
-def _pad_by_itself(source: Tensor, shape: Shape, before: list[int], mode: str) -> Tensor:
-    """A rim of the tensor's own elements; only a circular one needs no more than a remainder."""
-    if mode != "circular":
-        raise NotCovered(f"with the mode {mode}")
-    return view(
-        source, shape,
-        lambda at: tuple((index + (-low) % size) % size for index, low, size in zip(at, before, source.shape, strict=True)),
-    )  # fmt: skip
-
-
 def _join(call: NodeCall) -> Lowered:
     given = call.get(0, "tensors")
     if not all(isinstance(one, Tensor) for one in given):
@@ -221,7 +197,7 @@ def _join(call: NodeCall) -> Lowered:
     return parts[0] if len(parts) == 1 else Joined(shape=call.shape, dtype=call.dtype, parts=tuple(parts), axis=axis)
 
 
-def _unfold(call: NodeCall) -> Lowered:
+def unfold_axis(call: NodeCall) -> Lowered:
     """Tensor.unfold: windows along one axis, as a last axis."""
     source, axis, step = call.tensor(0, "self"), call.get(1, "dimension"), call.get(3, "step")
     axis %= len(source.shape)
@@ -263,6 +239,31 @@ def _shuffle(call: NodeCall) -> Lowered:
     return reshape(permute(parts, (0, 1, 3, 5, 2, 4)), call.shape)
 
 
+def _gate(call: NodeCall) -> Lowered:
+    """`glu`: the first half times the sigmoid of the second one."""
+    source = call.tensor(0, "input")
+    axis = call.option(1, "dim", -1) % len(source.shape)
+    half = source.shape[axis] // 2
+    return formula("{0} * sigmoid({1})", cut(source, axis, 0, half), cut(source, axis, half, half), like=call.dtype)
+
+
+def _spread(call: NodeCall) -> Lowered:
+    """`outer` and `ger`: every element of one vector times every element of another one."""
+    left, right = call.tensor(0, "input", "self"), call.tensor(1, "vec2", "other")
+    return formula("{0} * {1}", reshape(left, (left.size, 1)), right, like=call.dtype, shape=call.shape)
+
+
+def _mesh(call: NodeCall) -> Lowered:
+    """`meshgrid`: each vector along an axis of its own."""
+    given = call.args[0] if isinstance(call.args[0], list | tuple) else call.args
+    order = list(range(len(given)))
+    if call.kwargs.get("indexing", "ij") == "xy" and len(order) > 1:
+        order[:2] = 1, 0
+    places = range(len(order))
+    sides = (reshape(one, tuple(one.size if place == axis else 1 for place in places)) for axis, one in zip(order, given, strict=True))
+    return tuple(expand(one, call.shape) for one in sides)
+
+
 def _glance(call: NodeCall) -> Lowered:
     """Attributes that are views: `.T` and `.mT`."""
     source, name = call.tensor(0, "self"), call.get(1, "name")
@@ -275,30 +276,17 @@ def _glance(call: NodeCall) -> Lowered:
     raise NotCovered(f"the attribute {name}")
 
 
-def _interpolate(call: NodeCall) -> Lowered:
-    """Nearest neighbours at whole factors."""
-    source = call.tensor(0, "input")
-    factors = [new // old for new, old in zip(call.shape[2:], source.shape[2:], strict=True)]
-    whole = all(old * factor == new and factor for old, new, factor in zip(source.shape[2:], call.shape[2:], factors, strict=True))
-    if call.option(3, "mode", "nearest") != "nearest" or not whole:
-        raise NotCovered("other than nearest neighbours at whole factors")
-    return view(source, call.shape, lambda at: (*at[:2], *(index // factor for index, factor in zip(at[2:], factors, strict=True))))
-
-
 TABLE: dict[str, Lower] = {
     **dict.fromkeys(("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as", "ravel"), _reshape),
     **dict.fromkeys(("nn.Flatten", "nn.Unflatten"), _reshape),
     **dict.fromkeys(("permute", "transpose", "t", "swapaxes", "swapdims", "movedim", "moveaxis"), _permute),
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), _expand),
     **dict.fromkeys(("repeat", "tile"), _repeat),
-    "repeat_interleave": _repeat_each, "narrow": _narrow, "select": _select, "roll": _roll, "pad": _pad, "unfold": _unfold,
+    "repeat_interleave": _repeat_each, "narrow": _narrow, "select": _select, "roll": _roll, "unfold": unfold_axis,
     **dict.fromkeys(("chunk", "split", "unbind", "tensor_split"), _split),
     **dict.fromkeys(("cat", "concat", "concatenate", "stack"), _join),
     **dict.fromkeys(("diag", "diagonal"), _diagonal),
     **dict.fromkeys(("nn.PixelShuffle", "nn.PixelUnshuffle", "nn.ChannelShuffle"), _shuffle),
     **dict.fromkeys(("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"), _shuffle),
-    **dict.fromkeys(("nn.ZeroPad1d", "nn.ZeroPad2d", "nn.ZeroPad3d", "nn.ConstantPad1d", "nn.ConstantPad2d", "nn.ConstantPad3d"), _pad),
-    **dict.fromkeys(("nn.CircularPad1d", "nn.CircularPad2d"), _pad),
-    **dict.fromkeys(("interpolate", "nn.Upsample"), _interpolate),
-    "getattr": _glance,
+    "glu": _gate, "nn.GLU": _gate, "outer": _spread, "ger": _spread, "meshgrid": _mesh, "getattr": _glance,
 }  # fmt: skip

@@ -173,7 +173,7 @@ class AttentionWriter:
         one, emitter = self.one, self.emitter
         if one.softmax and one.empty_is_zero and self._is_masked(one.score):
             emitter.line("total = tl.where(total == 0.0, 1.0, total)  # a query that sees no key gets zeros")
-        row = variable(QUERY, one.queries)
+        row = variable(QUERY, max(2, one.queries))  # of one query too, the result is a block
         for number in range(len(self.blocks.columns)):
             column = variable(f"{COLUMN}{number}", one.columns)
             text = f"result{number}{' / total' if one.softmax else ''}"

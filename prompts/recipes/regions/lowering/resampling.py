@@ -1,0 +1,147 @@
+"""Elements that are read at places which follow from where they go: rims of a tensor's own elements, neighbours, images of another size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
+from tritonsmith.prompts.recipes.regions.lowering.views import pad, reshape, view
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Index, Shape
+from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Lookup, Position, Tensor, rename, widen
+
+_MODES = {"Zero": "constant", "Constant": "constant", "Reflection": "reflect", "Replication": "replicate", "Circular": "circular"}
+_LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
+
+
+def look_at(source: Tensor, shape: Shape, places: dict[int, Tensor]) -> Lookup:
+    """The source at places of some axes, each computed for all places of that axis alone; other axes as they are."""
+    axes = sorted(places)
+
+    def move(at: Coordinates, found: Sequence[Index]) -> Coordinates:
+        return tuple(found[axes.index(axis)] if axis in places else index for axis, index in enumerate(at))
+
+    return Lookup(
+        shape=tuple(shape), dtype=source.dtype, table=source, places=tuple(places[axis] for axis in axes),
+        where=lambda at: tuple((at[axis],) for axis in axes), move=move, limits=tuple(source.shape[axis] for axis in axes),
+    )  # fmt: skip
+
+
+def _count(size: int) -> Tensor:
+    """The places of one axis."""
+    return Position(shape=(size,), dtype="int32", index=lambda at: at[0])
+
+
+def pad_by_itself(source: Tensor, before: Sequence[int], after: Sequence[int], mode: str) -> Tensor:
+    """A rim of the tensor's own elements: `reflect`, `replicate` or `circular`. Raises NotCovered for other modes and rims that cut."""
+    sizes = source.shape
+    shape = tuple(size + low + high for size, low, high in zip(sizes, before, after, strict=True))
+    if min(*before, *after) < 0:
+        raise NotCovered("with a rim that cuts")
+    if mode == "circular":
+        return view(
+            source, shape, lambda at: tuple((index + (-low) % size) % size for index, low, size in zip(at, before, sizes, strict=True))
+        )
+    found: dict[int, Tensor] = {}
+    for axis, (size, low) in enumerate(zip(sizes, before, strict=True)):
+        if shape[axis] == size:
+            continue
+        place = formula("{0} - {1}", _count(shape[axis]), low, like="int32")
+        if mode == "reflect":
+            place = formula("{1} - tl.abs({1} - tl.abs({0}))", place, size - 1, like="int32")
+        elif mode == "replicate":
+            place = formula("tl.minimum(tl.maximum({0}, 0), {1})", place, size - 1, like="int32")
+        else:
+            raise NotCovered(f"with the mode {mode}")
+        found[axis] = rename(place, mode)
+    return look_at(source, shape, found)
+
+
+def _pad(call: NodeCall) -> Lowered:
+    """`F.pad` and the modules of every kind of rim."""
+    source, kind = call.tensor(0, "input"), call.node.module_type
+    rims = list(call.option(1, "padding", None)) if kind else list(call.get(1, "pad"))
+    mode = _MODES[kind.partition("Pad")[0]] if kind else call.option(2, "mode", "constant")
+    rank = len(source.shape)
+    before, after = [0] * rank, [0] * rank
+    for number in range(len(rims) // 2):
+        before[rank - 1 - number], after[rank - 1 - number] = rims[2 * number : 2 * number + 2]
+    if mode == "constant":
+        return pad(source, tuple(before), tuple(after), call.option(3, "value", 0.0) or 0.0)
+    return pad_by_itself(source, before, after, mode)
+
+
+def _interpolate(call: NodeCall) -> Lowered:
+    """Nearest neighbours, and linear interpolation along one to three axes."""
+    source, mode = call.tensor(0, "input"), call.option(3, "mode", "nearest")
+    if call.option(6, "antialias", False):
+        raise NotCovered("with antialias")
+    axes = [axis for axis in range(2, len(source.shape)) if source.shape[axis] != call.shape[axis]]
+    scales = _find_scales(call, len(source.shape) - 2)
+    if mode == "nearest":
+        return _pick_nearest(source, call.shape, axes, scales)
+    if _LINEAR.get(str(mode)) != len(source.shape) - 2:
+        raise NotCovered(f"with the mode {mode}")
+    aligned = bool(call.option(4, "align_corners", False))
+    value = source
+    for axis in reversed(axes):
+        value = _interpolate_axis(value, axis, call.shape[axis], aligned, scales[axis - 2])
+    return formula("{0}", value, like=widen(call.dtype), result=call.dtype) if axes else source
+
+
+def _find_scales(call: NodeCall, axes: int) -> list[float | None]:
+    """By axis: the factor that the call gives and keeps; None where sizes decide."""
+    given = call.option(2, "scale_factor", None)
+    if given is None or call.option(5, "recompute_scale_factor", None):
+        return [None] * axes
+    return [float(one) for one in given] if isinstance(given, list | tuple) else [float(given)] * axes
+
+
+def _pick_nearest(source: Tensor, shape: Shape, axes: list[int], scales: list[float | None]) -> Tensor:
+    """Whole factors move indices only; for others the place is computed as torch has it, in fp32 and rounded down."""
+    factors = {axis: shape[axis] // source.shape[axis] for axis in axes}
+    if all(shape[axis] == source.shape[axis] * factor and scales[axis - 2] in (None, factor) for axis, factor in factors.items()):
+        return view(source, shape, lambda at: tuple(index // factors.get(axis, 1) for axis, index in enumerate(at)))
+    places: dict[int, Tensor] = {}
+    for axis in axes:
+        ratio = _divide(source.shape[axis], shape[axis], scales[axis - 2])
+        place = formula("{0} * {1}", _count(shape[axis]), ratio, like="float32")
+        places[axis] = rename(_round_down(place, 0, source.shape[axis] - 1), "nearest")
+    return look_at(source, shape, places)
+
+
+def _round_down(place: Tensor, ahead: int, last: int) -> Tensor:
+    """A place that is no whole number, rounded down and moved ahead, as far as the last one."""
+    moved = f" + {ahead}" if ahead else ""
+    return Formula(shape=place.shape, dtype="int32", template=f"tl.minimum({{0}}.to(tl.int32){moved}, {last})", inputs=(place,))
+
+
+def _divide(size: int, new: int, scale: float | None) -> float:
+    """Places of the source for each place of the result."""
+    return 1.0 / scale if scale else size / new
+
+
+def _interpolate_axis(source: Tensor, axis: int, new: int, aligned: bool, scale: float | None) -> Tensor:
+    """Between the two neighbours of each place along one axis."""
+    size = source.shape[axis]
+    shape = (*source.shape[:axis], new, *source.shape[axis + 1 :])
+    if aligned:
+        ratio = (size - 1) / (new - 1) if new > 1 else 0.0
+        template = "{0} * {1}"
+    else:
+        ratio = _divide(size, new, scale)
+        template = "tl.maximum(({0} + 0.5) * {1} - 0.5, 0.0)"
+    if not math.isfinite(ratio):
+        raise NotCovered("with such a factor")
+    wide = widen(source.dtype)
+    place = formula(template, _count(new), ratio, like="float32")
+    share = reshape(formula("{0} - tl.floor({0})", place, like="float32"), (new, *(1,) * (len(shape) - axis - 1)))
+    neighbours = [look_at(source, shape, {axis: _round_down(place, ahead, size - 1)}) for ahead in (0, 1)]
+    return formula("{0} * (1.0 - {2}) + {1} * {2}", *neighbours, share, like=wide)
+
+
+TABLE: dict[str, Lower] = {
+    "pad": _pad, **{f"nn.{kind}Pad{axes}d": _pad for kind in _MODES for axes in (1, 2, 3)},
+    **dict.fromkeys(("interpolate", "nn.Upsample", "nn.UpsamplingNearest2d"), _interpolate),
+}  # fmt: skip
