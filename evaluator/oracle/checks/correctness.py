@@ -104,10 +104,18 @@ class ErrorStats:
 
     def within_on_average(self, reference: ErrorStats) -> bool:
         """The rule over all elements together."""
-        floor = self.epsilon / 4
-        return self.rms <= RMS_FACTOR * max(reference.rms, floor * self.oracle_rms) and self.max_abs <= MAX_FACTOR * max(
-            reference.max_abs, floor * self.oracle_max
+        floor, slack = self.epsilon / 4, self._slack
+        return self.rms <= slack * RMS_FACTOR * max(reference.rms, floor * self.oracle_rms) and (
+            self.max_abs <= slack * MAX_FACTOR * max(reference.max_abs, floor * self.oracle_max)
         )
+
+    @property
+    def _slack(self) -> float:
+        """What the whole outputs are given together where they have few elements, as each of them is by itself."""
+        given = [part.slack for part in self.parts if part.whole]
+        if not given or min(given) <= 1.0:
+            return 1.0
+        return max(1.0, 1.0 / math.sqrt(sum(slack**-2 for slack in given)))
 
     def wrong_part(self, reference: ErrorStats) -> Part | None:
         """The first part that breaks the rule by itself."""

@@ -83,6 +83,16 @@ def test_an_edge_that_is_wrong_by_itself_is_refused(wrong: str) -> None:
         assert not mine.within(own.lift_to_share(1e-9).lift_edges_to_share(1e-11)) and not mine.scale_errors(1.0).within(own.widen(own))
 
 
+@pytest.mark.parametrize(("error", "right"), [(3e-7, True), (3e-6, False)])
+def test_a_few_numbers_may_differ_more_than_many(error: float, right: bool) -> None:
+    """Four losses: the reference may happen to be exact, which refuses no honest sum."""
+    oracle = [torch.rand((), dtype=torch.float64) + 1.0 for _ in range(4)]
+    own = error_stats([value.float() for value in oracle], oracle)
+    assert error_stats([(value * (1.0 + error)).float() for value in oracle], oracle).within(own) is right
+    many = [torch.rand(400, dtype=torch.float64) + 1.0]
+    assert not error_stats([(many[0] * (1.0 + error)).float()], many).within(error_stats([many[0].float()], many))
+
+
 def test_few_wrong_places_are_bounded_by_the_whole_output() -> None:
     """A few wrong places, where the reference has few values, are bounded by the whole output."""
     a, b = operands()
