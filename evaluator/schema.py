@@ -13,6 +13,7 @@ from tritonsmith.evaluator.limits import Counters, FloorShare, LineFacts
 from tritonsmith.evaluator.operator_cost import TraceWay
 from tritonsmith.evaluator.plain import Plain
 from tritonsmith.evaluator.record import Record as Record
+from tritonsmith.evaluator.work import KernelWork
 
 
 class PrecisionClass(StrEnum):
@@ -321,6 +322,7 @@ class KernelFacts(Record):
     product: str = ""  # what most operations of its tl.dot are: `ieee`, `tf32`, `fp16`, `bf16`, ...; empty where nobody counted
     sync_rounds: int | None = None  # times a program waits for another one, at most over the programs
     lines: tuple[LineFacts, ...] = ()  # loads and stores by line; empty where the interpreter did not run the kernel
+    work: KernelWork | None = None  # what compiling alone tells of one launch; None in older records
 
 
 class LaunchFacts(Record):
