@@ -15,6 +15,8 @@ class KernelWork(Record):
     bytes_stored: float = 0.0
     unique_bytes: float = 0.0
     """Distinct bytes of the operands that loads and stores can touch: what device memory moves at the least."""
+    repeated_bytes: float = 0.0
+    """Of the bytes loaded, those that a program loads again in a later loop over the same operand."""
     product_flops: float = 0.0
     """Operations of matrix products."""
     product: str = ""

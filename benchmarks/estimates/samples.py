@@ -28,6 +28,9 @@ BENCHMARKS = Path(__file__).parents[1]
 RESULTS = BENCHMARKS / "results"
 _SHORT = {"seq_len": 128}
 """The size of the ablation's recurrent tasks."""
+_TASK = re.compile(r"# (\w+) \(full size, (\w+)\)")
+_LATENCY = re.compile(r"# latency ([\d.]+) ms \(measured\); baselines: (.*)")
+_BASELINE = re.compile(r"(\w+) ([\d.]+) ms")
 _NAMES = {"tiles": "TILES", "block": "BLOCK", "slice": "SLICE", "parts": "PARTS"}
 
 
@@ -42,6 +45,8 @@ class Sample:
     settings: str
     source: str
     """The file with the measurement, below `results/`."""
+    baselines: Mapping[str, float]
+    """Milliseconds of the reference by name, where they stand beside the text."""
 
     @property
     def group(self) -> str:
@@ -52,7 +57,7 @@ class Sample:
 
 def list_samples(descriptions: TaskDescriptions) -> list[Sample]:
     """Every measured text that is known exactly, run by run."""
-    return [*_list_run_samples(descriptions), *_list_kernelbench_samples()]
+    return [*_list_run_samples(descriptions), *_list_kept_samples(), *_list_kernelbench_samples()]
 
 
 def set_constant(text: str, name: str, value: object) -> str:
@@ -86,13 +91,31 @@ def _list_run_samples(descriptions: TaskDescriptions) -> Iterator[Sample]:
         text = _find_text(texts, row, task, descriptions)
         if text:
             words = ", ".join(f"{name} {value}" for name, value in row["settings"].items())
-            yield Sample(task, text, median(times[key]), f"{row['recipe']}: {words}", str(path.relative_to(RESULTS)))
+            yield Sample(task, text, median(times[key]), f"{row['recipe']}: {words}", str(path.relative_to(RESULTS)), {})
 
 
 def _read_winners() -> dict[str, str]:
     paths = (*RESULTS.glob("runs/*.best.txt"), *RESULTS.glob("ablation_h200/winners/*.txt"))
-    found = [path.read_text(encoding="utf-8") for path in sorted(paths)]
+    found = [_split_header(path.read_text(encoding="utf-8"))[1] for path in sorted(paths)]
     return {text_sha(text): text for text in found}
+
+
+def _split_header(text: str) -> tuple[str, str]:
+    """What a run writes above its winner, and the text that was measured."""
+    header, _, body = text.partition("\n\n") if text.startswith("#") else ("", "", text)
+    return header, body
+
+
+def _list_kept_samples() -> Iterator[Sample]:
+    """Winners by what their own headers say; those of a run's summary come again, with their baselines."""
+    for path in sorted(RESULTS.glob("runs/*.best.txt")):
+        header, body = _split_header(path.read_text(encoding="utf-8"))
+        task, latency = _TASK.search(header), _LATENCY.search(header)
+        if task is None or latency is None:
+            continue
+        loaded = load_task(BENCHMARKS / "tasks" / f"{task[1]}.py", precision=task[2])
+        baselines = {name: float(ms) for name, ms in _BASELINE.findall(latency[2])}
+        yield Sample(loaded, body, float(latency[1]), "winner", str(path.relative_to(RESULTS)), baselines)
 
 
 def _find_text(texts: Mapping[str, str], row: Mapping[str, Any], task: Task, descriptions: TaskDescriptions) -> str:
@@ -122,12 +145,13 @@ def _list_kernelbench_samples() -> Iterator[Sample]:
             times = [row["median_ms"] for row in rows if row["name"] == task.name and row["kind"].endswith(f": {variant}")]
             if times:
                 loaded = load_task(folder / "tasks" / f"{task.name}.py", overrides=task.sizes)
-                yield Sample(loaded, text, median(times), variant, "raw/kernelbench/rate.jsonl")
+                yield Sample(loaded, text, median(times), variant, "raw/kernelbench/rate.jsonl", {})
     for kernels, tasks, source in (("half_kernels", BENCHMARKS / "tasks" / "half", "halves"), ("kernels", folder / "tasks", "large")):
         for row in _read_rows(source):
             kernel, path = folder / kernels / f"{row['name']}.py", tasks / f"{row['name']}.py"
             if row["kind"] == "right" and row["status"] == "ok" and kernel.exists() and path.exists():
-                yield Sample(load_task(path), kernel.read_text(), row["median_ms"], row["kind"], f"raw/kernelbench/{source}.jsonl")
+                own = f"raw/kernelbench/{source}.jsonl"
+                yield Sample(load_task(path), kernel.read_text(), row["median_ms"], row["kind"], own, row.get("baselines_ms") or {})
 
 
 def _read_rows(name: str) -> list[dict[str, Any]]:

@@ -52,6 +52,10 @@ class _Counts:
     reductions: float = 0.0
     waits: float = 0.0
     loads: bool = False
+    repeated: float = 0.0
+    """Bytes loaded once more in a later loop: by then the first loop has passed over the rest."""
+    inner: dict[str, float] = field(default_factory=dict)
+    """Most bytes that one loop of this block loaded, by operand."""
 
     @property
     def weight(self) -> float:
@@ -66,7 +70,7 @@ class _Counts:
         for name, flops in other.products.items():
             self.products[name] = self.products.get(name, 0.0) + times * flops
         self.loads = self.loads or other.loads
-        for name in ("operations", "special", "rounds", "reductions", "waits"):
+        for name in ("repeated", "operations", "special", "rounds", "reductions", "waits"):
             setattr(self, name, getattr(self, name) + times * getattr(other, name))
 
 
@@ -110,7 +114,7 @@ def _total(one: _Counts, sizes: Mapping[str, float], programs: int, arguments: i
     )  # fmt: skip
     products = {name: flops * programs for name, flops in one.products.items()}
     return KernelWork(
-        bytes_loaded=loaded, bytes_stored=stored, unique_bytes=unique, product_flops=sum(products.values()),
+        bytes_loaded=loaded, bytes_stored=stored, unique_bytes=unique, repeated_bytes=one.repeated * programs, product_flops=sum(products.values()),
         product=max(products, key=lambda name: products[name], default=""), operations=one.operations * programs,
         special=one.special * programs, load_rounds=one.rounds, reductions=one.reductions, waits=one.waits, arguments=arguments,
         by_operand={name: sum(moved) * programs for name, moved in one.by_operand.items()},
@@ -191,6 +195,10 @@ class _Walk:
         body = self.block()
         rounds = body.rounds or float(body.loads)
         body.rounds = rounds
+        for base, (loaded, _) in body.by_operand.items():
+            again = trips * loaded
+            counts.repeated += min(again, counts.inner.get(base, 0.0))
+            counts.inner[base] = max(again, counts.inner.get(base, 0.0))
         counts.add(body, trips)
         counts.loads = counts.loads or body.loads
 
