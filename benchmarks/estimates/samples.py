@@ -28,9 +28,6 @@ BENCHMARKS = Path(__file__).parents[1]
 RESULTS = BENCHMARKS / "results"
 _SHORT = {"seq_len": 128}
 """The size of the ablation's recurrent tasks."""
-_TASK = re.compile(r"# (\w+) \(full size, (\w+)\)")
-_LATENCY = re.compile(r"# latency ([\d.]+) ms \(measured\); baselines: (.*)")
-_BASELINE = re.compile(r"(\w+) ([\d.]+) ms")
 _NAMES = {"tiles": "TILES", "block": "BLOCK", "slice": "SLICE", "parts": "PARTS"}
 
 
@@ -96,26 +93,13 @@ def _list_run_samples(descriptions: TaskDescriptions) -> Iterator[Sample]:
 
 def _read_winners() -> dict[str, str]:
     paths = (*RESULTS.glob("runs/*.best.txt"), *RESULTS.glob("ablation_h200/winners/*.txt"))
-    found = [_split_header(path.read_text(encoding="utf-8"))[1] for path in sorted(paths)]
+    found = [_strip_header(path.read_text(encoding="utf-8")) for path in sorted(paths)]
     return {text_sha(text): text for text in found}
 
 
-def _split_header(text: str) -> tuple[str, str]:
-    """What a run writes above its winner, and the text that was measured."""
-    header, _, body = text.partition("\n\n") if text.startswith("#") else ("", "", text)
-    return header, body
-
-
-def _list_kept_samples() -> Iterator[Sample]:
-    """Winners by what their own headers say; those of a run's summary come again, with their baselines."""
-    for path in sorted(RESULTS.glob("runs/*.best.txt")):
-        header, body = _split_header(path.read_text(encoding="utf-8"))
-        task, latency = _TASK.search(header), _LATENCY.search(header)
-        if task is None or latency is None:
-            continue
-        loaded = load_task(BENCHMARKS / "tasks" / f"{task[1]}.py", precision=task[2])
-        baselines = {name: float(ms) for name, ms in _BASELINE.findall(latency[2])}
-        yield Sample(loaded, body, float(latency[1]), "winner", str(path.relative_to(RESULTS)), baselines)
+def _strip_header(text: str) -> str:
+    """The text that was measured, without what a run writes above its winner."""
+    return text.partition("\n\n")[2] if text.startswith("#") else text
 
 
 def _find_text(texts: Mapping[str, str], row: Mapping[str, Any], task: Task, descriptions: TaskDescriptions) -> str:
@@ -135,6 +119,15 @@ def _find_text(texts: Mapping[str, str], row: Mapping[str, Any], task: Task, des
         return ""
     text = recipe.render(found.plan, dict(row["settings"]))
     return text if text_sha(text) == row["sha"] else ""
+
+
+def _list_kept_samples() -> Iterator[Sample]:
+    """Winners of `summary.json`, with their baselines; those of a run's summary come again."""
+    texts = _read_winners()
+    for row in json.loads((RESULTS / "summary.json").read_text()):
+        if text := texts.get(row["winner"]["sha"]):
+            task = load_task(BENCHMARKS / "tasks" / f"{row['task']}.py", precision=row["precision_class"])
+            yield Sample(task, text, row["median_ms"], "winner", "summary.json", row["baselines_ms"])
 
 
 def _list_kernelbench_samples() -> Iterator[Sample]:
