@@ -26,10 +26,29 @@ from tritonsmith.evaluator.estimating.device_time import FLOOR, Bound, DeviceTim
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts
 
-TRITON_CALL = 9.5e-6
-"""Host seconds of a Triton launch from Python; measured with 1 and with 16 arguments: 7.6 and 11.8 us."""
-TORCH_CALL = 7.8e-6
-"""Host seconds of a torch operator; measured: 5.1 us for add_, 11.8 us for a small matmul."""
+
+@dataclass(frozen=True)
+class Band:
+    """An optimistic and a pessimistic value of one constant; seconds unless said otherwise."""
+
+    low: float
+    high: float
+
+    @property
+    def middle(self) -> float:
+        """Geometric middle."""
+        return math.sqrt(self.low * self.high)
+
+
+TRITON_CALL = Band(7.6e-6, 11.8e-6)
+"""Host time of a Triton launch from Python; measured with 1 and with 16 arguments."""
+TORCH_CALL = Band(5.1e-6, 11.8e-6)
+"""Host time of a torch operator; measured: add_ and a small matmul."""
+ROUND = Band(1.55e-6, 4.8e-6)
+"""A step of a chain of programs that wait for each other, with its work; measured: barrier and exchange of a 16 x 256 row alone, and the whole
+step of a recurrent kernel. Authors plan with it; the estimate counts the wait and the work apart."""
+L2_BYTES_PER_CLOCK = Band(64.0, 32.0)
+"""Bytes per clock that one processor takes from the L2 cache, as authors plan with it (the vendor's figure is 64)."""
 INNER_CALL = 6.3e-6
 """Host seconds per launch inside one library call; measured: cuDNN's GRU, 25 to 45 ms for 6144 launches."""
 HOLD = 0.5e-3
@@ -41,6 +60,7 @@ _CONVOLUTION, _CONVOLUTION_START = 0.63, 40e-6
 
 
 @dataclass(frozen=True)
+
 class Spread:
     """How far an estimate may be off."""
 
@@ -53,7 +73,7 @@ class Spread:
 SPREADS: dict[Bound, Spread] = {
     Bound.MEMORY: Spread(1.3, 1.1),
     Bound.PROCESSOR: Spread(2.0, 1.5),
-    Bound.PRODUCT: Spread(3.1, 1.8),
+    Bound.PRODUCT: Spread(3.1, 2.5),
     Bound.EXCHANGE: Spread(1.5, 2.2),
     Bound.LAUNCH: Spread(1.6, 2.5),
     Bound.UNKNOWN: Spread(4.0, 16.0),
@@ -148,13 +168,13 @@ def estimate_trace(hardware: Hardware, ops: Sequence[OperatorCost], in_graph: bo
 
 def estimate_launches(facts: LaunchFacts) -> float:
     """Milliseconds that a forward's launches take if they do nothing; no estimate of as many launches is lower."""
-    host = facts.triton_launches * TRITON_CALL + (facts.launches_per_forward - facts.triton_launches) * TORCH_CALL
+    host = facts.triton_launches * TRITON_CALL.middle + (facts.launches_per_forward - facts.triton_launches) * TORCH_CALL.middle
     return max(facts.launches_per_forward * FLOOR, host - HOLD) * 1e3
 
 
 def _describe_kernel(time: DeviceTime, count: int) -> _Launch:
     work = time.total - time.floor - time.exchange
-    return _Launch(count, TRITON_CALL, time.floor, time.exchange, work, SPREADS[time.bound])
+    return _Launch(count, TRITON_CALL.middle, time.floor, time.exchange, work, SPREADS[time.bound])
 
 
 def _describe_operator(
@@ -168,7 +188,7 @@ def _describe_operator(
         spread, work = LIBRARY_OTHER, max(memory, product / _CONVOLUTION + _CONVOLUTION_START)
     elif chain > 1:  # what its launches move stays in the cache, and the time of a short one is in the floor
         spread, work = LIBRARY_CHAIN, max(0.0, work - chain * FLOOR)
-    return _Launch(count, TORCH_CALL + (launches - 1) * INNER_CALL, chain * FLOOR, 0.0, work, spread)
+    return _Launch(count, TORCH_CALL.middle + (launches - 1) * INNER_CALL, chain * FLOOR, 0.0, work, spread)
 
 
 def _estimate(launches: Sequence[_Launch], in_graph: bool) -> LatencyEstimate:

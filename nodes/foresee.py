@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TypeGuard
 
-from tritonsmith.evaluator.estimate import estimate_calls
+from tritonsmith.evaluator.estimate import estimate_launches
 from tritonsmith.evaluator.schema import LaunchFacts, TimingKind, Verdict
 from tritonsmith.evaluator.source.variants import Reach, compare_texts
 from tritonsmith.prompts.author import Draft
@@ -64,4 +64,4 @@ def _is_estimated(verdict: Verdict | None) -> TypeGuard[Verdict]:
 
 def _costs(verdict: Verdict, launches: LaunchFacts) -> bool:
     """Whether an estimate is not above the host time of these launches."""
-    return verdict.timing is not None and verdict.timing.median_ms <= estimate_calls(launches) * _ROUNDING
+    return verdict.timing is not None and verdict.timing.median_ms <= estimate_launches(launches) * _ROUNDING
