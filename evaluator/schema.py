@@ -267,7 +267,8 @@ class Timing(Record):
     interval: tuple[float, float] | None = None
     """95 % confidence interval of `score`; None for an estimate."""
     band: tuple[float, float] | None = None
-    """`score` by both ends of an estimate's latency: the baseline over the pessimistic and over the optimistic one. None when measured."""
+    """Least and largest `score` by the bands of both estimates, the baseline's and the candidate's. None when measured."""
+    apart: float | None = None  # ratio of two estimates from which their order is trusted; None when measured
     ratios: dict[str, float] = Field(default_factory=dict)
     """Median pair ratio against every baseline."""
     pairs: int = 0
@@ -300,8 +301,7 @@ class KernelFacts(Record):
     """One distinct compiled kernel as it was launched."""
 
     name: str
-    launches: int
-    """Launches of this kernel per forward."""
+    launches: int  # of this kernel, per forward
     grid: tuple[int, int, int] = (1, 1, 1)
     num_warps: int = 0
     num_stages: int = 0
@@ -314,8 +314,7 @@ class KernelFacts(Record):
     tensor_cores: bool | None = None
     code: str = ""  # digest of the compiled text without names and places: equal code has equal ones
     instructions: dict[str, int] = Field(default_factory=dict)  # of the compiled text by kind; loops count once
-    device_ms: float | None = None
-    """Device time per forward, measured."""
+    device_ms: float | None = None  # device time per forward, measured
     bytes_loaded: float | None = None
     bytes_stored: float | None = None
     flops: float | None = None
