@@ -45,8 +45,8 @@ TRITON_CALL = Band(7.6e-6, 11.8e-6)
 TORCH_CALL = Band(5.1e-6, 11.8e-6)
 """Host time of a torch operator; measured: add_ and a small matmul."""
 ROUND = Band(1.55e-6, 4.8e-6)
-"""A step of a chain of programs that wait for each other, with its work; measured: barrier and exchange of a 16 x 256 row alone, and the whole
-step of a recurrent kernel. Authors plan with it; the estimate counts the wait and the work apart."""
+"""A step of a chain of programs that wait for each other, with its work; measured: barrier and exchange of a 16 x 256 row alone, and the
+whole step of a recurrent kernel. Authors plan with it; the estimate counts the wait and the work apart."""
 L2_BYTES_PER_CLOCK = Band(64.0, 32.0)
 """Bytes per clock that one processor takes from the L2 cache, as authors plan with it (the vendor's figure is 64)."""
 INNER_CALL = 6.3e-6
@@ -150,7 +150,8 @@ def estimate_candidate(
         heavy = {name: count for name, count in torch_ops.items() if "convolution" in name}
         rest = calls - sum(heavy.values())
         for name, count in heavy.items():
-            launches.append(_describe_operator(hardware, count, each, each, torch_bytes / calls, torch_flops / sum(heavy.values()), torch_half, name))
+            flops = torch_flops / sum(heavy.values())
+            launches.append(_describe_operator(hardware, count, each, each, torch_bytes / calls, flops, torch_half, name))
         if rest:
             own = 0.0 if heavy else torch_flops / rest
             launches.append(_describe_operator(hardware, rest, each, each, torch_bytes / calls, own, torch_half))

@@ -1,8 +1,8 @@
-"""Compare estimates with the repository's measurements: `python -m tritonsmith.benchmarks.estimates`. It needs no card, and takes minutes.
+"""Compare estimates with measurements, without a card, in minutes: `python -m tritonsmith.benchmarks.estimates`.
 
-Every measured text is compiled for the card it was measured on, and estimated as a run without that card would do. The page has measured and
-estimated times, bands and the order of pairs, and what the constants of `evaluator/estimate.py` would have to be. Ends with 1 where a constant
-is too small for what was measured.
+Every measured text is compiled for the card it was measured on, and estimated as a run without that card would do. The page has
+measured and estimated times, bands and the order of pairs, and what the constants of `evaluator/estimate.py` would have to be. It ends
+with 1 where a constant is too small for what was measured.
 """
 
 from __future__ import annotations

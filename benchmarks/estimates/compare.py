@@ -44,10 +44,12 @@ class Row:
 
     @property
     def ratio(self) -> float:
+        """The estimate over the measured time."""
         return self.estimate.ms / self.measured
 
     @property
     def inside(self) -> bool:
+        """Whether the measured time lies in the band."""
         return self.estimate.low_ms <= self.measured <= self.estimate.high_ms
 
 
@@ -66,14 +68,17 @@ class Pair:
 
     @property
     def equal(self) -> bool:
+        """Whether the measured times are alike, so that no order of theirs is right."""
         return max(self.one.measured, self.other.measured) < _ALIKE * min(self.one.measured, self.other.measured)
 
     @property
     def right(self) -> bool:
+        """Whether both orders are the same."""
         return (self.one.estimate.ms < self.other.estimate.ms) == (self.one.measured < self.other.measured)
 
     @property
     def ranked(self) -> bool:
+        """Whether the estimate tells them apart."""
         one, other = self.one.estimate, self.other.estimate
         return tell_apart(one.ms, one.apart, other.ms, other.apart)
 
@@ -154,4 +159,4 @@ def _estimate_baselines(sample: Sample, trace: Sequence[OperatorCost], hardware:
     for name, in_graph in (("eager", False), ("cuda_graph", True)):
         if name in sample.baselines:
             estimate = estimate_trace(hardware, trace, in_graph=in_graph)
-            yield Row(sample.group, f"{sample.task.precision.value}", name, sample.baselines[name], estimate, sample.source)
+            yield Row(sample.group, sample.task.precision.value, name, sample.baselines[name], estimate, sample.source)

@@ -114,9 +114,10 @@ def _total(one: _Counts, sizes: Mapping[str, float], programs: int, arguments: i
     )  # fmt: skip
     products = {name: flops * programs for name, flops in one.products.items()}
     return KernelWork(
-        bytes_loaded=loaded, bytes_stored=stored, unique_bytes=unique, repeated_bytes=one.repeated * programs, product_flops=sum(products.values()),
-        product=max(products, key=lambda name: products[name], default=""), operations=one.operations * programs,
-        special=one.special * programs, load_rounds=one.rounds, reductions=one.reductions, waits=one.waits, arguments=arguments,
+        bytes_loaded=loaded, bytes_stored=stored, unique_bytes=unique, repeated_bytes=one.repeated * programs,
+        product_flops=sum(products.values()), product=max(products, key=lambda name: products[name], default=""),
+        operations=one.operations * programs, special=one.special * programs, load_rounds=one.rounds, reductions=one.reductions,
+        waits=one.waits, arguments=arguments,
         by_operand={name: sum(moved) * programs for name, moved in one.by_operand.items()},
     )  # fmt: skip
 

@@ -92,7 +92,7 @@ def digest_report(report: Mapping[str, Any]) -> str:
 
 
 def _estimate(report: Mapping[str, Any], facts: LaunchFacts, hardware: Hardware) -> LatencyEstimate:
-    """The estimate of a compiled text. A kernel whose text does not tell its work moves as many bytes in all as the incumbent's of its name."""
+    """The estimate of a compiled text. Kernels whose text does not tell their work move as many bytes as the incumbent's of their name."""
     kernels = [KernelFacts.model_validate(values) for values in report.get("kernels", ())]
     shared = [
         kernel if kernel.work is not None and not kernel.work.unknown else kernel.model_copy(update=_share(kernel, kernels, facts))

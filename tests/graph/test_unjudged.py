@@ -36,7 +36,8 @@ def estimated(launches: int, moved: float = 0.0, spills: int = 0, library: int =
     verdict = scripted_verdict(0.5)
     assert verdict.timing is not None
     whole = estimate_candidate(CARD, [kernel], operators, 0.0, 0.0, torch_launches=library)
-    return verdict.model_copy(update={"facts": facts, "timing": verdict.timing.model_copy(update={"median_ms": whole.ms, "apart": whole.apart})})
+    timing = verdict.timing.model_copy(update={"median_ms": whole.ms, "apart": whole.apart})
+    return verdict.model_copy(update={"facts": facts, "timing": timing})
 
 
 def run_stages(script, base: Verdict, variants: Sequence[str]):  # type: ignore[no-untyped-def]
@@ -70,7 +71,8 @@ def test_as_many_launches_are_not_judged_where_they_are_all_it_costs(script, lib
     run, decision = run_stages(script, estimated(12, library=library), [BLOCK, STEPS])
     assert judged(run) == {STEPS}
     count = 12 + library
-    assert f"1 of 2 variants are not judged: the estimate of seed0-01 cannot be told from the cost of its {count} launches" in decision.reason
+    why = f"1 of 2 variants are not judged: the estimate of seed0-01 cannot be told from the cost of its {count} launches"
+    assert why in decision.reason
     assert set(run.result["candidates"]) == {"seed0-01", "grid-01"}
     later = [one for one in run.result["decisions"].values() if one.gate == "after_block"]
     assert later and not any("unjudged" in one.evidence for one in later)
