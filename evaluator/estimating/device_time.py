@@ -163,7 +163,7 @@ def _time_busy(hardware: Hardware, kernel: KernelFacts, work: KernelWork, used: 
 
 
 def _overlap(one: float, other: float, sharing: float) -> float:
-    return max(one, other) + min(one, other) / sharing**_OVERLAP
+    return max(one, other) + min(one, other) / math.pow(sharing, _OVERLAP)
 
 
 def _stages(kernel: KernelFacts, work: KernelWork) -> int:
