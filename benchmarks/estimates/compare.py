@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritonsmith.benchmarks.estimates.samples import Sample
+from tritonsmith.benchmarks.estimates.samples import MeasuredText
 from tritonsmith.evaluator.compiling.pool import CompilePool, CompileReport
 from tritonsmith.evaluator.estimate import LatencyEstimate, estimate_candidate, estimate_trace, tell_apart
 from tritonsmith.evaluator.estimating.device_time import Bound, time_launch
@@ -31,7 +31,7 @@ _TRUSTED = 0.95
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedTime:
     """One measured time beside its estimate, in milliseconds."""
 
     group: str
@@ -57,8 +57,8 @@ class Row:
 class Pair:
     """Two measured kernels of one task at one size."""
 
-    one: Row
-    other: Row
+    one: ComparedTime
+    other: ComparedTime
 
     @property
     def estimated(self) -> float:
@@ -83,7 +83,9 @@ class Pair:
         return tell_apart(one.ms, one.apart, other.ms, other.apart)
 
 
-def estimate_samples(samples: Sequence[Sample], hardware: Hardware, descriptions: TaskDescriptions) -> tuple[list[Row], list[Row]]:
+def estimate_samples(
+    samples: Sequence[MeasuredText], hardware: Hardware, descriptions: TaskDescriptions
+) -> tuple[list[ComparedTime], list[ComparedTime]]:
     """Rows of the kernels, and of the baselines that stand beside them. Equal compiled kernels of one task count once."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -98,8 +100,8 @@ def estimate_samples(samples: Sequence[Sample], hardware: Hardware, descriptions
             found = [report.result() for report in reports]
         finally:
             pool.close()
-    kernels: dict[tuple[str, ...], Row] = {}
-    baselines: dict[tuple[str, ...], Row] = {}
+    kernels: dict[tuple[str, ...], ComparedTime] = {}
+    baselines: dict[tuple[str, ...], ComparedTime] = {}
     for sample, report, (_, trace) in zip(samples, found, described, strict=True):
         if report["status"] != "ok":
             continue
@@ -110,14 +112,14 @@ def estimate_samples(samples: Sequence[Sample], hardware: Hardware, descriptions
     return list(kernels.values()), list(baselines.values())
 
 
-def list_pairs(rows: Sequence[Row]) -> Iterator[Pair]:
+def list_pairs(rows: Sequence[ComparedTime]) -> Iterator[Pair]:
     """All pairs of kernels that do the same work."""
     for one, other in itertools.combinations(rows, 2):
         if one.group == other.group:
             yield Pair(one, other)
 
 
-def needed_band(rows: Sequence[Row]) -> float:
+def needed_band(rows: Sequence[ComparedTime]) -> float:
     """The factor that a band must have: the worst error, and a fifth more."""
     return _BEYOND * max((math.exp(abs(math.log(row.ratio))) for row in rows), default=1.0)
 
@@ -132,7 +134,7 @@ def needed_ratio(pairs: Sequence[Pair]) -> float | None:
     return None
 
 
-def _write_request(folder: Path, sample: Sample, facts: TaskFacts) -> Path:
+def _write_request(folder: Path, sample: MeasuredText, facts: TaskFacts) -> Path:
     """What a compiler reads of a task: init arguments, and shapes and types of inputs. No value decides what is compiled."""
     path = folder / f"{sample.task.sha}.pkl"
     if not path.exists():
@@ -143,7 +145,7 @@ def _write_request(folder: Path, sample: Sample, facts: TaskFacts) -> Path:
     return path
 
 
-def _estimate_kernel(sample: Sample, report: CompileReport, hardware: Hardware) -> Row:
+def _estimate_kernel(sample: MeasuredText, report: CompileReport, hardware: Hardware) -> ComparedTime:
     kernels = [KernelFacts.model_validate(values) for values in report["kernels"]]
     estimate = estimate_candidate(
         hardware, kernels, report["torch_ops"], report["torch_flops"], report["torch_bytes"], report["torch_launches"],
@@ -152,11 +154,11 @@ def _estimate_kernel(sample: Sample, report: CompileReport, hardware: Hardware) 
     times = [(kernel.launches * (time := time_launch(hardware, kernel)).total, time.bound) for kernel in kernels]
     seconds, bound = max(times, default=(0.0, Bound.UNKNOWN))
     library = sum(seconds for seconds, _ in times) * 1e3 < 0.5 * estimate.ms
-    return Row(sample.group, sample.settings, "library" if library else bound.value, sample.ms, estimate, sample.source)
+    return ComparedTime(sample.group, sample.settings, "library" if library else bound.value, sample.ms, estimate, sample.source)
 
 
-def _estimate_baselines(sample: Sample, trace: Sequence[OperatorCost], hardware: Hardware) -> Iterator[Row]:
+def _estimate_baselines(sample: MeasuredText, trace: Sequence[OperatorCost], hardware: Hardware) -> Iterator[ComparedTime]:
     for name, in_graph in (("eager", False), ("cuda_graph", True)):
         if name in sample.baselines:
             estimate = estimate_trace(hardware, trace, in_graph=in_graph)
-            yield Row(sample.group, sample.task.precision.value, name, sample.baselines[name], estimate, sample.source)
+            yield ComparedTime(sample.group, sample.task.precision.value, name, sample.baselines[name], estimate, sample.source)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import geometric_mean
 
-from tritonsmith.benchmarks.estimates.compare import Pair, Row, list_pairs, needed_band, needed_ratio
+from tritonsmith.benchmarks.estimates.compare import ComparedTime, Pair, list_pairs, needed_band, needed_ratio
 from tritonsmith.evaluator.estimate import SPREADS
 from tritonsmith.evaluator.estimating.device_time import Bound
 from tritonsmith.evaluator.schema import Hardware
 
 
-def render_page(kernels: Sequence[Row], baselines: Sequence[Row], hardware: Hardware) -> str:
+def render_page(kernels: Sequence[ComparedTime], baselines: Sequence[ComparedTime], hardware: Hardware) -> str:
     """The whole page as Markdown."""
     pairs = list(list_pairs(kernels))
     lines = [
@@ -32,7 +32,7 @@ def render_page(kernels: Sequence[Row], baselines: Sequence[Row], hardware: Hard
     return "\n".join(lines)
 
 
-def find_too_narrow(kernels: Sequence[Row]) -> list[str]:
+def find_too_narrow(kernels: Sequence[ComparedTime]) -> list[str]:
     """Sentences about constants that measurements contradict."""
     pairs = list(list_pairs(kernels))
     found = []
@@ -46,13 +46,13 @@ def find_too_narrow(kernels: Sequence[Row]) -> list[str]:
     return found
 
 
-def _by_bound(kernels: Sequence[Row]) -> Iterator[tuple[Bound, list[Row]]]:
+def _by_bound(kernels: Sequence[ComparedTime]) -> Iterator[tuple[Bound, list[ComparedTime]]]:
     for bound in Bound:
         if rows := [row for row in kernels if row.bound == bound.value]:
             yield bound, rows
 
 
-def _summarise(kernels: Sequence[Row], pairs: Sequence[Pair]) -> list[str]:
+def _summarise(kernels: Sequence[ComparedTime], pairs: Sequence[Pair]) -> list[str]:
     clear = [pair for pair in pairs if not pair.equal]
     ranked = [pair for pair in clear if pair.ranked]
     right = sum(pair.right for pair in ranked)
@@ -71,7 +71,7 @@ def _summarise(kernels: Sequence[Row], pairs: Sequence[Pair]) -> list[str]:
     ]  # fmt: skip
 
 
-def _list_bounds(kernels: Sequence[Row], pairs: Sequence[Pair]) -> list[str]:
+def _list_bounds(kernels: Sequence[ComparedTime], pairs: Sequence[Pair]) -> list[str]:
     lines = [
         "## How bands are set", "",
         "What bounds a kernel decides how far its estimate may be off. *band*: the worst error of the kernels here, and a fifth more. "
@@ -109,7 +109,7 @@ def _list_order(pairs: Sequence[Pair]) -> list[str]:
     return [*lines, ""]
 
 
-def _table(rows: Sequence[Row], kind: str) -> list[str]:
+def _table(rows: Sequence[ComparedTime], kind: str) -> list[str]:
     lines = [
         f"| task | settings | {kind} | measured, ms | estimate, ms | band, ms | estimate / measured | inside |", "|--|--|--|--|--|--|--|--|"
     ]  # fmt: skip

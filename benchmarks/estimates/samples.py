@@ -32,7 +32,7 @@ _NAMES = {"tiles": "TILES", "block": "BLOCK", "slice": "SLICE", "parts": "PARTS"
 
 
 @dataclass(frozen=True)
-class Sample:
+class MeasuredText:
     """One measured text at one size."""
 
     task: Task
@@ -52,7 +52,7 @@ class Sample:
         return " ".join(part for part in (self.task.name, sizes) if part)
 
 
-def list_samples(descriptions: TaskDescriptions) -> list[Sample]:
+def list_samples(descriptions: TaskDescriptions) -> list[MeasuredText]:
     """Every measured text that is known exactly, run by run."""
     return [*_list_run_samples(descriptions), *_list_kept_samples(), *_list_kernelbench_samples()]
 
@@ -70,7 +70,7 @@ def set_constant(text: str, name: str, value: object) -> str:
     return re.sub(r"(?m)^([A-Z_]+(?:, [A-Z_]+)*) = ([^#\n]*?)((?:  #.*)?)$", write, text)
 
 
-def _list_run_samples(descriptions: TaskDescriptions) -> Iterator[Sample]:
+def _list_run_samples(descriptions: TaskDescriptions) -> Iterator[MeasuredText]:
     texts = _read_winners()
     times: dict[tuple[str, str, bool], list[float]] = defaultdict(list)
     first: dict[tuple[str, str, bool], tuple[dict[str, Any], dict[str, Any], Path]] = {}
@@ -88,7 +88,7 @@ def _list_run_samples(descriptions: TaskDescriptions) -> Iterator[Sample]:
         text = _find_text(texts, row, task, descriptions)
         if text:
             words = ", ".join(f"{name} {value}" for name, value in row["settings"].items())
-            yield Sample(task, text, median(times[key]), f"{row['recipe']}: {words}", str(path.relative_to(RESULTS)), {})
+            yield MeasuredText(task, text, median(times[key]), f"{row['recipe']}: {words}", str(path.relative_to(RESULTS)), {})
 
 
 def _read_winners() -> dict[str, str]:
@@ -121,16 +121,16 @@ def _find_text(texts: Mapping[str, str], row: Mapping[str, Any], task: Task, des
     return text if text_sha(text) == row["sha"] else ""
 
 
-def _list_kept_samples() -> Iterator[Sample]:
+def _list_kept_samples() -> Iterator[MeasuredText]:
     """Winners of `summary.json`, with their baselines; those of a run's summary come again."""
     texts = _read_winners()
     for row in json.loads((RESULTS / "summary.json").read_text()):
         if text := texts.get(row["winner"]["sha"]):
             task = load_task(BENCHMARKS / "tasks" / f"{row['task']}.py", precision=row["precision_class"])
-            yield Sample(task, text, row["median_ms"], "winner", "summary.json", row["baselines_ms"])
+            yield MeasuredText(task, text, row["median_ms"], "winner", "summary.json", row["baselines_ms"])
 
 
-def _list_kernelbench_samples() -> Iterator[Sample]:
+def _list_kernelbench_samples() -> Iterator[MeasuredText]:
     folder = BENCHMARKS / "kernelbench"
     rows = list(itertools.chain.from_iterable(_read_rows(name) for name in ("rate", "halves", "large")))
     for task in RATE_TASKS:
@@ -138,13 +138,13 @@ def _list_kernelbench_samples() -> Iterator[Sample]:
             times = [row["median_ms"] for row in rows if row["name"] == task.name and row["kind"].endswith(f": {variant}")]
             if times:
                 loaded = load_task(folder / "tasks" / f"{task.name}.py", overrides=task.sizes)
-                yield Sample(loaded, text, median(times), variant, "raw/kernelbench/rate.jsonl", {})
+                yield MeasuredText(loaded, text, median(times), variant, "raw/kernelbench/rate.jsonl", {})
     for kernels, tasks, source in (("half_kernels", BENCHMARKS / "tasks" / "half", "halves"), ("kernels", folder / "tasks", "large")):
         for row in _read_rows(source):
             kernel, path = folder / kernels / f"{row['name']}.py", tasks / f"{row['name']}.py"
             if row["kind"] == "right" and row["status"] == "ok" and kernel.exists() and path.exists():
                 own = f"raw/kernelbench/{source}.jsonl"
-                yield Sample(load_task(path), kernel.read_text(), row["median_ms"], row["kind"], own, row.get("baselines_ms") or {})
+                yield MeasuredText(load_task(path), kernel.read_text(), row["median_ms"], row["kind"], own, row.get("baselines_ms") or {})
 
 
 def _read_rows(name: str) -> list[dict[str, Any]]:

@@ -28,8 +28,8 @@ def kernel(name: str, programs: int, loaded: float, **changes: float | str | boo
 SOFTMAX = kernel("softmax", 4096, 268, special=67e6, operations=5e8, reductions=2)
 NORM = kernel("norm", 8192, 134, operations=4e8, reductions=2)
 PRODUCT = kernel(
-    "product", 1024, 2000, unique_bytes=100 * MB, bytes_stored=33 * MB, product_flops=1e12, product="fp16", tensor_cores=True, load_rounds=64,
-    resident=264,
+    "product", 1024, 2000, unique_bytes=100 * MB, bytes_stored=33 * MB, product_flops=1e12, product="fp16", tensor_cores=True,
+    load_rounds=64, resident=264,
 )  # fmt: skip
 
 

@@ -199,7 +199,7 @@ def test_a_killed_run_says_that_it_is_not_over(root: Path, recorded: Path) -> No
     files = read_run(folder)
     assert not files.finished and [row.id for row in files.summary.candidates] == ["seed0-01", "seed0-02"]
     words = Page(page_text(folder)).text
-    assert "Best so far 0.049x ESTIMATE" in words and "The run is not over" in words and "half a line" in words and "NOT confirmed" in words
+    assert "Best so far 0.12x ESTIMATE" in words and "The run is not over" in words and "half a line" in words and "NOT confirmed" in words
 
 
 def test_a_run_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
