@@ -335,8 +335,7 @@ class LaunchFacts(Record):
     kernels: tuple[KernelFacts, ...] = ()
     own_time_share: float | None = None
     """Share of device time in the candidate's own Triton kernels (measured), or of the estimate."""
-    device_ms: float | None = None
-    """Milliseconds of all kernels of the profiled forward, one after the other (measured)."""
+    device_ms: float | None = None  # milliseconds of all kernels of the profiled forward, one after the other (measured)
     order_dependent: bool | None = None
     races: tuple[str, ...] = ()
     counters: Counters | None = None  # what bounds the kernels: evidence for analysis and detection; no status depends on it
