@@ -38,7 +38,7 @@ STOREYS = {
     "prompts/recipes": ("author space analyst book", "recipe measured plan constructor members operations kinds"),
     "evaluator": (
         "local self_check", "floors", "tasks machine estimate",
-        "schema protocol allow errors cards timed_race kernel_text operator_cost plain limits record",
+        "schema protocol allow errors cards timed_race kernel_text operator_cost plain limits work record",
     ),
 }
 """Folders whose own files stand on several floors, with other folders in between; each line of files is a room of its own."""

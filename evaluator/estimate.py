@@ -1,22 +1,19 @@
-"""Latency estimate from counts, for machines without a card. An estimate ranks candidates under one formula; it is not a measurement.
+"""Latency estimate from counts, for machines without a card. It is no measurement, and ranks only what it can tell apart.
 
-For a launch (or an operator that starts n launches, c of which wait for each other):
+    device = sum over launches of the time of each (`estimating/device_time.py`; a library's operators: the formula below)
+    host   = sum over launches of the host's time to start it
+    total  = max(device, host - hold)                     launched one by one from Python
+    total  = device                                       replayed from a CUDA graph
 
-    device = c * floor + rounds * round + max(bytes / B(p), flops / F(p))
-    host   = call + (n - 1) * inner
-    total  = max(sum of host, sum of device)              launched one by one from Python
-    total  = replay + sum of device                       replayed from a CUDA graph
+The total is what the evaluator would measure on the card: there a forward is queued while the card is held (docs/timing.md), so the first
+half millisecond of the host's work costs nothing.
 
-p = min(programs, processors) is how much of the card the launch can use; an operator of a library uses all of it.
-B(p) = min(memory bandwidth, p * bytes a processor can take from the L2 cache) and F(p) = p / processors * peak * efficiency, the peak by
-the arithmetic used (fp32, or TF32 or 16 bits on tensor cores). `rounds` counts the waits of one program for others. Every constant has an
-optimistic and a pessimistic value; `low_ms` takes all of the first, `high_ms` all of the second, `ms` is their geometric mean. Bands of
-neighbouring candidates overlap; the order of `ms` is what counts among them. What is called faster than the baseline has a band that leaves
-it out.
+    operator of a library = launches one after the other * floor + max(bytes / (bandwidth * share), operations / peak)
 
-Constants measured on one H200 (torch 2.11, Triton 3.6) are marked so; the others are assumptions. They are used for every card, so a
-latency for another card is a guess by the same formula. Not modelled: bank conflicts, asynchronous copies, tails of waves, L2 misses,
-clocks.
+**The band.** What bounds a launch decides how far its time may be off: `SPREADS` has a factor for each bound, and the band of a launch is
+its time divided and multiplied by it. **Ranking.** Errors of two kernels of one task are alike, so pairs are told apart by less than the
+bands: by the factor `apart` of the same table. Two estimates whose ratio is below it are not ranked. Both columns were set from measured
+kernels: `python -m tritonsmith.benchmarks.estimates` prints what they must be, and writes `benchmarks/results/estimates.md`.
 """
 
 from __future__ import annotations
@@ -25,6 +22,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tritonsmith.evaluator.estimating.device_time import FLOOR, Bound, DeviceTime, time_launch
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts
 
@@ -36,65 +34,90 @@ class Band:
     low: float
     high: float
 
-    def at(self, pessimistic: bool) -> float:
-        """One end of the band."""
-        return self.high if pessimistic else self.low
+    @property
+    def middle(self) -> float:
+        """Geometric middle."""
+        return math.sqrt(self.low * self.high)
 
 
 TRITON_CALL = Band(7.6e-6, 11.8e-6)
 """Host time of a Triton launch from Python; measured with 1 and with 16 arguments."""
 TORCH_CALL = Band(5.1e-6, 11.8e-6)
 """Host time of a torch operator; measured: add_ and a small matmul."""
-INNER_CALL = Band(4.07e-6, 5.7e-6)
-"""Host time per launch inside one library call; measured: cuDNN's GRU, 25.0 and 35.0 ms for 6144 launches."""
-GRAPH_REPLAY = Band(7.1e-6, 7.1e-6)
-"""Host time of a CUDA graph's replay; measured."""
-FLOOR = Band(0.58e-6, 1.43e-6)
-"""Least device time of a kernel; measured: one of many small kernels in a graph, and one of 6144 that wait for each other (8.80 ms)."""
 ROUND = Band(1.55e-6, 4.8e-6)
-"""A wait for other programs; measured: barrier and exchange of a 16 x 256 row alone, and the whole step of a recurrent kernel."""
+"""A step of a chain of programs that wait for each other, with its work; measured: barrier and exchange of a 16 x 256 row alone, and the
+whole step of a recurrent kernel. Authors plan with it; the estimate counts the wait and the work apart."""
 L2_BYTES_PER_CLOCK = Band(64.0, 32.0)
-"""Bytes per clock that one processor takes from the L2 cache (assumed; the vendor's figure is 64)."""
-FMA_EFFICIENCY = Band(0.6, 0.25)
-"""Share of the fp32 peak that a kernel reaches (assumed)."""
-MMA_EFFICIENCY = Band(0.7, 0.2)
-"""Share of the tensor cores' peak that a kernel reaches (assumed)."""
-SPILL_BYTES_PER_CLOCK = 128.0
-"""Bytes per clock of local memory that one processor moves (vendor's figure for the L1 cache)."""
-_WARP = 32
-"""Threads of a warp."""
+"""Bytes per clock that one processor takes from the L2 cache, as authors plan with it (the vendor's figure is 64)."""
+INNER_CALL = 6.3e-6
+"""Host seconds per launch inside one library call; measured: cuDNN's GRU, 25 to 45 ms for 6144 launches."""
+HOLD = 0.5e-3
+"""Seconds that a forward has to be queued before it starts."""
+_LIBRARY_MEMORY = 0.88
+"""Share of the memory's rate that a library's operators reach."""
+_CONVOLUTION, _CONVOLUTION_START = 0.63, 40e-6
+"""Share of the peak that a library's convolution reaches, and the seconds that even a small one takes; from two networks."""
+
+
+@dataclass(frozen=True)
+
+class Spread:
+    """How far an estimate may be off."""
+
+    band: float
+    """Factor by which a time may be longer or shorter than its estimate."""
+    apart: float
+    """Ratio of two estimates of one task from which their order is trusted."""
+
+
+SPREADS: dict[Bound, Spread] = {
+    Bound.MEMORY: Spread(1.3, 1.1),
+    Bound.PROCESSOR: Spread(2.0, 1.5),
+    Bound.PRODUCT: Spread(3.1, 2.5),
+    Bound.EXCHANGE: Spread(1.5, 2.2),
+    Bound.LAUNCH: Spread(1.6, 2.5),
+    Bound.UNKNOWN: Spread(4.0, 16.0),
+}
+"""The last two are assumptions: the floor was measured between 0.58 and 1.43 us, and no measured kernel is of unknown work."""
+LIBRARY_PRODUCT, LIBRARY_CHAIN, LIBRARY_OTHER = Spread(1.3, 1.7), Spread(1.5, 2.2), Spread(2.6, 6.5)
+"""Of a library's products, of its recurrent layers, and of all else; set from the measured baselines of the same page."""
+_MATTERS = 0.2
+"""Share of the device's time from which a launch has a say in what is told apart."""
 
 
 @dataclass(frozen=True)
 class LatencyEstimate:
-    """A band in milliseconds; it only ranks, under one formula."""
+    """Milliseconds of one forward, with a band."""
 
     low_ms: float
     high_ms: float
     ms: float
-    """Geometric middle of the band."""
+    apart: float = 1.0
+    """Ratio to another estimate of the same task from which the two are told apart."""
     parts: dict[str, float] = field(default_factory=dict)
-    """Geometric middles of what the total is made of: `host`, `device`, and of the device `floor`, `rounds`, `work`."""
+    """Milliseconds: `host`, `device`, and of the device `floor`, `rounds` (waits for other programs), `work`."""
 
 
 @dataclass(frozen=True)
 class _Launch:
-    """What the formula needs of one kind of launch; `count` equal ones."""
+    """One kind of launch: `count` equal ones, with host and device seconds of each."""
 
     count: float
-    call: Band
-    launches: float = 1.0
-    chain: float = 1.0
-    rounds: float = 0.0
-    bytes: float = 0.0
-    flops: float = 0.0
-    programs: int | None = None
-    """None: as many as the card has processors."""
-    tensor_cores: bool = False
-    half: bool = False
-    """Whether what the tensor cores multiply has 16 bits."""
-    spilled: float = 0.0
-    """Bytes that one program moves to and from local memory."""
+    host: float
+    floor: float
+    rounds: float
+    work: float
+    spread: Spread
+
+    @property
+    def device(self) -> float:
+        return self.floor + self.rounds + self.work
+
+
+def tell_apart(one_ms: float, one_apart: float, other_ms: float, other_apart: float) -> bool:
+    """Whether the order of two estimates of one task can be trusted."""
+    low, high = sorted((one_ms, other_ms))
+    return low > 0 and high / low >= max(one_apart, other_apart)
 
 
 def estimate_candidate(
@@ -120,89 +143,81 @@ def estimate_candidate(
         torch_half: whether they multiply 16-bit matrices.
         in_graph: replayed from a CUDA graph instead of launched one by one.
     """
-    launches = [_describe_launch(kernel) for kernel in kernels]
+    launches = [_describe_kernel(time_launch(hardware, kernel), kernel.launches) for kernel in kernels]
     calls = sum(torch_ops.values())
     if calls:
         each = max(1.0, (torch_launches or calls) / calls)
-        launches.append(
-            _Launch(
-                calls, TORCH_CALL, each, each, bytes=torch_bytes / calls, flops=torch_flops / calls,
-                tensor_cores=torch_half, half=torch_half,
-            )
-        )  # fmt: skip
-    return _estimate(hardware, launches, in_graph)
+        heavy = {name: count for name, count in torch_ops.items() if "convolution" in name}
+        rest = calls - sum(heavy.values())
+        for name, count in heavy.items():
+            flops = torch_flops / sum(heavy.values())
+            launches.append(_describe_operator(hardware, count, each, each, torch_bytes / calls, flops, torch_half, name))
+        if rest:
+            own = 0.0 if heavy else torch_flops / rest
+            launches.append(_describe_operator(hardware, rest, each, each, torch_bytes / calls, own, torch_half))
+    return _estimate(launches, in_graph)
 
 
 def estimate_trace(hardware: Hardware, ops: Sequence[OperatorCost], in_graph: bool = False) -> LatencyEstimate:
-    """Estimate of the reference from its operator trace, by the same formula."""
+    """Estimate of the reference from its operator trace."""
     launches = [
-        _Launch(
-            1, TORCH_CALL, op.launches, op.launches if op.chain is None else op.chain, bytes=op.bytes, flops=op.flops,
-            tensor_cores=op.half, half=op.half,
-        )
+        _describe_operator(hardware, 1, op.launches, op.launches if op.chain is None else op.chain, op.bytes, op.flops, op.half, op.name)
         for op in ops
-    ]  # fmt: skip
-    return _estimate(hardware, launches, in_graph)
+    ]
+    return _estimate(launches, in_graph)
 
 
-def estimate_calls(facts: LaunchFacts) -> float:
-    """Milliseconds of host time for a forward's launches and operators, one by one from Python; no estimate of them is lower."""
-    library = facts.launches_per_forward - facts.triton_launches
-    calls = sum(facts.library_calls.values())
-    launches = [_Launch(facts.triton_launches, TRITON_CALL)]
-    if calls:
-        launches.append(_Launch(calls, TORCH_CALL, max(1.0, library / calls)))
-    return math.sqrt(_host(launches, pessimistic=False) * _host(launches, pessimistic=True)) * 1e3
+def estimate_launches(facts: LaunchFacts) -> float:
+    """Milliseconds that a forward's launches take if they do nothing; no estimate of as many launches is lower."""
+    host = facts.triton_launches * TRITON_CALL.middle + (facts.launches_per_forward - facts.triton_launches) * TORCH_CALL.middle
+    return max(facts.launches_per_forward * FLOOR, host - HOLD) * 1e3
 
 
-def _describe_launch(kernel: KernelFacts) -> _Launch:
-    rounds = kernel.sync_rounds or 0
-    threads = max(1, kernel.num_warps) * _WARP
-    return _Launch(
-        count=kernel.launches,
-        call=TRITON_CALL,
-        rounds=rounds,
-        bytes=(kernel.bytes_loaded or 0.0) + (kernel.bytes_stored or 0.0),
-        flops=kernel.flops or 0.0,
-        programs=math.prod(kernel.grid),
-        tensor_cores=bool(kernel.tensor_cores),
-        half=kernel.product in ("fp16", "bf16"),
-        # what a kernel spills it writes and reads at least once per wait: the loop that waits holds the values
-        spilled=2.0 * (kernel.spills or 0) * threads * max(1, rounds),
-    )
+def _describe_kernel(time: DeviceTime, count: int) -> _Launch:
+    work = time.total - time.floor - time.exchange
+    return _Launch(count, TRITON_CALL.middle, time.floor, time.exchange, work, SPREADS[time.bound])
 
 
-def _estimate(hardware: Hardware, launches: Sequence[_Launch], in_graph: bool) -> LatencyEstimate:
-    low, high = (_total(hardware, launches, in_graph, pessimistic) for pessimistic in (False, True))
-    middle = {name: math.sqrt(low[name] * high[name]) * 1e3 for name in low}
-    return LatencyEstimate(low["total"] * 1e3, high["total"] * 1e3, middle.pop("total"), middle)
+def _describe_operator(
+    hardware: Hardware, count: float, launches: float, chain: float, moved: float, flops: float, half: bool, name: str = ""
+) -> _Launch:
+    """A library's operator; `chain` of its launches wait for each other."""
+    memory, product = moved / (hardware.bandwidth * _LIBRARY_MEMORY), flops / (hardware.fp16 if half else hardware.fp32)
+    spread = LIBRARY_PRODUCT if product > memory else LIBRARY_OTHER
+    work = max(memory, product)
+    if "convolution" in name:
+        spread, work = LIBRARY_OTHER, max(memory, product / _CONVOLUTION + _CONVOLUTION_START)
+    elif chain > 1:  # what its launches move stays in the cache, and the time of a short one is in the floor
+        spread, work = LIBRARY_CHAIN, max(0.0, work - chain * FLOOR)
+    return _Launch(count, TORCH_CALL.middle + (launches - 1) * INNER_CALL, chain * FLOOR, 0.0, work, spread)
 
 
-def _total(hardware: Hardware, launches: Sequence[_Launch], in_graph: bool, pessimistic: bool) -> dict[str, float]:
-    host = _host(launches, pessimistic)
-    floor = sum(launch.count * launch.chain for launch in launches) * FLOOR.at(pessimistic)
-    rounds = sum(launch.count * launch.rounds for launch in launches) * ROUND.at(pessimistic)
-    work = sum(launch.count * _work(hardware, launch, pessimistic) for launch in launches)
-    device = floor + rounds + work
-    if in_graph:
-        host = GRAPH_REPLAY.at(pessimistic)
-    total = host + device if in_graph else max(host, device)
-    return {"total": total, "host": host, "device": device, "floor": floor, "rounds": rounds, "work": work}
+def _estimate(launches: Sequence[_Launch], in_graph: bool) -> LatencyEstimate:
+    parts = {name: sum(one.count * getattr(one, name) for one in launches) * 1e3 for name in ("host", "device", "floor", "rounds", "work")}
+    device, host = parts["device"], 0.0 if in_graph else max(0.0, parts["host"] - HOLD * 1e3)
+    low = sum(one.count * one.device / one.spread.band for one in launches) * 1e3
+    high = sum(one.count * one.device * one.spread.band for one in launches) * 1e3
+    if host > device:  # the host's time has the spread of what was measured of it
+        spread = SPREADS[Bound.LAUNCH]
+        return LatencyEstimate(max(low, host / spread.band), max(high, host * spread.band), host, spread.apart, parts)
+    heavy = [one.spread.apart for one in launches if one.count * one.device * 1e3 >= _MATTERS * device]
+    return LatencyEstimate(low, high, device, max(heavy, default=1.0), parts)
 
 
-def _host(launches: Sequence[_Launch], pessimistic: bool) -> float:
-    """Seconds of host time, launched one by one."""
-    inner = INNER_CALL.at(pessimistic)
-    return sum(launch.count * (launch.call.at(pessimistic) + (launch.launches - 1) * inner) for launch in launches)
-
-
-def _work(hardware: Hardware, launch: _Launch, pessimistic: bool) -> float:
-    """Seconds that one launch needs for moving bytes and for arithmetic, whichever is longer, and for spills."""
-    programs = launch.programs if launch.programs is not None else hardware.processors
-    used = max(1, min(programs, hardware.processors))
-    bandwidth = min(hardware.bandwidth, used * L2_BYTES_PER_CLOCK.at(pessimistic) * hardware.clock_hz)
-    matrix = hardware.fp16 if launch.half else hardware.tf32
-    peak, efficiency = (matrix, MMA_EFFICIENCY) if launch.tensor_cores else (hardware.fp32, FMA_EFFICIENCY)
-    rate = peak * used / hardware.processors * efficiency.at(pessimistic)
-    spill = launch.spilled * math.ceil(programs / used) / (SPILL_BYTES_PER_CLOCK * hardware.clock_hz)
-    return max(launch.bytes / bandwidth, launch.flops / rate) + spill
+def describe_launch(hardware: Hardware, kernel: KernelFacts) -> str:
+    """What the estimate counts of one launch, in a line: `pool: 392 programs, 2112 at once (1 wave), 16.1 MB of 8.0 MB distinct, ...`."""
+    time, work = time_launch(hardware, kernel), kernel.work
+    programs = math.prod(kernel.grid)
+    counted = f"{kernel.name}: {programs} program{'s' * (programs != 1)}, {kernel.resident or '?'} at once ({time.waves:.3g} waves)"
+    if work is None or work.unknown:
+        why = work.unknown if work else "nobody counted"
+        return f"{counted}; the text does not tell its work ({why})"
+    parts = [
+        f"{work.unique_bytes / 1e6:.4g} MB distinct of {(work.bytes_loaded + work.bytes_stored) / 1e6:.4g} MB requested",
+        f"{work.repeated_bytes / 1e6:.4g} MB loaded again" if work.repeated_bytes else "",
+        f"{work.product_flops / 1e9:.4g} GFLOP of {work.product} products" if work.product_flops else "",
+        f"{work.operations / 1e6:.4g} M operations" if work.operations else "",
+        f"{work.load_rounds:.4g} dependent loads" if work.load_rounds > 1 else "",
+        f"{work.waits:.4g} waits for other programs" if work.waits else "",
+    ]
+    return f"{counted}; {', '.join(filter(None, parts))}; {time.total * 1e3:.3g} ms, bound by {time.bound.value}"

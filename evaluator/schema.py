@@ -13,6 +13,7 @@ from tritonsmith.evaluator.limits import Counters, FloorShare, LineFacts
 from tritonsmith.evaluator.operator_cost import TraceWay
 from tritonsmith.evaluator.plain import Plain
 from tritonsmith.evaluator.record import Record as Record
+from tritonsmith.evaluator.work import KernelWork
 
 
 class PrecisionClass(StrEnum):
@@ -266,7 +267,8 @@ class Timing(Record):
     interval: tuple[float, float] | None = None
     """95 % confidence interval of `score`; None for an estimate."""
     band: tuple[float, float] | None = None
-    """`score` by both ends of an estimate's latency: the baseline over the pessimistic and over the optimistic one. None when measured."""
+    """Least and largest `score` by the bands of both estimates, the baseline's and the candidate's. None when measured."""
+    apart: float | None = None  # ratio of two estimates from which their order is trusted; None when measured
     ratios: dict[str, float] = Field(default_factory=dict)
     """Median pair ratio against every baseline."""
     pairs: int = 0
@@ -299,8 +301,7 @@ class KernelFacts(Record):
     """One distinct compiled kernel as it was launched."""
 
     name: str
-    launches: int
-    """Launches of this kernel per forward."""
+    launches: int  # of this kernel, per forward
     grid: tuple[int, int, int] = (1, 1, 1)
     num_warps: int = 0
     num_stages: int = 0
@@ -313,14 +314,14 @@ class KernelFacts(Record):
     tensor_cores: bool | None = None
     code: str = ""  # digest of the compiled text without names and places: equal code has equal ones
     instructions: dict[str, int] = Field(default_factory=dict)  # of the compiled text by kind; loops count once
-    device_ms: float | None = None
-    """Device time per forward, measured."""
+    device_ms: float | None = None  # device time per forward, measured
     bytes_loaded: float | None = None
     bytes_stored: float | None = None
     flops: float | None = None
     product: str = ""  # what most operations of its tl.dot are: `ieee`, `tf32`, `fp16`, `bf16`, ...; empty where nobody counted
     sync_rounds: int | None = None  # times a program waits for another one, at most over the programs
     lines: tuple[LineFacts, ...] = ()  # loads and stores by line; empty where the interpreter did not run the kernel
+    work: KernelWork | None = None  # what compiling alone tells of one launch; None in older records
 
 
 class LaunchFacts(Record):
@@ -334,8 +335,7 @@ class LaunchFacts(Record):
     kernels: tuple[KernelFacts, ...] = ()
     own_time_share: float | None = None
     """Share of device time in the candidate's own Triton kernels (measured), or of the estimate."""
-    device_ms: float | None = None
-    """Milliseconds of all kernels of the profiled forward, one after the other (measured)."""
+    device_ms: float | None = None  # milliseconds of all kernels of the profiled forward, one after the other (measured)
     order_dependent: bool | None = None
     races: tuple[str, ...] = ()
     counters: Counters | None = None  # what bounds the kernels: evidence for analysis and detection; no status depends on it

@@ -16,6 +16,8 @@ class Fate(StrEnum):
     """It does not run, or its first checked call is wrong."""
     SLOWER = "slower"
     """It was timed, or estimated, and dropped."""
+    ALIKE = "alike"
+    """Its estimate cannot be told from the incumbent's."""
     KEPT = "kept"
     """It was among the best to the end."""
     UNTIMED = "untimed"

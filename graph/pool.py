@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from tritonsmith.evaluator.allow import Allow
-from tritonsmith.evaluator.schema import Candidate, Comparison, Label, Status, Verdict
+from tritonsmith.evaluator.estimate import tell_apart
+from tritonsmith.evaluator.schema import Candidate, Comparison, Label, Status, TimingKind, Verdict
 
 _NEARLY = 0.97
 """Share of an autotuned kernel's score at which the same kernel with plain constants takes its place."""
@@ -13,8 +14,9 @@ def rank_working(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Ver
     """Working candidates that may win, best first.
 
     Of equal candidates the one that was made first wins. A text counts once, and a text that failed anywhere does not count. A proven gain
-    goes before an unproven one: a `same` or `ambiguous` score above 1 is luck. The table is in the order of making, seed branches by their
-    numbers, so the ranking is the same in every repetition.
+    goes before an unproven one: a `same` or `ambiguous` score above 1 is luck. Estimates that cannot be told apart do not rank: of these
+    candidates the one with the fewest launches goes first, then the one that was made first. A measured one goes before an estimated one.
+    The table is in the order of making, seed branches by their numbers, so the ranking is the same in every repetition.
     """
     out = {
         candidates[cid].sha
@@ -23,12 +25,55 @@ def rank_working(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Ver
     }
     ranked = sorted(
         (candidate for cid, candidate in candidates.items() if _score(verdicts, cid) is not None and candidate.sha not in out),
-        key=lambda candidate: (not is_proven(verdicts[candidate.id]), -(_score(verdicts, candidate.id) or 0.0)),
-    )
+        key=lambda candidate: (
+            _is_estimated(verdicts[candidate.id]), not is_proven(verdicts[candidate.id]), -(_score(verdicts, candidate.id) or 0.0)
+        ),
+    )  # fmt: skip
     once: dict[str, Candidate] = {}
-    for candidate in _prefer_plain(ranked, verdicts):
+    ordered = [candidate for group in _group_alike(ranked, verdicts, list(candidates)) for candidate in group]
+    for candidate in _prefer_plain(ordered, verdicts):
         once.setdefault(candidate.sha, candidate)
     return list(once.values())
+
+
+def describe_choice(candidates: Mapping[str, Candidate], verdicts: Mapping[str, Verdict], allow: Allow) -> str:
+    """Why the best one is the best where estimates do not say so, as a sentence; empty where they do, and of measurements."""
+    ranked = rank_working(candidates, verdicts, allow)
+    alike = [one.id for one in ranked if ranked and _are_alike(verdicts[ranked[0].id], verdicts[one.id])]
+    if len(alike) < 2:
+        return ""
+    return (
+        f"the estimate cannot tell {', '.join(alike[:-1])} and {alike[-1]} apart: {alike[0]} goes first by the rule for such candidates "
+        "(fewest launches, then made first)"
+    )
+
+
+def _group_alike(ranked: Sequence[Candidate], verdicts: Mapping[str, Verdict], made: Sequence[str]) -> list[list[Candidate]]:
+    """Candidates in their order, those together that cannot be told from the best of their group; in a group by the rule.
+
+    `made` has all candidates in the order of making.
+    """
+    groups: list[list[Candidate]] = []
+    for candidate in ranked:
+        if groups and _are_alike(verdicts[groups[-1][0].id], verdicts[candidate.id]):
+            groups[-1].append(candidate)
+        else:
+            groups.append([candidate])
+    return [sorted(group, key=lambda one: (verdicts[one.id].facts.launches_per_forward, made.index(one.id))) for group in groups]
+
+
+def _are_alike(one: Verdict, other: Verdict) -> bool:
+    """Whether two estimates cannot be told apart; measurements always can, by their figures."""
+    if not _is_estimated(one) or not _is_estimated(other) or is_proven(one) != is_proven(other):
+        return False
+    assert one.timing is not None and other.timing is not None
+    if one.timing.apart is None or other.timing.apart is None:  # older records
+        return False
+    return not tell_apart(one.timing.median_ms, one.timing.apart, other.timing.median_ms, other.timing.apart)
+
+
+def _is_estimated(verdict: Verdict) -> bool:
+    return verdict.timing is not None and verdict.timing.kind is TimingKind.ESTIMATED
 
 
 def _prefer_plain(ranked: Sequence[Candidate], verdicts: Mapping[str, Verdict]) -> list[Candidate]:

@@ -27,7 +27,7 @@ class SearchTrial(RaceFigures):
     """What differs from the kernel that was searched."""
     sha: str = ""
     fate: str = ""
-    """`pruned`, `failed`, `slower`, `kept`, `untimed`, or `foreseen` for one whose estimate cannot be lower."""
+    """`pruned`, `failed`, `slower`, `kept`, `alike`, `untimed`, or `foreseen`: no estimate could tell it."""
     candidate: str | None = None
     """Its id where it got a full verdict."""
 
@@ -73,7 +73,8 @@ class Search(Record):
             return f"nothing searched: {self.ended}"
         unit = "raced" if self.kind is TimingKind.MEASURED else "ranked by estimate"
         words = [f"{len(self.trials)} of {self.size} configurations tried", f"{self.count('pruned')} pruned by compiling"]
-        words += [f"{self.count('foreseen')} cannot have a lower estimate"] if self.count("foreseen") else []
+        alike = self.count("foreseen", "alike")
+        words += [f"{alike} that the estimate cannot tell from the best"] if alike else []
         words += [f"{self.count('failed')} wrong or failing"] if self.count("failed") else []
         words += [f"{self.count('slower', 'kept')} {unit}", f"{len(self.finalists)} judged in full"]
         return ", ".join(words)

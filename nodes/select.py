@@ -2,7 +2,7 @@
 
 from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.schema import Status, Verdict
-from tritonsmith.graph.pool import best, rank_working, refusal
+from tritonsmith.graph.pool import best, describe_choice, rank_working, refusal
 from tritonsmith.graph.state import State, Update, allow_of
 from tritonsmith.graph.storage.summary import winner_of
 from tritonsmith.graph.tracing.spans import score_run
@@ -13,7 +13,8 @@ async def select(state: State, runtime: NodeRuntime) -> Update:
     """Make the best working candidate of all branches the current one. Raises AuthorError when the author failed every branch."""
     session_of(state, runtime).raise_if_over(len(state.get("candidates", {})))
     chosen = best(state.get("candidates", {}), state.get("verdicts", {}), allow_of(state))
-    emit(runtime, "stage", "select", state, chosen.id if chosen else None)
+    reason = describe_choice(state.get("candidates", {}), state.get("verdicts", {}), allow_of(state))
+    emit(runtime, "stage", "select", state, chosen.id if chosen else None, **({"reason": reason} if reason else {}))
     return {"current": chosen.id if chosen else None}
 
 
@@ -30,6 +31,8 @@ async def finish(state: State, runtime: NodeRuntime) -> Update:
         reason = "the winner is confirmed"
     else:
         reason = f"{winner.id} is the best so far and was not confirmed"
+    if winner is not None and (choice := describe_choice(candidates, verdicts, allow_of(state))):
+        reason = f"{reason}; {choice}"
     earlier = state.get("stopped_because", "") or session.halt_reason
     emit(runtime, "stop", "finish", state, winner.id if winner else None, reason=earlier or reason)
     score_run(verdicts[winner.id] if winner else None)

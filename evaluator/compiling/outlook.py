@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tritonsmith.evaluator.channel.report import ForwardReport
-from tritonsmith.evaluator.estimate import LatencyEstimate, estimate_candidate
+from tritonsmith.evaluator.estimate import LatencyEstimate, estimate_candidate, tell_apart
 from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts, Status
 from tritonsmith.evaluator.timed_race import Fate, RaceRow
@@ -15,8 +15,6 @@ _MOST_SPILLED = 256
 """Bytes of local memory per thread beyond the incumbent's from which a text is not timed: the register file moved to memory."""
 _REASON_CHARACTERS = 300
 """Length of a reason."""
-_EQUAL = 1e-9
-"""Share by which two estimates differ at the least."""
 
 
 def look_ahead(sha: str, report: Mapping[str, Any], incumbent: Mapping[str, Any]) -> RaceRow:
@@ -61,17 +59,20 @@ def rank_by_estimate(
     rows: Sequence[RaceRow], reports: Mapping[str, Mapping[str, Any]], incumbent: Mapping[str, Any], facts: LaunchFacts,
     hardware: Hardware, keep: int,
 ) -> list[RaceRow]:  # fmt: skip
-    """The rows with ratios of estimates, for a card that is not here. Bytes and operations are taken to be the incumbent's.
+    """The rows with ratios of estimates, for a card that is not here.
 
-    Equal estimates keep their order. `keep` rows whose estimate is not above the incumbent's are kept, the others are slower.
+    What the text of a kernel does not tell is taken to be the incumbent's. Rows that the estimate cannot tell from the incumbent are alike.
+    Of those that it calls faster `keep` are kept, the others are slower.
     """
-    own = _estimate(incumbent, facts, hardware).ms
-    ratios = {row.sha: own / _estimate(reports[row.sha], facts, hardware).ms for row in rows if row.fate is Fate.UNTIMED}
-    ranked = sorted((sha for sha, ratio in ratios.items() if ratio > 1.0 - _EQUAL), key=lambda sha: -round(ratios[sha], 9))[:keep]
+    own = _estimate(incumbent, facts, hardware)
+    found = {row.sha: _estimate(reports[row.sha], facts, hardware) for row in rows if row.fate is Fate.UNTIMED}
+    fates = {
+        sha: Fate.SLOWER if tell_apart(own.ms, own.apart, other.ms, other.apart) else Fate.ALIKE for sha, other in found.items()
+    }  # fmt: skip
+    faster = [sha for sha, other in found.items() if fates[sha] is Fate.SLOWER and other.ms < own.ms]
+    fates |= dict.fromkeys(sorted(faster, key=lambda sha: found[sha].ms)[:keep], Fate.KEPT)
     return [
-        row if row.sha not in ratios
-        else row.model_copy(update={"fate": Fate.KEPT if row.sha in ranked else Fate.SLOWER, "ratio": ratios[row.sha]})
-        for row in rows
+        row.model_copy(update={"fate": fates[row.sha], "ratio": own.ms / found[row.sha].ms}) if row.sha in found else row for row in rows
     ]  # fmt: skip
 
 
@@ -91,9 +92,12 @@ def digest_report(report: Mapping[str, Any]) -> str:
 
 
 def _estimate(report: Mapping[str, Any], facts: LaunchFacts, hardware: Hardware) -> LatencyEstimate:
-    """The estimate of a compiled text, whose kernels move as many bytes in all as the incumbent's of the same name."""
+    """The estimate of a compiled text. Kernels whose text does not tell their work move as many bytes as the incumbent's of their name."""
     kernels = [KernelFacts.model_validate(values) for values in report.get("kernels", ())]
-    shared = [kernel.model_copy(update=_share(kernel, kernels, facts)) for kernel in kernels]
+    shared = [
+        kernel if kernel.work is not None and not kernel.work.unknown else kernel.model_copy(update=_share(kernel, kernels, facts))
+        for kernel in kernels
+    ]  # fmt: skip
     seen = ForwardReport.from_dict(dict(report))
     return estimate_candidate(hardware, shared, seen.torch_ops, seen.torch_flops, seen.torch_bytes, seen.torch_launches)
 

@@ -188,7 +188,7 @@ class TuningSearch:
         needed = any(parameter.needed for parameter in self.space.parameters)
         if needed and (timed := [entry for entry in self._entries if entry.trial.ratio is not None]):
             return [max(timed, key=lambda entry: entry.trial.ratio or 0.0)]  # plain constants in place of an autotuner
-        if kept:
+        if kept or any(entry.trial.fate == Fate.ALIKE.value for entry in self._entries):
             return []
         return [entry for entry in self._entries if entry.trial.fate == Fate.UNTIMED.value][:_UNRACED]
 

@@ -43,7 +43,7 @@ async def search_stage(
     def tell(search: Search) -> None:
         best = max((trial.ratio for trial in search.trials if trial.ratio), default=None)
         told = {"tried": len(search.trials), "size": search.size, "best_ratio": best, "sentence": search.sentence()}
-        counts = {fate: search.count(fate) for fate in ("pruned", "failed", "slower", "kept", "foreseen")}
+        counts = {fate: search.count(fate) for fate in ("pruned", "failed", "slower", "alike", "kept", "foreseen")}
         kind = search.kind.value if search.kind else None
         emit(runtime, "search", stage.value, state, base.id, **told, **counts, kind=kind, seconds=search.seconds)
 

@@ -90,6 +90,6 @@ def test_products_of_16_bits_are_faster_than_those_of_tf32() -> None:
     """The rate follows from the type that is multiplied, in kernels and in the reference."""
     kernels = [[_kernel(flops=1e12, tensor_cores=True, product=product)] for product in ("bf16", "fp16", "tf32")]
     bf16, fp16, tf32 = (estimate_candidate(H200, kernel, {}, 0.0, 0.0).parts["work"] for kernel in kernels)
-    assert bf16 == fp16 and tf32 / bf16 == pytest.approx(H200.fp16 / H200.tf32)
+    assert bf16 == fp16 and tf32 / bf16 == pytest.approx(H200.fp16 / H200.tf32, rel=1e-3)
     half, single = (estimate_trace(H200, [OperatorCost("aten.mm", flops=1e12, half=half)]).parts["work"] for half in (True, False))
     assert single > 5 * half

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 import triton.backends.nvidia
 from triton.compiler.compiler import CompiledKernel
 from triton.compiler.errors import CompilationError
@@ -23,10 +24,12 @@ from triton.runtime.jit import get_jit_fn_file_line
 
 from tritonsmith.evaluator.cards import resident_programs
 from tritonsmith.evaluator.channel.compiled_text import count_instructions, digest_code
+from tritonsmith.evaluator.channel.ir_counts import TensorBytes, count_work
 from tritonsmith.evaluator.confined.stand_ins.driver import FakeDriver
 from tritonsmith.evaluator.confined.stand_ins.untyped import JITFunction
 from tritonsmith.evaluator.errors import StatusFault
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, Status
+from tritonsmith.evaluator.work import KernelWork
 
 _OBJDUMP = Path(triton.backends.nvidia.__file__).parent / "bin" / "cuobjdump"
 """The tool that reads resources from a compiled kernel; Triton brings it."""
@@ -65,6 +68,7 @@ class LaunchRecorder:
         self.refused: list[LaunchRefused] = []
         """Every refusal, also those that the candidate's own code caught."""
         self._counts: Counter[tuple[str, tuple[int, int, int]]] = Counter()
+        self._work: dict[tuple[str, tuple[int, int, int]], KernelWork] = {}
         self._facts: dict[str, KernelFacts] = {}
         self._spins: dict[str, bool] = {}
         self._trying = False
@@ -72,7 +76,10 @@ class LaunchRecorder:
 
     def list_kernels(self) -> list[KernelFacts]:
         """One record per compiled kernel and grid, in order of first launch."""
-        return [self._facts[key].model_copy(update={"launches": count, "grid": grid}) for (key, grid), count in self._counts.items()]
+        return [
+            self._facts[key].model_copy(update={"launches": count, "grid": grid, "work": self._work.get((key, grid))})
+            for (key, grid), count in self._counts.items()
+        ]  # fmt: skip
 
     def forget_launches(self) -> None:
         """Count launches from here on; what was compiled stays known."""
@@ -95,7 +102,7 @@ class LaunchRecorder:
         def run(function: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
             compiled = self._compile(stock, function, args, grid, options)
             if not warmup:
-                self._record(function, compiled, _read_extent(function, args, grid, options))
+                self._record(function, compiled, _read_extent(function, args, grid, options), (args, options))
             return compiled
 
         def launcher(compiled: Any, grid: Any) -> Callable[..., None]:
@@ -126,7 +133,9 @@ class LaunchRecorder:
                 raise self._refuse(Status.COMPILE_ERROR, f"kernel {function.fn.__name__}: {error.args[0]}") from error
             raise
 
-    def _record(self, function: Any, compiled: Any, extent: tuple[int, int, int]) -> None:
+    def _record(
+        self, function: Any, compiled: Any, extent: tuple[int, int, int], given: tuple[Any, dict[str, Any]] | None = None
+    ) -> None:
         if 0 in extent:  # Triton launches nothing
             return
         if compiled.hash not in self._facts:
@@ -135,7 +144,10 @@ class LaunchRecorder:
         facts = self._facts[compiled.hash]
         self._check(facts, compiled, extent)
         if not self._trying:
-            self._counts[compiled.hash, extent] += 1
+            key = (compiled.hash, extent)
+            self._counts[key] += 1
+            if given is not None and key not in self._work:  # of equal launches the first stands for all
+                self._work[key] = count_work(compiled.asm["ttir"], _read_arguments(function, compiled, *given), extent)
 
     def _examine(self, function: Any, compiled: Any) -> KernelFacts:
         meta = compiled.metadata
@@ -185,10 +197,27 @@ class LaunchRecorder:
             raise self._refuse(Status.LAUNCH_ERROR, message)
 
 
-def _read_extent(function: Any, args: Any, grid: Any, options: dict[str, Any]) -> tuple[int, int, int]:
+def _bind(function: Any, args: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a launch by name, with defaults."""
     names = [parameter.name for parameter in function.params]
     bound = {parameter.name: parameter.default for parameter in function.params if parameter.has_default}
-    bound |= dict(zip(names, args, strict=False)) | {name: value for name, value in options.items() if name in names}
+    return bound | dict(zip(names, args, strict=False)) | {name: value for name, value in options.items() if name in names}
+
+
+def _read_arguments(function: Any, compiled: Any, args: Any, options: dict[str, Any]) -> dict[str, object]:
+    """Arguments that the compiled kernel takes, in its order: numbers, and bytes of tensors."""
+    bound = _bind(function, args, options)
+    taken = [str(name) for name, kind in compiled.src.signature.items() if kind != "constexpr"]
+    values = {name: getattr(value, "base", value) if not isinstance(value, torch.Tensor) else value for name, value in bound.items()}
+    return {
+        name: TensorBytes(float(value.numel() * value.element_size())) if isinstance(value, torch.Tensor) else value
+        for name in taken
+        for value in (values.get(name),)
+    }
+
+
+def _read_extent(function: Any, args: Any, grid: Any, options: dict[str, Any]) -> tuple[int, int, int]:
+    bound = _bind(function, args, options)
     x, y, z = (tuple(int(extent) for extent in (grid(bound) if callable(grid) else grid)) + (1, 1, 1))[:3]
     return x, y, z
 

@@ -14,7 +14,7 @@ import torch
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.channel.report import ForwardReport
 from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
-from tritonsmith.evaluator.estimate import LatencyEstimate, estimate_candidate, estimate_trace
+from tritonsmith.evaluator.estimate import LatencyEstimate, describe_launch, estimate_candidate, estimate_trace
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
@@ -37,7 +37,7 @@ from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandl
 from tritonsmith.evaluator.oracle.judge.facts_without_card import find_other_constants, merge_launch_facts
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.oracle.timing.paired import compare
-from tritonsmith.evaluator.schema import LaunchFacts, Status, Timing, TimingKind, Verdict
+from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Status, Timing, TimingKind, Verdict
 
 _SHUFFLES = {"quick": 0, "strict": 2}
 """By profile: calls on the same inputs in other orders of the programs. The replay of `quick` is in another order as well."""
@@ -49,6 +49,8 @@ later shows then."""
 _OTHER_ORDER = "running the programs in another order gave another result"
 _IN_TURN = 0
 """The schedule that runs the programs in turn; every other number shuffles them in its own way."""
+_COUNTED = 4
+"""Kernels whose counts are told beside an estimate; a verdict's facts have them all."""
 _LONGEST_MESSAGE = 4000
 """Characters of a compiler's message."""
 
@@ -266,21 +268,29 @@ class CardFreeJudge:
         raw.parent.mkdir(parents=True, exist_ok=True)
         raw.write_text(json.dumps({"kind": "ESTIMATE", "candidate": _list_parts(whole)} | parts))
         baseline_ms = self._baselines[best].ms
-        band = (baseline_ms / whole.high_ms, baseline_ms / whole.low_ms)
-        range_ms = f"{whole.low_ms:.4g} to {whole.high_ms:.4g} ms"
+        band = (self._baselines[best].low_ms / whole.high_ms, self._baselines[best].high_ms / whole.low_ms)
         timing = Timing(
             kind=TimingKind.ESTIMATED, median_ms=whole.ms, baseline=best,
             baselines_ms={name: estimate.ms for name, estimate in self._baselines.items()},
-            score=baseline_ms / whole.ms, score_eager=self._baselines["eager"].ms / whole.ms, band=band,
+            score=baseline_ms / whole.ms, score_eager=self._baselines["eager"].ms / whole.ms, band=band, apart=whole.apart,
             comparison=compare([band], whole.ms),
             ratios={name: estimate.ms / whole.ms for name, estimate in self._baselines.items()}, raw=str(raw),
-            notes=(f"an estimate for {hardware.name}, never compared with a measurement; band {range_ms}",),
+            notes=_describe_estimate(hardware, whole, facts),
         )  # fmt: skip
         return timing, facts
 
 
 def _list_races(facts: dict[str, Any]) -> set[str]:
     return {str(race) for race in facts.get("races") or ()}
+
+
+def _describe_estimate(hardware: Hardware, whole: LatencyEstimate, facts: LaunchFacts) -> tuple[str, ...]:
+    """What an estimate is and counts, line by line."""
+    band = f"{whole.low_ms:.4g} to {whole.high_ms:.4g} ms"
+    return (
+        f"an estimate for {hardware.name}, never compared with a measurement; band {band}",
+        *(describe_launch(hardware, kernel) for kernel in facts.kernels[:_COUNTED]),
+    )
 
 
 def _list_parts(estimate: LatencyEstimate) -> dict[str, Any]:

@@ -68,8 +68,8 @@ def choices(result: dict[str, Any]) -> list[str]:
 def test_a_recording(tmp_path: Path) -> None:
     result = ask(tmp_path, SMALL, replay=TAPE)
     assert choices(result) == WAY and result["winner"] == "seed0-03"
-    words = "NOT FASTER, 1.17x ESTIMATE: AMBIGUOUS against cuda_graph (no win; label kernel, ieee)"
-    assert result["result"] == f"{words}; search said 1.17x, confirmed 1.17x"
+    words = "NOT FASTER, 3.04x ESTIMATE: AMBIGUOUS against eager (no win; label kernel, ieee)"
+    assert result["result"] == f"{words}; search said 3.04x, confirmed 3.04x"
 
 
 def test_a_served_run_leaves_a_folder_like_every_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,1 @@
+"""Estimates compared with the measured runs of the repository."""

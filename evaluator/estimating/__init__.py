@@ -1,0 +1,1 @@
+"""Device time of one launch from what compiling and counting say of it."""
