@@ -40,7 +40,8 @@ def _hook_load(stock: Callable[..., Any]) -> Callable[..., Any]:
                 launch.programs.note_read(lanes.range)
             for access in launch.locate(lanes, "load", line):
                 if launch.races and not is_volatile:
-                    launch.foreign[line, "load"] += launch.races.read(launch.number, access, line)
+                    # a candidate may have put something else in its place; then another process finds the race
+                    launch.foreign[line, "load"] += launch.races.read(launch.number, access, line) or 0
                     launch.races.threads.load(launch.number, access, find_places(lanes.mask, access), line)
         result = stock(self, pointers, mask, other, cache_modifier, eviction_policy, is_volatile)
         if is_volatile and lanes.addresses.size:
