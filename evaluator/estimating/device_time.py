@@ -53,6 +53,10 @@ _CACHE_KEPT = 0.5
 _RATHER_A_PRODUCT, _RATHER_MEMORY = 0.1, 0.8
 """Shares of the longest part from which a launch is one of products, or of memory."""
 _WARP = 32
+_OTHER_ARGUMENTS = 1.05
+"""From so many times the text's count on the interpreter saw another launch; the text counts masked lanes too, so it is seldom below."""
+_BY_TRIP = ("operations", "special", "reductions", "product_flops", "repeated_bytes")
+"""Other counts that grow with the trips of loops."""
 
 
 class Bound(StrEnum):
@@ -119,7 +123,10 @@ def _find_bound(kernel: KernelFacts, body: float, exchange: float, memory: float
 
 
 def complete_work(kernel: KernelFacts) -> KernelWork:
-    """The text's counts, none of them below what the interpreter saw; the interpreter's alone where the text does not tell."""
+    """The text's counts, none of them below what the interpreter saw; the interpreter's alone where the text does not tell.
+
+    Where the interpreter saw more bytes or products, the launch that was counted had other arguments: its loops make as many trips more.
+    """
     loaded, stored, rounds = kernel.bytes_loaded or 0.0, kernel.bytes_stored or 0.0, float(kernel.sync_rounds or 0)
     known = kernel.work
     if known is None or known.unknown:
@@ -128,10 +135,15 @@ def complete_work(kernel: KernelFacts) -> KernelWork:
             bytes_loaded=loaded, bytes_stored=stored, unique_bytes=loaded + stored, product_flops=products, product=kernel.product,
             operations=0.0 if products else kernel.flops or 0.0, waits=rounds,
         )  # fmt: skip
+    pairs = ((loaded, known.bytes_loaded), (stored, known.bytes_stored), (kernel.flops or 0.0, known.product_flops + known.operations))
+    times = max((seen / told for seen, told in pairs if told), default=1.0)
+    trips = times if times > _OTHER_ARGUMENTS else 1.0
     return known.model_copy(
-        update={
+        update={name: trips * getattr(known, name) for name in _BY_TRIP}
+        | {
             "bytes_loaded": max(known.bytes_loaded, loaded), "bytes_stored": max(known.bytes_stored, stored),
             "waits": max(known.waits, rounds),
+            "load_rounds": trips * known.load_rounds + (trips > 1.0),  # one more for the loads ahead of the loop
         }
     )  # fmt: skip
 

@@ -57,6 +57,15 @@ def test_every_count_costs_time(worse: dict[str, float]) -> None:
     assert estimate(kernel("k", programs, 268, **more)).ms > 1.02 * estimate(kernel("k", plain.pop("programs"), 268, **plain)).ms
 
 
+def test_a_launch_that_did_more_where_it_ran_is_not_estimated_by_its_text() -> None:
+    """A candidate may pass a loop other trips where launches are only counted; the interpreter saw the true ones."""
+    told = kernel("k", 16, 1, product_flops=1e9, product="ieee")
+    ran = told.model_copy(update={"flops": 1.6e10})
+    assert estimate(ran).ms > 10 * estimate(told).ms
+    masked = told.model_copy(update={"flops": 0.9e9, "bytes_loaded": 0.5 * MB})  # the text counts masked lanes too
+    assert estimate(masked).ms == estimate(told).ms
+
+
 def estimated(facts: KernelFacts, launches: int = 1) -> Verdict:
     """A verdict with this kernel's estimate, against a baseline of one millisecond."""
     found = estimate(facts)
