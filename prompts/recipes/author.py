@@ -9,7 +9,7 @@ from tritonsmith.evaluator.schema import Hardware, Stage, Status, Task, TaskFact
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Attempt, AuthorError, Brief, Draft
 from tritonsmith.prompts.recipes.analyst import analyze
-from tritonsmith.prompts.recipes.book import Match, explain_refusal, match
+from tritonsmith.prompts.recipes.book import BOOK, Match, explain_refusal, list_matches, match
 from tritonsmith.prompts.recipes.recipe import Recipe, Settings
 
 _MAX_VARIANTS = 8
@@ -28,12 +28,10 @@ class RecipeAuthor:
         _match_or_refuse(task, facts, hardware)
 
     async def seed(self, brief: Brief) -> Draft:
-        """A recipe by branch: branch 0 gets the plainest, branch 1 the next level, and so on in a circle.
-
-        The best known level is left to `optimize`; a second round has other settings.
-        """
+        """A recipe by branch: branch 0 gets the plainest, branch 1 the next level, and so on in a circle; a second round has other
+        settings."""
         found = _require_match(brief)
-        levels = found.recipes[:-1] or found.recipes
+        levels = found.recipes
         recipe = levels[brief.branch % len(levels)]
         settings = _default_settings(recipe, found, brief)
         rounds = brief.branch // len(levels)
@@ -44,7 +42,7 @@ class RecipeAuthor:
 
     async def repair(self, brief: Brief) -> Draft | None:
         """Smaller tiles for what does not fit, more exact products for what is inaccurate, a recipe of the next level for what works
-        and may not win by its label; None for everything else."""
+        and may not win by its label. What fails otherwise is written by a plainer recipe, then by another family; None at the end."""
         found, attempt = _require_match(brief), brief.current
         recipe = found.recipe(attempt.candidate.recipe) if attempt else None
         if attempt is None or recipe is None or attempt.verdict is None:
@@ -67,7 +65,8 @@ class RecipeAuthor:
                 settings = _default_settings(better, found, brief)
                 if better.level > recipe.level and _is_new(better, settings, brief):
                     return _write_draft(better, found, settings, f"{better.name} {better.describes}")
-        return None
+            return None
+        return _fall_back(recipe, found, brief)
 
     async def analyze(self, brief: Brief) -> Analysis:
         """Computed from the verdict's facts and timing, the task's facts and the card."""
@@ -94,7 +93,24 @@ class RecipeAuthor:
 
 
 def _require_match(brief: Brief) -> Match:
+    """The plan and recipes of the current kernel's family; of the first that can write the task where it has none."""
+    name = brief.current.candidate.recipe if brief.current else ""
+    if name in BOOK:
+        for found in list_matches(brief.task, brief.facts, brief.hardware):
+            if found.recipe(name) is not None:
+                return found
     return _match_or_refuse(brief.task, brief.facts, brief.hardware)
+
+
+def _fall_back(recipe: Recipe, found: Match, brief: Brief) -> Draft | None:
+    """A plainer recipe of the family, the nearest first, then the plainest of another family that can write the task."""
+    plainer = [(other, found) for other in reversed(found.recipes) if other.level < recipe.level]
+    others = [one for one in list_matches(brief.task, brief.facts, brief.hardware) if one.recipe(recipe.name) is None]
+    for other, its in [*plainer, *((one.recipes[0], one) for one in others)]:
+        settings = _default_settings(other, its, brief)
+        if all(attempt.candidate.recipe != other.name for attempt in brief.history) and _is_new(other, settings, brief):
+            return _write_draft(other, its, settings, f"{recipe.name} fails here; {other.name} {other.describes}")
+    return None
 
 
 def _match_or_refuse(task: Task, facts: TaskFacts, hardware: Hardware) -> Match:

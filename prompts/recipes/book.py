@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tritonsmith.evaluator.schema import Hardware, OpNode, Task, TaskFacts
@@ -35,16 +36,25 @@ class Match:
 
 def match(task: Task, facts: TaskFacts, hardware: Hardware) -> Match | None:
     """The recipes that can write this task; None when none can. The first family that can read the task decides."""
+    found = next(_try_families(task, facts, hardware), None)
+    return found if found is not None and found.recipes else None
+
+
+def list_matches(task: Task, facts: TaskFacts, hardware: Hardware) -> tuple[Match, ...]:
+    """What every family that can write this task makes of it; the first is that of `match`."""
+    return tuple(found for found in _try_families(task, facts, hardware) if found.recipes)
+
+
+def _try_families(task: Task, facts: TaskFacts, hardware: Hardware) -> Iterator[Match]:
+    """By family that can read the task: its plan, and its recipes that fit the card."""
     if _find_obstacle(task, facts):
-        return None
+        return
     for family in _list_families(facts):
         try:
             plan = family.read(task, facts)
         except NoPlan:
             continue
-        fitting = tuple(recipe for recipe in family.recipes if recipe.defaults(plan, hardware, task.precision) is not None)
-        return Match(plan, fitting) if fitting else None
-    return None
+        yield Match(plan, tuple(recipe for recipe in family.recipes if recipe.defaults(plan, hardware, task.precision) is not None))
 
 
 def explain_refusal(task: Task, facts: TaskFacts, hardware: Hardware) -> str:

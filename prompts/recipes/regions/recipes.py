@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
+from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.recipes.kinds import Family
 from tritonsmith.prompts.recipes.measured import Measured
@@ -120,12 +121,29 @@ def _predict_held(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     return max(found.compute_ms, predict_regions(plan, brief.hardware, settings))
 
 
+def _propose_held(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
+    """The proposal to have several programs hold each long row."""
+    share = 100.0 * found.floor_ms / found.median_ms
+    return Analysis(
+        bottleneck=f"rows that no program can hold are read twice: {found.median_ms:.3g} ms, where reading and writing everything once "
+        f"takes {found.memory_ms:.3g} ms",
+        optimisation_method="several programs hold a row together, so that it is read once",
+        modification_plan="Programs that are all on the card at once share a row. Each keeps its part in registers, leaves the numbers of "
+        "its part, waits for the others of its row, puts all numbers together and writes its part.",
+        category=Category.MEMORY,
+        implementation_complexity=Complexity.PERSISTENT,
+        promise=Promise(metric="percent_of_floor", before=share, bound=_BETTER * share, at_most=False),
+    )
+
+
 def _advise(plan: KernelPlan, brief: Brief) -> str:
     """The region with most to gain."""
     assert isinstance(plan, RegionPlan)
     return describe_gain(plan, brief.hardware, brief.current.verdict if brief.current else None)
 
 
+_BETTER = 1.15
+"""A kernel that reads its rows once comes at least so many times nearer to its floor."""
 _HELD: Settings = {"held": 4, "held_block": 8192}
 """Programs of a processor that hold rows together, and the places that each of them keeps."""
 _SHRINK = {
@@ -172,6 +190,7 @@ REGIONS = RecipeFamily(
             fits=_fits,
             sharpen=_sharpen,
             predict=_predict_held,
+            propose=_propose_held,
             advise=_advise,
             shrink=_SHRINK | {"held_block": 256, "held": 1},
         ),

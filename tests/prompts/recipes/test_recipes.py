@@ -8,6 +8,7 @@ import pytest
 
 from tritonsmith.evaluator.advice.advise import advise
 from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import (
     Candidate,
     Correctness,
@@ -116,9 +117,9 @@ def assignments(source: str) -> dict[str, Any]:
 
 
 def test_seeds_differ_by_branch_and_repeat_themselves() -> None:
-    plain, persistent, again = (seed(gru_facts(), branch) for branch in (0, 1, 2))
-    assert (plain.recipe, persistent.recipe, again.recipe) == ("recurrent_per_step", "recurrent_persistent_batch", "recurrent_per_step")
-    assert plain.source != again.source, "a third branch tries other settings"
+    plain, persistent, best, again = (seed(gru_facts(), branch) for branch in range(4))
+    assert (plain.recipe, persistent.recipe, best.recipe) == ("recurrent_per_step", "recurrent_persistent_batch", "recurrent_wavefront")
+    assert again.recipe == plain.recipe and plain.source != again.source, "a fourth branch tries other settings"
     assert seed(gru_facts(), 0) == plain
 
 
@@ -367,6 +368,37 @@ def test_repair_of_inexact_products_and_of_nothing() -> None:
     assert mended is not None and 'input_precision="tf32x3"' in mended.source
     racy = attempt(seed(gru_facts()), status=Status.RACY)
     assert asyncio.run(author.repair(brief(gru_facts(), current=racy))) is None
+
+
+LINEAR = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(64, 48)
+    def forward(self, x):
+        return torch.relu(self.fc(x))
+def get_inputs():
+    return [torch.randn(32, 64)]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(("mine", "then"), [
+    (None, ["recurrent_persistent_batch", "recurrent_per_step"]), (task(LINEAR), ["regions"]),
+], ids=["plainer recipes", "another family"])  # fmt: skip
+def test_what_fails_for_no_known_reason_is_written_in_another_way(mine: Task | None, then: list[str]) -> None:
+    given, facts = mine or task(), probe(mine)[0] if mine else gru_facts()
+    found = match(given, facts, H200)
+    assert found is not None
+    top = found.recipes[-1]
+    first = Draft(source="", rationale="", recipe=top.name, settings=top.defaults(found.plan, H200, PrecisionClass.IEEE) or {})
+    tried = [attempt(first, status=Status.CRASHED)]
+    while other := asyncio.run(RecipeAuthor().repair(brief(facts, task=given, current=tried[-1], history=tuple(tried[:-1])))):
+        tried.append(attempt(other, status=Status.CRASHED))
+    assert [one.candidate.recipe for one in tried[1:]] == then
 
 
 def test_repair_of_what_may_not_win_by_its_label_is_the_next_recipe() -> None:
