@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from recipe_cases.regions import RegionCase
 from tritonsmith.evaluator.advice.advise import advise
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.reference.probe import probe
@@ -370,20 +371,7 @@ def test_repair_of_inexact_products_and_of_nothing() -> None:
     assert asyncio.run(author.repair(brief(gru_facts(), current=racy))) is None
 
 
-LINEAR = """
-import torch
-from torch import nn
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(64, 48)
-    def forward(self, x):
-        return torch.relu(self.fc(x))
-def get_inputs():
-    return [torch.randn(32, 64)]
-def get_init_inputs():
-    return []
-"""
+LINEAR = RegionCase("", "return torch.relu(self.fc(x))", "torch.randn(32, 64)", init="self.fc = nn.Linear(64, 48)").source()
 
 
 @pytest.mark.parametrize(("mine", "then"), [
