@@ -121,7 +121,7 @@ REPEATED = (
     RepeatedKernel(
         "26 persistent", _CHAIN, kernel="gelu_persistent", edits=(("PROGRAMS = 3", "PROGRAMS = 2112"), ("BLOCK = 128", "BLOCK = 1024"))
     ),
-    RepeatedKernel("76 recipe", _LINEAR, recipe="linear"),
+    RepeatedKernel("76 recipe", _LINEAR, recipe="product"),
     RepeatedKernel("76 tile of 64", _LINEAR, kernel="linear", edits=(_TILE,)),
     RepeatedKernel("39 wavefront", _GRU, _SHORT_GRU, recipe="recurrent_wavefront"),
     RepeatedKernel("39 batch rows", _GRU, _SHORT_GRU, recipe="recurrent_persistent_batch"),
