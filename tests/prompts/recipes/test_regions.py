@@ -194,7 +194,8 @@ def judge(evaluator: LocalEvaluator, case: RegionCase) -> None:
     plan = read_regions(task, facts)
     verdict = asyncio.run(evaluator.evaluate(task, write(plan)))
     assert verdict.status is Status.OK, verdict.message
-    assert verdict.label is (Label.HYBRID if plan.calls else Label.KERNEL) and not verdict.facts.races
+    labels = (Label.HYBRID, Label.LIBRARY) if plan.calls else (Label.KERNEL,)  # at these sizes a call may be nearly all of the time
+    assert verdict.label in labels and not verdict.facts.races
 
 
 @pytest.mark.parametrize("name", QUICK)
