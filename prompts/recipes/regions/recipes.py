@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
@@ -146,55 +148,48 @@ _BETTER = 1.15
 """A kernel that reads its rows once comes at least so many times nearer to its floor."""
 _HELD: Settings = {"held": 4, "held_block": 8192}
 """Programs of a processor that hold rows together, and the places that each of them keeps."""
-_SHRINK = {
-    "attention_stages": 1, "key_rows": 16, "query_rows": 16, "num_stages": 1, "block_k": 16, "block_n": 16, "block_m": 16,
-    "tile": 256, "whole_row": 1024, "block": 64,
-}  # fmt: skip
+_PLAIN = Recipe(
+    name="regions",
+    level=0,
+    template="regions/module.py.j2",
+    describes="does each region in one launch, products with the work around them, and calls PyTorch for the rest",
+    defaults=_defaults,
+    tunables=_TUNABLES,
+    own_tunables=_list_own,
+    uses=_uses,
+    fits=_fits,
+    sharpen=_sharpen,
+    predict=_predict,
+    advise=_advise,
+    shrink={
+        "attention_stages": 1, "key_rows": 16, "query_rows": 16, "num_stages": 1, "block_k": 16, "block_n": 16, "block_m": 16,
+        "tile": 256, "whole_row": 1024, "block": 64,
+    },
+    lesson="Work along rows is fused: a row is read once and stays on the chip while its norm, its softmax or its sum is taken. "
+    "What follows a product is done on its sums before they are stored.",
+)  # fmt: skip
+_HOLDING = replace(
+    _PLAIN,
+    name="regions_held",
+    level=1,
+    describes="does the same, and has several programs hold a row together that no program can hold, so that it is read only once",
+    defaults=_held_defaults,
+    tunables=_TUNABLES | {
+        Stage.TUNE_GRID: _TUNABLES[Stage.TUNE_GRID] | {"held": (1, 2, 3, 4)},
+        Stage.TUNE_BLOCK: _TUNABLES[Stage.TUNE_BLOCK] | {"held_block": (4096, 8192, 16384)},
+    },
+    predict=_predict_held,
+    propose=_propose_held,
+    shrink={**_PLAIN.shrink, "held_block": 256, "held": 1},
+    lesson="",  # the small module of the examples has no rows that are long enough
+)  # fmt: skip
 
 REGIONS = RecipeFamily(
     name="regions",
     writes="any forward that can be traced, cut into regions: elementwise work, reductions, norms, softmax, losses, scans, pools, lookups, "
     "attention, products of matrices and convolutions where a kernel is faster than the library; other calls stay PyTorch calls",
     read=read_regions,
-    recipes=(
-        Recipe(
-            name="regions",
-            level=0,
-            template="regions/module.py.j2",
-            describes="does each region in one launch, products with the work around them, and calls PyTorch for the rest",
-            defaults=_defaults,
-            tunables=_TUNABLES,
-            own_tunables=_list_own,
-            uses=_uses,
-            fits=_fits,
-            sharpen=_sharpen,
-            predict=_predict,
-            advise=_advise,
-            shrink=_SHRINK,
-            lesson="Work along rows is fused: a row is read once and stays on the chip while its norm, its softmax or its sum is taken. "
-            "What follows a product is done on its sums before they are stored.",
-        ),
-        Recipe(
-            name="regions_held",
-            level=1,
-            template="regions/module.py.j2",
-            describes="does the same, and has several programs hold a row together that no program can hold, so that it is read only once",
-            defaults=_held_defaults,
-            tunables={
-                Stage.TUNE_GRID: _TUNABLES[Stage.TUNE_GRID] | {"held": (1, 2, 3, 4)},
-                Stage.TUNE_BLOCK: _TUNABLES[Stage.TUNE_BLOCK] | {"held_block": (4096, 8192, 16384)},
-                Stage.TUNE_MEMORY: _TUNABLES[Stage.TUNE_MEMORY],
-            },
-            own_tunables=_list_own,
-            uses=_uses,
-            fits=_fits,
-            sharpen=_sharpen,
-            predict=_predict_held,
-            propose=_propose_held,
-            advise=_advise,
-            shrink=_SHRINK | {"held_block": 256, "held": 1},
-        ),
-    ),
+    recipes=(_PLAIN, _HOLDING),
     example=EXAMPLE,
     kind=Family.REDUCTION,
 )

@@ -26,6 +26,8 @@ from tritonsmith.prompts.recipes.space import RecipeSpace
 BY_NAME = {case.name: case for case in (*MODULES, *PRODUCTS)}
 QUICK = ("group norm", "cross entropy", "attention in parts", "transposed convolution of ragged size", "linear of three axes")
 """Judged in every run: rows, losses with lookups, PyTorch calls between kernels, and products with a parameter on either side."""
+NEARLY_ALL_LIBRARY = ("transposed convolution along one axis", "transposed convolution with gaps")
+"""At these small sizes the call takes more than 95 % of the estimated time."""
 RECIPE = REGIONS.recipes[0]
 
 
@@ -194,8 +196,8 @@ def judge(evaluator: LocalEvaluator, case: RegionCase) -> None:
     plan = read_regions(task, facts)
     verdict = asyncio.run(evaluator.evaluate(task, write(plan)))
     assert verdict.status is Status.OK, verdict.message
-    labels = (Label.HYBRID, Label.LIBRARY) if plan.calls else (Label.KERNEL,)  # at these sizes a call may be nearly all of the time
-    assert verdict.label in labels and not verdict.facts.races
+    mixed = Label.LIBRARY if case.name in NEARLY_ALL_LIBRARY else Label.HYBRID
+    assert verdict.label is (mixed if plan.calls else Label.KERNEL) and not verdict.facts.races
 
 
 @pytest.mark.parametrize("name", QUICK)
