@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
+from typing import TypeVar
 
 from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts
 from tritonsmith.nodes.authors.model import ModelAuthor
@@ -11,6 +12,8 @@ from tritonsmith.nodes.chat.connect import IN_TURN
 from tritonsmith.nodes.chat.records import Chat
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Author, AuthorError, Brief, Choosy, Draft
+
+Answer = TypeVar("Answer")
 
 
 class SeveralAuthors:
@@ -54,16 +57,11 @@ class SeveralAuthors:
     async def seed(self, brief: Brief) -> Draft:
         """A first kernel, by the branch's author. Raises AuthorError where nobody writes one."""
         order = self._order(brief.branch % len(self._authors))
-        fault: AuthorError | None = None
-        for author in order:
-            try:
-                return _sign(await author.seed(self._number(brief) if author is order[0] else brief), author)
-            except AuthorError as error:
-                if isinstance(author, ModelAuthor):
-                    raise
-                fault = fault or error
-        assert fault is not None
-        raise fault
+
+        async def ask(author: Author) -> Draft:
+            return _sign(await author.seed(self._number(brief) if author is order[0] else brief), author)
+
+        return await _ask_in_turn(order, ask)
 
     async def repair(self, brief: Brief) -> Draft | None:
         """A repair; None where nobody has one."""
@@ -75,16 +73,7 @@ class SeveralAuthors:
 
     async def analyze(self, brief: Brief) -> Analysis:
         """Why the kernel is slow."""
-        fault: AuthorError | None = None
-        for author in self._order_for(brief):
-            try:
-                return await author.analyze(brief)
-            except AuthorError as error:
-                if isinstance(author, ModelAuthor):
-                    raise
-                fault = fault or error
-        assert fault is not None
-        raise fault
+        return await _ask_in_turn(self._order_for(brief), lambda author: author.analyze(brief))
 
     async def tune(self, brief: Brief) -> tuple[Draft, ...]:
         """Variants for the stage."""
@@ -129,6 +118,19 @@ class SeveralAuthors:
     def _number(self, brief: Brief) -> Brief:
         """The brief with the number of the seed among those of one author, which makes its seeds differ."""
         return brief.model_copy(update={"branch": brief.branch // len(self._authors)})
+
+
+async def _ask_in_turn(authors: Sequence[Author], ask: Callable[[Author], Awaitable[Answer]]) -> Answer:
+    """The first answer that there is; a model's fault is final. Raises AuthorError, the first one's, where nobody has an answer."""
+    faults: list[AuthorError] = []
+    for author in authors:
+        try:
+            return await ask(author)
+        except AuthorError as fault:
+            if isinstance(author, ModelAuthor):
+                raise
+            faults.append(fault)
+    raise faults[0]
 
 
 def _sign(draft: Draft, author: Author) -> Draft:
