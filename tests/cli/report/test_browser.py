@@ -3,6 +3,7 @@
 Screenshots lie in build/screenshots afterwards.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -74,14 +75,10 @@ def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Open]:
 
 
 def shoot(page: Page, name: str, whole: bool = True) -> None:
-    """A picture to look at; no claim hangs on it, and on a busy machine Chromium may fail to take one at first."""
-    for last in (False, False, True):
-        try:
+    """A picture to look at; no claim hangs on it, and on a busy machine Chromium may fail to take one."""
+    for _ in range(3):
+        with contextlib.suppress(Error):
             page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=whole)
-        except Error:
-            if last:
-                raise
-        else:
             return
 
 
