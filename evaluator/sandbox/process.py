@@ -87,7 +87,9 @@ class SandboxedProcess:
                 self.process: subprocess.Popen[bytes] | ForkedProcess = self._start_program(_program(run), log, pass_fds, extra)
             else:
                 for file in read:
-                    file.chmod(file.stat().st_mode | (0o555 if file.is_dir() else 0o444))  # our own files, under any umask
+                    mode = file.stat().st_mode
+                    if mode != (readable := mode | (0o555 if file.is_dir() else 0o444)):
+                        file.chmod(readable)  # our own files, under any umask; a tool's folder is readable
                 launch = policy.describe_launch(self.scratch, read, status, command=_program(run), proc=proc)
                 self.process = self._fork(zygote, launch, run, log, pass_fds, extra) or self._start_launcher(launch, log, pass_fds, extra)
                 os.close(status)

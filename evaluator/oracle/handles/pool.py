@@ -59,7 +59,7 @@ class RunnerPool:
     def await_sanitizer(self) -> None:
         """Have a process wait under compute-sanitizer, where one can be had."""
         if self._sanitizer is None and not say_why_not():
-            self._sanitizer = SanitizerProcess([self.sessions])
+            self._sanitizer = SanitizerProcess()
 
     def sanitize(self, kernel: KernelText, request: Path, seconds: float) -> tuple[bool, str]:
         """Whether memory errors were found in a candidate, and what was found or why nothing can be said."""
@@ -69,7 +69,7 @@ class RunnerPool:
         if waiting is not None and not waiting.sandbox.alive:
             waiting.close()
             waiting = None
-        with contextlib.closing(waiting or SanitizerProcess([self.sessions])) as process:
+        with contextlib.closing(waiting or SanitizerProcess()) as process:
             return process.examine(kernel, request, seconds)
 
     def _start(self, role: str, *, waits: bool) -> RunnerProcess:

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from tritonsmith.evaluator.channel.report import FINISHED, QUESTION
@@ -41,34 +40,39 @@ def say_why_not() -> str:
 class SanitizerProcess:
     """One process under compute-sanitizer that waits for a candidate: it imports meanwhile, which takes seconds under the tool.
 
-    Args:
-        read: folders below which the requests lie.
+    It can read its own folder and the tool's, so `examine` copies what the question needs into it.
     """
 
-    def __init__(self, read: Sequence[Path]) -> None:
+    def __init__(self) -> None:
         program = find_tool()
         assert program is not None  # `say_why_not` was asked
         self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-sanitize-", ignore_cleanup_errors=True)
         self._inbox = Path(self._folder.name)
         self._inbox.chmod(0o755)
+        tool = [Path(os.path.realpath(program)).parent, Path(program).parent]
         self.sandbox = SandboxedProcess(
             "tritonsmith.evaluator.confined.compiler.sanitize", [program, str(self._inbox)],
-            environment={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, confined=True, read=[self._inbox, *read], proc=True,
+            environment={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, confined=True, read=[self._inbox, *tool], proc=True,
         )  # fmt: skip
 
     def examine(self, kernel: KernelText, request: Path, seconds: float) -> tuple[bool, str]:
         """Whether memory errors were found in a candidate, and what was found or why nothing can be said; once for each process."""
-        source, question = self._inbox / "candidate.py", self._inbox / QUESTION
-        source.write_text(kernel.text)
-        source.chmod(0o644)
-        draft = question.with_suffix(".draft")
-        draft.write_text(json.dumps({"candidate": str(source), "request": str(request)}))
-        draft.chmod(0o644)
+        draft, question = self._inbox / "question.draft", self._inbox / QUESTION
+        source = self._hand_over("candidate.py", kernel.text.encode())
+        asked = self._hand_over("request.pkl", request.read_bytes())
+        self._hand_over(draft.name, json.dumps({"candidate": str(source), "request": str(asked)}).encode())
         draft.rename(question)  # whole, once it is there
         output = self.sandbox.read_output(seconds, _MOST_BYTES)
         if output is None:
             return False, f"not done: it took longer than {seconds:.0f} s"
         return read_tool_output(output.decode(errors="replace"))
+
+    def _hand_over(self, name: str, content: bytes) -> Path:
+        """A file of the folder that the process, which is another user, can read."""
+        path = self._inbox / name
+        path.write_bytes(content)
+        path.chmod(0o644)
+        return path
 
     def pause(self) -> None:
         """Stop every process of the run until `resume`."""
