@@ -114,14 +114,20 @@ def cut_task(
     """
     first = read_forward(facts, training, None)
     called = {one.product.name for one in list_all(first.results) if isinstance(one, Attention)}
+    needed = frozenset(called)
     while True:
         forward = read_forward(facts, training, called)
         _forget_places(forward)
         regions = tuple(cut_forward(forward.results))
         slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and prefers_call(one, precision)}
         if not slow - called:
-            return forward, regions, frozenset(called)
+            break
         called |= slow
+    if called - needed and all(isinstance(one, CallRegion) for one in regions):  # a slow kernel is more than none
+        forward = read_forward(facts, training, needed)
+        _forget_places(forward)
+        return forward, tuple(cut_forward(forward.results)), needed
+    return forward, regions, frozenset(called)
 
 
 def _forget_places(forward: Forward) -> None:

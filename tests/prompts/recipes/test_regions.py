@@ -14,6 +14,7 @@ from tritonsmith.evaluator.schema import KernelFacts, Label, LaunchFacts, Precis
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.recipes.book import Match, match
 from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.cutting import operands
 from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, ProductRegion, RowRegion
 from tritonsmith.prompts.recipes.regions.gains import describe_gain
 from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
@@ -117,8 +118,8 @@ def test_reductions_read_what_a_product_has_stored() -> None:
 def test_windows_without_a_rim_need_no_mask() -> None:
     """Addresses of taps are computed; what does not change from tap to tap is computed ahead of the loop."""
     text = write(plan_of("return torch.relu(self.c(x))", "torch.randn(4, 64, 66, 66)", init="self.c = nn.Conv2d(64, 128, 3)"))
-    (load,) = re.findall(r"        right = tl.trans\((.*)\)\n", text)
-    assert load == "tl.load(x_ptr + x_at + down * 4356 + ((tap // 3) * 66 + tap % 3))"
+    (load,) = re.findall(r"        right_high = tl.trans\((.*)\)\n", text)
+    assert load == "tl.load(x_parts_ptr + x_parts_at + ((tap // 3) * 4224 + (tap % 3) * 64) + down)"
 
 
 @pytest.mark.parametrize(
@@ -220,6 +221,35 @@ def test_rows_in_turns_are_right(evaluator: LocalEvaluator, monkeypatch: pytest.
     parameter = "self.w = nn.Parameter(torch.rand(7, 33))"
     case = RegionCase("in turns", SHARED, "torch.randn(3, 7, 33), torch.randn(3, 1, 33)", arguments="x, y", init=parameter)
     assert "rows take turns" in write(read_regions(*describe(case)))
+    judge(evaluator, case)
+
+
+AHEAD = {
+    "whole taps": ("return torch.relu(self.c(x))", "torch.randn(2, 32, 7, 9)", "self.c = nn.Conv2d(32, 20, 3, padding=1, stride=2)"),
+    "lines of a window": ("return self.c(torch.tanh(x)) * 2", "torch.randn(2, 8, 7, 9)", "self.c = nn.Conv2d(8, 20, (2, 3), padding=(0, 2))"),
+    "solid windows": ("return self.c(x)", "torch.randn(1, 16, 4, 5, 6)", "self.c = nn.Conv3d(16, 17, 3, padding=1, dilation=(2, 1, 1))"),
+    "groups": ("return self.c(x)", "torch.randn(2, 64, 11)", "self.c = nn.Conv1d(64, 40, 3, groups=2)"),
+    "transposed": ("return self.c(x)", "torch.randn(2, 32, 5, 6)", "self.c = nn.ConvTranspose2d(32, 20, 3, stride=2, padding=1)"),
+    "lines of phases": ("return self.c(x)", "torch.randn(1, 16, 3, 4, 5)", "self.c = nn.ConvTranspose3d(16, 9, 4, stride=2, output_padding=1)"),
+    "rows": ("return F.gelu(self.c(x))", "torch.randn(5, 7, 76)", "self.c = nn.Linear(76, 33)"),
+    "long rows": ("return self.c(x)", "torch.randn(3, 2100)", "self.c = nn.Linear(2100, 17)"),
+    "two operands": ("return (x @ x.transpose(1, 2)).relu()", "torch.randn(2, 37, 44)", ""),
+    "values out of range": ("return self.c(x)", "torch.randn(2, 32, 5, 5) * 1e6", "self.c = nn.Conv2d(32, 17, 3)"),
+    "tiny values": ("return self.c(x)", "torch.randn(2, 32, 5, 5) * 1e-6", "self.c = nn.Conv2d(32, 17, 3, bias=False)"),
+}  # fmt: skip
+"""Forwards whose products read operands that are split ahead."""
+
+
+@pytest.mark.parametrize("name", [name if name == "lines of phases" else pytest.param(name, marks=pytest.mark.slow) for name in AHEAD])
+def test_products_of_operands_that_are_split_ahead_are_right(
+    evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(operands, "_WINDOW_FLOPS", 0.0)
+    monkeypatch.setattr(operands, "_MATRIX_FLOPS", 0.0)
+    monkeypatch.setattr("tritonsmith.prompts.recipes.regions.plan.prefers_call", lambda *_: False)
+    forward, inputs, init = AHEAD[name]
+    case = RegionCase(name, forward, inputs, init=init)
+    assert "_largest_ptr" in write(read_regions(*describe(case)))
     judge(evaluator, case)
 
 

@@ -10,19 +10,30 @@ from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.estimate import TORCH_CALL, TRITON_CALL
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass
 from tritonsmith.prompts.recipes.measured import middle
+from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh, has_rim
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
-from tritonsmith.prompts.recipes.regions.values.tensors import MatrixProduct
+from tritonsmith.prompts.recipes.regions.values.tensors import MatrixProduct, Tensor, TensorView
 
 _PARTS = 3
 """fp16 products of one product of fp32 operands."""
-_KERNEL = {"split": 0.4, "tf32": 0.7, "half": 0.75}
-"""Share of a library's rate that the kernel of a product of matrices reaches (assumed; not measured)."""
-_KERNEL_WINDOWS = {"split": 0.35, "tf32": 0.4, "half": 0.2}
-"""The same where addresses are computed one by one."""
+_KERNEL = {"split": 0.38, "tf32": 0.7, "half": 0.75}
+"""Share of the tensor cores' rate that the kernel of a product of matrices reaches (`split`: H200, 2026-11-24; the others are assumed)."""
+_KERNEL_WINDOWS = {"split": 0.38, "tf32": 0.4, "half": 0.2}
+"""The same where addresses are computed one by one, `split` with parts that are made ahead."""
+_AHEAD = 0.5
+"""The same for matrices whose parts are made ahead."""
+_IN_LOOP, _IN_LOOP_FEW = 2e11, 1e11
+"""Elements of windows that a card splits in a second in the loop; with masks, or for few filters (H200, 2026-11-24: 45 to 560 of 1e9)."""
+_L2 = 5e12
+"""Bytes that tiles read in a second out of the caches (assumed)."""
 _CALL = 1.0
 """Share of the card's rate that a library's product reaches; the card's rates are those."""
 _CALL_WINDOWS, _CALL_GROUPS = 0.7, 0.2
-"""The same for a convolution, and for one in groups (assumed; not measured)."""
+"""The same for a convolution with TF32 or in 16 bits, and for one in groups (assumed; not measured)."""
+_CALL_FEW, _CALL_EACH, _CALL_MOST = 0.06, 0.0165, 0.48
+"""The same in fp32, without channels, for each channel, and at most (fitted to 40 convolutions; H200, 2026-11-24)."""
+_CALL_SPREAD = {1: 0.3, 2: 0.12, 3: 0.075}
+"""By axes: the same for a transposed convolution with a stride, from 32 channels on (the same measurement)."""
 _LEAST, _SMALL, _MOST = 16, 64, 128
 """Sides of tiles: the least that tensor cores multiply, the least that keeps a processor busy, the most."""
 _STEP = 32
@@ -37,24 +48,36 @@ def prefers_call(region: ProductRegion, precision: PrecisionClass, hardware: Har
 
 
 def predict_kernel(region: ProductRegion, precision: PrecisionClass, hardware: Hardware) -> float:
-    """Seconds of the region's kernel. Tiles that are too few for the card leave processors idle."""
+    """Seconds of the region's kernels. Tiles that are too few for the card leave processors idle."""
     product = region.product
     kind = _find_kind(product.dtype, precision)
     batch, rows, columns, taps, depth = product.sizes
     high, wide = choose_sides(product, _MOST, _MOST)
     tiles = batch * -(-rows // high) * -(-columns // wide)
-    filled = 2.0 * tiles * high * wide * taps * _round(depth, min(_STEP, fill(depth)))
+    length = taps * _round(depth, min(_STEP, fill(depth)))
+    filled = 2.0 * tiles * high * wide * length
     shares = _KERNEL_WINDOWS if product.window else _KERNEL
     rate = {"split": hardware.fp16 / _PARTS, "tf32": hardware.tf32, "half": hardware.fp16}[kind] * shares[kind]
     busy = min(1.0, tiles / hardware.processors)
-    return max(middle(TRITON_CALL), filled / (rate * busy), region.bytes / hardware.bandwidth)
+    ahead, caches = 0.0, 0.0
+    if kind == "split":
+        scale = hardware.fp32 / CARDS["h200"].fp32
+        fresh = find_fresh(region)
+        ahead = sum(middle(TRITON_CALL) + 8.0 * one.base.size / hardware.bandwidth for one in fresh.values())
+        caches = 4.0 * tiles * (high + wide) * length / (_L2 * scale)
+        if fresh and not product.window:
+            rate *= _AHEAD / _KERNEL[kind]
+        elif product.window and not fresh:
+            split = _IN_LOOP if high > _LEAST and not has_rim(region) else _IN_LOOP_FEW
+            caches = max(caches, tiles * wide * length / (split * scale))
+    return ahead + max(middle(TRITON_CALL), filled / (rate * busy), caches, region.bytes / hardware.bandwidth)
 
 
 def predict_call(region: ProductRegion, precision: PrecisionClass, hardware: Hardware) -> float:
     """Seconds of PyTorch's call, and of a pass over its result where the region does more than the call."""
     product = region.product
     kind = _find_kind(product.dtype, precision)
-    share = _CALL_GROUPS if product.groups > 1 else _CALL_WINDOWS if product.window else _CALL
+    share = _find_share(product, kind)
     rate = {"split": hardware.fp32, "tf32": hardware.tf32, "half": hardware.fp16}[kind] * share
     given = sum(one.bytes for one in region.reads.values())
     call = max(middle(TORCH_CALL), product.flops / rate, (given + product.bytes) / hardware.bandwidth)
@@ -62,6 +85,23 @@ def predict_call(region: ProductRegion, precision: PrecisionClass, hardware: Har
     if not behind:
         return call
     return call + max(middle(TRITON_CALL), (product.bytes + sum(one.bytes for one in behind)) / hardware.bandwidth)
+
+
+def _find_share(product: MatrixProduct, kind: str) -> float:
+    """Share of the card's rate that a library's call reaches."""
+    if not product.window:
+        return _CALL
+    if product.groups > 1:
+        return _CALL_GROUPS
+    if kind != "split":
+        return _CALL_WINDOWS
+    base: Tensor = product.right
+    while isinstance(base, TensorView):
+        base = base.source
+    channels, axes = base.shape[1], len(base.shape) - 2
+    if product.interleaved:
+        return _CALL_SPREAD.get(axes, _CALL_FEW) * min(1.0, channels / _STEP)
+    return min(_CALL_MOST, _CALL_FEW + _CALL_EACH * channels)
 
 
 def _find_kind(dtype: str, precision: PrecisionClass) -> str:

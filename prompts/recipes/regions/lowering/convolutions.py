@@ -22,6 +22,8 @@ from tritonsmith.prompts.recipes.regions.values.tensors import Tensor, TensorVie
 
 _STEP, _WASTE = 32, 1.2
 """Channels of a step of a product's loop that has one tap, and how many more than there are may be filled up with zeros."""
+_ALIGNED, _RUN_WASTE = 8, 1.4
+"""The same where a step has a line of the window: channels that one load takes, and how many more may be filled up."""
 
 
 def _is_deep(channels: int, taps: int) -> bool:
@@ -29,6 +31,9 @@ def _is_deep(channels: int, taps: int) -> bool:
     return taps > 1 and -(-channels // _STEP) * _STEP <= _WASTE * channels
 
 
+def _is_run(channels: int, side: int) -> bool:
+    """Whether each step of the loop has a line of the window, whose channels lie one behind the other in an image that has them last."""
+    return channels % _ALIGNED == 0 and -(-side * channels // _STEP) * _STEP <= _RUN_WASTE * side * channels
 
 
 def _read_window(call: NodeCall, axes: int, transposed: bool) -> tuple[Sizes, Sizes, Sizes, int]:
@@ -59,13 +64,16 @@ def _convolve(call: NodeCall) -> Lowered:
         return add_bias(_convolve_channels(windows, weight, call), _for_places(bias, axes), call.dtype)
     refuse_types(weight, source)
     filters, channels, taps = weight.shape[0] // groups, weight.shape[1], count(window)
-    deep = _is_deep(channels, taps)
+    deep, side = _is_deep(channels, taps), window[-1]
+    run = not deep and dilation[-1] == 1 and _is_run(channels, side) and source.dtype == "float32"
 
     def split(tap: Index, depth: Index) -> Coordinates:
         """Channel and place in the window."""
+        if run:
+            return (depth % channels, *unravel(tap, window[:-1]), depth // channels)
         return (depth, *unravel(tap, window)) if deep else unravel(depth, (channels, *window))
 
-    shape = (taps, channels) if deep else (1, taps * channels)
+    shape = (taps, channels) if deep else (taps // side, side * channels) if run else (1, taps * channels)
     left = view(
         weight, (groups, filters, *shape), lambda at: (at[0] * filters + at[1], *split(at[2], at[3])),
     )  # fmt: skip
@@ -141,15 +149,19 @@ def _multiply_phases(
     ways = [_Axis(*one) for one in zip(outputs, weight.shape[2:], *steps, strict=True)]
     channels, filters = weight.shape[0] // groups, weight.shape[1]
     phases, taps = tuple(one.phases for one in ways), tuple(one.taps for one in ways)
-    deep = _is_deep(channels, count(taps))
-    shape = (count(taps), channels) if deep else (1, count(taps) * channels)
+    deep, side = _is_deep(channels, count(taps)), taps[-1]
+    run = not deep and steps[2][-1] == 1 and _is_run(channels, side) and source.dtype == "float32"
+    shape = (count(taps), channels) if deep else (count(taps) // side, side * channels) if run else (1, count(taps) * channels)
     places = (source.shape[0], *(one.places for one in ways))
     batch = groups * count(phases)
 
     def split(at: Index, tap: Index, depth: Index) -> tuple[Index, Index, Coordinates, Coordinates]:
         """Group, channel, phases and taps."""
         group, *phase = unravel(at, (groups, *phases))
-        channel, *inside = (depth, *unravel(tap, taps)) if deep else unravel(depth, (channels, *taps))
+        if run:  # the last axis backwards, as the input lies
+            channel, inside = depth % channels, [*unravel(tap, taps[:-1]), (depth // channels) * -1 + (side - 1)]
+        else:
+            channel, *inside = (depth, *unravel(tap, taps)) if deep else unravel(depth, (channels, *taps))
         return group, group * channels + channel, tuple(phase), tuple(inside)
 
     def weigh(at: Coordinates) -> Coordinates:

@@ -24,6 +24,7 @@ from tritonsmith.prompts.recipes.regions.writing.held import is_held, write_held
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold, wrap
 from tritonsmith.prompts.recipes.regions.writing.names import Namer, list_operations
 from tritonsmith.prompts.recipes.regions.writing.pointwise import write_pointwise
+from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import number_products, pick_settings
 from tritonsmith.prompts.recipes.regions.writing.products import write_product
 from tritonsmith.prompts.recipes.regions.writing.rows import write_rows
@@ -69,6 +70,8 @@ class ModuleWriter:
         self.variables: dict[int, str] = {}
         """By value that is stored: its variable."""
         self.numbers = number_products(regions)
+        self.fresh: dict[tuple[int, int], FreshParts] = {}
+        """By value and axis: parts of operands that forward has made."""
         self.text = ModuleText()
         given = [one for one in forward.inputs if not one.number]
         self.device = f"{given[0].source}.device" if given else "next(self.parameters()).device"
@@ -102,7 +105,7 @@ class ModuleWriter:
         if isinstance(region, AttentionRegion):
             return write_attention(region, name, self.settings)
         if isinstance(region, ProductRegion):
-            return write_product(region, name, pick_settings(self.settings, self.numbers[id(region)]))
+            return write_product(region, name, pick_settings(self.settings, self.numbers[id(region)]), self.fresh)
         assert isinstance(region, RowRegion)
         if is_held(region, self.settings):
             return write_held(region, name, self.settings)

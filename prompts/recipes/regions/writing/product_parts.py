@@ -1,19 +1,33 @@
-"""Kernels that split a parameter into fp16 parts ahead of a product, each line along the depth by a power of two of its own."""
+"""Kernels that split operands into fp16 parts ahead of a product.
+
+Each line of a parameter along the depth has a power of two of its own, and its parts are kept. Other operands are split in every call as
+they are; the greatest values of their places say whether parts do for a tile.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tritonsmith.prompts.recipes.regions.cutting.operands import FreshOperand
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
-from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, LINE, TAP
-from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, variable
+from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COLUMN, DOWN, LINE, TAP
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Index, count, unravel, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import Held, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments
-from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, fold
+from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import INNER, OUTER, ProductTile, TileEmitter
 
 _NAMES = (*OUTER, *INNER, "line", "values", "scaled", "largest", "exponent", "rough", "high", "low", "place", "parts_ptr", "exponents_ptr")
 """Names of the kernel's own."""
 LINES, PLACES = 4, 256
 """Lines of a program, and places of them at once."""
+_FRESH = (*OUTER, *INNER, "values", "largest", "high", "low", "inside", "span")
+"""Names of the kernel for an operand of every call."""
+_SIDE_BY_SIDE, _APART = (512, 8), (64, 64)
+"""Depth and places of a program at once: where the depth lies side by side in memory already, and where places do."""
+_PROGRAMS = 528
+"""Programs that keep a large card busy: four for each processor."""
 
 
 def write_parts(region: ProductRegion, tile: ProductTile, name: str) -> KeptParts:
@@ -89,3 +103,79 @@ class _LineWriter:
         for line in lines:
             self.emitter.line(line)
         self.emitter.close(head)
+
+
+@dataclass
+class FreshParts:
+    """Parts of an operand that are made in every call."""
+
+    operand: FreshOperand
+    kernel: Kernel
+    parts: Buffer
+    """[high and low, other axes, depth]."""
+    largest: Buffer
+    """[spans of the depth, other axes]: the greatest `magnitude` there."""
+
+    def view(self, value: Tensor, part: int) -> TensorView:
+        """The operand `value` as it lies in the parts: the high one, or the low one."""
+        operand = self.operand
+
+        def move(at: Coordinates) -> Coordinates:
+            return (Index(constant=part), *operand.place_last(operand.follow(at)[0]))
+
+        return TensorView(
+            shape=value.shape, dtype="float16", source=self.parts, move=move, guard=lambda at: operand.follow(at)[1], name=value.name
+        )
+
+
+def write_fresh(operand: FreshOperand, scheme: str, name: str, in_memory: Callable[[Tensor], bool]) -> FreshParts:
+    """The kernel that splits an operand of every call, its depth last."""
+    base, depth, places = operand.base, operand.depth, count(operand.others)
+    title = base.name or "x"
+    deep, wide = _SIDE_BY_SIDE if operand.axis == len(base.shape) - 1 else _APART
+    fitting = min(deep, 1 << (depth - 1).bit_length())
+    deep, wide = fitting, wide * min(4, deep // fitting)
+    blocks, chunks = -(-places // wide), -(-depth // deep)
+    per_span = -(-chunks // min(chunks, -(-_PROGRAMS // blocks)))
+    spans = -(-chunks // per_span)
+    both = scheme == "fp16x3"
+    parts = Buffer(shape=(2 if both else 1, *operand.others, operand.padded), dtype="float16", name=f"{title}_parts")
+    largest = Buffer(shape=(spans, *operand.others), dtype="int32", name=f"{title}_largest")
+    arguments = Arguments()
+    arguments.used |= set(_FRESH)
+    bounds = {COLUMN: f"(n < {places})" if places % wide else "", DOWN: f"(down < {depth})" if depth % deep else ""}
+    emitter = TileEmitter(arguments, in_memory, bounds, OUTER)
+    emitter.line("largest = tl.zeros((DEPTH, PLACES), tl.int32)")
+    emitter.open(INNER)
+    start = ["span * SPAN"] if spans > 1 else []
+    start += ["step * DEPTH"] if per_span > 1 else []
+    emitter.line(f"down = ({' + '.join([*start, 'tl.arange(0, DEPTH)'])})[:, None]")
+    at = list(unravel(variable(COLUMN, places), operand.others))
+    at.insert(operand.axis, variable(DOWN, depth))
+    emitter.line(f"values = {emitter.read_tile(base, tuple(at), ('DEPTH', 'PLACES'), (DOWN, COLUMN), depth, bool(bounds[DOWN]))}")
+    emitter.line("largest = tl.maximum(largest, magnitude(values))")
+    emitter.line("high, low = split_value(values)" if both else "high = values.to(tl.float16)")
+    place = variable(COLUMN, places) * operand.padded + variable(DOWN, depth)
+    for number, one in enumerate(("high", "low")[: parts.shape[0]]):
+        mask = " & ".join(text for text in bounds.values() if text)
+        where = emitter.address(parts, place + number * (parts.size // 2), stored=True)
+        emitter.line(f"tl.store({where}, {one}{f', mask={mask}' if mask else ''})")
+    if per_span > 1:
+        emitter.close(f"for step in range({per_span}):")
+    else:
+        scope = emitter.scopes.pop()
+        emitter.scopes[0].lines += scope.lines
+    where = emitter.address(largest, variable("span", spans) * places + variable(COLUMN, places), stored=True)
+    mask = bounds[COLUMN]
+    emitter.line("largest = tl.max(largest, 0)[None, :]")
+    emitter.line(f"tl.store({where}, largest{f', mask={mask}' if mask else ''})")
+    own = f"tl.program_id(0){f' // {spans}' if spans > 1 else ''}"
+    head = [f"n = ({own} * PLACES + tl.arange(0, PLACES))[None, :]{'.to(tl.int64)' if arguments.largest >= 2**31 else ''}"]
+    head += [f"span = tl.program_id(0) % {spans}"] if spans > 1 else []
+    constants = [("DEPTH", deep), ("PLACES", wide), *([("SPAN", per_span * deep)] if spans > 1 else [])]
+    kernel = Kernel(
+        name=name, does=f"fp16 parts of {title}, {depth} values side by side, and the largest of these at {places} places.",
+        arguments=[(arguments.names[id(one)], one) for one in arguments.values], sizes=[], constants=constants,
+        lines=[*head, *emitter.scopes[0].lines], grid=f"({blocks * spans},)", stores=[parts, largest],
+    )  # fmt: skip
+    return FreshParts(operand, kernel, parts, largest)

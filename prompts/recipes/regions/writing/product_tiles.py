@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh, find_kept, has_rim
 from tritonsmith.prompts.recipes.regions.cutting.rates import choose_sides, fill
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COLUMN, DOWN, LINE, TAP
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index
-from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, Formula, Held, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, Formula, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.emitter import Emitter
 
 TUNED = ("block_m", "block_n", "block_k", "group", "product_warps", "num_stages")
@@ -45,12 +46,14 @@ class ProductTile:
     scheme: str
     kept: str
     """The operand that is a parameter, whose parts are kept between calls: `left`, `right`, or empty."""
+    ahead: bool = False
+    """Whether the other operands are split in a pass ahead of the product."""
 
     @property
     def shared_bytes(self) -> int:
         """Shared memory of all stages: two fp16 parts need as much as one fp32 value."""
         value = 2 if self.scheme == "as they are" else 4
-        in_loop = 4 * self.columns * self.depth if self.scheme in SPLIT and not self.kept else 0
+        in_loop = 4 * self.columns * self.depth if self.scheme in SPLIT and not self.kept and not self.ahead else 0
         return value * (self.rows + self.columns) * self.depth * max(1, self.stages) + in_loop
 
     @property
@@ -65,7 +68,8 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     half = region.product.source.dtype != "float32"
     scheme = "as they are" if half else str(settings["scheme"])
     kept = find_kept(region) if scheme in SPLIT else ""
-    crowded = scheme in SPLIT and (not kept or has_rim(region))
+    ahead = scheme in SPLIT and bool(find_fresh(region))
+    crowded = scheme in SPLIT and not ahead and (not kept or has_rim(region))
     most = min(_IN_LOOP, int(settings["block_k"])) if crowded else int(settings["block_k"])
     high, wide = choose_sides(region.product, int(settings["block_m"]), int(settings["block_n"]))
     deep = min(most, fill(depth))
@@ -74,7 +78,7 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     warps = int(settings["product_warps"])
     while warps > _GROUP and max(high * wide, (high + wide) * deep) < _PER_WARP * warps // 2:
         warps //= 2
-    return ProductTile(high, wide, deep, warps, int(settings["num_stages"]), int(settings["group"]), scheme, kept)
+    return ProductTile(high, wide, deep, warps, int(settings["num_stages"]), int(settings["group"]), scheme, kept, ahead)
 
 
 def number_products(regions: Iterable[WorkRegion]) -> dict[int, int]:
@@ -87,28 +91,6 @@ def number_products(regions: Iterable[WorkRegion]) -> dict[int, int]:
 def pick_settings(settings: Settings, number: int) -> Settings:
     """The settings for products of a number: `block_m_2` stands for `block_m` in those of number 2."""
     return settings | {name: settings[f"{name}_{number}"] for name in TUNED if f"{name}_{number}" in settings}
-
-
-def has_rim(region: ProductRegion) -> bool:
-    """Whether windows go beyond the edge of what they are read from."""
-    value, at = region.product.right, region.right
-    while isinstance(value, TensorView):
-        if value.guards(at):
-            return True
-        at = value.move(at)
-        value = value.source
-    return False
-
-
-def find_kept(region: ProductRegion) -> str:
-    """Which operand is a parameter as it is, or a view of one."""
-    for side, value in (("left", region.product.source), ("right", region.product.right)):
-        base = value
-        while isinstance(base, TensorView):
-            base = base.source
-        if isinstance(base, Held) and not base.given:
-            return side
-    return ""
 
 
 class TileEmitter(Emitter):
@@ -154,6 +136,10 @@ class TileEmitter(Emitter):
     def _load(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...], other: str = "") -> tuple[str, frozenset[str]]:
         text, names = super()._load(value, at, guards, other)
         return (text.removesuffix(".to(tl.float32)") if self.as_stored else text), names
+
+    def load_at(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...], other: str) -> str:
+        """A load as an expression."""
+        return self._load(value, at, guards, other)[0]
 
     def read_tile(self, value: Tensor, at: Coordinates, shape: tuple[str, str], spans: tuple[str, str], depth: int, ragged: bool) -> str:
         """A tile of an operand as an expression.

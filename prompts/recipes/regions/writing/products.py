@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tritonsmith.prompts.recipes.recipe import Settings, load_macros
+from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COLUMN, DOWN, LINE
-from tritonsmith.prompts.recipes.regions.values.indices import ravel
+from tritonsmith.prompts.recipes.regions.values.indices import ravel, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
-from tritonsmith.prompts.recipes.regions.writing.kernels import KeptParts, Kernel, fold, wrap
-from tritonsmith.prompts.recipes.regions.writing.product_parts import write_parts
+from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold, wrap
+from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts, write_fresh, write_parts
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import INNER, OUTER, SPLIT, ProductTile, TileEmitter, choose_tile
 
 _BIG = 2**31
 _EXACT_STEP = 16
 """Places of the depth at once where values are multiplied one by one."""
-_NAMES = (*OUTER, *INNER, "total", "total_rest", "total_block", "left", "right", "left_high", "left_low", "right_high", "right_low",
+_PARTS = {"fp16x3": ("high", "low"), "fp16": ("high",)}
+"""By scheme: the parts of an operand that it multiplies."""
+_NAMES = (*OUTER, *INNER, "every", "left_wide", "right_wide", "total", "total_rest", "total_block", "left", "right",
+          "left_high", "left_low", "right_high", "right_low",
           "left_largest", "right_largest", "pid", "group", "height", "position", "exponent")  # fmt: skip
 """Names of the kernel's own."""
 
 
-def write_product(region: ProductRegion, name: str, settings: Settings) -> list[Kernel]:
-    """One program for each tile of the result."""
-    return [ProductWriter(region, choose_tile(region, settings), name).write()]
+def write_product(region: ProductRegion, name: str, settings: Settings, made: dict[tuple[int, int], FreshParts]) -> list[Kernel]:
+    """One program for each tile of the result, behind the kernels that split operands.
+
+    made: by value and axis: parts that forward has already; what is added here is added to it.
+    """
+    tile = choose_tile(region, settings)
+    fresh: dict[str, FreshParts] = {}
+    kernels: list[Kernel] = []
+    for side, operand in (find_fresh(region) if tile.ahead else {}).items():
+        key = id(operand.base), operand.axis
+        if key not in made:
+            title = f"split_{operand.base.name or side}_of_{name}"
+            made[key] = write_fresh(operand, tile.scheme, title, lambda one: id(one) in region.reads)
+            kernels.append(made[key].kernel)
+        fresh[side] = replace(made[key], operand=operand)
+    return [*kernels, ProductWriter(region, tile, name, fresh).write()]
 
 
 class ProductWriter:
@@ -32,14 +51,15 @@ class ProductWriter:
     which tensor cores take a left operand only: where the parameter is on the left, the tile is computed transposed.
     """
 
-    def __init__(self, region: ProductRegion, tile: ProductTile, name: str) -> None:
-        self.region, self.tile, self.name = region, tile, name
+    def __init__(self, region: ProductRegion, tile: ProductTile, name: str, fresh: dict[str, FreshParts]) -> None:
+        self.region, self.tile, self.name, self.fresh = region, tile, name, fresh
         self.arguments = Arguments()
         self.arguments.used |= set(_NAMES)
         self.batch, self.rows, self.columns, self.taps, self.depth = region.product.sizes
         self.macros = load_macros("_products.py.j2")
         self.parts: KeptParts | None = write_parts(region, tile, name) if tile.kept else None
         self.turned = tile.kept == "left"
+        self.carried = bool(fresh) and tile.scheme == "fp16x3"
         self.operands: list[Tensor] = []
         """What the function for the values themselves reads."""
 
@@ -48,7 +68,7 @@ class ProductWriter:
         body = self._sum(self.tile.scheme, "BLOCK_K")
         ahead = ""
         if self.tile.scheme in SPLIT:
-            body += self._check(list(self.arguments.values))
+            body += self._check()
             ahead = self._write_exactly()
         tail = self._finish()
         arguments = self.arguments
@@ -93,7 +113,7 @@ class ProductWriter:
         return {name: f"({name} < {size})" if size % block else "" for name, size, block in sides}
 
     def _in_memory(self, value: Tensor) -> bool:
-        return id(value) in self.region.reads
+        return id(value) in self.region.reads or isinstance(value, Buffer)
 
     def _lines(self, macro: str, *given: object) -> list[str]:
         text: str = getattr(self.macros, macro)(*given)
@@ -108,11 +128,14 @@ class ProductWriter:
         emitter = TileEmitter(self.arguments, self._in_memory, bounds, OUTER)
         parts = self.parts if own else None
         turned = self.turned and own
+        fresh, carried = (self.fresh, self.carried) if own else ({}, False)
+        for one in fresh.values():
+            self._watch_places(emitter, one)
         shape = "(BLOCK_N, BLOCK_M)" if turned else "(BLOCK_M, BLOCK_N)"
-        for line in self._lines("zeros", scheme, "total", shape):
+        for line in self._lines("zeros", scheme, "total", shape, carried):
             emitter.line(line)
         shapes = {"left": ("BLOCK_M", step), "right": (step, "BLOCK_N")}
-        watched = [side for side in shapes if scheme in SPLIT and side != self.tile.kept]
+        watched = [side for side in shapes if scheme in SPLIT and side != self.tile.kept and side not in fresh]
         for side in watched:
             shown = shapes[side][::-1] if turned else shapes[side]
             emitter.line(f"{side}_largest = tl.zeros(({', '.join(shown)}), tl.int32)")
@@ -121,15 +144,23 @@ class ProductWriter:
         for side in shapes:
             if parts is not None and side == self.tile.kept:
                 self._read_parts(emitter, parts)
-            else:
-                tile = self._read(emitter, side, shapes[side], ragged)
-                emitter.line(f"{side} = {f'tl.trans({tile})' if turned else tile}")
+                continue
+            source = self.region.product.source if side == "left" else self.region.product.right
+            wanted = [(side, source)]
+            if side in fresh:
+                wanted = [(f"{side}_{name}", fresh[side].view(source, part)) for part, name in enumerate(_PARTS[scheme])]
+            for name, value in wanted:
+                tile = self._read(emitter, side, value, shapes[side], ragged)
+                emitter.line(f"{name} = {f'tl.trans({tile})' if turned else tile}")
         for side in watched:
             emitter.line(f"{side}_largest = tl.maximum({side}_largest, magnitude({side}))")
         order = ("right", "left") if turned else ("left", "right")
-        for line in self._lines("accumulate", scheme, *order, "total", *(parts is not None and side == self.tile.kept for side in order)):
+        ready = [side in fresh or parts is not None and side == self.tile.kept for side in order]
+        for line in self._lines("accumulate", scheme, *order, "total", *ready, carried):
             emitter.line(line)
         emitter.close(head)
+        for line in self._lines("finish", scheme, "total", carried):
+            emitter.line(line)
         return emitter.scopes[0].lines
 
     def _open_loop(self, emitter: Emitter, block: int, step: str) -> str:
@@ -147,12 +178,28 @@ class ProductWriter:
             emitter.line(f"{name} = {f'({start}{places})' if start else places}{axis}")
         return head
 
-    def _read(self, emitter: TileEmitter, side: str, shape: tuple[str, str], ragged: bool) -> str:
+    def _read(self, emitter: TileEmitter, side: str, value: Tensor, shape: tuple[str, str], ragged: bool) -> str:
         """A tile of an operand."""
-        product = self.region.product
         if side == "left":
-            return emitter.read_tile(product.source, self.region.left, shape, (LINE, ACROSS), self.depth, ragged)
-        return emitter.read_tile(product.right, self.region.right, shape, (DOWN, COLUMN), self.depth, ragged)
+            return emitter.read_tile(value, self.region.left, shape, (LINE, ACROSS), self.depth, ragged)
+        return emitter.read_tile(value, self.region.right, shape, (DOWN, COLUMN), self.depth, ragged)
+
+    def _watch_places(self, emitter: TileEmitter, fresh: FreshParts) -> None:
+        """Whether parts do for all places of the operand that the tile reads."""
+        operand = fresh.operand
+        batch, own = variable(BATCH, self.batch), self.taps * operand.steps
+        spans = fresh.largest.shape[0]
+        every = variable("every", own * spans)
+        tap, down = every % own // operand.steps, every % own % operand.steps * operand.depth
+        left = operand.side == "left"
+        at = (batch, variable(LINE, self.rows), tap, down) if left else (batch, tap, down, variable(COLUMN, self.columns))
+        moved, guards = operand.follow(at)
+        if own * spans > 1:
+            size = 1 << (own * spans - 1).bit_length()
+            emitter.line(f"every = tl.arange(0, {size}){'[None, :]' if left else '[:, None]'}")
+            emitter.bounds["every"] = f"(every < {own * spans})" if size != own * spans else ""
+        text = emitter.load_at(fresh.largest, (every // own, *operand.place_last(moved)[:-1]), guards, "0")
+        emitter.line(f"{operand.side}_wide = leaves_range({text}, {1 if left else 0})")
 
     def _read_parts(self, emitter: TileEmitter, parts: KeptParts) -> None:
         """Tiles of the parts of a parameter, which are filled up with zeros along the depth."""
@@ -168,14 +215,15 @@ class ProductWriter:
             tile = f"tl.load({start} + {apart}{tap}{along}{f', mask={mask}, other=0.0' if mask else ''})"
             emitter.line(f"{self.tile.kept}_{name} = {f'tl.trans({tile})' if self.turned else tile}")
 
-    def _check(self, operands: list[Tensor]) -> list[str]:
+    def _check(self) -> list[str]:
         """What follows the loop: the powers of two, and the values themselves where parts do not do."""
         lines, tests = (["total = tl.trans(total)"] if self.turned else []), []
         for side, axis in (("left", "0" if self.turned else "1"), ("right", "1" if self.turned else "0")):
-            if side != self.tile.kept:
+            if side in self.fresh:
+                tests.append(f"{side}_wide")
+            elif side != self.tile.kept:
                 tests.append(f"leaves_range({side}_largest, {axis})")
         test = f"({' | '.join(tests)}) > 0" if len(tests) > 1 else f"{tests[0]} > 0"
-        self.operands = [one for one in operands if self.parts is None or one is not self.parts.parts]
         if self.parts is not None:
             line = LINE if self.turned else COLUMN
             pointer, bound = self.arguments.take(self.parts.exponents), self._bounds()[line]
@@ -183,12 +231,19 @@ class ProductWriter:
             lines.append(f"exponent = tl.load({pointer} + {where}{f', mask={bound}, other=0' if bound else ''})")
             lines.append("total = shift(total, -exponent)")
             test = f"({test}) | is_rough(tl.max(exponent, {1 if self.turned else 0}))"
-            if all(one is not self.parts.held for one in self.operands):
-                self.arguments.take(self.parts.held)
-                self.operands.append(self.parts.held)
+        self.operands = self._take_operands()
         given = ", ".join([*(self.arguments.names[id(one)] for one in self.operands), *self._place])
         call = f"total = {self.name}_exactly({given}, BLOCK_M, BLOCK_N, {_EXACT_STEP})"
         return [*lines, f"if {test}:  # rare: fp16 parts would lose digits", f"    {call}"]
+
+    def _take_operands(self) -> list[Tensor]:
+        """What the values themselves are read from; the kernel takes all of it."""
+        kept, self.arguments = self.arguments, Arguments()
+        self._sum("ieee", "STEP")
+        needed, self.arguments = self.arguments.values, kept
+        for one in needed:
+            kept.take(one)
+        return [one for one in kept.values if any(one is other for other in needed)]
 
     def _write_exactly(self) -> str:
         """A function that multiplies the values themselves, one by one."""
