@@ -42,6 +42,8 @@ from tritonsmith.evaluator.timed_race import RaceReport
 
 CALL_SECONDS = 120.0
 """The longest that one call of a candidate may take, where nothing else is asked for."""
+_SANITIZER_SECONDS = 45.0
+"""The longest that compute-sanitizer may take: it delays a verdict whose numbers are right already, and says so where it did not end."""
 EVALUATE_SECONDS = 2700.0
 """A whole verdict; every step inside has a shorter limit of its own, so this only catches a stuck oracle."""
 _MOST_ORACLES = 2
@@ -250,7 +252,8 @@ class LocalEvaluator:
     def _sanitize(self, task: Task, kernel: KernelText, oracle: ServerProcess) -> tuple[bool, str]:
         """Whether compute-sanitizer found memory errors, and what it says."""
         path = self._requests.path_from(oracle, task)
-        request = {"op": "sanitize", "kernel": kernel.as_message(), "request": str(path), "seconds": self._call_seconds}
+        seconds = min(self._call_seconds, _SANITIZER_SECONDS)
+        request = {"op": "sanitize", "kernel": kernel.as_message(), "request": str(path), "seconds": seconds}
         answer = self._oracles.ask(oracle, request)
         return bool(answer["found"]), str(answer["text"])
 

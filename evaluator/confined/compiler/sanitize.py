@@ -54,7 +54,7 @@ def main() -> None:
     if first == "--target":
         _run_target(Path(inbox))
         return
-    words = [first, "--tool", "memcheck", "--print-limit", "3"]
+    words = [first, "--tool", "memcheck", "--print-limit", "3", "--target-processes", "application-only"]  # not those that compile
     words += [sys.executable, "-P", "-W", "ignore", "-m", "tritonsmith.evaluator.confined.compiler.sanitize", "--target", inbox]
     os.dup2(1, 2)
     os.execv(first, words)
