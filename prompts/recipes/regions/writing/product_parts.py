@@ -179,3 +179,22 @@ def write_fresh(operand: FreshOperand, scheme: str, name: str, in_memory: Callab
         lines=[*head, *emitter.scopes[0].lines], grid=f"({blocks * spans},)", stores=[parts, largest],
     )  # fmt: skip
     return FreshParts(operand, kernel, parts, largest)
+
+
+def watch_places(emitter: TileEmitter, fresh: FreshParts, sizes: tuple[int, int, int, int, int]) -> None:
+    """Lines that find whether parts do for all places of the operand that a tile reads; `sizes`: of the product."""
+    operand = fresh.operand
+    copies, rows, columns, taps, _ = sizes
+    batch, own = variable(BATCH, copies), taps * operand.steps
+    spans = fresh.largest.shape[0]
+    every = variable("every", own * spans)
+    tap, down = every % own // operand.steps, every % own % operand.steps * operand.depth
+    left = operand.side == "left"
+    at = (batch, variable(LINE, rows), tap, down) if left else (batch, tap, down, variable(COLUMN, columns))
+    moved, guards = operand.follow(at)
+    if own * spans > 1:
+        size = 1 << (own * spans - 1).bit_length()
+        emitter.line(f"every = tl.arange(0, {size}){'[None, :]' if left else '[:, None]'}")
+        emitter.bounds["every"] = f"(every < {own * spans})" if size != own * spans else ""
+    text = emitter.load_at(fresh.largest, (every // own, *operand.place_last(moved)[:-1]), guards, "0")
+    emitter.line(f"{operand.side}_wide = leaves_range({text}, {1 if left else 0})")

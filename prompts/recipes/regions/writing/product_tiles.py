@@ -12,7 +12,7 @@ from tritonsmith.prompts.recipes.regions.cutting.rates import choose_sides, fill
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COLUMN, DOWN, LINE, TAP
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index
-from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, Formula, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, Formula, MatrixProduct, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.emitter import Emitter
 
 TUNED = ("block_m", "block_n", "block_k", "group", "product_warps", "num_stages")
@@ -91,6 +91,27 @@ def number_products(regions: Iterable[WorkRegion]) -> dict[int, int]:
 def pick_settings(settings: Settings, number: int) -> Settings:
     """The settings for products of a number: `block_m_2` stands for `block_m` in those of number 2."""
     return settings | {name: settings[f"{name}_{number}"] for name in TUNED if f"{name}_{number}" in settings}
+
+
+def write_head(product: MatrixProduct, tile: ProductTile, big: bool) -> list[str]:
+    """Which tile a program has: GROUP tiles above each other are done one after the other."""
+    batch, rows, columns, _, _ = product.sizes
+    wide = ".to(tl.int64)" if big else ""
+    above, beside = -(-rows // tile.rows), -(-columns // tile.columns)
+    lines = ["pid = tl.program_id(0)"]
+    if batch > 1 and product.interleaved:
+        lines += [f"batch = {f'(pid % {batch}){wide}' if big else f'pid % {batch}'}", f"pid = pid // {batch}"]
+    elif batch > 1:
+        tiles = above * beside
+        lines += [f"batch = {f'(pid // {tiles}){wide}' if big else f'pid // {tiles}'}", f"pid = pid % {tiles}"]
+    first, second = "pid" if above > 1 else "", "pid" if beside > 1 else ""
+    if above > 1 and beside > 1:
+        lines += [f"group = pid // (GROUP * {beside})", f"height = tl.minimum({above} - group * GROUP, GROUP)"]
+        first, second = f"(group * GROUP + pid % (GROUP * {beside}) % height)", f"(pid % (GROUP * {beside}) // height)"
+    for name, block, start, axis in ((LINE, "BLOCK_M", first, "[:, None]"), (COLUMN, "BLOCK_N", second, "[None, :]")):
+        inner = f"tl.arange(0, {block})"
+        lines.append(f"{name} = {f'({start} * {block} + {inner})' if start else inner}{axis}{wide}")
+    return lines
 
 
 class TileEmitter(Emitter):

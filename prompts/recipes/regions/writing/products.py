@@ -8,12 +8,12 @@ from tritonsmith.prompts.recipes.recipe import Settings, load_macros
 from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COLUMN, DOWN, LINE
-from tritonsmith.prompts.recipes.regions.values.indices import ravel, variable
+from tritonsmith.prompts.recipes.regions.values.indices import ravel
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold, wrap
-from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts, write_fresh, write_parts
-from tritonsmith.prompts.recipes.regions.writing.product_tiles import INNER, OUTER, SPLIT, ProductTile, TileEmitter, choose_tile
+from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts, watch_places, write_fresh, write_parts
+from tritonsmith.prompts.recipes.regions.writing.product_tiles import INNER, OUTER, SPLIT, ProductTile, TileEmitter, choose_tile, write_head
 
 _BIG = 2**31
 _EXACT_STEP = 16
@@ -74,7 +74,7 @@ class ProductWriter:
         arguments = self.arguments
         tiles = -(-self.rows // self.tile.rows) * -(-self.columns // self.tile.columns) * self.batch
         constants = {"BLOCK_M": self.tile.rows, "BLOCK_N": self.tile.columns, "BLOCK_K": self.tile.depth}
-        lines = [*self._head(arguments.largest >= _BIG), *body, *tail]
+        lines = [*write_head(self.region.product, self.tile, arguments.largest >= _BIG), *body, *tail]
         if any("GROUP" in line for line in lines):
             constants["GROUP"] = self.tile.group
         return Kernel(
@@ -87,25 +87,6 @@ class ProductWriter:
     def _place(self) -> list[str]:
         """What says which tile a program has."""
         return [*([BATCH] if self.batch > 1 else []), LINE, COLUMN]
-
-    def _head(self, big: bool) -> list[str]:
-        """Which tile a program has: GROUP tiles above each other are done one after the other."""
-        wide = ".to(tl.int64)" if big else ""
-        above, beside = -(-self.rows // self.tile.rows), -(-self.columns // self.tile.columns)
-        lines = ["pid = tl.program_id(0)"]
-        if self.batch > 1 and self.region.product.interleaved:
-            lines += [f"batch = {f'(pid % {self.batch}){wide}' if big else f'pid % {self.batch}'}", f"pid = pid // {self.batch}"]
-        elif self.batch > 1:
-            tiles = above * beside
-            lines += [f"batch = {f'(pid // {tiles}){wide}' if big else f'pid // {tiles}'}", f"pid = pid % {tiles}"]
-        first, second = "pid" if above > 1 else "", "pid" if beside > 1 else ""
-        if above > 1 and beside > 1:
-            lines += [f"group = pid // (GROUP * {beside})", f"height = tl.minimum({above} - group * GROUP, GROUP)"]
-            first, second = f"(group * GROUP + pid % (GROUP * {beside}) % height)", f"(pid % (GROUP * {beside}) // height)"
-        for name, block, start, axis in ((LINE, "BLOCK_M", first, "[:, None]"), (COLUMN, "BLOCK_N", second, "[None, :]")):
-            inner = f"tl.arange(0, {block})"
-            lines.append(f"{name} = {f'({start} * {block} + {inner})' if start else inner}{axis}{wide}")
-        return lines
 
     def _bounds(self) -> dict[str, str]:
         """Conditions under which rows and columns are in range."""
@@ -130,7 +111,7 @@ class ProductWriter:
         turned = self.turned and own
         fresh, carried = (self.fresh, self.carried) if own else ({}, False)
         for one in fresh.values():
-            self._watch_places(emitter, one)
+            watch_places(emitter, one, self.region.product.sizes)
         shape = "(BLOCK_N, BLOCK_M)" if turned else "(BLOCK_M, BLOCK_N)"
         for line in self._lines("zeros", scheme, "total", shape, carried):
             emitter.line(line)
@@ -183,23 +164,6 @@ class ProductWriter:
         if side == "left":
             return emitter.read_tile(value, self.region.left, shape, (LINE, ACROSS), self.depth, ragged)
         return emitter.read_tile(value, self.region.right, shape, (DOWN, COLUMN), self.depth, ragged)
-
-    def _watch_places(self, emitter: TileEmitter, fresh: FreshParts) -> None:
-        """Whether parts do for all places of the operand that the tile reads."""
-        operand = fresh.operand
-        batch, own = variable(BATCH, self.batch), self.taps * operand.steps
-        spans = fresh.largest.shape[0]
-        every = variable("every", own * spans)
-        tap, down = every % own // operand.steps, every % own % operand.steps * operand.depth
-        left = operand.side == "left"
-        at = (batch, variable(LINE, self.rows), tap, down) if left else (batch, tap, down, variable(COLUMN, self.columns))
-        moved, guards = operand.follow(at)
-        if own * spans > 1:
-            size = 1 << (own * spans - 1).bit_length()
-            emitter.line(f"every = tl.arange(0, {size}){'[None, :]' if left else '[:, None]'}")
-            emitter.bounds["every"] = f"(every < {own * spans})" if size != own * spans else ""
-        text = emitter.load_at(fresh.largest, (every // own, *operand.place_last(moved)[:-1]), guards, "0")
-        emitter.line(f"{operand.side}_wide = leaves_range({text}, {1 if left else 0})")
 
     def _read_parts(self, emitter: TileEmitter, parts: KeptParts) -> None:
         """Tiles of the parts of a parameter, which are filled up with zeros along the depth."""
