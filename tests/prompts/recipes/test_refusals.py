@@ -15,6 +15,8 @@ from tritonsmith.prompts.recipes.author import RecipeAuthor
 from tritonsmith.prompts.recipes.book import BOOK, match
 from tritonsmith.prompts.recipes.chain.plan import ChainPlan
 from tritonsmith.prompts.recipes.operations import MODULES, OPERATIONS
+from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
+from tritonsmith.prompts.recipes.regions.plan import RegionPlan
 
 HEAD = """
 import torch
@@ -55,11 +57,9 @@ REFUSALS = [
     ("", "return torch.sort(x)[0]", ROWS, "torch.sort (line 13: return torch.sort(x)[0])"),
     ("self.w = nn.Parameter(torch.rand(32, 4))", "return torch.einsum('ij,jk->k', x, self.w)", ROWS,
      "torch.einsum with 'ij,jk->k' (line 13: "),
-    ("self.w = nn.Parameter(torch.rand(8, 8))", "return torch.addmm(x.t(), x, self.w)", "torch.rand(8, 8)",
-     "torch.addmm that adds a view (line 13: "),
-    ("self.c = nn.Conv3d(1, 4, 3)", "return self.c(x)", "torch.rand(1, 1, 5, 6, 7)", "nn.Conv3d (line 13: return self.c(x))"),
-    ("", "v = torch.sort(x)[0]; v = torch.cdist(v, v); v = torch.bmm(v[None], v[None]); return torch.sort(v)[0]", ROWS,
-     "torch.sort (line 13: v = torch.sort(x)[0]), torch.cdist (line 14: v = torch.cdist(v, v)), torch.bmm (line 15: "),
+    ("self.c = nn.Conv3d(1, 4, 3).double()", "return self.c(x)", "torch.rand(1, 1, 5, 6, 7).double()", "nn.Conv3d (line 13: return self.c(x))"),
+    ("", "v = torch.sort(x)[0]; v = torch.cdist(v, v); return torch.topk(v, 2)[0]", ROWS,
+     "torch.sort (line 13: v = torch.sort(x)[0]), torch.cdist (line 14: v = torch.cdist(v, v)), torch.topk (line 15: "),
     ("self.a = nn.Linear(32, 16).double()", "return self.a(x)", "torch.rand(8, 32).double()", "the float64 input x"),
     ("self.c = torch.ones(32)", "return x * self.c", ROWS, "self.c, which is neither a parameter nor a persistent buffer (line 13: "),
     ("", "return x if x.sum() > 0 else -x", ROWS,
@@ -83,6 +83,22 @@ def test_a_refusal_names_what_is_missing_and_the_way_out(init: str, forward: str
     assert said.startswith(f"mine.py: the built-in author has no recipe for {named}")
     assert "README, 'What the built-in author can write'," in said and said.endswith("--model openai:NAME [--base-url URL]")
     assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("init", "forward", "given"),
+    [
+        ("self.w = nn.Parameter(torch.rand(8, 8))", "return torch.addmm(x.t(), x, self.w)", "torch.rand(8, 8)"),
+        ("self.c = nn.Conv3d(1, 4, 3)", "return self.c(x)", "torch.rand(1, 1, 5, 6, 7)"),
+        ("", "v = torch.sort(x)[0]; return torch.bmm(v[None], v.t()[None])", ROWS),
+    ],
+)
+def test_a_slow_kernel_is_written_where_there_would_be_none(init: str, forward: str, given: str) -> None:
+    """Products that a library would do as fast are calls next to other kernels; alone they are kernels."""
+    one = task(init, forward, given)
+    found = match(one, probe(one)[0], CARDS["h200"])
+    assert found is not None and isinstance(found.plan, RegionPlan)
+    assert any(isinstance(region, ProductRegion) for region in found.plan.regions)
 
 
 @pytest.mark.parametrize(
