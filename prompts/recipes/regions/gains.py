@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from tritonsmith.evaluator.estimate import TRITON_CALL
@@ -41,9 +42,10 @@ def time_regions(
     Device times come from the verdict's kernels, by the names that the text gives them.
     """
     measured = {kernel.name: kernel.device_ms for kernel in verdict.facts.kernels if kernel.device_ms is not None} if verdict else {}
+    users = Counter(name for names in plan.kernel_names for name in names)
     found = []
     for region, names in zip(plan.regions, plan.kernel_names, strict=True):
-        times = [measured[name] for name in names if name in measured]
+        times = [measured[name] / users[name] for name in names if name in measured]  # regions that share a kernel are alike
         total = sum(times) if names and len(times) == len(names) else None
         what = region.call.says if isinstance(region, CallRegion) else names[0]
         moving, multiplying = region.bytes / hardware.bandwidth, count_seconds(region, hardware)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
+from pydantic import Field
+
 from tritonsmith.evaluator.schema import OpNode, PrecisionClass, Task, TaskFacts
 from tritonsmith.prompts.recipes.constructor import made_for
 from tritonsmith.prompts.recipes.members import attribute, complete_members, parent_lines
@@ -22,7 +24,7 @@ from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, descr
 PLAIN: Settings = {
     "block": 1024, "num_warps": 4, "tile": 4096, "whole_row": 16384, "per_thread": 16, "parts": 4,
     "query_rows": 128, "key_rows": 64, "attention_warps": 8, "attention_stages": 2, "attention_products": "fp16x3",
-    "block_m": 128, "block_n": 128, "block_k": 64, "group": 8, "product_warps": 8, "num_stages": 3, "scheme": "fp16x3",
+    "block_m": 128, "block_n": 128, "block_k": 64, "group": 8, "product_warps": 8, "num_stages": 3, "scheme": "fp16x3", "replayed": False,
 }  # fmt: skip
 """Settings for any card: blocks of a few kilobytes, rows up to 64 kB on the chip, four programs for each processor on shared rows.
 Blocks of attention are for heads of up to 128 features on sm_90, and so are the tiles of products."""
@@ -42,6 +44,8 @@ class RegionPlan(KernelPlan):
     """Whether it got other types, or tensors of another device."""
     made_for: str = ""
     """What they are made for, in words."""
+    call_flops: dict[str, float] = Field(default_factory=dict)
+    """What PyTorch calls compute, by node."""
 
     @cached_property
     def _cut(self) -> tuple[Forward, tuple[WorkRegion, ...], frozenset[str]]:
@@ -75,7 +79,8 @@ class RegionPlan(KernelPlan):
     @property
     def headline(self) -> str:
         """What the module is, in a sentence or two."""
-        kernels = f"The reference's forward in {self.kernels} {'kernel' if self.kernels == 1 else 'kernels'}."
+        number = len({names[-1] for names in self.kernel_names if names})
+        kernels = f"The reference's forward in {number} {'kernel' if number == 1 else 'kernels'}."
         return f"{kernels} PyTorch does {', '.join(self.calls)}." if self.calls else kernels
 
     @cached_property
@@ -83,7 +88,7 @@ class RegionPlan(KernelPlan):
         """The leading axis that its inputs share, if its kernels may take any size of that."""
         return find_batch(self.facts, self.training, self.regions, self._cut[2])
 
-    @property
+    @cached_property
     def kernel_names(self) -> list[tuple[str, ...]]:
         """For each region: the names of its kernels."""
         return self.write(PLAIN).names
@@ -164,11 +169,11 @@ def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
         wrong_types=" or ".join(tests),
         made_for=", ".join(describe_tensor(name, spec) for name, spec in shapes.items()) + " on a CUDA device",
     )  # fmt: skip
+    nodes = {node.name: node for node in facts.ops}
+    calls = [region.call for region in plan.regions if isinstance(region, CallRegion)]
     if not plan.kernels:
-        nodes = {node.name: node for node in facts.ops}
-        calls = [region.call for region in plan.regions if isinstance(region, CallRegion)]
         raise NoPlan(*((call.says, nodes.get(call.name)) for call in calls))
-    return plan
+    return plan.model_copy(update={"call_flops": {call.name: nodes[call.name].flops for call in calls if call.name in nodes}})
 
 
 def strip_node(node: OpNode) -> OpNode:

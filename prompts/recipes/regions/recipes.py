@@ -11,6 +11,7 @@ from tritonsmith.prompts.recipes.kinds import Family
 from tritonsmith.prompts.recipes.measured import Measured
 from tritonsmith.prompts.recipes.plan import KernelPlan
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily, Settings
+from tritonsmith.prompts.recipes.regions.costs import predict_launches, predict_work
 from tritonsmith.prompts.recipes.regions.cutting.regions import PointwiseRegion, ProductRegion, RowRegion
 from tritonsmith.prompts.recipes.regions.example import EXAMPLE
 from tritonsmith.prompts.recipes.regions.gains import describe_gain, predict_regions
@@ -29,12 +30,14 @@ _WIDE_HEAD = 128
 """Features of a head that leave registers for 32 keys at once."""
 _SHARPER = {"tf32": "fp16x3", "fp16": "fp16x3", "fp16x3": "tf32x3", "tf32x3": "ieee"}
 """By way to multiply: the next more exact one."""
+_FEW_LAUNCHES = 0.5
+"""Share of the kernels' time that launches from Python may take before a CUDA graph replays them."""
 _MOST_TUNED = 3
 """Sizes of products that a search tunes one by one, the costliest first."""
 _MOST_SUMS = 128
 """fp32 sums of a product's thread, which has 255 registers at most; the rest hold operands that are split, and addresses."""
 _TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
-    Stage.TUNE_GRID: {"parts": (2, 4, 8), "group": (4, 8, 16)},
+    Stage.TUNE_GRID: {"parts": (2, 4, 8), "group": (4, 8, 16), "replayed": (0, 1)},
     Stage.TUNE_BLOCK: {
         "block": (512, 1024, 2048, 4096), "tile": (2048, 4096, 8192), "query_rows": (64, 128), "key_rows": (32, 64, 128),
         "block_m": (64, 128, 256), "block_n": (64, 128, 256), "block_k": (32, 64, 128),
@@ -49,20 +52,33 @@ _TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
 def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
     """Plain settings; products of fp32 operands in parts, or in TF32 where the task allows it for them."""
     assert isinstance(plan, RegionPlan)
-    attention = "tf32" if precision.allows_tf32 else "fp16x3"
-    product = "tf32" if precision is PrecisionClass.TF32 else "fp16x3"
     wide = any(max(one.features, one.columns) > _WIDE_HEAD for one in plan.attentions)
     sizes = _SMALLER[1:] if wide else _SMALLER
-    plain = PLAIN | {"attention_products": attention, "scheme": product}
+    plain = _choose_products(precision)
     tries = [plain | {"query_rows": queries, "key_rows": keys} for queries, keys in sizes]
-    return next((settings for settings in tries if _fits_attentions(plan, settings, hardware)), None)
+    found = next((settings for settings in tries if _fits_attentions(plan, settings, hardware)), None)
+    if found is None or not can_replay(plan):
+        return found
+    return found | {"replayed": predict_launches(plan) > _FEW_LAUNCHES * predict_work(plan, precision, hardware)}
+
+
+def _choose_products(precision: PrecisionClass) -> Settings:
+    """The plain settings with the ways to multiply that a class allows."""
+    attention = "tf32" if precision.allows_tf32 else "fp16x3"
+    return PLAIN | {"attention_products": attention, "scheme": "tf32" if precision is PrecisionClass.TF32 else "fp16x3"}
+
+
+def can_replay(plan: RegionPlan) -> bool:
+    """Whether the launches may become a CUDA graph: a call depends on its tensors alone, and has one size."""
+    numbers = any(one.number for one in plan.forward.inputs)
+    return plan.batch is None and not plan.training and bool(plan.given) and not numbers and len(plan.regions) > 1
 
 
 def _held_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
     """The plain settings with rows that several programs hold; None where there are no such rows."""
     assert isinstance(plan, RegionPlan)
     plain = _defaults(plan, hardware, precision)
-    settings = plain | _HELD | {"processors": hardware.processors} if plain is not None else None
+    settings = plain | _HELD | {"processors": hardware.processors, "replayed": False} if plain is not None else None
     return settings if settings is not None and any(is_held(one, settings) for one in plan.regions) else None
 
 
@@ -72,8 +88,10 @@ def _fits_attentions(plan: RegionPlan, settings: Settings, hardware: Hardware) -
 
 
 def _fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
-    """Whether tiles of all stages fit shared memory, and sums of products fit registers."""
+    """Whether tiles of all stages fit shared memory, and sums of products fit registers; graphs only where they can be recorded."""
     assert isinstance(plan, RegionPlan)
+    if settings["replayed"] and (not can_replay(plan) or any(is_held(one, settings) for one in plan.regions)):
+        return False
     numbers = number_products(plan.regions)
     tiles = [choose_tile(one, pick_settings(settings, numbers[id(one)])) for one in plan.regions if isinstance(one, ProductRegion)]
     fitting = all(one.shared_bytes <= hardware.shared_per_block and one.sums <= _MOST_SUMS for one in tiles)
@@ -89,6 +107,8 @@ def _uses(plan: KernelPlan, name: str) -> bool:
         return bool(plan.attentions)
     if name == "scheme":
         return any(isinstance(one, ProductRegion) and one.product.source.dtype == "float32" for one in plan.regions)
+    if name == "replayed":
+        return can_replay(plan)
     if name in _HELD:
         return True
     kind = ProductRegion if name in TUNED else RowRegion if name in _ROWS else PointwiseRegion
@@ -165,6 +185,7 @@ _PLAIN = Recipe(
         "attention_stages": 1, "key_rows": 16, "query_rows": 16, "num_stages": 1, "block_k": 16, "block_n": 16, "block_m": 16,
         "tile": 256, "whole_row": 1024, "block": 64,
     },
+    shown_with=_choose_products,
     lesson="Work along rows is fused: a row is read once and stays on the chip while its norm, its softmax or its sum is taken. "
     "What follows a product is done on its sums before they are stored.",
 )  # fmt: skip

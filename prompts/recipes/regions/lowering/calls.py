@@ -111,4 +111,4 @@ def find_axes(given: Any, rank: int) -> tuple[int, ...]:
 def hold_member(name: str, facts: TaskFacts) -> Held:
     """A parameter or buffer."""
     spec = facts.parameters[name]
-    return Held(shape=spec.shape, dtype=spec.dtype, name=name.rpartition(".")[2], source=attribute(name))
+    return Held(shape=spec.shape, dtype=spec.dtype, name=name.rpartition(".")[2], source=attribute(name), path=name)

@@ -60,6 +60,8 @@ class Held(Tensor):
 
     source: str
     """Its expression in forward."""
+    path: str = ""
+    """Of a parameter: its name in the module."""
     given: bool = False
     number: bool = False
     """Whether it is an argument that is no tensor, but a number."""
@@ -76,7 +78,6 @@ class LibraryCall(Tensor):
     """What it is, as people write it."""
     several: bool = False
     """Whether it returns a tuple."""
-
     @property
     def operands(self) -> tuple[Tensor, ...]:
         """The values that it is made of."""

@@ -28,6 +28,7 @@ from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import number_products, pick_settings
 from tritonsmith.prompts.recipes.regions.writing.products import write_product
 from tritonsmith.prompts.recipes.regions.writing.rows import write_rows
+from tritonsmith.prompts.recipes.regions.writing.sharing import SharedTexts
 from tritonsmith.prompts.recipes.regions.writing.split import write_split
 
 _HELPERS = ("sigmoid", "tanh", "softplus", "multiply", "split_lines", "split_value", "leaves_range", "wait_until")
@@ -45,7 +46,7 @@ class ModuleText:
     libdevice: bool = False
     functional: bool = False
     names: list[tuple[str, ...]] = field(default_factory=list)
-    """For each region: the names of its kernels."""
+    """For each region: the names of its kernels. Regions that differ in their tensors alone share kernels."""
     keeps: bool = False
     """Whether parts of parameters are kept."""
     first: str = ""
@@ -72,6 +73,7 @@ class ModuleWriter:
         self.numbers = number_products(regions)
         self.fresh: dict[tuple[int, int], FreshParts] = {}
         """By value and axis: parts of operands that forward has made."""
+        self.shared = SharedTexts()
         self.text = ModuleText()
         given = [one for one in forward.inputs if not one.number]
         self.device = f"{given[0].source}.device" if given else "next(self.parameters()).device"
@@ -87,10 +89,10 @@ class ModuleWriter:
                 self._write_call(region, read)
                 self.text.names.append(())
             else:
-                kernels = self._write_kernels(region)
-                self.text.names.append(tuple(kernel.name for kernel in kernels))
-                for kernel in kernels:
-                    self._add(kernel, region)
+                before, name = len(self.text.kernels), self.kernel_names.name_kernel(region)
+                self.text.names.append(tuple(self._add(kernel, region) for kernel in self._write_kernels(region, name)))
+                if len(self.text.kernels) == before:
+                    self.kernel_names.release(name)
         self.text.returned = self._show(self.forward.results)
         everything = "\n".join(self.text.kernels)
         self.text.helpers = tuple(name for name in _HELPERS if re.search(rf"\b{name}\b(?!-)", everything))
@@ -98,8 +100,7 @@ class ModuleWriter:
         self.text.functional = any("F." in line for line in self.text.forward)
         return self.text
 
-    def _write_kernels(self, region: WorkRegion) -> list[Kernel]:
-        name = self.kernel_names.name_kernel(region)
+    def _write_kernels(self, region: WorkRegion, name: str) -> list[Kernel]:
         if isinstance(region, PointwiseRegion):
             return write_pointwise(region, name, self.settings, lambda one: id(one) in region.reads)
         if isinstance(region, AttentionRegion):
@@ -142,8 +143,8 @@ class ModuleWriter:
             return f"({inner},)" if len(results) == 1 else f"({inner})" if results else "()"
         return repr(results)
 
-    def _add(self, kernel: Kernel, region: WorkRegion) -> None:
-        """Add a kernel's text, what it stores to, and its launch."""
+    def _add(self, kernel: Kernel, region: WorkRegion) -> str:
+        """Add a kernel's text where it is new, what it stores to, and its launch; returns the name that it is launched by."""
         for value in kernel.stores:
             name = self.locals.choose(value.name or "result")
             self.variables[id(value)] = name
@@ -151,26 +152,35 @@ class ModuleWriter:
             self.text.forward.append(f"{name} = {make}({value.shape}, dtype=torch.{value.dtype}, device={self.device})")
         if kernel.parts is not None:
             self._keep(kernel.parts)
+        head = wrap(f"def {kernel.name}(", kernel.signature.split(", "), "):", "")
+        does = kernel.does or f"{', '.join(list_operations(region))} of {_describe(region)}."
+        lines = ["@triton.jit", *head, f'    """{does}"""', *(folded for line in kernel.lines for folded in fold(f"    {line}"))]
+        launched = self._share(kernel.name, [*([kernel.ahead] if kernel.ahead else []), "\n".join(lines)])
         arguments = [self._pass(value) for _, value in kernel.arguments] + [given for _, given in kernel.sizes]
         arguments += [f"{name}={value}" for name, value in kernel.constants]
         options = [f"num_warps={kernel.warps}", *([f"num_stages={kernel.stages}"] if kernel.stages else [])]
         options += [f"maxnreg={kernel.registers}"] if kernel.registers else []
         options += ["launch_cooperative_grid=True"] if kernel.cooperative else []
-        self.text.forward += wrap(f"{kernel.name}[{kernel.grid}](", [*arguments, *options], ")", "")
-        head = wrap(f"def {kernel.name}(", kernel.signature.split(", "), "):", "")
-        does = kernel.does or f"{', '.join(list_operations(region))} of {_describe(region)}."
-        lines = ["@triton.jit", *head, f'    """{does}"""', *(folded for line in kernel.lines for folded in fold(f"    {line}"))]
-        self.text.kernels += [*([kernel.ahead] if kernel.ahead else []), "\n".join(lines)]
-        self.text.first = self.text.first or kernel.name
+        self.text.forward += wrap(f"{launched}[{kernel.grid}](", [*arguments, *options], ")", "")
+        self.text.first = self.text.first or launched
+        return launched
+
+    def _share(self, name: str, texts: list[str]) -> str:
+        """Add a kernel's texts, if no kernel has them yet; returns the name of the kernel that has them."""
+        found = self.shared.find("\n\n\n".join(texts), name)
+        if found == name:
+            self.text.kernels += texts
+        return found
 
     def _keep(self, parts: KeptParts) -> None:
         """Add the kernel that splits a parameter, and the line that asks for its parts."""
-        self.text.kernels.append(parts.text)
+        kernel = self._share(parts.kernel, [parts.text])
         self.text.keeps = True
         for one in (parts.parts, parts.exponents):
             self.variables[id(one)] = self.locals.choose(one.name)
         names = f"{self.variables[id(parts.parts)]}, {self.variables[id(parts.exponents)]}"
-        self.text.forward.append(f"{names} = self.keep({parts.kernel}, {self.express(parts.held)}, {parts.parts.shape})")
+        held = self.express(parts.held)
+        self.text.forward += wrap(f"{names} = self.keep(", [f'"{parts.held.path}"', kernel, held, str(parts.parts.shape)], ")", "")
 
     def _pass(self, value: Tensor) -> str:
         text = self.express(value)

@@ -47,6 +47,10 @@ class Namer:
         self._taken.add(name)
         return name
 
+    def release(self, name: str) -> None:
+        """Let a name be chosen again."""
+        self._taken.discard(name)
+
     def name_kernel(self, region: WorkRegion) -> str:
         """A name for the kernel of a region."""
         words = list_operations(region)

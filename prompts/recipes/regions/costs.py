@@ -1,0 +1,39 @@
+"""What a plan should take: the work of its regions on a card, and its launches, which run ahead of that work."""
+
+from __future__ import annotations
+
+from tritonsmith.evaluator.estimate import TORCH_CALL, TRITON_CALL
+from tritonsmith.evaluator.schema import Hardware, PrecisionClass
+from tritonsmith.prompts.recipes.measured import middle
+from tritonsmith.prompts.recipes.regions.cutting.rates import predict_kernel
+from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, ProductRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.gains import count_reads, count_seconds
+from tritonsmith.prompts.recipes.regions.plan import RegionPlan
+
+_CALL = 0.4
+"""Share of the card's fp32 rate that products of PyTorch calls reach (assumed; convolutions on an H200 reach 0.06 to 0.48)."""
+
+
+def predict_work(plan: RegionPlan, precision: PrecisionClass, hardware: Hardware) -> float:
+    """Seconds of all regions on the card, without their launches."""
+    return sum(_predict_region(region, plan, precision, hardware) for region in plan.regions)
+
+
+def predict_launches(plan: RegionPlan) -> float:
+    """Seconds in which forward launches everything from Python."""
+    kernels = sum(len(names) for names in plan.kernel_names)
+    return kernels * middle(TRITON_CALL) + sum(isinstance(one, CallRegion) for one in plan.regions) * middle(TORCH_CALL)
+
+
+def predict_plan(plan: RegionPlan, precision: PrecisionClass, hardware: Hardware) -> float:
+    """Seconds of a call: the work, or the launches where these take longer."""
+    return max(predict_work(plan, precision, hardware), predict_launches(plan))
+
+
+def _predict_region(region: WorkRegion, plan: RegionPlan, precision: PrecisionClass, hardware: Hardware) -> float:
+    if isinstance(region, ProductRegion):
+        return predict_kernel(region, precision, hardware)
+    moving = count_reads(region) * region.bytes / hardware.bandwidth
+    if isinstance(region, CallRegion):
+        return max(moving, plan.call_flops.get(region.call.name, 0.0) / (_CALL * hardware.fp32))
+    return max(moving, count_seconds(region, hardware))
