@@ -50,6 +50,12 @@ def poison(tensor: torch.Tensor) -> None:
         torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(_POISON)
 
 
+def _clear(tensor: torch.Tensor) -> None:
+    """Zeros where no kernel will write whole numbers: an operator may take them for places."""
+    if not tensor.dtype.is_floating_point and tensor.numel() < _LARGE:
+        tensor.zero_()
+
+
 class TorchOpCounter:
     """Context manager around a forward.
 
@@ -161,7 +167,9 @@ class _DispatchCounter(TorchDispatchMode):
         name = func._schema.name.split("::")[1]
         spared = self._counter.spare and name not in _FREE and (name in _HEAVY or _is_large(args, kwargs))
         result = _spare(func, args, kwargs) if spared else func(*args, **kwargs)
-        if name in UNWRITTEN and not self._counter.spare and not self._counter.is_inside_kernel():
+        if name in UNWRITTEN and self._counter.spare:
+            _clear(result)
+        elif name in UNWRITTEN and not self._counter.is_inside_kernel():
             poison(result)
         elif name not in _FREE:
             formula = flop_registry.get(func._overloadpacket)
