@@ -97,6 +97,8 @@ class OpNode(Record):
     module_type: str = ""  # class name for `call_module`, such as `GRU`, `Linear`
     attributes: dict[str, Plain] = Field(default_factory=dict)
     """Plain-valued constructor attributes of the module (`hidden_size`, `bias`, ...); the `value` of a tensor that is made of a number."""
+    constructor: dict[str, Plain] | None = None
+    """Arguments that make such a module of torch.nn again, but for its weights; None where that cannot be told."""
     args: tuple[Plain, ...] = ()
     """Positional arguments; a reference to another node is `{"ref": name}`."""
     kwargs: dict[str, Plain] = Field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.reference.module import flatten
@@ -49,7 +51,41 @@ def find_line(file: str) -> int:
 
 def describe_module(module: nn.Module) -> dict[str, Any]:
     """The fields of a node that calls a module."""
-    return {"module_type": type(module).__name__, "attributes": plain_attributes(module)}
+    attributes = plain_attributes(module)
+    with _disable_current_modes(), torch._C.DisableTorchFunction():  # what this looks at is no part of a forward
+        return {"module_type": type(module).__name__, "attributes": attributes, "constructor": find_constructor(module, attributes)}
+
+
+def find_constructor(module: nn.Module, attributes: dict[str, Any]) -> dict[str, Any] | None:
+    """Arguments that make a module of torch.nn again, but for its weights; None where its attributes do not tell them."""
+    cls = type(module)
+    if getattr(nn, cls.__name__, None) is not cls:
+        return None
+    known = attributes | _list_switches(module)
+    names = {*inspect.signature(nn.RNNBase if isinstance(module, nn.RNNBase) else cls).parameters}
+    if isinstance(module, nn.RNNBase):
+        names = (names | {"nonlinearity"}) - {"mode", *(() if isinstance(module, nn.LSTM) else ("proj_size",))}
+    if any(callable(getattr(module, name, None)) for name in names):
+        return None
+    given = {name: value for name, value in known.items() if name in names}
+    try:
+        again = cls(**given, **({"device": "meta"} if "device" in names else {}))
+    except (TypeError, ValueError, RuntimeError, AssertionError):
+        return None
+    alike = plain_attributes(again) == attributes and _list_shapes(again) == _list_shapes(module)
+    return given if alike else None
+
+
+def _list_shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
+    """The weights of a module by name."""
+    return {name: tuple(value.shape) for name, value in module.state_dict().items()}
+
+
+def _list_switches(module: nn.Module) -> dict[str, bool]:
+    """Arguments that say whether a module has a weight, where it keeps only the weight."""
+    if not isinstance(module, nn.MultiheadAttention):
+        return {}
+    return {"bias": module.in_proj_bias is not None, "add_bias_kv": module.bias_k is not None}
 
 
 def add_costs(node: OpNode, costs: Iterable[OperatorCost]) -> OpNode:

@@ -13,6 +13,7 @@ from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily
 from tritonsmith.prompts.recipes.recurrent.recipes import RECURRENT
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
+from tritonsmith.prompts.recipes.writes import find_overwritten
 
 FAMILIES: tuple[RecipeFamily, ...] = (RECURRENT, CONVNET, PRODUCT, POINTWISE, REGIONS)
 """In the order in which they try to read a task."""
@@ -82,8 +83,10 @@ def _find_missing(family: RecipeFamily, task: Task, facts: TaskFacts) -> tuple[t
 
 
 def _list_families(facts: TaskFacts) -> tuple[RecipeFamily, ...]:
-    """The families to try: what forward leaves in buffers is a result, and not all of them give it."""
-    return tuple(family for family in FAMILIES if family.updates or not facts.updates)
+    """The families to try: not all of them give what forward leaves in buffers, or follow what it changes in place."""
+    fitting = [family for family in FAMILIES if family.updates or not facts.updates]
+    overwrites = find_overwritten(facts.ops) is not None
+    return tuple(family for family in fitting if family.follows_writes or not overwrites)
 
 
 def _find_obstacle(task: Task, facts: TaskFacts) -> str:

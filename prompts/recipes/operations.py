@@ -130,6 +130,8 @@ def operation_name(node: OpNode) -> str | None:
         return None
     name = node.target.rpartition(".")[2]
     name = _ALIASES.get(name, name)
+    plain = name.rstrip("_")  # a write in place
+    name = name if name in OPERATIONS else _ALIASES.get(plain, plain)
     return name if name in OPERATIONS else None
 
 

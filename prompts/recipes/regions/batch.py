@@ -18,10 +18,11 @@ from tritonsmith.prompts.recipes.plan import NoPlan
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
 from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, ProductRegion, RowRegion, WorkRegion
-from tritonsmith.prompts.recipes.regions.lowering.reader import Forward, list_values, read_forward
+from tritonsmith.prompts.recipes.regions.reading.reader import Forward, list_values, read_forward
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Joined, LibraryCall, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.kernels import join_lines, wrap_launch
 from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
+from tritonsmith.prompts.recipes.writes import list_references
 
 _ELEMENTS = 2**31 - 2**17
 """Of the largest tensor: its indices, and those of a block that reaches over its end, are numbers of 32 bits."""
@@ -52,7 +53,7 @@ class FreeAxis:
     @cached_property
     def regions(self) -> tuple[WorkRegion, ...]:
         """Its regions."""
-        return tuple(cut_forward(self.forward.results))
+        return tuple(cut_forward(self.forward.stored))
 
 
 def find_batch(facts: TaskFacts, training: bool, regions: Iterable[WorkRegion], called: Collection[str]) -> FreeAxis | None:
@@ -78,7 +79,7 @@ def find_batch(facts: TaskFacts, training: bool, regions: Iterable[WorkRegion], 
         forward = read_forward(lengthen(facts, names, size, longer), training, called)
     except (NoPlan, ZeroDivisionError):
         return None
-    return FreeAxis(size, names, longer, forward) if all(_is_consistent(one) for one in list_all(forward.results)) else None
+    return FreeAxis(size, names, longer, forward) if all(_is_consistent(one) for one in list_all(forward.stored)) else None
 
 
 def list_all(results: Any) -> list[Tensor]:
@@ -123,21 +124,11 @@ def lengthen(facts: TaskFacts, names: tuple[str, ...], size: int, longer: int) -
             made.add(node.name)
             inputs[place] = stretch(spec)
     for node in facts.ops:
-        if node.name in made or made & set(_list_references((*node.args, *node.kwargs.values()))):
+        if node.name in made or made & set(list_references((*node.args, *node.kwargs.values()))):
             made.add(node.name)
             node = node.model_copy(update={"outputs": tuple(stretch(spec) for spec in node.outputs)})
         ops.append(node)
     return facts.model_copy(update={"inputs": tuple(inputs), "ops": tuple(ops)})
-
-
-def _list_references(arguments: Iterable[object]) -> list[str]:
-    found: list[str] = []
-    for one in arguments:
-        if isinstance(one, dict):
-            found += [one["ref"]] if "ref" in one else _list_references(one.values())
-        elif isinstance(one, list | tuple):
-            found += _list_references(one)
-    return found
 
 
 def write_free(own: ModuleText, plan: tuple[WorkRegion, ...], batch: FreeAxis, settings: Settings, taken: set[str]) -> ModuleText | None:
@@ -171,9 +162,10 @@ def _is_parallel(region: WorkRegion, batch: FreeAxis) -> bool:
     """Whether a PyTorch call does the same with each place of the leading axis."""
     if not isinstance(region, CallRegion):
         return True
-    call, first = region.call, region.call.inputs[0]
-    if call.several or not call.shape or not first.shape:
+    call = region.call
+    if call.several or not call.shape or not call.inputs or not call.inputs[0].shape:
         return False
+    first = call.inputs[0]
     if call.text in _PRODUCTS:
         return _is_product(call)
     if call.text.startswith("F.linear("):

@@ -24,13 +24,14 @@ def get_init_inputs():
     return [1000]
 """
 _ROWS = TensorSpec(shape=(96, 1000))
+_MADE = {"normalized_shape": [1000], "eps": 1e-05, "elementwise_affine": True, "bias": True}
 _FACTS = TaskFacts(
     traced_by=TraceWay.FX, inputs=(_ROWS,), outputs=(_ROWS,), init_inputs=("1000",),
     parameters={"norm.weight": TensorSpec(shape=(1000,)), "norm.bias": TensorSpec(shape=(1000,))},
     ops=(
         OpNode(name="x", op="placeholder", target="x", outputs=(_ROWS,)),
         OpNode(name="norm", op="call_module", target="norm", module_type="LayerNorm", args=({"ref": "x"},), outputs=(_ROWS,),
-               attributes={"normalized_shape": [1000], "eps": 1e-05, "elementwise_affine": True, "bias": True}),
+               attributes=_MADE, constructor=_MADE),
         OpNode(name="mul", op="call_function", target="_operator.mul", args=({"ref": "norm"}, 2.0), outputs=(_ROWS,)),
         OpNode(name="softmax", op="call_function", target="torch.softmax", args=({"ref": "mul"},), kwargs={"dim": -1}, outputs=(_ROWS,)),
         OpNode(name="output", op="output", target="output", args=({"ref": "softmax"},), outputs=(_ROWS,)),

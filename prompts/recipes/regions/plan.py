@@ -16,7 +16,7 @@ from tritonsmith.prompts.recipes.regions.batch import FreeAxis, describe_free, f
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
 from tritonsmith.prompts.recipes.regions.cutting.rates import prefers_call
 from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, CallRegion, ProductRegion, WorkRegion
-from tritonsmith.prompts.recipes.regions.lowering.reader import Forward, read_forward
+from tritonsmith.prompts.recipes.regions.reading.reader import Forward, read_forward
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.tensors import AnchorResult, Reduction
 from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
@@ -118,12 +118,12 @@ def cut_task(
     Scores of an attention are no product of their own. Products that PyTorch should do faster are calls.
     """
     first = read_forward(facts, training, None)
-    called = {one.product.name for one in list_all(first.results) if isinstance(one, Attention)}
+    called = {one.product.name for one in list_all(first.stored) if isinstance(one, Attention)}
     needed = frozenset(called)
     while True:
         forward = read_forward(facts, training, called)
         _forget_places(forward)
-        regions = tuple(cut_forward(forward.results))
+        regions = tuple(cut_forward(forward.stored))
         slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and prefers_call(one, precision)}
         if not slow - called:
             break
@@ -131,13 +131,13 @@ def cut_task(
     if called - needed and all(isinstance(one, CallRegion) for one in regions):  # a slow kernel is more than none
         forward = read_forward(facts, training, needed)
         _forget_places(forward)
-        return forward, tuple(cut_forward(forward.results)), needed
+        return forward, tuple(cut_forward(forward.stored)), needed
     return forward, regions, frozenset(called)
 
 
 def _forget_places(forward: Forward) -> None:
     """Extremes whose places nobody asks for are found without them: torch.max along an axis always gives both."""
-    values = list_all(forward.results)
+    values = list_all(forward.stored)
     asked = {id(one.anchor) for one in values if isinstance(one, AnchorResult) and one.which == 1}
     for one in values:
         if isinstance(one, Reduction) and one.kind in ("argmax", "argmin") and id(one) not in asked:

@@ -213,4 +213,6 @@ REGIONS = RecipeFamily(
     recipes=(_PLAIN, _HOLDING),
     example=EXAMPLE,
     kind=Family.REDUCTION,
+    updates=True,
+    follows_writes=True,
 )

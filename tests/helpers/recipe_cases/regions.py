@@ -2,6 +2,7 @@
 
 import textwrap
 from dataclasses import dataclass
+from typing import Literal
 
 _TASK = """
 import torch
@@ -36,6 +37,7 @@ class RegionCase:
     inputs: str
     init: str = "pass"
     arguments: str = "x"
+    mode: Literal["eval", "train"] = "eval"
 
     def source(self) -> str:
         """The task."""

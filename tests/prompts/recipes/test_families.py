@@ -16,7 +16,7 @@ QUICK = ("GRU cell by hand", "resampling")
 
 
 def judge(evaluator: LocalEvaluator, case: RegionCase) -> None:
-    task = Task(name="a_task", path="a_task.py", source=case.source())
+    task = Task(name="a_task", path="a_task.py", source=case.source(), mode=case.mode)
     facts, _ = probe(task)
     task = task.model_copy(update={"precision": facts.precision})
     found = match(task, facts, evaluator.hardware)

@@ -19,7 +19,7 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
     WorkRegion,
 )
 from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, Misfit, Walk, anchor_coordinates, anchor_space, list_below
-from tritonsmith.prompts.recipes.regions.lowering.reader import list_values
+from tritonsmith.prompts.recipes.regions.reading.reader import list_values
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.indices import unravel, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tritonsmith.evaluator.schema import OpNode, TaskFacts
@@ -32,6 +32,8 @@ class NodeCall:
     """The parameter or buffer of a name."""
     called: Collection[str] = ()
     """Products that shall be PyTorch calls."""
+    updates: dict[str, Tensor] = field(default_factory=dict)
+    """By buffer that forward has written so far: its value."""
 
     @property
     def name(self) -> str:
@@ -74,6 +76,16 @@ class NodeCall:
         if not isinstance(found, Tensor):
             raise NotCovered(f"with {names[0]} that is no tensor")
         return found
+
+    def update(self, held: Tensor, value: Tensor) -> None:
+        """Note that the call leaves a value in a buffer. Raises NotCovered where the buffer is none of the module's."""
+        if not isinstance(held, Held) or not held.path:
+            raise NotCovered("that writes to an argument")
+        self.updates[held.path] = value
+
+    def current(self, held: Tensor) -> Tensor:
+        """The value of a buffer, as calls before this one left it."""
+        return self.updates.get(held.path, held) if isinstance(held, Held) else held
 
     def weight(self, position: int, name: str) -> Tensor | None:
         """An optional tensor: an argument of a function, a parameter or buffer of a module."""

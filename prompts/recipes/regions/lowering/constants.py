@@ -16,7 +16,7 @@ def count_up(size: int) -> Tensor:
 
 
 def _fill(call: NodeCall) -> Lowered:
-    """`zeros`, `ones`, `full` and their kin."""
+    """`zeros`, `ones`, `full` and their kin; what `empty` leaves open is zero."""
     name = call.node.target.rpartition(".")[2]
     if "full" in name:
         place = 2 if name == "new_full" else 1
@@ -84,7 +84,7 @@ def _identity(call: NodeCall) -> Lowered:
 
 TABLE: dict[str, Lower] = {
     **dict.fromkeys(("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"), _fill),
-    **dict.fromkeys(("zero", "fill"), _fill),
+    **dict.fromkeys(("zero", "fill", "empty", "empty_like", "new_empty"), _fill),
     **dict.fromkeys(("tensor", "scalar_tensor"), _write),
     "arange": _arange, "linspace": _divide_evenly, "tril": _triangle, "triu": _triangle, "eye": _identity,
 }  # fmt: skip

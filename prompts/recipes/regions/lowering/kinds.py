@@ -11,6 +11,7 @@ from tritonsmith.prompts.recipes.regions.lowering import (
     losses,
     multihead,
     norms,
+    patches,
     picks,
     pointwise,
     pools,
@@ -23,7 +24,8 @@ from tritonsmith.prompts.recipes.regions.lowering import (
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower
 
 KINDS = (
-    pointwise, constants, views, picks, reductions, norms, losses, scans, pools, resampling, products, convolutions, attention, multihead
+    pointwise, constants, views, picks, patches, reductions, norms, losses, scans, pools, resampling, products, convolutions, attention,
+    multihead,
 )  # fmt: skip
 _TABLE: dict[str, Lower] = {name: lower for kind in KINDS for name, lower in kind.TABLE.items()}
 

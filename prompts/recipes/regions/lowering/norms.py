@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
-from tritonsmith.prompts.recipes.regions.lowering.reductions import along, find_moments, reduce
+from tritonsmith.prompts.recipes.regions.lowering.reductions import along, find_moments, keep_axes, reduce
 from tritonsmith.prompts.recipes.regions.lowering.views import reshape
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor, rename, widen
+
+Moments = tuple[Tensor, Tensor, Tensor]
+"""Mean, sum of squared distances from it, and the distances."""
 
 
 def normalize(source: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
     """Zero mean and unit variance along some axes."""
-    _, squares, distance = find_moments(source, axes)
+    return _standardize(source, axes, eps, find_moments(source, axes))
+
+
+def _standardize(source: Tensor, axes: tuple[int, ...], eps: float, moments: Moments) -> Tensor:
+    """The same by moments that are known."""
+    _, squares, distance = moments
     spread = rename(formula("tl.rsqrt({0} / {1} + {2})", squares, along(source.shape, axes), eps, like=squares.dtype), "spread")
     return formula("{0} * {1}", distance, spread, like=squares.dtype)
 
@@ -61,36 +69,62 @@ def _group(call: NodeCall) -> Lowered:
 def _instance(call: NodeCall) -> Lowered:
     source, rank = call.tensor(0, "input"), len(call.shape)
     kind = call.node.module_type
-    if call.option(1, "track_running_stats", False) if kind else call.get(1, "running_mean", default=None) is not None:
-        raise NotCovered("with running statistics")
     unbatched = bool(kind) and rank == int(kind[-2]) + 1
-    axes = tuple(range(1 if unbatched else 2, rank))
-    value = normalize(source, axes, call.option(7, "eps", 1e-5))
+    mean, variance = call.weight(1, "running_mean"), call.weight(2, "running_var")
     weight, bias = call.weight(3, "weight"), call.weight(4, "bias")
-    behind = rank + unbatched
+    axes, behind = tuple(range(1 if unbatched else 2, rank)), rank + unbatched
+    by_batch = call.training if kind else bool(call.get(5, "use_input_stats", default=True))
+    if mean is None or variance is None or by_batch:
+        if mean is not None and variance is not None:
+            raise NotCovered("while training")
+        value = normalize(source, axes, call.option(7, "eps", 1e-5))
+    else:
+        value = _rescale(source, _channels(mean, behind), _channels(variance, behind), call.option(7, "eps", 1e-5))
     return scale(value, _channels(weight, behind), _channels(bias, behind), call.dtype)
+
+
+def _rescale(source: Tensor, mean: Tensor | None, variance: Tensor | None, eps: float) -> Tensor:
+    """Zero mean and unit variance by statistics that are known."""
+    return formula("({0} - {1}) * tl.rsqrt({2} + {3})", source, mean, variance, eps, like=widen(source.dtype))
 
 
 def _batch(call: NodeCall) -> Lowered:
     """With running statistics, as in evaluation; else over the batch."""
     source, rank = call.tensor(0, "input"), max(2, len(call.shape))
-    if call.node.op == "call_module":
-        mean, variance = call.weight(-1, "running_mean"), call.weight(-1, "running_var")
-    else:
-        mean, variance = call.weight(1, "running_mean"), call.weight(2, "running_var")
+    mean, variance = call.weight(1, "running_mean"), call.weight(2, "running_var")
     weight, bias = call.weight(3, "weight"), call.weight(4, "bias")
     eps = call.option(7, "eps", 1e-5)
-    wide = widen(source.dtype)
     training = call.training if call.node.op == "call_module" else bool(call.get(5, "training", default=False))
-    if training and mean is not None:
-        raise NotCovered("while training")
-    if mean is None or variance is None:
+    if training or mean is None or variance is None:
         axes = tuple(axis for axis in range(len(source.shape)) if axis != 1)
-        value = normalize(source, axes, eps)
+        moments = find_moments(source, axes)
+        value = _standardize(source, axes, eps, moments)
+        if mean is not None and variance is not None:
+            _track(call, axes, moments, mean, variance)
     else:
-        shift, spread = _channels(mean, rank), _channels(variance, rank)
-        value = formula("({0} - {1}) * tl.rsqrt({2} + {3})", source, shift, spread, eps, like=wide)
+        value = _rescale(source, _channels(mean, rank), _channels(variance, rank), eps)
     return scale(value, _channels(weight, rank), _channels(bias, rank), call.dtype)
+
+
+def _track(call: NodeCall, axes: tuple[int, ...], moments: Moments, mean: Tensor, variance: Tensor) -> None:
+    """Running statistics, which move towards those of the batch; a momentum of None makes them averages of all batches."""
+    found, squares, distance = moments
+    shape, wide = distance.shape, distance.dtype
+    number = along(shape, axes)
+    module = call.node.op == "call_module"
+    factor: Tensor | float | None = call.node.attributes.get("momentum") if module else call.get(6, "momentum", default=0.1)
+    counted = call.weight(-1, "num_batches_tracked") if module else None
+    if counted is not None:
+        batches = formula("{0} + 1", call.current(counted), like=counted.dtype)
+        call.update(counted, batches)
+        factor = formula("1.0 / {0}", batches, like="float32") if factor is None else factor
+    if factor is None:
+        raise NotCovered("without a momentum")
+    unbiased = formula("{0} / {1}", squares, max(1, number - 1), like=wide)
+    for held, value in ((mean, found), (variance, unbiased)):
+        before = reshape(call.current(held), keep_axes(shape, axes))
+        moved = formula("{0} + {2} * ({1} - {0})", before, value, factor, like=widen(held.dtype), result=held.dtype)
+        call.update(held, reshape(moved, held.shape))
 
 
 TABLE: dict[str, Lower] = {

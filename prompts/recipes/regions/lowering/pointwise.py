@@ -261,10 +261,15 @@ def _choose(call: NodeCall) -> Lowered:
 
 def select(condition: Tensor, yes: Any, no: Any, call: NodeCall) -> Formula:
     """One value where a condition holds, another one elsewhere."""
-    chosen = formula("tl.where(CONDITION, {0}, {1})", yes, no, like=call.dtype, shape=call.shape)
+    return select_where(condition, yes, no, call.dtype, call.shape)
+
+
+def select_where(condition: Tensor, yes: Any, no: Any, dtype: str, shape: Shape) -> Formula:
+    """The same in a type and a shape."""
+    chosen = formula("tl.where(CONDITION, {0}, {1})", yes, no, like=dtype, shape=shape)
     inputs = (*chosen.inputs, cast(condition, "bool"))
     template = chosen.template.replace("CONDITION", f"{{{len(chosen.inputs)}}}")
-    return Formula(shape=call.shape, dtype=call.dtype, template=template, inputs=inputs)
+    return Formula(shape=shape, dtype=dtype, template=template, inputs=inputs)
 
 
 def _convert(call: NodeCall) -> Lowered:

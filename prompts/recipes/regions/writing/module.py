@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tritonsmith.evaluator.schema import TensorSpec
+from tritonsmith.prompts.recipes.members import attribute
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.regions import (
     AttentionRegion,
@@ -17,7 +18,7 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
     RowRegion,
     WorkRegion,
 )
-from tritonsmith.prompts.recipes.regions.lowering.reader import Forward
+from tritonsmith.prompts.recipes.regions.reading.reader import Forward
 from tritonsmith.prompts.recipes.regions.values.tensors import Held, Item, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.attention import write_attention
 from tritonsmith.prompts.recipes.regions.writing.held import is_held, write_held
@@ -94,6 +95,8 @@ class ModuleWriter:
                 if len(self.text.kernels) == before:
                     self.kernel_names.release(name)
         self.text.returned = self._show(self.forward.results)
+        for path, value in self.forward.updates.items():
+            self.text.forward.append(f"{attribute(path)}.detach().copy_({self.express(value)})")
         everything = "\n".join(self.text.kernels)
         self.text.helpers = tuple(name for name in _HELPERS if re.search(rf"\b{name}\b(?!-)", everything))
         self.text.libdevice = "libdevice." in everything or "softplus" in everything
@@ -114,10 +117,10 @@ class ModuleWriter:
 
     def _write_call(self, region: CallRegion, read: set[int]) -> None:
         call = region.call
-        text = call.text.format(*(self.express(one) for one in call.inputs))
+        text = call.text.format(*(self.express(one) for one in call.inputs), device=self.device)
         while "SELF[" in text:
             path = text[text.index("SELF[") + 5 : text.index("]")]
-            text = text.replace(f"SELF[{path}]", _attribute(path))
+            text = text.replace(f"SELF[{path}]", attribute(path))
         name = self.locals.choose(call.name)
         self.variables[id(call)] = name
         self.text.forward.append(f"{name} = {text}{'.contiguous()' if id(call) in read and not call.several else ''}")
@@ -197,13 +200,6 @@ def _describe(region: WorkRegion) -> str:
     if region.free:
         return f"{shown.dtype}[{', '.join(['...', *map(str, shown.shape[1:])])}]"
     return f"{shown.dtype}{list(shown.shape)}"
-
-
-def _attribute(path: str) -> str:
-    text = "self"
-    for part in path.split("."):
-        text = f"{text}.{part}" if part.isidentifier() else f'getattr({text}, "{part}")'
-    return text
 
 
 def describe_tensor(name: str, spec: TensorSpec) -> str:

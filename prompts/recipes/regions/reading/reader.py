@@ -12,8 +12,10 @@ from tritonsmith.evaluator.schema import OpNode, TaskFacts, TensorSpec
 from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall, NotCovered, hold_member
 from tritonsmith.prompts.recipes.regions.lowering.kinds import find_lowering
-from tritonsmith.prompts.recipes.regions.lowering.library import call_library
+from tritonsmith.prompts.recipes.regions.lowering.patches import put
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import constant
+from tritonsmith.prompts.recipes.regions.reading.changes import Aliases
+from tritonsmith.prompts.recipes.regions.reading.library import call_library, put_by_call
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     TRITON_TYPES,
     AnchorResult,
@@ -24,6 +26,7 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
     Tensor,
     TensorView,
 )
+from tritonsmith.prompts.recipes.writes import is_write, refer
 
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "truediv": operator.truediv,
@@ -35,7 +38,8 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 """Calls on numbers, which follow from the sizes that the task has."""
 _MISREAD = (TypeError, ValueError, KeyError, IndexError, AttributeError, StopIteration, ZeroDivisionError)
 """What a file raises that did not foresee some argument. PyTorch then does the call, as for any other that is not covered."""
-_WRITING = ("iadd", "isub", "imul", "itruediv", "ipow", "ifloordiv", "iand", "ior")
+_DEVICE = "<device>"
+"""What stands for a tensor's device among arguments; all tensors of a kernel lie on the same one."""
 
 
 @dataclass
@@ -47,6 +51,13 @@ class Forward:
     """What it returns: a value, or tuples, lists and dicts of them."""
     members: list[str] = field(default_factory=list)
     """Modules that PyTorch calls need, as `path|constructor call`."""
+    updates: dict[str, Tensor] = field(default_factory=dict)
+    """By buffer that forward writes: its value behind it."""
+
+    @property
+    def stored(self) -> list[Tensor]:
+        """Everything that forward leaves: what it returns, and what it writes to buffers."""
+        return [*list_values(self.results), *self.updates.values()]
 
 
 def read_forward(facts: TaskFacts, training: bool, called: Collection[str] | None = ()) -> Forward:
@@ -65,6 +76,9 @@ class ForwardReader:
         self.made: dict[str, Any] = {}
         """By node: a value, several, or numbers."""
         self.members: dict[str, Held] = {}
+        self.aliases = Aliases(self.made, self._make)
+        self.paths: dict[str, str] = {}
+        """By node that gives a parameter or buffer: its path."""
         self.forward = Forward([], None)
 
     def read(self) -> Forward:
@@ -73,6 +87,8 @@ class ForwardReader:
             self._visit(node)
         if self.forward.results is None:
             raise NoPlan(("a forward that returns nothing", None))
+        if missing := [name for name in self.facts.updates if name not in self.forward.updates]:
+            raise NoPlan((f"a forward that updates {missing[0]}", None))
         return self.forward
 
     def _visit(self, node: OpNode) -> None:
@@ -84,12 +100,36 @@ class ForwardReader:
             if node.target not in self.facts.parameters:
                 raise NoPlan((f"self.{node.target}, which is neither a parameter nor a persistent buffer", node))
             self.made[node.name] = self._member(node.target)
+            self.paths[node.name] = node.target
         elif node.op == "output":
             self.forward.results = self._resolve(node.args[0])
+        elif is_write(node) and (held := refer(node)) is not None and self._shows_tensor(held):
+            self._change(node, held)
         elif node.outputs:
-            self.made[node.name] = self._lower(node)
+            self.made[node.name] = self._make(node)
+            self.aliases.note(node)
         else:
             self.made[node.name] = self._compute(node)
+
+    def _shows_tensor(self, name: str) -> bool:
+        return isinstance(self.made.get(name), Tensor)
+
+    def _change(self, node: OpNode, held: str) -> None:
+        """A node that writes to a tensor: from here on that has another value, wherever it is shown."""
+        value = self._set_item(node, held) if node.target.endswith("setitem") else self._make(node)
+        root = self.aliases.write(node, held, value)
+        self.aliases.bind(node.name, held)
+        if root in self.paths:
+            self.forward.updates[self.paths[root]] = self.made[root]
+
+    def _set_item(self, node: OpNode, held: str) -> Tensor:
+        """`tensor[keys] = value`."""
+        given, value = self._resolve(node.args[1]), self._resolve(node.args[2])
+        keys = given if isinstance(given, list) else [given]
+        try:
+            return put(self.made[held], keys, value)
+        except NotCovered:
+            return put_by_call(self.made[held], keys, value, node)
 
     def _take_input(self, node: OpNode) -> None:
         position = len(self.forward.inputs)
@@ -119,17 +159,17 @@ class ForwardReader:
             return [self._resolve(one) for one in argument]
         return argument
 
-    def _lower(self, node: OpNode) -> Any:
+    def _make(self, node: OpNode) -> Any:
+        """What a node gives."""
         args = tuple(self._resolve(one) for one in node.args)
         if node.target == "_operator.getitem" and isinstance(args[0], tuple):
             return args[0][args[1]]
         if node.target == "builtins.getattr" and isinstance(args[0], tuple) and args[1] in ("values", "indices"):
             return args[0][args[1] == "indices"]
         kwargs = {key: self._resolve(one) for key, one in node.kwargs.items()}
-        call = NodeCall(node, self.facts, args, kwargs, self.training, self._member, self.called or ())
+        call = NodeCall(node, self.facts, args, kwargs, self.training, self._member, self.called or (), self.forward.updates)
         if any(spec.dtype not in TRITON_TYPES for spec in node.outputs):
             raise NoPlan((f"{name_node(node)} that gives {node.outputs[0].dtype}", node))
-        self._refuse_aliases(node, args)
         lower = None if self.called and node.name in self.called else find_lowering(node)
         made: Any = None
         if lower is not None:
@@ -146,19 +186,12 @@ class ForwardReader:
         first = made[0] if isinstance(made, tuple) else made
         _name(first, call.name)
         self._check(node, first)
-        if _writes(node) and node.args and isinstance(node.args[0], dict) and "ref" in node.args[0]:
-            self.made[node.args[0]["ref"]] = made
         return made
 
     def _check(self, node: OpNode, first: Any) -> None:
         """The value has the shape that the trace shows, or this reader is wrong about the call."""
         if isinstance(first, Tensor) and first.shape != node.outputs[0].shape:
             raise NoPlan((f"{name_node(node)} of these arguments", node))
-
-    def _refuse_aliases(self, node: OpNode, args: tuple[Any, ...]) -> None:
-        """A call in place on a part of a tensor changes the tensor too."""
-        if _writes(node) and args and isinstance(args[0], TensorView):
-            raise NoPlan((f"{name_node(node)} in place on a view", node))
 
     def _compute(self, node: OpNode) -> Any:
         """A node that makes no tensor: a size, an attribute, arithmetic on numbers."""
@@ -173,7 +206,7 @@ class ForwardReader:
                 return len(value.shape) if "dim" in name else value.shape[0] if "len" in name else value.size
             if name == "getattr":
                 known = {"shape": value.shape, "ndim": len(value.shape), "dtype": f"torch.{value.dtype}"}
-                return known.get(args[1], f"<{args[1]}>")
+                return known.get(args[1], _DEVICE if args[1] == "device" else f"<{args[1]}>")
         if name in ("numel", "__len__") and args and isinstance(args[0], tuple):
             return math.prod(args[0]) if name == "numel" else len(args[0])
         if name in _ARITHMETIC and all(not isinstance(one, Tensor) for one in args):
@@ -215,18 +248,6 @@ def _is_product(value: Any, node: str) -> bool:
     while isinstance(value, TensorView | Formula) and value.operands:
         value = value.operands[0]
     return isinstance(value, AnchorResult) and isinstance(value.anchor, MatrixProduct) and value.anchor.node == node
-
-
-def _writes(node: OpNode) -> bool:
-    """Whether a node changes its first operand."""
-    name = node.target.rpartition(".")[2]
-    inside = bool(node.attributes.get("inplace") or node.kwargs.get("inplace"))
-    return (
-        inside
-        or name in _WRITING
-        or name in ("setitem",)
-        or (node.op != "call_module" and name.endswith("_") and name not in ("and_", "or_"))
-    )
 
 
 def list_calls(results: Any) -> list[LibraryCall]:

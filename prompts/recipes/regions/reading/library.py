@@ -9,7 +9,8 @@ from typing import Any
 from tritonsmith.evaluator.schema import OpNode
 from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall
-from tritonsmith.prompts.recipes.regions.values.tensors import Item, LibraryCall, Tensor
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import as_type, cast, constant
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Item, LibraryCall, Tensor
 
 _FUNCTIONS = {
     "Linear": ("linear", ("weight", "bias"), ()), "Bilinear": ("bilinear", ("weight", "bias"), ()),
@@ -22,7 +23,7 @@ _FUNCTIONS = {
         f"{kind}Pool{axes}d": (f"{kind.lower()}_pool{axes}d", (), names)
         for axes in (1, 2, 3)
         for kind, names in (
-            ("Max", ("kernel_size", "stride", "padding", "dilation", "ceil_mode")),
+            ("Max", ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")),
             ("Avg", ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad")),
         )
     },
@@ -36,24 +37,19 @@ _FUNCTIONS = {
     "ReplicationPad1d": ("pad", (), ("padding",)), "ReplicationPad2d": ("pad", (), ("padding",)),
 }  # fmt: skip
 """Modules as functions of torch.nn.functional: their parameters and the attributes that are arguments, by those names."""
-_CLASSES = {
-    **dict.fromkeys(("GRU", "LSTM", "RNN"), ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional")),
-    **dict.fromkeys(("GRUCell", "LSTMCell", "RNNCell"), ("input_size", "hidden_size", "bias")),
-    "MultiheadAttention": ("embed_dim", "num_heads", "dropout", "batch_first"),
-    "EmbeddingBag": ("num_embeddings", "embedding_dim", "mode"),
-    "Fold": ("output_size", "kernel_size", "dilation", "padding", "stride"),
-    "Unfold": ("kernel_size", "dilation", "padding", "stride"),
-    "LocalResponseNorm": ("size", "alpha", "beta", "k"),
-}
-"""Modules that are made as they are: the attributes that their constructors take."""
 _TUPLES = ("GRU", "LSTM", "RNN", "MultiheadAttention")
 """Modules that return a tuple, whatever their results."""
 _BY_VALUE = ("nonzero", "argwhere", "unique", "unique_consecutive", "masked_select", "bincount")
 """Calls whose values decide the shape of their result."""
-_PICKS = ("dropout", "rand", "bernoulli", "multinomial", "normal")
-_OPERATORS = {"matmul": "@", "add": "+", "sub": "-", "mul": "*", "truediv": "/", "pow": "**", "floordiv": "//", "mod": "%", "iadd": "+",
-              "isub": "-", "imul": "*", "itruediv": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-              "and_": "&", "or_": "|", "xor": "^"}  # fmt: skip
+_PICKS = ("dropout", "rand", "bernoulli", "multinomial", "normal", "uniform", "exponential_", "geometric_", "cauchy_")
+_WHOLE = {"slice": [None, None, None]}
+_OPERATORS = {"matmul": "@", "add": "+", "sub": "-", "mul": "*", "truediv": "/", "pow": "**", "floordiv": "//", "mod": "%",
+              "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and_": "&", "or_": "|", "xor": "^",
+              "lshift": "<<", "rshift": ">>"}  # fmt: skip
+_SIGNS = {"invert": "~", "neg": "-", "pos": "+"}
+_DEVICE = "<device>"
+_OF_CARD = "{device}"
+"""The device of forward's tensors, in the text of a call."""
 
 
 def call_library(call: NodeCall, members: list[str]) -> Tensor | tuple[Tensor, ...]:
@@ -71,7 +67,9 @@ def call_library(call: NodeCall, members: list[str]) -> Tensor | tuple[Tensor, .
         text = _write_module(call, inputs, members)
     else:
         arguments = [_write(one, inputs) for one in call.args]
-        named = [f"{key}={_write(value, inputs)}" for key, value in call.kwargs.items() if not key.startswith("_")]
+        named = [_name(key, value, inputs) for key, value in call.kwargs.items() if not key.startswith("_") and key != "inplace"]
+        if call.node.op == "call_function" and not inputs and "device" not in call.kwargs and _makes_tensor(node):
+            named.append(f"device={_OF_CARD}")
         text = _write_function(node, arguments, named)
     several = len(node.outputs) > 1 or node.module_type in _TUPLES
     made = LibraryCall(
@@ -90,21 +88,44 @@ def call_library(call: NodeCall, members: list[str]) -> Tensor | tuple[Tensor, .
     )  # fmt: skip
 
 
+def put_by_call(source: Tensor, keys: list[Any], value: Any, node: OpNode) -> Tensor:
+    """`source[keys] = value` at places that tensors hold, as a PyTorch call. Raises NoPlan for keys that are mixed with slices."""
+    if not all(isinstance(one, Tensor) or one == _WHOLE for one in keys):
+        raise NoPlan((name_node(node), node))
+    given = value if isinstance(value, Tensor) else constant(value, source.dtype)
+    inputs: list[Tensor] = [source]
+    places = ", ".join("None" if one == _WHOLE else _write(one, inputs) for one in keys)
+    stored = _write(cast(as_type(given, source.dtype), source.dtype), inputs)
+    return LibraryCall(
+        shape=source.shape, dtype=source.dtype, name=node.name, text=f"torch.ops.aten.index_put({{0}}, [{places}], {stored})",
+        inputs=tuple(inputs), says="torch.index_put",
+    )  # fmt: skip
+
+
+def _name(key: str, value: Any, inputs: list[Tensor]) -> str:
+    return f"device={_OF_CARD}" if key == "device" else f"{key}={_write(value, inputs)}"
+
+
+def _makes_tensor(node: OpNode) -> bool:
+    """Whether a function of torch makes a tensor of numbers, and may be asked where."""
+    return node.target.startswith("torch.") and node.target.count(".") == 1
+
+
 def _write_function(node: OpNode, arguments: list[str], named: list[str]) -> str:
     module, _, name = node.target.rpartition(".")
+    name = name.rstrip("_") if name not in _OPERATORS else name  # the call that changes nothing
     if node.op == "call_method":
-        return f"{arguments[0]}.{node.target}({', '.join([*arguments[1:], *named])})"
+        return f"{arguments[0]}.{name}({', '.join([*arguments[1:], *named])})"
     if module in ("_operator", "operator"):
-        if name == "getitem":
-            raise NoPlan((name_node(node), node))
-        return (
-            f"({f' {_OPERATORS[name]} '.join(arguments)})"
-            if name in _OPERATORS and len(arguments) == 2
-            else f"{name}({', '.join(arguments)})"
-        )
+        sign = name if name in _OPERATORS else name.removeprefix("i")
+        if sign in _OPERATORS and len(arguments) == 2:
+            return f"({f' {_OPERATORS[sign]} '.join(arguments)})"
+        if name in _SIGNS and len(arguments) == 1:
+            return f"({_SIGNS[name]}{arguments[0]})"
+        raise NoPlan((name_node(node), node))
     if not re.fullmatch(r"(torch(\.\w+)*|math)", module):
         raise NoPlan((name_node(node), node))
-    target = node.target.replace("torch.nn.functional.", "F.")
+    target = f"{module}.{name}".replace("torch.nn.functional.", "F.")
     return f"{target}({', '.join([*arguments, *named])})"
 
 
@@ -128,11 +149,21 @@ def _write_module(call: NodeCall, inputs: list[Tensor], members: list[str]) -> s
         if name == "pad":
             named.append(f'mode="{"reflect" if node.module_type.startswith("Reflection") else "replicate"}"')
         return f"F.{name}({', '.join([*arguments, *named])})"
-    if node.module_type not in _CLASSES or node.attributes.get("proj_size"):
-        raise NoPlan((name_node(node), node))
-    made = ", ".join(f"{key}={node.attributes[key]!r}" for key in _CLASSES[node.module_type] if key in node.attributes)
-    members.append(f"{node.target}|nn.{node.module_type}({made})")
+    members.append(f"{node.target}|{_write_constructor(call)}")
     return f"SELF[{node.target}]({', '.join([*arguments, *named])})"
+
+
+def _write_constructor(call: NodeCall) -> str:
+    """A call that makes such a module again, with weights of the reference's types. Raises NoPlan where its arguments are not known."""
+    node = call.node
+    if node.constructor is None:
+        raise NoPlan((name_node(node), node))
+    types = {spec.dtype for name, spec in call.facts.parameters.items() if name.startswith(f"{node.target}.") and spec.dtype in FLOATS}
+    if len(types) > 1:
+        raise NoPlan((f"{name_node(node)} with weights of several types", node))
+    (dtype,) = types or {"float32"}
+    made = ", ".join(f"{key}={value!r}" for key, value in node.constructor.items())
+    return f"nn.{node.module_type}({made})" + ("" if dtype == "float32" else f".to(torch.{dtype})")
 
 
 def _list_rims(node: OpNode) -> list[int]:
@@ -158,4 +189,6 @@ def _write(value: Any, inputs: list[Tensor]) -> str:
             raise NoPlan(("an index", None))
     if isinstance(value, str) and re.fullmatch(r"torch\.\w+", value):
         return value
+    if value == _DEVICE:
+        return _OF_CARD
     return repr(value).replace("{", "{{").replace("}", "}}")

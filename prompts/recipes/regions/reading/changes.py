@@ -1,0 +1,145 @@
+"""Writes in place: a node that changes a tensor, or a part of it, also changes what other nodes show of that tensor."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tritonsmith.evaluator.schema import OpNode
+from tritonsmith.prompts.recipes.plan import NoPlan, name_node
+from tritonsmith.prompts.recipes.regions.lowering.calls import NotCovered
+from tritonsmith.prompts.recipes.regions.lowering.patches import put
+from tritonsmith.prompts.recipes.regions.lowering.views import permute, reshape
+from tritonsmith.prompts.recipes.regions.values.tensors import Held, Tensor, TensorView
+from tritonsmith.prompts.recipes.writes import PICKED, RESHAPED, SAME, SPLIT, TURNED, is_write, name_call, refer
+
+_UNSURE = ("reshape", "flatten", "reshape_as", "ravel", "contiguous")
+"""Calls that copy a tensor whose elements do not lie in order."""
+
+
+class Aliases:
+    """Which nodes show elements of which others, so that a change of one is seen in all.
+
+    Args:
+        made: by node what it gives.
+        again: makes the value of a node anew.
+    """
+
+    def __init__(self, made: dict[str, Any], again: Callable[[OpNode], Any]) -> None:
+        self._made, self._again = made, again
+        self._shown: dict[str, tuple[str, OpNode | None]] = {}
+        """By node: the node of which it shows elements, and itself where it shows others than that one does."""
+
+    def note(self, node: OpNode) -> None:
+        """Note what a node shows, if it makes no tensor of its own."""
+        name, source = name_call(node), refer(node)
+        if source is None or is_write(node):
+            return
+        value, given = self._made[node.name], self._made.get(source)
+        if name in SAME and value is given:
+            self._shown[node.name] = (source, None)
+        elif name == "getattr":
+            if node.args[1] in ("T", "mT", "data"):
+                self._shown[node.name] = (source, node)
+        elif name in (*RESHAPED, *TURNED, *SPLIT, *PICKED, "nn.Flatten", "nn.Unflatten"):
+            if not any(isinstance(one, Tensor) for one in _keys(node, self._made)):
+                self._shown[node.name] = (source, node)
+
+    def write(self, node: OpNode, name: str, value: Tensor) -> str:
+        """Let a node's tensor have another value; the node that holds the tensor. Raises NoPlan where it is unknown what that changes."""
+        path: list[tuple[str, OpNode | None]] = []
+        root = name
+        while root in self._shown:
+            path.append((root, self._shown[root][1]))
+            root = self._shown[root][0]
+        self._require_sure(node, root)
+        for shown, via in path:
+            source = self._made[self._shown[shown][0]]
+            value = value if via is None else self._put_back(node, via, source, value)
+        self._made[root] = value
+        for shown, (source, via) in self._shown.items():  # in forward's order
+            if self._find_root(shown) == root:
+                self._made[shown] = self._made[source] if via is None else self._again(via)
+        return root
+
+    def bind(self, name: str, source: str) -> None:
+        """A node returns the tensor of another one."""
+        self._shown[name] = (source, None)
+        self._made[name] = self._made[source]
+
+    def _find_root(self, name: str) -> str:
+        while name in self._shown:
+            name = self._shown[name][0]
+        return name
+
+    def _require_sure(self, node: OpNode, root: str) -> None:
+        """Raise NoPlan where a node of the family may hold a copy, or show elements several times."""
+        for name, (source, via) in self._shown.items():
+            called = name_call(via) if via is not None else ""
+            if self._find_root(name) == root and called in _UNSURE and isinstance(self._made[source], TensorView):
+                raise NoPlan((f"{name_node(node)} in place next to a {called} that may copy", node))
+
+    def _put_back(self, node: OpNode, via: OpNode, source: Any, value: Tensor) -> Any:
+        """What a tensor becomes when a view of it gets a value."""
+        name = name_call(via) if via.op != "call_module" else "view"
+        shown = self._made[via.name]
+        if isinstance(source, tuple):  # one of the parts of a split
+            return tuple(value if place == via.args[1] else one for place, one in enumerate(source))
+        if isinstance(shown, tuple):
+            return _join_parts(via, source, value)
+        if name in RESHAPED:
+            return reshape(value, source.shape)
+        if name in TURNED or name == "getattr":
+            return self._turn_back(via, source, value)
+        try:
+            if name in ("getitem", "select", "narrow"):
+                return put(source, _keys(via, self._made), value)
+        except NotCovered:
+            pass
+        raise NoPlan((f"{name_node(node)} in place on a view", node))
+
+    def _turn_back(self, via: OpNode, source: Tensor, value: Tensor) -> Tensor:
+        """A tensor whose axes a node shows in another order."""
+        name = refer(via)
+        assert name is not None, "a view has a source"
+        self._made[name] = Held(shape=source.shape, dtype=source.dtype, source="_")  # turns of turned tensors are put together
+        turned = self._again(via)
+        self._made[name] = source
+        found = re.fullmatch(r"\{0\}\.permute\(([\d, ]+)\)", turned.python) if isinstance(turned, TensorView) else None
+        if found is None:
+            return value
+        order = [int(axis) for axis in found[1].split(",")]
+        return permute(value, tuple(order.index(axis) for axis in range(len(order))))
+
+
+def _keys(node: OpNode, made: dict[str, Any]) -> list[Any]:
+    """The index of a node that picks elements, as the operator [] has it."""
+    name = name_call(node)
+    given = [made.get(one["ref"]) if isinstance(one, dict) and "ref" in one else one for one in node.args[1:]]
+    given += [made.get(one["ref"]) if isinstance(one, dict) and "ref" in one else one for one in node.kwargs.values()]
+    if name == "getitem":
+        keys = given[0] if isinstance(given[0], list | tuple) else [given[0]]
+        return [made.get(one["ref"]) if isinstance(one, dict) and "ref" in one else one for one in keys]
+    if name not in ("select", "narrow") or not isinstance(given[0], int):
+        return []
+    source = made[str(refer(node))]
+    lead: list[Any] = [{"slice": [None, None, None]}] * (given[0] % len(source.shape))
+    start: Any = given[1]
+    return [*lead, start if name == "select" else {"slice": [start, start + given[2], None]}]
+
+
+def _join_parts(via: OpNode, source: Tensor, parts: Any) -> Tensor:
+    """A tensor of which every part of a split is known."""
+    name = name_call(via)
+    place_of_axis = 1 if name == "unbind" else 2
+    given: Any = via.kwargs.get("dim", via.args[place_of_axis] if len(via.args) > place_of_axis else 0)
+    axis, start = given % len(source.shape), 0
+    lead: list[Any] = [{"slice": [None, None, None]}] * axis
+    value = source
+    for place, part in enumerate(parts):
+        length = 1 if name == "unbind" else part.shape[axis]
+        key = place if name == "unbind" else {"slice": [start, start + length, None]}
+        value = put(value, [*lead, key], part)
+        start += length
+    return value

@@ -1,0 +1,72 @@
+"""Writes in place: which nodes change a tensor, and which tensors are read again after that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tritonsmith.evaluator.schema import OpNode
+
+RESHAPED = ("view", "unsqueeze", "squeeze", "unflatten", "view_as", "reshape", "flatten", "reshape_as", "ravel")
+"""Calls that show a tensor under another shape."""
+TURNED = ("permute", "transpose", "t", "swapaxes", "swapdims", "movedim", "moveaxis")
+"""Calls that show its axes in another order."""
+SPLIT = ("chunk", "split", "unbind", "tensor_split")
+"""Calls that show parts of it."""
+PICKED = ("getitem", "select", "narrow", "expand", "expand_as", "diagonal", "getattr")
+"""Calls that show some of its elements."""
+SAME = ("detach", "contiguous", "alias", "to", "type", "type_as", "float", "half", "bfloat16", "double", "requires_grad_", "dropout",
+        "nn.Identity", "nn.Dropout", "nn.Flatten", "nn.Unflatten")  # fmt: skip
+"""Calls that may return the tensor that they are given."""
+_WRITING = ("iadd", "isub", "imul", "itruediv", "ipow", "ifloordiv", "imod", "iand", "ior", "ixor", "setitem")
+_ENDING = ("and_", "or_", "requires_grad_")
+"""Names that end like a write and are none."""
+
+
+def name_call(node: OpNode) -> str:
+    """What a node calls, without where that is from: `add`, `nn.ReLU`."""
+    return f"nn.{node.module_type}" if node.op == "call_module" else node.target.rpartition(".")[2]
+
+
+def is_write(node: OpNode) -> bool:
+    """Whether a node changes its first operand."""
+    if node.op not in ("call_module", "call_function", "call_method"):
+        return False
+    name = name_call(node)
+    inside = bool(node.attributes.get("inplace") or node.kwargs.get("inplace"))
+    return inside or name in _WRITING or (name.endswith("_") and not name.endswith("__") and name not in _ENDING)
+
+
+def refer(node: OpNode) -> str | None:
+    """The node that gives the first operand."""
+    first = node.args[0] if node.args else node.kwargs.get("input")
+    return str(first["ref"]) if isinstance(first, dict) and "ref" in first else None
+
+
+def find_overwritten(nodes: Iterable[OpNode]) -> OpNode | None:
+    """The first node that reads a tensor, by an older node, after a write in place has changed it."""
+    family: dict[str, str] = {}
+    """By node: the node that made the tensor that it shows."""
+    stale: set[str] = set()
+    for node in nodes:
+        if any(name in stale for name in list_references((*node.args, *node.kwargs.values()))):
+            return node
+        source = refer(node)
+        shows = name_call(node) in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *SAME)
+        if source is not None and (shows or is_write(node)):
+            family[node.name] = family.get(source, source)
+        if source is not None and is_write(node):
+            maker = family[node.name]
+            stale |= {maker, *(name for name, one in family.items() if one == maker)} - {node.name}
+    return None
+
+
+def list_references(arguments: Iterable[Any]) -> list[str]:
+    """The nodes that arguments refer to."""
+    found: list[str] = []
+    for one in arguments:
+        if isinstance(one, dict):
+            found += [str(one["ref"])] if "ref" in one else list_references(one.values())
+        elif isinstance(one, list | tuple):
+            found += list_references(one)
+    return found

@@ -1,0 +1,28 @@
+"""Writes in place: families that do not follow them leave such a forward to the one that does."""
+
+import pytest
+
+from recipe_cases.regions import RegionCase
+from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.reference.probe import probe
+from tritonsmith.evaluator.schema import Task
+from tritonsmith.prompts.recipes.book import match
+from tritonsmith.prompts.recipes.writes import find_overwritten
+
+SEEN = {
+    "y = x * 2; z = y.add_(1); return y + z": True,
+    "y = x * 2; z = y.view(-1); z.relu_(); return y": True,
+    "y = x * 2; z = F.relu(y, inplace=True); return z + y": True,
+    "y = x * 2; y = y.add_(1); y.clamp_(0, 1); return y.mul_(3)": True,
+    "y = (x * 2).add_(1).relu_(); return y.contiguous() + 1": False,
+}
+"""By forward: whether it reads a tensor by its old name after a write."""
+
+
+@pytest.mark.parametrize(("forward", "read_again"), SEEN.items(), ids=SEEN)
+def test_readers_of_what_was_overwritten_are_found(forward: str, read_again: bool) -> None:
+    task = Task(name="a_task", path="a_task.py", source=RegionCase("one", forward, "torch.randn(4, 5)").source())
+    facts, _ = probe(task)
+    assert (find_overwritten(facts.ops) is not None) is read_again
+    matched = match(task, facts, CARDS["h200"])
+    assert matched is not None and (matched.recipes[0].name == "pointwise") is not read_again
