@@ -35,10 +35,10 @@ STOREYS = {
     "cli": ("main", "options judging stopping examining working versions"),
     "cli/report": ("write", "forms charts"),
     "prompts": ("__main__", "author promises analysis"),
-    "prompts/recipes": ("author space analyst book", "recipe measured plan constructor members operations kinds"),
+    "prompts/recipes": ("author space analyst book", "recipe measured plan builder constructor members operations kinds writes"),
     "evaluator": (
         "local self_check", "floors", "tasks machine estimate",
-        "schema protocol allow errors cards timed_race kernel_text operator_cost plain limits work record",
+        "schema protocol allow errors cards timed_race kernel_text op_node operator_cost plain limits work record",
     ),
 }
 """Folders whose own files stand on several floors, with other folders in between; each line of files is a room of its own."""

@@ -10,6 +10,8 @@ from pydantic import Field, model_validator
 
 from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.evaluator.limits import Counters, FloorShare, LineFacts
+from tritonsmith.evaluator.op_node import OpNode as OpNode
+from tritonsmith.evaluator.op_node import TensorSpec as TensorSpec
 from tritonsmith.evaluator.operator_cost import TraceWay
 from tritonsmith.evaluator.plain import Plain
 from tritonsmith.evaluator.record import Record as Record
@@ -38,17 +40,6 @@ class PrecisionClass(StrEnum):
 
 CORRECTNESS_ONLY = "correctness"
 """The profile of a question about another size: a working candidate's verdict holds no timing."""
-
-
-class TensorSpec(Record):
-    """Shape and dtype of one tensor; dtype is torch's name without the prefix (`float32`)."""
-
-    shape: tuple[int, ...]
-    dtype: str = "float32"
-    strides: tuple[int, ...] | None = None
-    """Elements between neighbours along each axis; None for a contiguous tensor."""
-    offset: int = 0
-    """Bytes between an aligned address and the first element."""
 
 
 FIT = "fit"  # the size of a task for which an evaluator has still to choose one
@@ -84,30 +75,6 @@ class ChosenSize(Record):
     note: str = ""
 
 
-class OpNode(Record):
-    """One node of the reference's traced forward, in the words of torch.fx whichever way it was traced."""
-
-    name: str
-    line: int = 0  # of the task file; 0 where none asks for it
-    op: str
-    """`placeholder`, `get_attr`, `call_function`, `call_method`, `call_module` or `output`."""
-    target: str
-    """Qualified name: `torch.add`, `relu`, or the submodule's path for `call_module`."""
-    module: str = ""  # path of the submodule whose forward makes this call; empty for the task's Model itself
-    module_type: str = ""  # class name for `call_module`, such as `GRU`, `Linear`
-    attributes: dict[str, Plain] = Field(default_factory=dict)
-    """Plain-valued constructor attributes of the module (`hidden_size`, `bias`, ...); the `value` of a tensor that is made of a number."""
-    constructor: dict[str, Plain] | None = None
-    """Arguments that make such a module of torch.nn again, but for its weights; None where that cannot be told."""
-    args: tuple[Plain, ...] = ()
-    """Positional arguments; a reference to another node is `{"ref": name}`."""
-    kwargs: dict[str, Plain] = Field(default_factory=dict)
-    outputs: tuple[TensorSpec, ...] = ()
-    flops: float = 0.0
-    bytes: float = 0.0
-    launches: int = 0  # device kernels; these three sum up to the facts of the whole forward
-
-
 class TaskFacts(Record):
     """What running and tracing the reference once showed; the only view of the task that authors get next to its source."""
 
@@ -119,6 +86,8 @@ class TaskFacts(Record):
     """What forward returns, in words: `a tensor float32[512, 10, 256]`."""
     parameters: dict[str, TensorSpec] = Field(default_factory=dict)
     """Parameters and persistent buffers by their `state_dict` name."""
+    tables: dict[str, TensorSpec] = Field(default_factory=dict)
+    """Tensors that the constructor makes alike for every seed and that no `state_dict` holds, by their dotted name."""
     updates: tuple[str, ...] = ()  # persistent buffers that forward updates; their values after the call are compared too
     precision: PrecisionClass = PrecisionClass.IEEE  # the class that follows from the task's types
     init_inputs: tuple[str, ...] | None = None

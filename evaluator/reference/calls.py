@@ -28,6 +28,7 @@ from tritonsmith.evaluator.reference.nodes import (
     is_library_module,
     list_specs,
     qualified_name,
+    read_constant,
 )
 from tritonsmith.evaluator.reference.trace import CostRecorder, record_costs
 from tritonsmith.evaluator.schema import OpNode
@@ -50,6 +51,8 @@ _REVERSED = {
 _ASK_SIZE = {"shape", "size", "dim", "ndim", "numel", "nelement", "__len__", "stride"}
 _ASK_VALUES = {"tolist", "numpy", "__array__"}
 """Methods that read values past the dispatcher."""
+_CONSTANT = "_tensor_constant"
+"""How a tensor is called that neither a call nor the model holds."""
 _CHANGE = {"__setitem__", "__set__"}
 """Calls that return nothing and change their first argument."""
 
@@ -163,8 +166,8 @@ class _CallRecorder(TorchFunctionMode):
 
     def _note_lines(self, call: Call, name: str, reads: int) -> None:
         """Note the line of a call that asks for sizes or values."""
-        _, target, args, _ = call
-        if name in _ASK_VALUES or self._costs.value_reads > reads:
+        _, target, args, kwargs = call
+        if (name in _ASK_VALUES or self._costs.value_reads > reads) and any(map(self._values.is_given, flatten((args, dict(kwargs))))):
             self.value_lines.add(find_line(self._file))
         if target.rpartition(".")[2] in _ASK_SIZE or name == "__get__" and args[1] in _ASK_SIZE:
             self.size_lines.add(find_line(self._file))
@@ -194,6 +197,7 @@ class _CallRecorder(TorchFunctionMode):
     def _add(self, node: OpNode) -> str:
         """Add a node under a name that no other has; the name."""
         name = self._values.choose_name(node.name if node.op == "call_module" else node.name.rpartition(".")[2])
+        self._values.note_origin(name, node)
         self.ops.append(node.model_copy(update={"name": name, "line": find_line(self._file)}))
         return name
 
@@ -216,6 +220,8 @@ class _Values:
         self._held: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
         """By tensor: the path of the model's attribute."""
         self._names: dict[str, int] = {}
+        self._constants: set[str] = set()
+        """Nodes whose values follow from the code alone."""
         for prefix, module in model.named_modules():
             for name, value in (vars(module) | module._buffers | module._parameters).items():
                 if isinstance(value, torch.Tensor):
@@ -230,6 +236,17 @@ class _Values:
             name = f"{base}_{self._names[base]}"
         self._names[name] = 0
         return name
+
+    def note_origin(self, name: str, node: OpNode) -> None:
+        """Note whether a new node's values follow from the code alone."""
+        follows = node.op in ("call_function", "call_method") and {*node.references} <= self._constants
+        if follows or (node.op == "get_attr" and node.target == _CONSTANT):
+            self._constants.add(name)
+
+    def is_given(self, value: torch.Tensor) -> bool:
+        """Whether a tensor's values depend on forward's arguments or on the model's state."""
+        made = self._made.get(value)
+        return made[0] not in self._constants if made is not None else value in self._held
 
     def bind(self, name: str, value: Any, way: tuple[Any, ...] = ()) -> None:
         """The tensors in a value are what a node made."""
@@ -248,8 +265,12 @@ class _Values:
             return None
         if value not in self._made:
             path = self._held.get(value)
-            name = "_tensor_constant" if path is None else path
-            made = self._add(OpNode(name=name.replace(".", "_"), op="get_attr", target=name, outputs=list_specs(value)))
+            name = _CONSTANT if path is None else path
+            known = read_constant(value) if path is None else None
+            attributes = {} if known is None else {"value": known}
+            made = self._add(
+                OpNode(name=name.replace(".", "_"), op="get_attr", target=name, outputs=list_specs(value), attributes=attributes)
+            )
             self.bind(made, value)
         name, way = self._made[value]
         for place, index in enumerate(way, start=1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 from collections.abc import Iterator, Sequence
@@ -9,9 +10,7 @@ from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
 
-import torch
 from torch import fx, nn
-from torch._subclasses.fake_tensor import FakeTensor
 
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.reference.calls import ExecutedForward
@@ -23,6 +22,7 @@ from tritonsmith.evaluator.reference.nodes import (
     is_library_module,
     list_specs,
     qualified_name,
+    read_constant,
 )
 from tritonsmith.evaluator.reference.trace import CostRecorder, record_costs
 from tritonsmith.evaluator.schema import OpNode, TensorSpec
@@ -67,7 +67,7 @@ def trace_forward(
             run.run(*inputs)
         if other := _find_difference(recorder.costs, executed.costs):
             return (), f"torch.fx follows another path than the forward itself takes: {other}"
-        return tuple(_make_node(model, node, run) for node in graph.nodes), ""
+        return tuple(_make_node(model, node, run) for node in graph.nodes if not _list_record_fields(node)), ""
     except Exception as error:  # noqa: BLE001 - tracing runs the task's code on stand-ins; any error is the reason
         text = " ".join(str(error).split())[:_MESSAGE_CHARACTERS]
         return (), f"torch.fx cannot trace forward: {type(error).__name__} ({text})"
@@ -139,8 +139,8 @@ def _make_node(model: nn.Module, node: fx.Node, run: _Run) -> OpNode:
         op=node.op,
         target=node.target if isinstance(node.target, str) else qualified_name(node.target),
         module=_find_module(node),
-        args=tuple(encode_argument(value, _refer) for value in node.args),
-        kwargs={name: encode_argument(value, _refer) for name, value in node.kwargs.items()},
+        args=tuple(encode_argument(_show_records(value), _refer) for value in node.args),
+        kwargs={name: encode_argument(_show_records(value), _refer) for name, value in node.kwargs.items()},
         outputs=run.outputs[node.name],
         line=node.meta.get(_LINE, 0),
         **(describe_module(module) if module is not None else {}),
@@ -150,16 +150,30 @@ def _make_node(model: nn.Module, node: fx.Node, run: _Run) -> OpNode:
     return add_costs(made, run.costs[node.name])
 
 
-def _find_number(module: nn.Module, path: str) -> float | int | bool | None:
-    """The value of a tensor that forward makes of one number, such as `torch.tensor(0.5)`; None for any other."""
-    if not path.startswith(_CONSTANT):
-        return None
-    value = attrgetter(path)(module)
-    known = getattr(value, "constant", value)  # a fake tensor keeps what it was made of
-    if not isinstance(known, torch.Tensor) or isinstance(known, FakeTensor) or known.numel() != 1:
-        return None
-    number: float | int | bool = known.item()
-    return number if math.isfinite(number) else None
+def _find_number(module: nn.Module, path: str) -> Any:
+    """What a tensor that forward makes of numbers holds, such as `torch.tensor(0.5)`; None for any other."""
+    return read_constant(attrgetter(path)(module)) if path.startswith(_CONSTANT) else None
+
+
+def _list_record_fields(node: Any) -> tuple[str, ...]:
+    """The fields of the named tuple or dataclass that a node makes of others; none for any other node."""
+    made = node.target if isinstance(node, fx.Node) and node.op == "call_function" and isinstance(node.target, type) else None
+    if made is None:
+        return ()
+    if dataclasses.is_dataclass(made):
+        return tuple(field.name for field in dataclasses.fields(made))
+    return tuple(getattr(made, "_fields", ()))
+
+
+def _show_records(value: Any) -> Any:
+    """An argument with records as dicts that say what they are."""
+    fields = _list_record_fields(value)
+    if fields:
+        given = dict(zip(fields, value.args, strict=False)) | value.kwargs
+        return {"record": value.target.__name__, "fields": {name: _show_records(part) for name, part in given.items()}}
+    if isinstance(value, tuple | list):
+        return [_show_records(part) for part in value]
+    return {name: _show_records(part) for name, part in value.items()} if isinstance(value, dict) else value
 
 
 def _refer(value: Any) -> str | None:

@@ -61,8 +61,9 @@ class Reference:
     def build(self, seed: int) -> nn.Module:
         """The model in the task's mode with weights drawn under the seed; the caller's random state stays as it was. Raises TaskError."""
         arguments = self.init_inputs()
-        with _use_seed(seed), _blame_task(self.task, f"Model({', '.join(map(_shorten, arguments))})", "fix __init__ or get_init_inputs"):
-            model = self.module.Model(*arguments)
+        what = f"Model({', '.join(map(_shorten, arguments))})"
+        with _use_seed(seed), torch.no_grad(), _blame_task(self.task, what, "fix __init__ or get_init_inputs"):
+            model = self.module.Model(*arguments)  # without a graph: only then can what is computed of weights be copied
         if not isinstance(model, nn.Module):
             raise TaskError(f"{self.task.path}: Model is not a torch.nn.Module; derive it from torch.nn.Module")
         return model.train(self.task.mode == "train")

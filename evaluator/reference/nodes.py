@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 import operator
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tritonsmith.evaluator.operator_cost import OperatorCost
@@ -19,18 +22,35 @@ from tritonsmith.evaluator.reference.module import flatten
 from tritonsmith.evaluator.schema import OpNode, TensorSpec
 
 _NAMESPACES = (("torch.nn.functional", torch.nn.functional), ("torch", torch), ("_operator", operator), ("math", math))
+_FAMILIES = (("fft", torch.fft), ("linalg", torch.linalg), ("special", torch.special))
+"""Modules of torch whose functions have their module's name in front of their own: `fft_rfft`."""
 _CONTAINERS = (
     nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder,
     nn.TransformerEncoderLayer, nn.TransformerDecoderLayer,
 )  # fmt: skip
 _PLAIN = (bool, int, float, str)
+_CONSTANT_ELEMENTS = 256
+"""Of a tensor whose values a node shows."""
 _TEXT_CHARACTERS = 200
 """Of an argument that is neither a plain value nor a tensor."""
 
 
 def is_library_module(module: nn.Module) -> bool:
-    """Whether a module counts as one operator: those of torch.nn, but not containers."""
-    return type(module).__module__.startswith("torch.nn") and not isinstance(module, _CONTAINERS)
+    """Whether a module counts as one operator: those of torch.nn, but not containers, and none whose weights others compute."""
+    place = type(module).__module__
+    changed = module._forward_pre_hooks or module._forward_hooks or is_parametrized(module)
+    return place.startswith("torch.nn") and not place.startswith("torch.nn.utils") and not isinstance(module, _CONTAINERS) and not changed
+
+
+def read_constant(value: Any) -> Any:
+    """The number, or the nested list of numbers, that a small tensor of the code holds; None where that is not known."""
+    known = getattr(value, "constant", value)  # a fake tensor keeps what it was made of
+    if not isinstance(known, torch.Tensor) or isinstance(known, FakeTensor):
+        return None
+    with _disable_current_modes(), torch._C.DisableTorchFunction():
+        if not 0 < known.numel() <= _CONSTANT_ELEMENTS or known.is_complex() or not bool(torch.isfinite(known).all()):
+            return None
+        return known.item() if known.numel() == 1 else known.tolist()
 
 
 def list_specs(value: Any) -> tuple[TensorSpec, ...]:
@@ -101,6 +121,10 @@ def qualified_name(function: Callable[..., Any]) -> str:
     for prefix, namespace in _NAMESPACES:
         if getattr(namespace, name, None) is function:
             return f"{prefix}.{name}"
+    for prefix, namespace in _FAMILIES:
+        public = name.removeprefix(f"{prefix}_")
+        if getattr(namespace, public, None) is function:
+            return f"torch.{prefix}.{public}"
     return f"{getattr(function, '__module__', None) or 'torch'}.{name}"
 
 
@@ -121,6 +145,16 @@ def _encode_attribute(value: Any) -> Any:
     return value if isinstance(value, _PLAIN) else None
 
 
+def name_fields(value: Any) -> tuple[str, ...]:
+    """The fields of a named tuple or a dataclass; none of anything else."""
+    if isinstance(value, Mapping):
+        return ()
+    if isinstance(value, tuple):
+        return tuple(getattr(value, "_fields", ()))
+    is_record = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return tuple(field.name for field in dataclasses.fields(value)) if is_record else ()
+
+
 def encode_argument(value: Any, refer: Callable[[Any], str | None]) -> Any:
     """An argument of a node as JSON: what another node made as {"ref": name}, slices, dtypes and infinities as small objects.
 
@@ -131,9 +165,11 @@ def encode_argument(value: Any, refer: Callable[[Any], str | None]) -> Any:
     name = refer(value)
     if name is not None:
         return {"ref": name}
+    if fields := name_fields(value):
+        return {"record": type(value).__name__, "fields": {field: encode_argument(getattr(value, field), refer) for field in fields}}
     if isinstance(value, tuple | list):
         return [encode_argument(entry, refer) for entry in value]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(key): encode_argument(entry, refer) for key, entry in value.items()}
     if isinstance(value, slice):
         return {"slice": [encode_argument(part, refer) for part in (value.start, value.stop, value.step)]}

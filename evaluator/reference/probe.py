@@ -24,6 +24,7 @@ from tritonsmith.evaluator.reference.forward import leaf_modules, trace_forward
 from tritonsmith.evaluator.reference.module import Reference, flatten, load_reference
 from tritonsmith.evaluator.reference.nodes import list_specs
 from tritonsmith.evaluator.reference.stand_in import StandIn, available_bytes, is_out_of_memory, limit_memory, make_stand_in
+from tritonsmith.evaluator.reference.tables import find_tables
 from tritonsmith.evaluator.reference.trace import tensor_bytes
 from tritonsmith.evaluator.reference.updates import find_updates
 from tritonsmith.evaluator.reference.watch import ForwardWatch, find_class, require_no_chance
@@ -71,7 +72,7 @@ def probe(task: Task) -> Description:
     else:
         if chosen is None and facts.flops <= _MOST_FLOPS and sum(cost.bytes for cost in costs) <= _MOST_BYTES:
             reference.forward(reference.build(_SEED), reference.draw_inputs(_SEED))  # fake tensors accept some calls that fail
-    return facts.model_copy(update={"chosen": chosen}), costs
+    return facts.model_copy(update={"chosen": chosen, "tables": find_tables(reference, stand_in.model)}), costs
 
 
 def _describe(reference: Reference, model: nn.Module, inputs: list[Any], deadline: float = math.inf) -> Description:

@@ -83,10 +83,10 @@ def _find_missing(family: RecipeFamily, task: Task, facts: TaskFacts) -> tuple[t
 
 
 def _list_families(facts: TaskFacts) -> tuple[RecipeFamily, ...]:
-    """The families to try: not all of them give what forward leaves in buffers, or follow what it changes in place."""
+    """The families to try: not all of them give what forward leaves in buffers, or see what it changes in place."""
     fitting = [family for family in FAMILIES if family.updates or not facts.updates]
     overwrites = find_overwritten(facts.ops) is not None
-    return tuple(family for family in fitting if family.follows_writes or not overwrites)
+    return tuple(family for family in fitting if not (family.misses_writes and overwrites))
 
 
 def _find_obstacle(task: Task, facts: TaskFacts) -> str:

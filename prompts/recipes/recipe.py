@@ -120,8 +120,8 @@ class RecipeFamily:
     """Kinds of operation without recipes of their own for which its example is the nearest."""
     updates: bool = False
     """Whether its kernels also write what forward leaves in buffers, such as running statistics."""
-    follows_writes: bool = False
-    """Whether it knows that a write in place shows wherever the tensor is read again."""
+    misses_writes: bool = False
+    """Whether its reader takes a tensor that was written in place, and is read again, as it was before."""
 
 
 def load_macros(template: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from tritonsmith.evaluator.schema import OpNode
 
@@ -49,7 +48,7 @@ def find_overwritten(nodes: Iterable[OpNode]) -> OpNode | None:
     """By node: the node that made the tensor that it shows."""
     stale: set[str] = set()
     for node in nodes:
-        if any(name in stale for name in list_references((*node.args, *node.kwargs.values()))):
+        if any(name in stale for name in node.references):
             return node
         source = refer(node)
         shows = name_call(node) in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *SAME)
@@ -59,14 +58,3 @@ def find_overwritten(nodes: Iterable[OpNode]) -> OpNode | None:
             maker = family[node.name]
             stale |= {maker, *(name for name, one in family.items() if one == maker)} - {node.name}
     return None
-
-
-def list_references(arguments: Iterable[Any]) -> list[str]:
-    """The nodes that arguments refer to."""
-    found: list[str] = []
-    for one in arguments:
-        if isinstance(one, dict):
-            found += [str(one["ref"])] if "ref" in one else list_references(one.values())
-        elif isinstance(one, list | tuple):
-            found += list_references(one)
-    return found

@@ -189,4 +189,5 @@ PRODUCT = RecipeFamily(
     example=PRODUCT_EXAMPLE,
     kind=Family.GEMM,
     nearest_to=(Family.ATTENTION,),
+    misses_writes=True,
 )

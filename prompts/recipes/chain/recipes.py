@@ -44,4 +44,5 @@ POINTWISE = RecipeFamily(
     example=POINTWISE_EXAMPLE,
     kind=Family.POINTWISE,
     nearest_to=(Family.REDUCTION,),
+    misses_writes=True,
 )

@@ -22,7 +22,6 @@ from tritonsmith.prompts.recipes.regions.reading.reader import Forward, list_val
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Joined, LibraryCall, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.kernels import join_lines, wrap_launch
 from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
-from tritonsmith.prompts.recipes.writes import list_references
 
 _ELEMENTS = 2**31 - 2**17
 """Of the largest tensor: its indices, and those of a block that reaches over its end, are numbers of 32 bits."""
@@ -124,7 +123,7 @@ def lengthen(facts: TaskFacts, names: tuple[str, ...], size: int, longer: int) -
             made.add(node.name)
             inputs[place] = stretch(spec)
     for node in facts.ops:
-        if node.name in made or made & set(list_references((*node.args, *node.kwargs.values()))):
+        if node.name in made or made & {*node.references}:
             made.add(node.name)
             node = node.model_copy(update={"outputs": tuple(stretch(spec) for spec in node.outputs)})
         ops.append(node)

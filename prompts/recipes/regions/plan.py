@@ -8,6 +8,7 @@ from functools import cached_property
 from pydantic import Field
 
 from tritonsmith.evaluator.schema import OpNode, PrecisionClass, Task, TaskFacts
+from tritonsmith.prompts.recipes.builder import table_lines, write_builder
 from tritonsmith.prompts.recipes.constructor import made_for
 from tritonsmith.prompts.recipes.members import attribute, complete_members, parent_lines
 from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, forward_arguments
@@ -44,6 +45,8 @@ class RegionPlan(KernelPlan):
     """Whether it got other types, or tensors of another device."""
     made_for: str = ""
     """What they are made for, in words."""
+    builder: str = ""
+    """A function that makes the reference, where forward reads tensors that no state holds."""
     call_flops: dict[str, float] = Field(default_factory=dict)
     """What PyTorch calls compute, by node."""
 
@@ -152,6 +155,7 @@ def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
     made = [part for path, _, text in own for part in (*parent_lines(path), f"{attribute(path)} = {text}")]
     names = [name for name in facts.parameters if not any(name.startswith(f"{path}.") for path, _, _ in own)]
     signature, fixed = made_for(task.source, facts.init_inputs)
+    lines, builder = _write_tables(task, facts, forward, signature)
     tensors = [one for one in forward.inputs if not one.number]
     shapes_differ = " or ".join(f"{one.source}.shape != {one.shape}" for one in tensors)
     tests = [f"{one.source}.dtype is not torch.{one.dtype}" for one in tensors]
@@ -161,12 +165,12 @@ def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
     shapes = {one.source: spec for one, spec in zip(forward.inputs, facts.inputs, strict=False) if spec is not None}
     needed = TaskFacts(
         inputs=facts.inputs, parameters=facts.parameters, ops=tuple(strip_node(node) for node in facts.ops), updates=facts.updates,
-        traced_by=facts.traced_by, size_lines=facts.size_lines,
+        traced_by=facts.traced_by, size_lines=facts.size_lines, tables=facts.tables,
     )  # fmt: skip
     plan = RegionPlan(
-        signature=signature, fixed=fixed, members=complete_members(made, names, facts), arguments=forward_arguments(facts), facts=needed,
-        training=training, precision=task.precision, given=tuple(one.source for one in tensors), wrong_shapes=shapes_differ,
-        wrong_types=" or ".join(tests),
+        signature=signature, fixed=fixed, members=(*complete_members(made, names, facts), *lines), arguments=forward_arguments(facts),
+        facts=needed, training=training, precision=task.precision, builder=builder, given=tuple(one.source for one in tensors),
+        wrong_shapes=shapes_differ, wrong_types=" or ".join(tests),
         made_for=", ".join(describe_tensor(name, spec) for name, spec in shapes.items()) + " on a CUDA device",
     )  # fmt: skip
     nodes = {node.name: node for node in facts.ops}
@@ -174,6 +178,18 @@ def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
     if not plan.kernels:
         raise NoPlan(*((call.says, nodes.get(call.name)) for call in calls))
     return plan.model_copy(update={"call_flops": {call.name: nodes[call.name].flops for call in calls if call.name in nodes}})
+
+
+def _write_tables(task: Task, facts: TaskFacts, forward: Forward, signature: str) -> tuple[list[str], str]:
+    """Lines that keep tensors that no state holds, and the function that makes the reference for them. Raises NoPlan."""
+    lines = [f'self.register_buffer("{one.name}", {text}, persistent=False)' for text, one in forward.constants.items()]
+    used = [node for node in facts.ops if node.op == "get_attr" and node.target in facts.tables]
+    if not used:
+        return lines, ""
+    builder = write_builder(task.source, task.overrides, signature)
+    if not builder:
+        raise NoPlan((f"self.{used[0].target}, which no state_dict holds, in a file that imports *", used[0]))
+    return [*lines, *table_lines(dict.fromkeys(node.target for node in used), signature)], builder
 
 
 def strip_node(node: OpNode) -> OpNode:

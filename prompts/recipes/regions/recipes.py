@@ -214,5 +214,4 @@ REGIONS = RecipeFamily(
     example=EXAMPLE,
     kind=Family.REDUCTION,
     updates=True,
-    follows_writes=True,
 )

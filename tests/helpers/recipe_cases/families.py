@@ -305,43 +305,4 @@ FAMILIES = [
         "F.pad(x, (2, 1, 1, 0), mode='replicate'), F.lp_pool2d(x, 1, 3)",
         "torch.randn(2, 3, 6, 8)",
     ),
-    RegionCase(
-        "recurrent layers with odd options",
-        "y, h = self.a(x); z, (n, c) = self.b(y); return self.d(z.relu()), h, n, c, self.e(z[0])",
-        "torch.randn(6, 3, 5)",
-        init="self.a = nn.RNN(5, 9, 2, nonlinearity='relu', bias=False); self.b = nn.LSTM(9, 7, proj_size=4); "
-        "self.d = nn.Linear(4, 40); self.e = nn.RNNCell(4, 6, nonlinearity='relu')",
-    ),
-    RegionCase(
-        "writes in place",
-        "y = x * 2; z, t, row = y.view(-1), y.t(), y[1]; z[3:7] = 5.0; t[0] += 1; row.mul_(3); before = y + 0; y[:, -1] = 0; "
-        "a, b = t.split([2, 3]); b.neg_(); a.copy_(torch.ones_like(a)); y.unbind(0)[2].zero_(); "
-        "return before, y, z * 1, t + 0, row + 0, a + b[:2]",
-        "torch.randn(4, 5)",
-    ),
-    RegionCase(
-        "writes to parts, masks and places",
-        "p = torch.empty(x.shape[0] + 2, 9); p.fill_(0.5); p[1:-1] = x; p[:, ::2] = torch.sin(p[:, 1::2].repeat(1, 2))[:, :5]; "
-        "y = x.exp(); y[x > 1] = 0.25; y[m] = -1.0; hot = torch.zeros_like(x); hot[torch.arange(5), i] = 1.0; hot.fill_diagonal_(3.0); "
-        "return p, y, hot * 2, torch.slice_scatter(x, y[:, :3], 1, 2, 8, 2)",
-        "torch.randn(5, 9), torch.tensor([3, 0, 5, 2, 6]), torch.rand(5) > 0.5",
-        arguments="x, i, m",
-    ),
-    RegionCase(
-        "running statistics while training",
-        "y = self.b(F.relu(self.a(x))) + self.a(x * 2); self.m.mul_(0.9).add_(y.mean((0, 2, 3)), alpha=0.1); self.n += 1; "
-        "return y - self.m[0]",
-        "torch.randn(3, 4, 5, 6)",
-        init="self.a = nn.BatchNorm2d(4, momentum=None); self.b = nn.BatchNorm2d(4, affine=False); "
-        "self.register_buffer('m', torch.zeros(4)); self.register_buffer('n', torch.zeros((), dtype=torch.long))",
-        mode="train",
-    ),
-    RegionCase(
-        "norms by running statistics, and places that a kernel finds",
-        "i = x.max(1, keepdim=True)[1]; y, j = self.p(x[None, None]); return self.a(x[None]), torch.zeros_like(x).scatter_(1, i, 1.0) + x, "
-        "self.u(y * 2, j), torch.tensor([0.5, 1.5, 2.5], device=x.device) * x[:, :3]",
-        "torch.randn(6, 8)",
-        init="self.a = nn.InstanceNorm1d(6, affine=True, track_running_stats=True); self.p = nn.MaxPool2d(2, return_indices=True); "
-        "self.u = nn.MaxUnpool2d(2)",
-    ),
 ]

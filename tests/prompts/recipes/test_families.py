@@ -6,6 +6,7 @@ import pytest
 
 from recipe_cases.families import FAMILIES
 from recipe_cases.regions import RegionCase
+from recipe_cases.unseen import UNSEEN
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Label, Status, Task
@@ -36,6 +37,6 @@ def test_calls_and_computed_places_are_right(evaluator: LocalEvaluator, case: Re
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [case for case in FAMILIES if case.name not in QUICK], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [case for case in (*FAMILIES, *UNSEEN) if case.name not in QUICK], ids=lambda case: case.name)
 def test_every_family_is_accepted(evaluator: LocalEvaluator, case: RegionCase) -> None:
     judge(evaluator, case)

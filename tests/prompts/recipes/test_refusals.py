@@ -55,14 +55,12 @@ def task(init: str, forward: str, given: str) -> Task:
 
 REFUSALS = [
     ("", "return torch.sort(x)[0]", ROWS, "torch.sort (line 13: return torch.sort(x)[0])"),
-    ("self.w = nn.Parameter(torch.rand(32, 4))", "return torch.einsum('ij,jk->k', x, self.w)", ROWS,
-     "torch.einsum with 'ij,jk->k' (line 13: "),
     ("self.c = nn.Conv3d(1, 4, 3).double()", "return self.c(x)", "torch.rand(1, 1, 5, 6, 7).double()",
      "nn.Conv3d (line 13: return self.c(x))"),
-    ("", "v = torch.sort(x)[0]; v = torch.cdist(v, v); return torch.topk(v, 2)[0]", ROWS,
-     "torch.sort (line 13: v = torch.sort(x)[0]), torch.cdist (line 14: v = torch.cdist(v, v)), torch.topk (line 15: "),
+    ("", "v = torch.sort(x)[0]; v = torch.pinverse(v); return torch.topk(v, 2)[0]", ROWS,
+     "torch.sort (line 13: v = torch.sort(x)[0]), torch.pinverse (line 14: v = torch.pinverse(v)), torch.topk (line 15: "),
     ("self.a = nn.Linear(32, 16).double()", "return self.a(x)", "torch.rand(8, 32).double()", "the float64 input x"),
-    ("self.c = torch.ones(32)", "return x * self.c", ROWS, "self.c, which is neither a parameter nor a persistent buffer (line 13: "),
+    ("self.c = torch.rand(32)", "return x * self.c", ROWS, "self.c, which is neither a parameter nor a persistent buffer (line 13: "),
     ("", "return x if x.sum() > 0 else -x", ROWS,
      "this forward (it goes by the values of tensors, line 13: return x if x.sum() > 0 else -x);"),
     ("self.g = nn.GRU(32, 8)", "x = x if len(x) > 1 else x + 1; return self.g(x)[0]", STEPS,

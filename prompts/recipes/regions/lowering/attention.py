@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any
 
-from tritonsmith.prompts.recipes.regions.lowering import products
+from tritonsmith.prompts.recipes.regions.lowering import equations, products
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.equations import read_equation
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, formula
@@ -83,7 +83,7 @@ def _sum_products(call: NodeCall) -> Lowered:
         if sides and found is not None:
             settle(found, sides[2])
             return found
-    return products.TABLE["einsum"](call)
+    return equations.TABLE["einsum"](call)
 
 
 def find_attention(left: Tensor, right: Tensor, call: NodeCall) -> Attention | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tritonsmith.evaluator.schema import OpNode, TaskFacts
+from tritonsmith.evaluator.schema import OpNode, TaskFacts, TensorSpec
 from tritonsmith.prompts.recipes.members import attribute
 from tritonsmith.prompts.recipes.regions.values.indices import Shape
 from tritonsmith.prompts.recipes.regions.values.tensors import Held, Tensor
@@ -34,6 +34,8 @@ class NodeCall:
     """Products that shall be PyTorch calls."""
     updates: dict[str, Tensor] = field(default_factory=dict)
     """By buffer that forward has written so far: its value."""
+    constants: dict[str, Held] = field(default_factory=dict)
+    """Tensors of numbers that forward writes out, by the call that makes them."""
 
     @property
     def name(self) -> str:
@@ -76,6 +78,10 @@ class NodeCall:
         if not isinstance(found, Tensor):
             raise NotCovered(f"with {names[0]} that is no tensor")
         return found
+
+    def hold(self, values: Any, dtype: str, shape: Shape) -> Held:
+        """A tensor of numbers that the kernel's module makes once and keeps."""
+        return hold_constant(self.constants, values, TensorSpec(shape=shape, dtype=dtype), self.facts)
 
     def update(self, held: Tensor, value: Tensor) -> None:
         """Note that the call leaves a value in a buffer. Raises NotCovered where the buffer is none of the module's."""
@@ -121,6 +127,16 @@ def find_axes(given: Any, rank: int) -> tuple[int, ...]:
 
 
 def hold_member(name: str, facts: TaskFacts) -> Held:
-    """A parameter or buffer."""
-    spec = facts.parameters[name]
+    """A parameter or buffer, or a tensor that the constructor makes besides."""
+    spec = facts.parameters[name] if name in facts.parameters else facts.tables[name]
     return Held(shape=spec.shape, dtype=spec.dtype, name=name.rpartition(".")[2], source=attribute(name), path=name)
+
+
+def hold_constant(constants: dict[str, Held], values: Any, spec: TensorSpec, facts: TaskFacts) -> Held:
+    """The tensor of some numbers; the same numbers are the same tensor."""
+    text = f"torch.tensor({values!r}, dtype=torch.{spec.dtype})"
+    taken = {path.partition(".")[0] for path in (*facts.parameters, *facts.tables)} | {one.name for one in constants.values()}
+    if text not in constants:
+        name = next(name for number in range(len(taken) + 1) if (name := f"constant_{number}") not in taken)
+        constants[text] = Held(shape=spec.shape, dtype=spec.dtype, name=name, source=f"self.{name}", path=name)
+    return constants[text]

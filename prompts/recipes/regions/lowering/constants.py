@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
-from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, constant, formula, write_number
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import as_type, cast, constant, formula, write_number
 from tritonsmith.prompts.recipes.regions.values.indices import Guard
 from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Position, Tensor, TensorView
 
@@ -33,11 +33,21 @@ def _fill(call: NodeCall) -> Lowered:
 
 
 def _write(call: NodeCall) -> Lowered:
-    """`torch.tensor` of one number."""
-    number = call.get(0, "data")
-    if not isinstance(number, int | float) or call.shape:
-        raise NotCovered("of several numbers")
-    return constant(number, call.dtype)
+    """`torch.tensor` and its kin, of numbers that forward writes out."""
+    method = call.node.op == "call_method"
+    given = call.get(1 if method else 0, "data", "obj")
+    if isinstance(given, Tensor):
+        return cast(as_type(given, call.dtype), call.dtype)
+    if isinstance(given, int | float) and not call.shape:
+        return constant(given, call.dtype)
+    if not _is_numbers(given):
+        raise NotCovered("of tensors")
+    return call.hold(given, call.dtype, call.shape)
+
+
+def _is_numbers(given: Any) -> bool:
+    """Whether something is a nested list of numbers."""
+    return all(map(_is_numbers, given)) if isinstance(given, list | tuple) else isinstance(given, int | float)
 
 
 def _arange(call: NodeCall) -> Lowered:
@@ -85,6 +95,6 @@ def _identity(call: NodeCall) -> Lowered:
 TABLE: dict[str, Lower] = {
     **dict.fromkeys(("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"), _fill),
     **dict.fromkeys(("zero", "fill", "empty", "empty_like", "new_empty"), _fill),
-    **dict.fromkeys(("tensor", "scalar_tensor"), _write),
+    **dict.fromkeys(("tensor", "scalar_tensor", "as_tensor", "asarray", "new_tensor"), _write),
     "arange": _arange, "linspace": _divide_evenly, "tril": _triangle, "triu": _triangle, "eye": _identity,
 }  # fmt: skip

@@ -8,6 +8,8 @@ from tritonsmith.prompts.recipes.regions.lowering import (
     attention,
     constants,
     convolutions,
+    equations,
+    functions,
     losses,
     multihead,
     norms,
@@ -24,8 +26,8 @@ from tritonsmith.prompts.recipes.regions.lowering import (
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower
 
 KINDS = (
-    pointwise, constants, views, picks, patches, reductions, norms, losses, scans, pools, resampling, products, convolutions, attention,
-    multihead,
+    pointwise, functions, constants, views, picks, patches, reductions, norms, losses, scans, pools, resampling, products, equations,
+    convolutions, attention, multihead,
 )  # fmt: skip
 _TABLE: dict[str, Lower] = {name: lower for kind in KINDS for name, lower in kind.TABLE.items()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
-from tritonsmith.prompts.recipes.regions.lowering.reductions import along, find_moments, keep_axes, reduce
+from tritonsmith.prompts.recipes.regions.lowering.reductions import along, find_moments, keep_axes, reduce, vector_norm
 from tritonsmith.prompts.recipes.regions.lowering.views import reshape
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor, rename, widen
 
@@ -127,7 +127,16 @@ def _track(call: NodeCall, axes: tuple[int, ...], moments: Moments, mean: Tensor
         call.update(held, reshape(moved, held.shape))
 
 
+def _normalize_weight(call: NodeCall) -> Lowered:
+    """A parameter that is a direction times a length, as `weight_norm` makes it: by default a length for each place of the first axis."""
+    source, length, axis = call.tensor(0, "v"), call.tensor(1, "g"), call.get(2, "dim", default=0)
+    axes = tuple(one for one in range(len(source.shape)) if axis == -1 or one != axis % len(source.shape))
+    size = vector_norm(source, 2, axes, True, widen(source.dtype))
+    return formula("{0} * ({1} / {2})", source, length, size, like=widen(source.dtype), shape=source.shape, result=source.dtype)
+
+
 TABLE: dict[str, Lower] = {
+    "_weight_norm": _normalize_weight,
     "layer_norm": _layer, "nn.LayerNorm": _layer, "rms_norm": _rms, "nn.RMSNorm": _rms, "group_norm": _group, "nn.GroupNorm": _group,
     **dict.fromkeys(("instance_norm", "nn.InstanceNorm1d", "nn.InstanceNorm2d", "nn.InstanceNorm3d"), _instance),
     **dict.fromkeys(("batch_norm", "nn.BatchNorm1d", "nn.BatchNorm2d", "nn.BatchNorm3d"), _batch),

@@ -6,9 +6,10 @@ from typing import Any
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.constants import count_up
-from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, cast, formula
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, cast, formula, select_where
+from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
 from tritonsmith.prompts.recipes.regions.lowering.views import cut, pick, reshape
-from tritonsmith.prompts.recipes.regions.values.tensors import Lookup, Tensor, align
+from tritonsmith.prompts.recipes.regions.values.tensors import Lookup, Tensor, align, widen
 
 
 def _index(call: NodeCall) -> Lowered:
@@ -94,6 +95,38 @@ def _embed(call: NodeCall) -> Lowered:
     )  # fmt: skip
 
 
+def _embed_bags(call: NodeCall) -> Lowered:
+    """`embedding_bag` of bags of one length: rows of a table, added up, averaged, or their largest elements."""
+    places, table = call.tensor(0, "input"), call.weight(1, "weight")
+    mode = call.option(6, "mode", "mean")
+    padding = call.option(10, "padding_idx", None)
+    refused = [call.option(place, name, None) for place, name in ((2, "offsets"), (3, "max_norm"))]
+    if table is None or len(places.shape) != 2 or any(one is not None for one in refused):
+        raise NotCovered("with offsets or max_norm")
+    factors = call.get(2 if call.node.op == "call_module" else 8, "per_sample_weights", default=None)
+    bags, length, wide = *places.shape, widen(table.dtype)
+    rows: Tensor = Lookup(
+        shape=(bags, length, table.shape[1]), dtype=table.dtype, table=table, places=(places,), limits=(table.shape[0],),
+        where=lambda at: (at[:2],), move=lambda at, found: (found[0], at[-1]),
+    )  # fmt: skip
+    beside = (bags, length, 1)
+    if factors is not None:
+        rows = formula("{0} * {1}", rows, reshape(factors, beside), like=wide)
+    if padding is None:
+        if mode == "max":
+            return reduce(rows, (1,), "max", call.dtype)
+        total = reduce(rows, (1,), "sum", wide)
+        return formula("{0} / {1}", total, length if mode == "mean" else 1, like=wide, result=call.dtype)
+    if mode == "max":
+        raise NotCovered("of the largest with a padding")
+    kept = formula("{0} != {1}", places, padding % table.shape[0], like=places.dtype, result="bool")
+    total = reduce(select_where(reshape(kept, beside), rows, 0.0, wide, rows.shape), (1,), "sum", wide)
+    if mode == "sum":
+        return cast(total, call.dtype)
+    number = reshape(reduce(cast(kept, "float32"), (1,), "sum", "float32"), (bags, 1))
+    return formula("{0} / tl.maximum({1}, 1.0)", total, number, like=wide, result=call.dtype)
+
+
 def _gather(call: NodeCall) -> Lowered:
     """`gather`, `take_along_dim` and `index_select`."""
     name = call.node.target.rpartition(".")[2]
@@ -126,5 +159,5 @@ def _one_hot(call: NodeCall) -> Lowered:
 
 TABLE: dict[str, Lower] = {
     "getitem": _index, "embedding": _embed, "nn.Embedding": _embed, "gather": _gather, "take_along_dim": _gather, "index_select": _gather,
-    "one_hot": _one_hot,
+    "one_hot": _one_hot, "embedding_bag": _embed_bags, "nn.EmbeddingBag": _embed_bags,
 }  # fmt: skip

@@ -37,8 +37,12 @@ _WHOLE: dict[str, tuple[str, int]] = {
     "lshift": ("{0} << {1}", 2), "rshift": ("{0} >> {1}", 2),
     "mod": ("(({0} % {1}) + {1}) % {1}", 2), "remainder": ("(({0} % {1}) + {1}) % {1}", 2), "clone": ("{0}", 1),
     "floordiv": ("({0} - (({0} % {1}) + {1}) % {1}) // {1}", 2), "floor_divide": ("({0} - (({0} % {1}) + {1}) % {1}) // {1}", 2),
+    "sign": ("tl.where({0} > 0, 1, tl.where({0} < 0, -1, 0))", 1),
+    **dict.fromkeys(("floor", "ceil", "round", "trunc"), ("{0}", 1)),
 }  # fmt: skip
 """Expressions over whole numbers; a remainder has the sign of the divisor, as in Python."""
+_TRUTHS = {"mul": "{0} & {1}", "add": "{0} | {1}", "maximum": "{0} | {1}", "minimum": "{0} & {1}"}
+"""Arithmetic of truths."""
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _LOGIC = {
     "logical_and": "&",
@@ -193,6 +197,8 @@ def _lower_whole(call: NodeCall, name: str, operands: list[Tensor]) -> Lowered:
         if least is not None:
             value = formula("tl.maximum({0}, {1})", value, least, like=call.dtype)
         return value if most is None else formula("tl.minimum({0}, {1})", value, most, like=call.dtype)
+    if call.dtype == "bool" and name in _TRUTHS and all(one.dtype == "bool" for one in operands) and len(operands) > 1:
+        return formula(_TRUTHS[name], *operands[:2], like="bool", shape=call.shape)
     if name not in _WHOLE or call.dtype == "bool" or call.get(-1, "alpha", default=1) != 1:
         raise NotCovered(f"on {call.dtype}")
     template, number = _WHOLE[name]
@@ -316,7 +322,7 @@ TABLE: dict[str, Lower] = {
     **dict.fromkeys((*_PLAIN, "clone", *(f"nn.{name}" for name in ("SELU", "Mish", "LogSigmoid", "Tanhshrink", "PReLU"))), _lower_plain),
     **dict.fromkeys((*_COMPARISONS, "less", "less_equal", "greater", "greater_equal", "not_equal"), _compare),
     **dict.fromkeys(_LOGIC, _combine),
-    **dict.fromkeys(("logical_not", "invert", "bitwise_not"), _negate),
+    "logical_not": _negate,
     **dict.fromkeys(("where", "masked_fill"), _choose),
     **dict.fromkeys(("to", "type", "type_as", *_CASTS), _convert),
     **dict.fromkeys(("clone", "detach", "alias", "contiguous", "requires_grad"), _clone),

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
-from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, formula
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, constant, formula
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
 from tritonsmith.prompts.recipes.regions.lowering.views import cut, expand, permute, reshape, swap
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Shape, count, unravel
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     FLOATS,
     AnchorResult,
+    Formula,
     LibraryCall,
     MatrixProduct,
     Tensor,
@@ -123,26 +124,20 @@ def _add_product(call: NodeCall) -> Lowered:
     return belong(product, formula(template, *([product, added] if beta else [product]), like=widen(call.dtype), result=call.dtype))
 
 
-def _contract(call: NodeCall) -> Lowered:
-    """`einsum` of two tensors that is a product: every letter stands once in an operand, and in the result unless both have it."""
-    equation = call.get(0, "equation")
-    rest = call.args[1] if len(call.args) == 2 and isinstance(call.args[1], list | tuple) else call.args[1:]
-    if not isinstance(equation, str) or len(rest) != 2 or not all(isinstance(one, Tensor) for one in rest):
-        raise NotCovered("of other than two tensors")
-    given, _, out = equation.replace(" ", "").partition("->")
-    first, _, second = given.partition(",")
-    left, right = rest
-    plain = out.isalpha() and (first + second).isalpha() and (len(first), len(second)) == (len(left.shape), len(right.shape))
-    if not plain or any(len(set(text)) != len(text) for text in (first, second, out)):
-        raise NotCovered(equation)
-    if out[-1] in first and out[-1] not in second:  # columns are neighbours in memory
+def contract(left: Tensor, right: Tensor, letters: tuple[str, str, str], name: str, node: str) -> Tensor:
+    """The product of two tensors whose axes have these letters; the last letters are those of the result. Raises NotCovered.
+
+    It is one of matrices: every letter stands once in an operand, and in the result unless both have it.
+    """
+    first, second, out = letters
+    if out[-1:] in first and out[-1:] not in second:  # columns are neighbours in memory
         first, second, left, right = second, first, right, left
     sizes = dict(zip(first + second, left.shape + right.shape, strict=True))
     batch = [letter for letter in out if letter in first and letter in second]
     inner = [letter for letter in first if letter in second and letter not in out]
     rows, columns = [one for one in out if one not in second], [one for one in out if one not in first]
     if set(first) - {*batch, *inner, *rows} or set(second) - {*batch, *inner, *columns} or not (inner and rows and columns):
-        raise NotCovered(equation)
+        raise NotCovered(",".join(letters))
     groups = [tuple(sizes[one] for one in group) for group in (batch, rows, columns, inner)]
 
     def bring(value: Tensor, letters: str, order: list[str], *shape: int) -> Tensor:
@@ -156,7 +151,7 @@ def _contract(call: NodeCall) -> Lowered:
     refuse_types(left, right)
     return take_product(
         bring(left, first, [*batch, *rows, *inner], number, lines, 1, depth),
-        bring(right, second, [*batch, *inner, *columns], number, 1, depth, places), call.shape, locate, call.name, call.node.name,
+        bring(right, second, [*batch, *inner, *columns], number, 1, depth, places), tuple(sizes[one] for one in out), locate, name, node,
     )  # fmt: skip
 
 
@@ -178,7 +173,10 @@ def _find_gates(source: Tensor, state: Tensor, call: NodeCall) -> tuple[Tensor, 
         if weight is None or len(value.shape) != 2:
             raise NotCovered("without a batch")
         bias, node = call.weight(-1, f"bias_{end}"), f"{call.node.name}_{end}"
-        if node in call.called:
+        if isinstance(value, Formula) and not value.inputs:  # a state of zeros
+            shape = (value.shape[0], weight.shape[0])
+            found.append(constant(0, value.dtype, shape) if bias is None else expand(bias, shape))
+        elif node in call.called:
             found.append(apply_linear(value, weight, bias))
         else:
             found.append(add_bias(multiply(value, swap(weight, 0, 1), f"gates_{end}", node), bias, value.dtype))
@@ -190,6 +188,9 @@ def _step(call: NodeCall) -> Lowered:
     source, given, wide = call.tensor(0, "input"), call.get(1, "hx", default=None), widen(call.dtype)
     kind, size = call.node.module_type, call.shape[-1]
     state, cell = given if isinstance(given, list | tuple) else (given, None)
+    if given is None:
+        state = constant(0, source.dtype, (source.shape[0], size))
+        cell = state if kind == "LSTMCell" else None
     if not isinstance(state, Tensor) or (kind == "LSTMCell") != isinstance(cell, Tensor):
         raise NotCovered("without a state")
     fresh, kept = _find_gates(source, state, call)
@@ -215,6 +216,5 @@ TABLE: dict[str, Lower] = {
     **dict.fromkeys(("matmul", "mm", "mv", "bmm", "dot"), _multiply),
     **dict.fromkeys(("linear", "nn.Linear"), _apply_linear),
     **dict.fromkeys(("addmm", "baddbmm"), _add_product),
-    "einsum": _contract,
     **dict.fromkeys(("nn.GRUCell", "nn.LSTMCell", "nn.RNNCell"), _step),
 }

@@ -78,6 +78,30 @@ def _test(call: NodeCall) -> Lowered:
     return reduce(cast(source, "bool"), axes, call.node.target.rpartition(".")[2], "bool", keep)
 
 
+def _count(call: NodeCall) -> Lowered:
+    """`count_nonzero`."""
+    source = call.tensor(0, "input", "self")
+    axes = find_axes(call.get(1, "dim", default=None), len(source.shape))
+    return reduce(cast(cast(source, "bool"), "int64"), axes, "sum", "int64")
+
+
+def _skip_nan(call: NodeCall) -> Lowered:
+    """`nansum` and `nanmean`: what is no number does not count."""
+    source, axes, keep = _where(call)
+    total = reduce(formula("tl.where({0} == {0}, {0}, 0.0)", source, like=widen(source.dtype)), axes, "sum", call.dtype, keep)
+    if call.node.target.endswith("nansum"):
+        return total
+    counted = reduce(formula("tl.where({0} == {0}, 1.0, 0.0)", source, like=widen(source.dtype)), axes, "sum", call.dtype, keep)
+    return formula("{0} / {1}", total, counted, like=call.dtype)
+
+
+def _both_extremes(call: NodeCall) -> Lowered:
+    """`aminmax`."""
+    source = call.tensor(0, "input", "self")
+    axes, keep = find_axes(call.kwargs.get("dim"), len(source.shape)), bool(call.kwargs.get("keepdim", False))
+    return reduce(source, axes, "min", "", keep), reduce(source, axes, "max", "", keep)
+
+
 def find_moments(source: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
     """Mean and sum of squared distances from it, with axes of one element, and the distances."""
     wide = widen(source.dtype)
@@ -172,7 +196,8 @@ def _norm(call: NodeCall) -> Lowered:
     source = call.tensor(0, "input", "self", "x", "A")
     order = call.get(1, "p", "ord", default=None)
     axes = find_axes(call.get(2, "dim", default=None), len(source.shape))
-    if "matrix" in call.node.target or (order == "nuc" or (order is not None and "linalg" in call.node.target and len(axes) == 2)):
+    matrix = call.node.target.endswith("linalg.norm") and order is not None and len(axes) == 2
+    if matrix or order == "nuc":
         raise NotCovered(f"of order {order}")
     return vector_norm(source, order, axes, bool(call.get(3, "keepdim", default=False)), call.dtype)
 
@@ -208,6 +233,23 @@ def _distance(call: NodeCall) -> Lowered:
     return vector_norm(apart, order, (len(apart.shape) - 1,), bool(call.option(4, "keepdim", False)), call.dtype)
 
 
+def _distance_of_all(call: NodeCall) -> Lowered:
+    """`dist`: the norm of a difference."""
+    apart = formula("{0} - {1}", call.tensor(0, "input"), call.tensor(1, "other"), like=call.dtype)
+    return vector_norm(apart, call.get(2, "p", default=2), tuple(range(len(apart.shape))), False, call.dtype)
+
+
+def _distances(call: NodeCall) -> Lowered:
+    """`cdist`: from each vector of one set to each of the other one."""
+    left, right = call.tensor(0, "x1"), call.tensor(1, "x2")
+    order = call.get(2, "p", default=2.0)
+    one, other = (reshape(value, (*value.shape[:-2], *sizes)) for value, sizes in (
+        (left, (left.shape[-2], 1, left.shape[-1])), (right, (1, *right.shape[-2:]))
+    ))  # fmt: skip
+    apart = formula("{0} - {1}", one, other, like=call.dtype)
+    return vector_norm(apart, order, (len(apart.shape) - 1,), False, call.dtype)
+
+
 TABLE: dict[str, Lower] = {
     **dict.fromkeys(("sum", "mean", "prod"), _accumulate),
     **dict.fromkeys(("max", "min", "amax", "amin"), _extreme),
@@ -216,7 +258,8 @@ TABLE: dict[str, Lower] = {
     **dict.fromkeys(("var", "std", "var_mean", "std_mean"), _spread),
     **dict.fromkeys(("softmax", "log_softmax", "softmin", "nn.Softmax", "nn.LogSoftmax", "nn.Softmin", "nn.Softmax2d"), _softmax),
     "logsumexp": _log_sum,
-    **dict.fromkeys(("norm", "vector_norm", "linalg_norm", "linalg_vector_norm"), _norm),
+    **dict.fromkeys(("norm", "vector_norm"), _norm),
     "normalize": _normalize, "cosine_similarity": _similar, "nn.CosineSimilarity": _similar,
-    "pairwise_distance": _distance, "nn.PairwiseDistance": _distance,
+    "pairwise_distance": _distance, "nn.PairwiseDistance": _distance, "dist": _distance_of_all, "cdist": _distances,
+    "count_nonzero": _count, "nansum": _skip_nan, "nanmean": _skip_nan, "aminmax": _both_extremes,
 }  # fmt: skip

@@ -186,8 +186,10 @@ def _join(call: NodeCall) -> Lowered:
     if not all(isinstance(one, Tensor) for one in given):
         raise NotCovered("of something that is no tensor")
     parts = [cast(one, call.dtype) for one in given]
-    rank = len(call.shape)
-    if call.node.target.rpartition(".")[2] == "stack":
+    rank, name = len(call.shape), call.node.target.rpartition(".")[2]
+    if name.endswith("stack") and name != "stack":
+        return _stack(parts, name, call)
+    if name == "stack":
         axis = call.get(1, "dim", default=0) % rank
         parts = [reshape(one, (*one.shape[:axis], 1, *one.shape[axis:])) for one in parts]
     axis = call.get(1, "dim", "axis", default=0) % rank
@@ -195,6 +197,61 @@ def _join(call: NodeCall) -> Lowered:
     if len(parts) > _MOST_PARTS:
         raise NotCovered(f"of {len(parts)} tensors")
     return parts[0] if len(parts) == 1 else Joined(shape=call.shape, dtype=call.dtype, parts=tuple(parts), axis=axis)
+
+
+def _stack(parts: list[Tensor], name: str, call: NodeCall) -> Lowered:
+    """`vstack` and its kin: behind each other along an axis that vectors get first."""
+    if name in ("vstack", "row_stack"):
+        axis, shapes = 0, [one.shape if len(one.shape) > 1 else (1, one.size) for one in parts]
+    elif name == "hstack":
+        axis, shapes = len(call.shape) > 1, [one.shape or (1,) for one in parts]
+    elif name == "column_stack":
+        axis, shapes = 1, [one.shape if len(one.shape) > 1 else (one.size, 1) for one in parts]
+    else:
+        axis, shapes = 2, [one.shape if len(one.shape) > 2 else (*(one.shape if len(one.shape) > 1 else (1, one.size)), 1) for one in parts]
+    if len(parts) > _MOST_PARTS:
+        raise NotCovered(f"of {len(parts)} tensors")
+    shown = tuple(reshape(one, shape) for one, shape in zip(parts, shapes, strict=True))
+    return shown[0] if len(shown) == 1 else Joined(shape=call.shape, dtype=call.dtype, parts=shown, axis=int(axis))
+
+
+def _differ(call: NodeCall) -> Lowered:
+    """`diff`: each place of an axis minus the one before."""
+    source, times = call.tensor(0, "input", "self"), call.get(1, "n", default=1)
+    axis = call.get(2, "dim", default=-1) % len(source.shape)
+    if call.get(3, "prepend", default=None) is not None or call.get(4, "append", default=None) is not None or source.dtype == "bool":
+        raise NotCovered("with more at the ends")
+    value: Tensor = source
+    for _ in range(times):
+        length = value.shape[axis] - 1
+        value = formula("{0} - {1}", cut(value, axis, 1, length), cut(value, axis, 0, length), like=call.dtype)
+    return value
+
+
+def _cross(call: NodeCall) -> Lowered:
+    """The cross product of vectors of three elements along an axis."""
+    left, right = (expand(call.tensor(place, name), call.shape) for place, name in enumerate(("input", "other")))
+    axis = call.get(2, "dim", default=None)
+    axis = (next(place for place, size in enumerate(call.shape) if size == 3) if axis is None else axis) % len(call.shape)
+    if call.node.target.startswith("torch.linalg") and "dim" not in call.kwargs:
+        axis = len(call.shape) - 1
+    sides = [[cut(one, axis, place, 1) for place in range(3)] for one in (left, right)]
+    parts = [
+        formula("{0} * {1} - {2} * {3}", sides[0][first], sides[1][second], sides[0][second], sides[1][first], like=call.dtype)
+        for first, second in ((1, 2), (2, 0), (0, 1))
+    ]
+    return Joined(shape=call.shape, dtype=call.dtype, parts=tuple(parts), axis=axis)
+
+
+def _turn(call: NodeCall) -> Lowered:
+    """`rot90`: a quarter turn, or several, of a plane."""
+    source, times = call.tensor(0, "input", "self"), call.get(1, "k", default=1) % 4
+    first, second = (axis % len(source.shape) for axis in call.get(2, "dims", default=(0, 1)))
+    if times == 0:
+        return source
+    if times == 2:
+        return flip(source, (first, second))
+    return flip(swap(source, first, second), (first,)) if times == 1 else swap(flip(source, (first,)), first, second)
 
 
 def unfold_axis(call: NodeCall) -> Lowered:
@@ -278,13 +335,15 @@ def _glance(call: NodeCall) -> Lowered:
 
 TABLE: dict[str, Lower] = {
     **dict.fromkeys(("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as", "ravel"), _reshape),
+    **dict.fromkeys(("atleast_1d", "atleast_2d"), _reshape),
     **dict.fromkeys(("nn.Flatten", "nn.Unflatten"), _reshape),
     **dict.fromkeys(("permute", "transpose", "t", "swapaxes", "swapdims", "movedim", "moveaxis"), _permute),
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), _expand),
     **dict.fromkeys(("repeat", "tile"), _repeat),
     "repeat_interleave": _repeat_each, "narrow": _narrow, "select": _select, "roll": _roll, "unfold": unfold_axis,
     **dict.fromkeys(("chunk", "split", "unbind", "tensor_split"), _split),
-    **dict.fromkeys(("cat", "concat", "concatenate", "stack"), _join),
+    **dict.fromkeys(("cat", "concat", "concatenate", "stack", "vstack", "row_stack", "hstack", "dstack", "column_stack"), _join),
+    "diff": _differ, "cross": _cross, "rot90": _turn,
     **dict.fromkeys(("diag", "diagonal"), _diagonal),
     **dict.fromkeys(("nn.PixelShuffle", "nn.PixelUnshuffle", "nn.ChannelShuffle"), _shuffle),
     **dict.fromkeys(("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"), _shuffle),

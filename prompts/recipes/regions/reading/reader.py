@@ -10,7 +10,7 @@ from typing import Any
 
 from tritonsmith.evaluator.schema import OpNode, TaskFacts, TensorSpec
 from tritonsmith.prompts.recipes.plan import NoPlan, name_node
-from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall, NotCovered, hold_member
+from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall, NotCovered, hold_constant, hold_member
 from tritonsmith.prompts.recipes.regions.lowering.kinds import find_lowering
 from tritonsmith.prompts.recipes.regions.lowering.patches import put
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import constant
@@ -42,6 +42,14 @@ _DEVICE = "<device>"
 """What stands for a tensor's device among arguments; all tensors of a kernel lie on the same one."""
 
 
+@dataclass(frozen=True)
+class NamedValues:
+    """Values under names, such as a named tuple or a dataclass."""
+
+    name: str
+    fields: dict[str, Any]
+
+
 @dataclass
 class Forward:
     """The values of a forward."""
@@ -53,6 +61,8 @@ class Forward:
     """Modules that PyTorch calls need, as `path|constructor call`."""
     updates: dict[str, Tensor] = field(default_factory=dict)
     """By buffer that forward writes: its value behind it."""
+    constants: dict[str, Held] = field(default_factory=dict)
+    """Tensors of numbers that forward writes out, by the call that makes them."""
 
     @property
     def stored(self) -> list[Tensor]:
@@ -95,9 +105,13 @@ class ForwardReader:
         if node.op == "placeholder":
             self._take_input(node)
         elif node.op == "get_attr" and "value" in node.attributes:
-            self.made[node.name] = constant(node.attributes["value"], node.outputs[0].dtype, node.outputs[0].shape)
+            value, spec = node.attributes["value"], node.outputs[0]
+            several = isinstance(value, list)
+            self.made[node.name] = (
+                hold_constant(self.forward.constants, value, spec, self.facts) if several else constant(value, spec.dtype, spec.shape)
+            )
         elif node.op == "get_attr":
-            if node.target not in self.facts.parameters:
+            if node.target not in self.facts.parameters and node.target not in self.facts.tables:
                 raise NoPlan((f"self.{node.target}, which is neither a parameter nor a persistent buffer", node))
             self.made[node.name] = self._member(node.target)
             self.paths[node.name] = node.target
@@ -137,6 +151,8 @@ class ForwardReader:
             raise NoPlan((f"the argument {node.target} of forward, which the task gives no input for", node))
         spec = self.facts.inputs[position] or TensorSpec(shape=(), dtype="float32")
         number = self.facts.inputs[position] is None
+        if number and node.outputs:
+            raise NoPlan((f"the argument {node.target} of forward, which holds several tensors", node))
         if spec.dtype not in TRITON_TYPES:
             raise NoPlan((f"the {spec.dtype} input {node.target}", node))
         held = Held(shape=spec.shape, dtype=spec.dtype, name=node.target, source=node.target, given=True, number=number)
@@ -154,6 +170,8 @@ class ForwardReader:
                 return self.made[argument["ref"]]
             if "float" in argument:
                 return float(argument["float"])
+            if "record" in argument:
+                return NamedValues(argument["record"], {key: self._resolve(one) for key, one in argument["fields"].items()})
             return {key: self._resolve(one) for key, one in argument.items()}
         if isinstance(argument, list | tuple):
             return [self._resolve(one) for one in argument]
@@ -167,7 +185,8 @@ class ForwardReader:
         if node.target == "builtins.getattr" and isinstance(args[0], tuple) and args[1] in ("values", "indices"):
             return args[0][args[1] == "indices"]
         kwargs = {key: self._resolve(one) for key, one in node.kwargs.items()}
-        call = NodeCall(node, self.facts, args, kwargs, self.training, self._member, self.called or (), self.forward.updates)
+        call = NodeCall(node, self.facts, args, kwargs, self.training, self._member, self.called or (), self.forward.updates,
+                        self.forward.constants)
         if any(spec.dtype not in TRITON_TYPES for spec in node.outputs):
             raise NoPlan((f"{name_node(node)} that gives {node.outputs[0].dtype}", node))
         lower = None if self.called and node.name in self.called else find_lowering(node)
@@ -266,6 +285,7 @@ def list_values(results: Any) -> list[Tensor]:
     """The tensors in what forward returns, in order."""
     if isinstance(results, Tensor):
         return [results]
+    results = results.fields if isinstance(results, NamedValues) else results
     if isinstance(results, dict):
         return [one for part in results.values() for one in list_values(part)]
     return [one for part in results for one in list_values(part)] if isinstance(results, list | tuple) else []

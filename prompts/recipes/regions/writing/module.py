@@ -18,7 +18,7 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
     RowRegion,
     WorkRegion,
 )
-from tritonsmith.prompts.recipes.regions.reading.reader import Forward
+from tritonsmith.prompts.recipes.regions.reading.reader import Forward, NamedValues
 from tritonsmith.prompts.recipes.regions.values.tensors import Held, Item, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.attention import write_attention
 from tritonsmith.prompts.recipes.regions.writing.held import is_held, write_held
@@ -50,6 +50,8 @@ class ModuleText:
     """For each region: the names of its kernels. Regions that differ in their tensors alone share kernels."""
     keeps: bool = False
     """Whether parts of parameters are kept."""
+    records: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Named tuples that forward returns, with their fields."""
     first: str = ""
     """A kernel, to be asked whether it is compiled."""
     wrong: str = ""
@@ -139,6 +141,10 @@ class ModuleWriter:
     def _show(self, results: Any) -> str:
         if isinstance(results, Tensor):
             return self.express(results)
+        if isinstance(results, NamedValues):
+            self.text.records[results.name] = tuple(results.fields)
+            inner = ", ".join(f"{key}={self._show(one)}" for key, one in results.fields.items())
+            return f"{results.name}({inner})"
         if isinstance(results, dict):
             return "{" + ", ".join(f"{key!r}: {self._show(one)}" for key, one in results.items()) + "}"
         if isinstance(results, list | tuple):

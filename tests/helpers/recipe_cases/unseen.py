@@ -1,0 +1,100 @@
+"""Small modules of kinds that the built-in author once refused or got wrong, as others wrote them."""
+
+from recipe_cases.regions import RegionCase
+
+UNSEEN = [
+    RegionCase(
+        "recurrent layers with odd options",
+        "y, h = self.a(x); z, (n, c) = self.b(y); return self.d(z.relu()), h, n, c, self.e(z[0])",
+        "torch.randn(6, 3, 5)",
+        init="self.a = nn.RNN(5, 9, 2, nonlinearity='relu', bias=False); self.b = nn.LSTM(9, 7, proj_size=4); "
+        "self.d = nn.Linear(4, 40); self.e = nn.RNNCell(4, 6, nonlinearity='relu')",
+    ),
+    RegionCase(
+        "writes in place",
+        "y = x * 2; z, t, row = y.view(-1), y.t(), y[1]; z[3:7] = 5.0; t[0] += 1; row.mul_(3); before = y + 0; y[:, -1] = 0; "
+        "a, b = t.split([2, 3]); b.neg_(); a.copy_(torch.ones_like(a)); y.unbind(0)[2].zero_(); "
+        "return before, y, z * 1, t + 0, row + 0, a + b[:2]",
+        "torch.randn(4, 5)",
+    ),
+    RegionCase(
+        "writes to parts, masks and places",
+        "p = torch.empty(x.shape[0] + 2, 9); p.fill_(0.5); p[1:-1] = x; p[:, ::2] = torch.sin(p[:, 1::2].repeat(1, 2))[:, :5]; "
+        "y = x.exp(); y[x > 1] = 0.25; y[m] = -1.0; hot = torch.zeros_like(x); hot[torch.arange(5), i] = 1.0; hot.fill_diagonal_(3.0); "
+        "return p, y, hot * 2, torch.slice_scatter(x, y[:, :3], 1, 2, 8, 2)",
+        "torch.randn(5, 9), torch.tensor([3, 0, 5, 2, 6]), torch.rand(5) > 0.5",
+        arguments="x, i, m",
+    ),
+    RegionCase(
+        "running statistics while training",
+        "y = self.b(F.relu(self.a(x))) + self.a(x * 2); self.m.mul_(0.9).add_(y.mean((0, 2, 3)), alpha=0.1); self.n += 1; "
+        "return y - self.m[0]",
+        "torch.randn(3, 4, 5, 6)",
+        init="self.a = nn.BatchNorm2d(4, momentum=None); self.b = nn.BatchNorm2d(4, affine=False); "
+        "self.register_buffer('m', torch.zeros(4)); self.register_buffer('n', torch.zeros((), dtype=torch.long))",
+        mode="train",
+    ),
+    RegionCase(
+        "norms by running statistics, and places that a kernel finds",
+        "i = x.max(1, keepdim=True)[1]; y, j = self.p(x[None, None]); return self.a(x[None]), torch.zeros_like(x).scatter_(1, i, 1.0) + x, "
+        "self.u(y * 2, j), torch.tensor([0.5, 1.5, 2.5], device=x.device) * x[:, :3]",
+        "torch.randn(6, 8)",
+        init="self.a = nn.InstanceNorm1d(6, affine=True, track_running_stats=True); self.p = nn.MaxPool2d(2, return_indices=True); "
+        "self.u = nn.MaxUnpool2d(2)",
+    ),
+    RegionCase(
+        "tensors that no state holds",
+        "m = self.mask[: x.size(-2), : x.size(-1)].to(x.device); y = (x + self.p.table[:, : x.size(1)]).masked_fill(~m, 0.0); "
+        "return y * torch.tensor([[1.0, -2.0, 0.5]], device=x.device).repeat(1, 3)",
+        "torch.randn(3, 9, 9)",
+        init="self.mask = torch.tril(torch.ones(16, 16)).bool(); self.p = nn.Module(); "
+        "self.p.register_buffer('table', torch.arange(20.0).cos()[None, :, None], persistent=False)",
+    ),
+    RegionCase(
+        "weights that are computed",
+        "return torch.relu(self.a(x)), self.b(self.a(x).flatten(2)[..., :5])",
+        "torch.randn(2, 3, 6, 7)",
+        init="self.a = torch.nn.utils.weight_norm(nn.Conv2d(3, 4, 3)); "
+        "self.b = torch.nn.utils.parametrizations.spectral_norm(nn.Linear(5, 6))",
+    ),
+    RegionCase(
+        "records of results",
+        "R = __import__('collections').namedtuple('R', ['low', 'rest']); return R(x.amin(1), (x.tanh(), x.sum()))",
+        "torch.randn(5, 7)",
+    ),
+    RegionCase(
+        "equations of several tensors",
+        "e = torch.einsum; return e('bi,ijk,bk->bj', x, self.w, y), e('ij,jk,kl->il', x, x.t(), y), e('...i,i->...', x, x[0]), "
+        "e('bb->b', x[:, :9]), e('bi,bj->bij', x, y), torch.tensordot(x, self.w, 1), self.b(x, y), torch.kron(x[:2], y[:2])",
+        "torch.randn(9, 10), torch.randn(9, 4)",
+        init="self.w = nn.Parameter(torch.rand(10, 3, 4)); self.b = nn.Bilinear(10, 4, 5)",
+        arguments="x, y",
+    ),
+    RegionCase(
+        "functions of elements",
+        "return torch.clamp(x, y - 0.5, y + 0.5), torch.div(n, 3, rounding_mode='floor'), torch.div(n, 3, rounding_mode='trunc'), "
+        "n << 2, ~n, torch.logaddexp(x, y) + torch.xlogy(x.abs(), y.abs()) + torch.frac(x) + torch.asinh(y), "
+        "torch.nan_to_num(x / (n > 0)), torch.copysign(x, y) + torch.lgamma(y.abs() + 1) + torch.sinc(x), "
+        "(n > 0) * (n > 2), n**2, torch.logit(x.sigmoid(), 1e-3)",
+        "torch.randn(6, 11), torch.randn(6, 11), torch.randint(-9, 9, (6, 11))",
+        arguments="x, y, n",
+    ),
+    RegionCase(
+        "losses with weights",
+        "return self.a(x, y.sigmoid()), self.b(x, t), F.multilabel_soft_margin_loss(x, (y > 0).float()), F.huber_loss(x, y, 'sum', 0.5), "
+        "self.c(x.exp(), y.abs()), F.binary_cross_entropy(x.sigmoid(), y.sigmoid(), y.abs())",
+        "torch.randn(9, 4), torch.randn(9, 4), torch.randint(0, 4, (9,))",
+        init="w = torch.tensor([1.0, 2.0, 0.5, 3.0]); self.a = nn.BCEWithLogitsLoss(pos_weight=w); self.b = nn.MultiMarginLoss(weight=w); "
+        "self.c = nn.PoissonNLLLoss(log_input=False, full=True)",
+        arguments="x, y, t",
+    ),
+    RegionCase(
+        "bags, distances and differences",
+        "return self.a(i), self.b(i, per_sample_weights=w), torch.cdist(w, w + 1), torch.diff(w, dim=0), "
+        "torch.cross(w[:, :3], w[:, 3:6], dim=1), "
+        "torch.count_nonzero(w > 0.5, dim=1), torch.rot90(w), torch.hstack([w, w * 2]), torch.aminmax(w, dim=1)[1]",
+        "torch.randint(0, 20, (5, 7)), torch.rand(5, 7)",
+        init="self.a = nn.EmbeddingBag(20, 6, mode='mean', padding_idx=0); self.b = nn.EmbeddingBag(20, 6, mode='sum')",
+        arguments="i, w",
+    ),
+]
