@@ -120,6 +120,8 @@ class RecipeFamily:
     """Kinds of operation without recipes of their own for which its example is the nearest."""
     updates: bool = False
     """Whether its kernels also write what forward leaves in buffers, such as running statistics."""
+    predict: Callable[[KernelPlan, Hardware, PrecisionClass], float | None] = lambda plan, hardware, precision: None
+    """Seconds of a call by its best recipe, to choose among families that can write a task; None where the first of these shall."""
 
 
 def load_macros(template: str) -> Any:
