@@ -32,6 +32,8 @@ class NodeCall:
     """The parameter or buffer of a name."""
     called: Collection[str] = ()
     """Products that shall be PyTorch calls."""
+    parts: bool = True
+    """Whether products of fp32 values are those of their fp16 parts."""
 
     @property
     def name(self) -> str:
