@@ -16,7 +16,7 @@ from tritonsmith.prompts.recipes.regions.recipes import REGIONS
 from tritonsmith.prompts.recipes.writes import find_overwritten
 
 FAMILIES: tuple[RecipeFamily, ...] = (RECURRENT, CONVNET, PRODUCT, POINTWISE, REGIONS)
-"""In the order in which they try to read a task."""
+"""In the order in which they try to read a task. The first writes it, unless another one predicts less time than the first does."""
 _MOST_NAMED = 3
 """Operations that a refusal names; what one model would not do, it need not read to its end."""
 _QUOTED_CHARACTERS = 80
@@ -36,7 +36,7 @@ class Match:
 
 
 def match(task: Task, facts: TaskFacts, hardware: Hardware) -> Match | None:
-    """The recipes that can write this task; None when none can. The first family that can read the task decides."""
+    """The recipes that can write this task; None when none can."""
     found = next(_try_families(task, facts, hardware), None)
     return found if found is not None and found.recipes else None
 
@@ -47,15 +47,22 @@ def list_matches(task: Task, facts: TaskFacts, hardware: Hardware) -> tuple[Matc
 
 
 def _try_families(task: Task, facts: TaskFacts, hardware: Hardware) -> Iterator[Match]:
-    """By family that can read the task: its plan, and its recipes that fit the card."""
+    """By family that can read the task: its plan, and its recipes that fit the card. A family that predicts its time waits for others."""
     if _find_obstacle(task, facts):
         return
+    waiting: list[tuple[float, Match]] = []
     for family in _list_families(facts):
         try:
             plan = family.read(task, facts)
         except NoPlan:
             continue
-        yield Match(plan, tuple(recipe for recipe in family.recipes if recipe.defaults(plan, hardware, task.precision) is not None))
+        found = Match(plan, tuple(recipe for recipe in family.recipes if recipe.defaults(plan, hardware, task.precision) is not None))
+        seconds = family.predict(plan, hardware, task.precision) if found.recipes else None
+        if seconds is None:
+            yield found
+        else:
+            waiting.append((seconds, found))
+    yield from (found for _, found in sorted(waiting, key=lambda one: one[0]))
 
 
 def explain_refusal(task: Task, facts: TaskFacts, hardware: Hardware) -> str:

@@ -122,6 +122,8 @@ class RecipeFamily:
     """Whether its kernels also write what forward leaves in buffers, such as running statistics."""
     misses_writes: bool = False
     """Whether its reader takes a tensor that was written in place, and is read again, as it was before."""
+    predict: Callable[[KernelPlan, Hardware, PrecisionClass], float | None] = lambda plan, hardware, precision: None
+    """Seconds of a call by its best recipe, to choose among families that can write a task; None where the first of these shall."""
 
 
 def load_macros(template: str) -> Any:

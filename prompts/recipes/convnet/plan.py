@@ -35,6 +35,11 @@ class NetworkLayer(Record):
     dilation: Pair = (1, 1)
     linear: bool = False
 
+    @property
+    def by_channel(self) -> bool:
+        """Whether each output channel reads one channel alone, so that it is a sum over its window and no product."""
+        return self.weighs and self.inner == 1 and self.groups > 1
+
 
 class StepKind(StrEnum):
     """Which kernel does a step."""
@@ -117,6 +122,16 @@ class NetworkPlan(KernelPlan):
         return any(step.moments for step in self.steps)
 
     @property
+    def channels(self) -> bool:
+        """Whether there are convolutions of each channel by itself."""
+        return any(step.layer is not None and step.layer.by_channel for step in self.steps)
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether there are convolutions that are products."""
+        return any(step.layer is not None and step.layer.weighs and not step.layer.by_channel for step in self.steps)
+
+    @property
     def finishes(self) -> bool:
         """Whether there is elementwise work that no convolution does."""
         return any(step.kind is StepKind.FINISH for step in self.steps)
@@ -132,6 +147,12 @@ class NetworkPlan(KernelPlan):
             return False
         values = self.batch * math.prod(step.outputs) * step.pool**2 * step.channels
         return choice == "all" or (choice == "small") == (values < _SMALL)
+
+    def find_way(self, step: NetworkStep, choice: str) -> str:
+        """Who computes a convolution: the `library`, a sum `channel` by channel, or a `product`."""
+        if self.goes_to_library(step, choice):
+            return "library"
+        return "channel" if step.layer is not None and step.layer.by_channel else "product"
 
     @property
     def layers(self) -> tuple[NetworkLayer, ...]:

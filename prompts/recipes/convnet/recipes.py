@@ -16,6 +16,7 @@ from tritonsmith.evaluator.estimate import TRITON_CALL
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
+from tritonsmith.prompts.recipes.convnet.costs import predict_network
 from tritonsmith.prompts.recipes.convnet.example import EXAMPLE
 from tritonsmith.prompts.recipes.convnet.plan import NetworkPlan
 from tritonsmith.prompts.recipes.convnet.reader import DTYPES, read_network
@@ -153,6 +154,11 @@ PRODUCTS = Recipe(
     "addresses are computed. Images stay channels-last; what follows the convolution happens before the one store. Few places: programs "
     "share the sum of a tile, and the last one adds the parts in their order.",
 )
+def _predict(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> float | None:
+    assert isinstance(plan, NetworkPlan)
+    return predict_network(plan, hardware, precision, bool(_defaults(plan, hardware, precision)["replayed"]))
+
+
 CONVNET = RecipeFamily(
     name="convnet",
     writes=f"networks of `nn.Conv2d` ({', '.join(DTYPES)}) with any stride, padding, dilation and groups. Next to it stand "
@@ -163,4 +169,5 @@ CONVNET = RecipeFamily(
     example=EXAMPLE,
     kind=Family.CONVOLUTION,
     updates=True,
+    predict=_predict,
 )

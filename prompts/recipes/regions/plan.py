@@ -120,11 +120,12 @@ def cut_task(
 
     Scores of an attention are no product of their own. Products that PyTorch should do faster are calls.
     """
+    parts = precision is not PrecisionClass.TF32
     first = read_forward(facts, training, None)
     called = {one.product.name for one in list_all(first.stored) if isinstance(one, Attention)}
     needed = frozenset(called)
     while True:
-        forward = read_forward(facts, training, called)
+        forward = read_forward(facts, training, called, parts)
         _forget_places(forward)
         regions = tuple(cut_forward(forward.stored))
         slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and prefers_call(one, precision)}
@@ -132,7 +133,7 @@ def cut_task(
             break
         called |= slow
     if called - needed and all(isinstance(one, CallRegion) for one in regions):  # a slow kernel is more than none
-        forward = read_forward(facts, training, needed)
+        forward = read_forward(facts, training, needed, parts)
         _forget_places(forward)
         return forward, tuple(cut_forward(forward.stored)), needed
     return forward, regions, frozenset(called)

@@ -11,7 +11,7 @@ from tritonsmith.prompts.recipes.kinds import Family
 from tritonsmith.prompts.recipes.measured import Measured
 from tritonsmith.prompts.recipes.plan import KernelPlan
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily, Settings
-from tritonsmith.prompts.recipes.regions.costs import predict_launches, predict_work
+from tritonsmith.prompts.recipes.regions.costs import predict_launches, predict_plan, predict_work
 from tritonsmith.prompts.recipes.regions.cutting.regions import PointwiseRegion, ProductRegion, RowRegion
 from tritonsmith.prompts.recipes.regions.example import EXAMPLE
 from tritonsmith.prompts.recipes.regions.gains import describe_gain, predict_regions
@@ -205,6 +205,13 @@ _HOLDING = replace(
     lesson="",  # the small module of the examples has no rows that are long enough
 )  # fmt: skip
 
+def _predict_seconds(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> float:
+    assert isinstance(plan, RegionPlan)
+    settings = _defaults(plan, hardware, precision)
+    replayed = settings is not None and bool(settings["replayed"])
+    return predict_work(plan, precision, hardware) if replayed else predict_plan(plan, precision, hardware)
+
+
 REGIONS = RecipeFamily(
     name="regions",
     writes="any forward that can be traced, cut into regions: elementwise work, reductions, norms, softmax, losses, scans, pools, lookups, "
@@ -214,4 +221,5 @@ REGIONS = RecipeFamily(
     example=EXAMPLE,
     kind=Family.REDUCTION,
     updates=True,
+    predict=_predict_seconds,
 )

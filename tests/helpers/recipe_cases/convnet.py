@@ -60,6 +60,13 @@ _DEPTHWISE = (
     "x = torch.sigmoid(self.n(self.a(x))) * 2.0 + 1.0; x = self.m(self.b(x)).clamp(-1, 1)\n"
     "        return self.e(torch.flatten(torch.relu(self.q(self.p(self.c(x)))), 1))", "1, 24, 11, 12",
 )  # fmt: skip
+_CHANNELS = (
+    "self.a, self.n = nn.Conv2d(6, 12, 3, 2, 1, groups=6, bias=False), nn.BatchNorm2d(12)\n"
+    "        self.b, self.m = nn.Conv2d(12, 12, (5, 3), padding=(2, 1), groups=12), nn.BatchNorm2d(12)\n"
+    "        self.c, self.d = nn.Conv2d(12, 20, 1), nn.Conv2d(20, 20, 3, dilation=2, groups=20)",
+    "x = F.relu6(self.n(self.a(x))); y = torch.relu(self.m(self.b(x)) + x)\n"
+    "        return F.max_pool2d(torch.tanh(self.d(F.silu(self.c(y)))), 2)", "3, 6, 17, 19",
+)  # fmt: skip
 _DEEP = (
     "self.a, self.b = nn.Conv2d(96, 40, 3, padding='same', dilation=2), nn.Conv2d(40, 96, 1)",
     "return F.max_pool2d(F.relu(self.b(self.a(x)) + x), 2).mean([2, 3])",
@@ -75,6 +82,10 @@ CASES: dict[str, tuple[tuple[str, str, str], dict[str, Any]]] = {
     "residual, TF32 operands": (_RESIDUAL, {"precision": "tf32", "scheme": "tf32"}),
     "depthwise": (_DEPTHWISE, {"carried": 1}),
     "depthwise, batch statistics": (_DEPTHWISE, {"mode": "train", "scheme": "ieee"}),
+    "channels": (_CHANNELS, {}),
+    "channels, batch statistics": (_CHANNELS, {"mode": "train"}),
+    "channels, by the library": (_CHANNELS, {"recipe": "convnet_library"}),
+    "channels, TF32": (_CHANNELS, {"precision": "tf32"}),
     "deep": (_DEEP, {"programs": 528}),
     "bfloat16": (_HALF, {"cast": "bfloat16"}),
     "float16": (_HALF, {"cast": "half"}),

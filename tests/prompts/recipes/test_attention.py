@@ -171,3 +171,21 @@ def test_every_attention_is_right(evaluator: LocalEvaluator, case: RegionCase) -
 @pytest.mark.parametrize("way", ["tf32x3", "ieee"])
 def test_every_way_to_multiply_is_right(evaluator: LocalEvaluator, way: str) -> None:
     judge(evaluator, BY_NAME["causal by name"], attention_products=way)
+
+
+WIDE = {
+    "by name": "return F.scaled_dot_product_attention(q, k, v)",
+    "causal": "return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.1)",
+    "by hand": "return (q@k.mT*0.05).softmax(-1)@v",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WIDE)
+def test_large_attention_of_wide_heads_is_two_products(evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("tritonsmith.prompts.recipes.regions.lowering.attention._LARGE", 0.0)
+    monkeypatch.setattr("tritonsmith.prompts.recipes.regions.plan.prefers_call", lambda *_: False)
+    case = RegionCase("wide", WIDE[name], ", ".join(["torch.randn(2, 3, 20, 260)"] * 3), arguments="q, k, v")
+    plan = read_regions(*describe(case))
+    assert not plan.attentions and [type(one).__name__ for one in plan.regions] == ["ProductRegion", "RowRegion", "ProductRegion"]
+    judge(evaluator, case)

@@ -17,10 +17,10 @@ from tritonsmith.prompts.recipes.book import match
 
 TASKS = Path(__file__).parents[3] / "benchmarks" / "tasks"
 HELPERS = Path(__file__).parents[2] / "helpers"
-FAST = ("residual", "residual, batch statistics")
+FAST = ("residual", "residual, batch statistics", "channels")
 SLOW = (
     "residual, TF32", "deep", "residual, by the library", "residual, both", "residual, TF32 operands", "depthwise",
-    "depthwise, batch statistics", "bfloat16", "float16",
+    "depthwise, batch statistics", "bfloat16", "float16", "channels, batch statistics", "channels, by the library", "channels, TF32",
 )  # fmt: skip
 UNIT = 2.0**-24
 """A quarter of float32's last place."""

@@ -17,10 +17,11 @@ from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting import operands
 from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, ProductRegion, RowRegion
 from tritonsmith.prompts.recipes.regions.gains import describe_gain
+from tritonsmith.prompts.recipes.regions.lowering import convolutions
 from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
 from tritonsmith.prompts.recipes.regions.values.indices import Index, ravel, unravel, variable
-from tritonsmith.prompts.recipes.regions.writing import pointwise
+from tritonsmith.prompts.recipes.regions.writing import pointwise, product_parts
 from tritonsmith.prompts.recipes.regions.writing.tiling import evaluate
 from tritonsmith.prompts.recipes.space import RecipeSpace
 
@@ -228,11 +229,14 @@ AHEAD = {
     "whole taps": ("torch.relu(self.c(x))", "torch.randn(2, 32, 7, 9)", "nn.Conv2d(32, 20, 3, padding=1, stride=2)"),
     "lines of a window": ("self.c(torch.tanh(x)) * 2", "torch.randn(2, 8, 7, 9)", "nn.Conv2d(8, 20, (2, 3), padding=(0, 2))"),
     "solid windows": ("self.c(x)", "torch.randn(1, 16, 4, 5, 6)", "nn.Conv3d(16, 17, 3, padding=1, dilation=(2, 1, 1))"),
+    "few channels": ("self.c(x) * 2", "torch.randn(2, 3, 7, 9, 6)", "nn.Conv3d(3, 20, (2, 3, 3), padding=(0, 1, 2))"),
+    "few channels and strides": ("self.c(x)", "torch.randn(2, 5, 17)", "nn.Conv1d(5, 17, 4, stride=3, bias=False)"),
     "groups": ("self.c(x)", "torch.randn(2, 64, 11)", "nn.Conv1d(64, 40, 3, groups=2)"),
     "transposed": ("self.c(x)", "torch.randn(2, 32, 5, 6)", "nn.ConvTranspose2d(32, 20, 3, stride=2, padding=1)"),
     "lines of phases": ("self.c(x)", "torch.randn(1, 16, 3, 4, 5)", "nn.ConvTranspose3d(16, 9, 4, stride=2, output_padding=1)"),
     "rows": ("F.gelu(self.c(x))", "torch.randn(5, 7, 76)", "nn.Linear(76, 33)"),
     "long rows": ("self.c(x)", "torch.randn(3, 2100)", "nn.Linear(2100, 17)"),
+    "uneven shares of rows": ("self.c(x)", "torch.randn(3, 2560)", "nn.Linear(2560, 17)"),
     "two operands": ("(x @ x.transpose(1, 2)).relu()", "torch.randn(2, 37, 44)", "None"),
     "values out of range": ("self.c(x)", "torch.randn(2, 32, 5, 5) * 1e6", "nn.Conv2d(32, 17, 3)"),
     "tiny values": ("self.c(x)", "torch.randn(2, 32, 5, 5) * 1e-6", "nn.Conv2d(32, 17, 3, bias=False)"),
@@ -246,7 +250,10 @@ def test_products_of_operands_that_are_split_ahead_are_right(
 ) -> None:
     monkeypatch.setattr(operands, "_WINDOW_FLOPS", 0.0)
     monkeypatch.setattr(operands, "_MATRIX_FLOPS", 0.0)
+    monkeypatch.setattr(convolutions, "_FILL_FLOPS", 0.0)
     monkeypatch.setattr("tritonsmith.prompts.recipes.regions.plan.prefers_call", lambda *_: False)
+    if name == "uneven shares of rows":
+        monkeypatch.setattr(product_parts, "_PROGRAMS", 3)
     forward, inputs, init = AHEAD[name]
     case = RegionCase(name, f"return {forward}", inputs, init=f"self.c = {init}")
     assert "_largest_ptr" in write(read_regions(*describe(case)))

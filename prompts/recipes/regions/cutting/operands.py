@@ -118,7 +118,7 @@ def _read_operand(
 ) -> FreshOperand | None:
     """The operand, if its depth runs along an axis of the base; None otherwise."""
     views: list[TensorView] = []
-    while isinstance(value, TensorView) and not in_memory(value):
+    while isinstance(value, TensorView) and not in_memory(value) and not value.widened:
         views.append(value)
         value = value.source
     moved, guards = _follow(tuple(views), at)

@@ -11,6 +11,7 @@ from tritonsmith.prompts.recipes.regions.lowering import equations, products
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.equations import read_equation
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, formula
+from tritonsmith.prompts.recipes.regions.lowering.reductions import softmax
 from tritonsmith.prompts.recipes.regions.lowering.views import expand, permute, swap, view
 from tritonsmith.prompts.recipes.regions.values.attention import KEY, LEAD, QUERY, Attention, ScoreTile
 from tritonsmith.prompts.recipes.regions.values.indices import Guard, Shape, count, ravel, unravel, variable
@@ -32,6 +33,9 @@ _LEAST = 2
 """Keys, features of a query and columns of a value from which on they are a block; one of them is no product of matrices."""
 _WIDEST = 1024
 """Features of a query, and columns of a value, up to which attention has a kernel."""
+_STREAMED, _LARGE = 256, 1e10
+"""The same for large attentions in fp32, and how many operations make one large: wider queries are read again for each block of keys, and
+scores in memory cost less than that."""
 _NARROW = 256
 """The same where no softmax stands between the products: then they may as well be two layers of a network."""
 _MOST_FORMULAS = 16
@@ -104,6 +108,8 @@ def find_attention(left: Tensor, right: Tensor, call: NodeCall) -> Attention | N
     query, key = sides[0], swap(sides[1], -1, -2)
     widest = max(query.shape[-1], right.shape[-1])
     dense = 2 * queries * keys < (queries + keys) * widest
+    if softmax and _is_stored(query, keys, widest):
+        return None
     if query.dtype != key.dtype or widest > (_WIDEST if softmax else _NARROW) or not softmax and (dense or heads < 2):
         return None
     if min(keys, query.shape[-1], right.shape[-1]) < _LEAST:
@@ -113,6 +119,11 @@ def find_attention(left: Tensor, right: Tensor, call: NodeCall) -> Attention | N
         shape=(), dtype=call.dtype, name="attention", query=query, key=key, value=right, product=product, score=score, softmax=softmax,
         leads=left.shape[:-2], order=(), hidden=hidden, clear=clear if hidden is not None else None,
     )  # fmt: skip
+
+
+def _is_stored(query: Tensor, keys: int, widest: int) -> bool:
+    """Whether scores had better lie in memory, between two products and a softmax."""
+    return query.dtype == "float32" and widest > _STREAMED and 2.0 * query.size * keys > _LARGE
 
 
 def lay_out(value: Attention, call: NodeCall) -> Tensor:
@@ -273,8 +284,21 @@ def _attend_by_name(call: NodeCall) -> Lowered:
     if grouped and len(query.shape) > 2:
         key, value = share_heads(key, query.shape[-3]), share_heads(value, query.shape[-3])
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+    if mask is None and _is_stored(query, key.shape[-2], max(query.shape[-1], value.shape[-1])):
+        return _attend_in_memory(call, query, key, value, scale, bool(causal))
     made = attend_directly(query, key, value, call.dtype, scale=scale, mask=mask, causal=bool(causal), empty_is_zero=True)
     return lay_out(made, call)
+
+
+def _attend_in_memory(call: NodeCall, query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> Tensor:
+    """softmax(query @ key^T * scale) @ value as two products and a softmax. Raises NotCovered."""
+    if f"{call.node.name}_scores" in call.called:
+        raise NotCovered("whose scores are a PyTorch call")
+    scores = products.multiply(query, swap(key, -1, -2), "scores", f"{call.node.name}_scores")
+    score: Tensor = rename(formula("{0} * {1}", scores, scale, like="float32"), "scores")
+    if causal:
+        score = view(score, score.shape, lambda at: at, "", lambda at: (Guard(at[-2] - at[-1], 0, max(score.shape)),), 'float("-inf")')
+    return products.multiply(softmax(score, -1, "float32"), value, call.name, call.node.name)
 
 
 TABLE: dict[str, Lower] = {

@@ -32,6 +32,8 @@ class NodeCall:
     """The parameter or buffer of a name."""
     called: Collection[str] = ()
     """Products that shall be PyTorch calls."""
+    parts: bool = True
+    """Whether products of fp32 values are those of their fp16 parts."""
     updates: dict[str, Tensor] = field(default_factory=dict)
     """By buffer that forward has written so far: its value."""
     constants: dict[str, Held] = field(default_factory=dict)

@@ -24,6 +24,9 @@ _STEP, _WASTE = 32, 1.2
 """Channels of a step of a product's loop that has one tap, and how many more than there are may be filled up with zeros."""
 _ALIGNED, _RUN_WASTE = 8, 1.4
 """The same where a step has a line of the window: channels that one load takes, and how many more may be filled up."""
+_FILL_WASTE, _FILL_FLOPS = 3.0, 250.0
+"""The same where channels themselves are filled up, and operations for each value of the wider image from which on that pays. Its steps are
+loads and products alone; several taps of several channels reach a fifth of their rate or less (H200, 2026-11-24)."""
 
 
 def _is_deep(channels: int, taps: int) -> bool:
@@ -59,13 +62,19 @@ def _convolve(call: NodeCall) -> Lowered:
     if mode != "zeros":
         source, padding = pad_by_itself(source, (0, 0, *padding), (0, 0, *padding), mode), (0,) * axes
     outputs, window = call.shape[2:], weight.shape[2:]
-    windows = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
     if weight.shape[1] == 1 and groups > 1:
+        windows = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
         return add_bias(_convolve_channels(windows, weight, call), _for_places(bias, axes), call.dtype)
     refuse_types(weight, source)
     filters, channels, taps = weight.shape[0] // groups, weight.shape[1], count(window)
+    flops = 2.0 * weight.size * source.shape[0] * count(outputs)
+    if groups == 1 and dilation[-1] == 1 and call.parts and _is_worth_filling(source, window, flops):
+        channels = -(-channels // _ALIGNED) * _ALIGNED
+        source = _fill_channels(source, channels)
+    windows = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
     deep, side = _is_deep(channels, taps), window[-1]
-    run = not deep and dilation[-1] == 1 and _is_run(channels, side) and source.dtype == "float32"
+    filled = channels > weight.shape[1]
+    run = filled or not deep and dilation[-1] == 1 and _is_run(channels, side) and source.dtype == "float32"
 
     def split(tap: Index, depth: Index) -> Coordinates:
         """Channel and place in the window."""
@@ -76,6 +85,7 @@ def _convolve(call: NodeCall) -> Lowered:
     shape = (taps, channels) if deep else (taps // side, side * channels) if run else (1, taps * channels)
     left = view(
         weight, (groups, filters, *shape), lambda at: (at[0] * filters + at[1], *split(at[2], at[3])),
+        guard=(lambda at: (Guard(split(at[2], at[3])[0], 0, weight.shape[1]),)) if filled else None,
     )  # fmt: skip
     places = (source.shape[0], *outputs)
 
@@ -90,8 +100,26 @@ def _convolve(call: NodeCall) -> Lowered:
         image, *place = unravel(at[2], places)
         return (image, at[0] * filters + at[1], *place)
 
-    product = take_product(left, right, call.shape, locate, call.name, call.node.name, window=True, groups=groups)
+    product = take_product(left, right, call.shape, locate, call.name, call.node.name, window=True, groups=groups, flops=flops)
     return add_bias(product, _for_places(bias, axes), call.dtype)
+
+
+def _is_worth_filling(source: Tensor, window: Sizes, flops: float) -> bool:
+    """Whether an image with few channels gets more of them, zeros, so that a line of a window lies one behind the other."""
+    channels, side, lines = source.shape[1], window[-1], count(window[:-1])
+    wide = -(-channels // _ALIGNED) * _ALIGNED
+    depth, filled = -(-lines * side * channels // _STEP) * _STEP, lines * -(-side * wide // _STEP) * _STEP
+    paying = filled <= _FILL_WASTE * depth and flops >= _FILL_FLOPS * source.size * wide / channels
+    return source.dtype == "float32" and wide > channels and side > 1 and paying and not _is_deep(channels, side * lines)
+
+
+def _fill_channels(source: Tensor, channels: int) -> TensorView:
+    """An image with more channels; the further ones are zeros."""
+    filled = view(
+        source, (source.shape[0], channels, *source.shape[2:]), lambda at: at, guard=lambda at: (Guard(at[1], 0, source.shape[1]),),
+    )  # fmt: skip
+    filled.widened, filled.name = True, source.name
+    return filled
 
 
 def _for_places(bias: Tensor | None, axes: int) -> Tensor | None:

@@ -70,19 +70,23 @@ class Forward:
         return [*list_values(self.results), *self.updates.values()]
 
 
-def read_forward(facts: TaskFacts, training: bool, called: Collection[str] | None = ()) -> Forward:
+def read_forward(facts: TaskFacts, training: bool, called: Collection[str] | None = (), parts: bool = True) -> Forward:
     """The values of a traced forward. Raises NoPlan with what cannot be written.
 
-    called: nodes that shall be PyTorch calls; None for all products.
+    Args:
+        facts: the trace.
+        training: whether the module is in training mode.
+        called: nodes that shall be PyTorch calls; None for all products.
+        parts: whether products of fp32 values are those of their fp16 parts.
     """
-    return ForwardReader(facts, training, called).read()
+    return ForwardReader(facts, training, called, parts).read()
 
 
 class ForwardReader:
     """Makes values of nodes, in forward's order."""
 
-    def __init__(self, facts: TaskFacts, training: bool, called: Collection[str] | None = ()) -> None:
-        self.facts, self.training, self.called = facts, training, called
+    def __init__(self, facts: TaskFacts, training: bool, called: Collection[str] | None = (), parts: bool = True) -> None:
+        self.facts, self.training, self.called, self.parts = facts, training, called, parts
         self.made: dict[str, Any] = {}
         """By node: a value, several, or numbers."""
         self.members: dict[str, Held] = {}
@@ -185,8 +189,10 @@ class ForwardReader:
         if node.target == "builtins.getattr" and isinstance(args[0], tuple) and args[1] in ("values", "indices"):
             return args[0][args[1] == "indices"]
         kwargs = {key: self._resolve(one) for key, one in node.kwargs.items()}
-        call = NodeCall(node, self.facts, args, kwargs, self.training, self._member, self.called or (), self.forward.updates,
-                        self.forward.constants)
+        call = NodeCall(
+            node, self.facts, args, kwargs, self.training, self._member, self.called or (), self.parts, self.forward.updates,
+            self.forward.constants,
+        )  # fmt: skip
         if any(spec.dtype not in TRITON_TYPES for spec in node.outputs):
             raise NoPlan((f"{name_node(node)} that gives {node.outputs[0].dtype}", node))
         lower = None if self.called and node.name in self.called else find_lowering(node)

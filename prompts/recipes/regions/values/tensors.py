@@ -132,6 +132,8 @@ class TensorView(Tensor):
     """The same view as a PyTorch expression of `{0}`; empty where that would copy."""
     flipped: tuple[int, ...] = ()
     """Axes along which it runs backwards, where that is all that it does."""
+    widened: bool = False
+    """Whether all that it does is to fill an axis up, for products that read it in a form of their own."""
 
     @property
     def operands(self) -> tuple[Tensor, ...]:

@@ -143,7 +143,8 @@ def write_fresh(operand: FreshOperand, scheme: str, name: str, in_memory: Callab
     largest = Buffer(shape=(spans, *operand.others), dtype="int32", name=f"{title}_largest")
     arguments = Arguments()
     arguments.used |= set(_FRESH)
-    bounds = {COLUMN: f"(n < {places})" if places % wide else "", DOWN: f"(down < {depth})" if depth % deep else ""}
+    beyond = spans * per_span * deep > depth  # the last span of an operand may have less to do
+    bounds = {COLUMN: f"(n < {places})" if places % wide else "", DOWN: f"(down < {depth})" if beyond else ""}
     emitter = TileEmitter(arguments, in_memory, bounds, OUTER)
     emitter.line("largest = tl.zeros((DEPTH, PLACES), tl.int32)")
     emitter.open(INNER)
