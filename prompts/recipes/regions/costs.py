@@ -5,8 +5,9 @@ from __future__ import annotations
 from tritonsmith.evaluator.estimate import TORCH_CALL, TRITON_CALL
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass
 from tritonsmith.prompts.recipes.measured import middle
+from tritonsmith.prompts.recipes.regions.cutting.layers import predict_steps
 from tritonsmith.prompts.recipes.regions.cutting.rates import predict_kernel
-from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, ProductRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, ProductRegion, RecurrentRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.gains import count_reads, count_seconds
 from tritonsmith.prompts.recipes.regions.plan import RegionPlan
 
@@ -31,6 +32,8 @@ def predict_plan(plan: RegionPlan, precision: PrecisionClass, hardware: Hardware
 
 
 def _predict_region(region: WorkRegion, plan: RegionPlan, precision: PrecisionClass, hardware: Hardware) -> float:
+    if isinstance(region, RecurrentRegion):
+        return predict_steps(region, hardware)
     if isinstance(region, ProductRegion):
         return predict_kernel(region, precision, hardware)
     moving = count_reads(region) * region.bytes / hardware.bandwidth

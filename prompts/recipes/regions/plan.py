@@ -15,11 +15,19 @@ from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, forward_argumen
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.batch import FreeAxis, describe_free, find_batch, list_all, write_free
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
+from tritonsmith.prompts.recipes.regions.cutting.layers import prefers_library
 from tritonsmith.prompts.recipes.regions.cutting.rates import prefers_call
-from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, CallRegion, ProductRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import (
+    AttentionRegion,
+    CallRegion,
+    ProductRegion,
+    RecurrentRegion,
+    WorkRegion,
+)
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward, read_forward
+from tritonsmith.prompts.recipes.regions.shares import leaves_all_to_library, list_layers, list_products
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
-from tritonsmith.prompts.recipes.regions.values.tensors import AnchorResult, Reduction
+from tritonsmith.prompts.recipes.regions.values.tensors import AnchorResult, MatrixProduct, Reduction
 from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
 
 PLAIN: Settings = {
@@ -124,15 +132,20 @@ def cut_task(
     first = read_forward(facts, training, None)
     called = {one.product.name for one in list_all(first.stored) if isinstance(one, Attention)}
     needed = frozenset(called)
+    products: dict[str, MatrixProduct] = {}
+    layers: dict[str, int] = {}
     while True:
         forward = read_forward(facts, training, called, parts)
         _forget_places(forward)
         regions = tuple(cut_forward(forward.stored))
+        products = list_products(regions) | products
+        layers = list_layers(regions) | layers
         slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and prefers_call(one, precision)}
+        slow |= {one.recurrence.node for one in regions if isinstance(one, RecurrentRegion) and prefers_library(one)}
         if not slow - called:
             break
         called |= slow
-    if called - needed and all(isinstance(one, CallRegion) for one in regions):  # a slow kernel is more than none
+    if called - needed and leaves_all_to_library(regions, products, layers):  # a slow kernel is more than none
         forward = read_forward(facts, training, needed, parts)
         _forget_places(forward)
         return forward, tuple(cut_forward(forward.stored)), needed

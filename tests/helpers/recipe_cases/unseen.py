@@ -5,10 +5,10 @@ from recipe_cases.regions import RegionCase
 UNSEEN = [
     RegionCase(
         "recurrent layers with odd options",
-        "y, h = self.a(x); z, (n, c) = self.b(y); return self.d(z.relu()), h, n, c, self.e(z[0])",
+        "y, h = self.a(x); z, (n, c) = self.b(y); return self.d(z.relu()), h, n, c, self.e(z[0]), self.f(y[:, 0])[0].tanh()",
         "torch.randn(6, 3, 5)",
         init="self.a = nn.RNN(5, 9, 2, nonlinearity='relu', bias=False); self.b = nn.LSTM(9, 7, proj_size=4); "
-        "self.d = nn.Linear(4, 40); self.e = nn.RNNCell(4, 6, nonlinearity='relu')",
+        "self.d = nn.Linear(4, 40); self.e = nn.RNNCell(4, 6, nonlinearity='relu'); self.f = nn.GRU(9, 3)",
     ),
     RegionCase(
         "writes in place",
@@ -96,5 +96,21 @@ UNSEEN = [
         "torch.randint(0, 20, (5, 7)), torch.rand(5, 7)",
         init="self.a = nn.EmbeddingBag(20, 6, mode='mean', padding_idx=0); self.b = nn.EmbeddingBag(20, 6, mode='sum')",
         arguments="i, w",
+    ),
+    RegionCase(
+        "recurrent layers between other work",
+        "y, (h, c) = self.a(F.silu(x), (s, s * 2)); z, n = self.b(self.n(y).transpose(0, 1)); return z.amax(0), c.mean(0), h[1], n",
+        "torch.randn(3, 5, 7), torch.randn(4, 3, 18)",
+        init="self.a = nn.LSTM(7, 18, 2, batch_first=True, bidirectional=True); self.n = nn.LayerNorm(36); "
+        "self.b = nn.GRU(36, 33, bias=False)",
+        arguments="x, s",
+    ),
+    RegionCase(
+        "heads of other widths",
+        "y, w = self.a(q, k, v); return y + self.b(q, q, q, need_weights=False)[0], w",
+        "torch.randn(2, 7, 12), torch.randn(2, 9, 10), torch.randn(2, 9, 8)",
+        init="self.a = nn.MultiheadAttention(12, 3, kdim=10, vdim=8, batch_first=True, bias=False); "
+        "self.b = nn.MultiheadAttention(12, 2, add_bias_kv=True, add_zero_attn=True)",
+        arguments="q, k, v",
     ),
 ]

@@ -63,12 +63,8 @@ REFUSALS = [
     ("self.c = torch.rand(32)", "return x * self.c", ROWS, "self.c, which is neither a parameter nor a persistent buffer (line 13: "),
     ("", "return x if x.sum() > 0 else -x", ROWS,
      "this forward (it goes by the values of tensors, line 13: return x if x.sum() > 0 else -x);"),
-    ("self.g = nn.GRU(32, 8)", "x = x if len(x) > 1 else x + 1; return self.g(x)[0]", STEPS,
-     "a forward that goes by the sizes of tensors next to nn.GRU (line 13: "),
     ("self.g = nn.LSTM(32, 8, proj_size=4)", "return self.g(x)[0]", STEPS, "an nn.LSTM with proj_size (line 13: "),
-    ("self.g = nn.RNN(32, 8)", "return self.g(x)[0]", ROWS, "nn.RNN without a batch (line 13: "),
     ("self.g = nn.GRU(32, 8).double()", "return self.g(x)[0]", f"{STEPS}.double()", "nn.GRU on float64 (line 13: "),
-    ("self.g = nn.GRU(32, 8); self.h = nn.GRU(8, 8)", "return self.h(self.g(x)[0])[0]", STEPS, "a second nn.GRU (line 14: "),
 ]  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
     CallRegion,
     PointwiseRegion,
     ProductRegion,
+    RecurrentRegion,
     RowRegion,
     WorkRegion,
 )
@@ -22,6 +23,7 @@ from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, Misfit, Wa
 from tritonsmith.prompts.recipes.regions.reading.reader import list_values
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.indices import unravel, variable
+from tritonsmith.prompts.recipes.regions.values.recurrence import LastCell, Recurrence
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     Anchor,
     AnchorResult,
@@ -43,6 +45,8 @@ _MOST_FORMULAS = 64
 """Elementwise values that one kernel computes for a value that others read too."""
 
 
+_WHOLE = LibraryCall | Item | Attention | Recurrence | LastCell
+"""Values that a region gives as a whole."""
 _CHEAP = 2.0
 """Operations for each element that a product repeats instead of reading their result."""
 
@@ -113,7 +117,7 @@ def _list_formulas(value: Tensor, stored: set[int]) -> tuple[list[Tensor], list[
         one = todo.pop()
         if id(one) in seen:
             continue
-        if one is not value and (id(one) in stored or isinstance(one, Held | LibraryCall | Item | AnchorResult | Attention)):
+        if one is not value and (id(one) in stored or isinstance(one, Held | AnchorResult | _WHOLE)):
             leaves[id(one)] = one
             continue
         seen[id(one)] = one
@@ -208,6 +212,8 @@ class Cutter(CutState):
             self._call(value)
         elif isinstance(value, Attention):
             self._attend(value)
+        elif isinstance(value, Recurrence | LastCell):
+            self._run_steps(value.recurrence if isinstance(value, LastCell) else value, value)
         else:
             self._prepare(value)
             if not self.in_memory(value):
@@ -215,12 +221,28 @@ class Cutter(CutState):
 
     def _call(self, value: LibraryCall) -> None:
         region = CallRegion(call=value, name=value.name)
-        for operand in value.inputs:
+        self._store_operands(region, value)
+        self._add(region, value)
+
+    def _run_steps(self, value: Recurrence, asked: Tensor) -> None:
+        """All steps of a recurrent layer; its last cells are a result too, though only one of them may be asked for."""
+        region = self.homes.get(id(value))
+        if region is None:
+            region = RecurrentRegion(recurrence=value, name=value.name)
+            self._store_operands(region, value)
+            self._add(region, value)
+        if isinstance(region, RecurrentRegion) and isinstance(asked, LastCell):
+            region.cell = asked
+            region.stores.append(asked)
+            self.homes[id(asked)] = region
+
+    def _store_operands(self, region: WorkRegion, value: Tensor) -> None:
+        """Have in memory what a value is made of, where PyTorch can show it as a view of that."""
+        for operand in value.operands:
             base = base_of(operand)
             self.store(base)
             region.reads[id(base)] = base
         region.stores.append(value)
-        self._add(region, value)
 
     def _attend(self, value: Attention) -> None:
         for operand in value.operands:
@@ -242,7 +264,7 @@ class Cutter(CutState):
             if id(one) in seen or self.in_memory(one):
                 continue
             seen.add(id(one))
-            if isinstance(one, LibraryCall | Item | Attention):
+            if isinstance(one, _WHOLE):
                 self.store(one)
             elif isinstance(one, AnchorResult):
                 self._place(one.anchor)

@@ -17,6 +17,7 @@ from tritonsmith.prompts.recipes.regions.cutting.space import (
 )
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, variable
+from tritonsmith.prompts.recipes.regions.values.recurrence import LastCell, Recurrence
 from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, LibraryCall, MatrixProduct, Scan, Tensor
 
 _FEW_ROWS = 256
@@ -58,6 +59,19 @@ class AttentionRegion(WorkRegion):
     def flops(self) -> float:
         """Of both products."""
         return self.attention.flops
+
+
+@dataclass(eq=False, kw_only=True)
+class RecurrentRegion(WorkRegion):
+    """All steps of a recurrent layer in one direction."""
+
+    recurrence: Recurrence
+    cell: LastCell | None = None
+
+    @property
+    def flops(self) -> float:
+        """Of the products with the state."""
+        return self.recurrence.flops
 
 
 @dataclass(eq=False, kw_only=True)

@@ -18,6 +18,7 @@ from tritonsmith.prompts.recipes.regions.lowering import (
     pointwise,
     pools,
     products,
+    recurrent,
     reductions,
     resampling,
     scans,
@@ -27,7 +28,7 @@ from tritonsmith.prompts.recipes.regions.lowering.calls import Lower
 
 KINDS = (
     pointwise, functions, constants, views, picks, patches, reductions, norms, losses, scans, pools, resampling, products, equations,
-    convolutions, attention, multihead,
+    convolutions, attention, multihead, recurrent,
 )  # fmt: skip
 _TABLE: dict[str, Lower] = {name: lower for kind in KINDS for name, lower in kind.TABLE.items()}
 

@@ -6,11 +6,11 @@ import math
 
 from tritonsmith.prompts.recipes.regions.lowering.attention import attend_directly, settle
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
-from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import constant, formula
 from tritonsmith.prompts.recipes.regions.lowering.products import apply_linear
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce, softmax
-from tritonsmith.prompts.recipes.regions.lowering.views import cut, permute, reshape, swap
-from tritonsmith.prompts.recipes.regions.values.tensors import Formula, LibraryCall, Tensor
+from tritonsmith.prompts.recipes.regions.lowering.views import cut, expand, permute, reshape, swap
+from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Joined, LibraryCall, Tensor
 
 _BATCHED = 3
 """Axes of a batch of sequences."""
@@ -25,14 +25,21 @@ class Heads:
         self.number = call.get(-1, "num_heads")
         self.batched = len(self.given[0].shape) == _BATCHED
         self.batch_first = bool(call.get(-1, "batch_first", default=False)) and self.batched
-        weight, bias = call.weight(-1, "in_proj_weight"), call.weight(-1, "in_proj_bias")
-        left_out = call.weight(-1, "bias_k") is not None or call.get(-1, "add_zero_attn", default=False)
-        if weight is None or left_out or self.wide % self.number:
-            raise NotCovered("with other weights")
-        self.query, self.key, self.value = (self._split(one) for one in self._project(weight, bias))
+        if self.wide % self.number:
+            raise NotCovered("with heads of different sizes")
+        self.query, self.key, self.value = (self._split(one) for one in self._project(call))
+        self.longer = 0
+        """Keys beyond those of the operands."""
+        self._append(call)
 
-    def _project(self, weight: Tensor, bias: Tensor | None) -> list[Tensor]:
-        """The three products; those of one operand are one product."""
+    def _project(self, call: NodeCall) -> list[Tensor]:
+        """The three products; those of one operand are one product, where their weights are one parameter."""
+        weight, bias = call.weight(-1, "in_proj_weight"), call.weight(-1, "in_proj_bias")
+        shares = [None if bias is None else cut(bias, 0, place * self.wide, self.wide) for place in range(len(self.given))]
+        if weight is None:
+            weights = [call.weight(-1, f"{name}_proj_weight") for name in "qkv"]
+            pairs = zip(self.given, weights, shares, strict=True)
+            return [apply_linear(value, own, share) for value, own, share in pairs if own is not None]
         found: list[Tensor] = []
         while len(found) < len(self.given):
             first = len(found)
@@ -44,6 +51,17 @@ class Heads:
             axis = len(product.shape) - 1
             found += [cut(product, axis, place * self.wide, self.wide) for place in range(several)]
         return found
+
+    def _append(self, call: NodeCall) -> None:
+        """More keys and values, the same for all: parameters, and zeros."""
+        batch, heads, _, size = self.key.shape
+        own = [call.weight(-1, name) for name in ("bias_k", "bias_v")]
+        rows = [[expand(reshape(one, (1, heads, 1, size)), (batch, heads, 1, size)) for one in own if one is not None]]
+        if call.get(-1, "add_zero_attn", default=False):
+            rows.append([constant(0, self.key.dtype, (batch, heads, 1, size))] * 2)
+        for more in filter(None, rows):
+            self.key, self.value = (_join(one, row) for one, row in zip((self.key, self.value), more, strict=True))
+            self.longer += 1
 
     def _split(self, product: Tensor) -> Tensor:
         shape = (*product.shape[:-1], self.number, self.wide // self.number)
@@ -58,6 +76,12 @@ class Heads:
         return (0, 2, 1, 3) if self.batch_first else (2, 0, 1, 3)
 
 
+def _join(first: Tensor, second: Tensor) -> Tensor:
+    """Keys or values, one set behind the other."""
+    shape = (*first.shape[:2], first.shape[2] + second.shape[2], first.shape[3])
+    return Joined(shape=shape, dtype=first.dtype, parts=(first, second), axis=2)
+
+
 def _attend(call: NodeCall) -> Lowered:
     if call.training and call.get(-1, "dropout", default=0.0):
         raise NotCovered("while training")
@@ -65,6 +89,8 @@ def _attend(call: NodeCall) -> Lowered:
     assert weights is not None, "the module has it"
     heads = Heads(call)
     mask = _read_mask(call, heads)
+    if mask is not None and heads.longer:
+        raise NotCovered("with a mask and more keys")
     given = call.get(5, "attn_mask", default=None)
     plain = isinstance(given, Tensor) and given.dtype == "bool" and call.get(3, "key_padding_mask", default=None) is None
     seen = formula("{0} == 0", given, like="bool", result="bool") if plain and len(given.shape) < _BATCHED else mask

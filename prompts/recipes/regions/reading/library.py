@@ -8,7 +8,7 @@ from typing import Any
 
 from tritonsmith.evaluator.schema import OpNode
 from tritonsmith.prompts.recipes.plan import NoPlan, name_node
-from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall
+from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import as_type, cast, constant
 from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Item, LibraryCall, Tensor
 
@@ -63,14 +63,10 @@ def call_library(call: NodeCall, members: list[str]) -> Tensor | tuple[Tensor, .
     name = node.target.rpartition(".")[2]
     if name in _BY_VALUE or (name == "where" and len(node.args) == 1):
         raise NoPlan((f"{name_node(node)}, whose values decide a shape", node))
-    if node.op == "call_module":
-        text = _write_module(call, inputs, members)
-    else:
-        arguments = [_write(one, inputs) for one in call.args]
-        named = [_name(key, value, inputs) for key, value in call.kwargs.items() if not key.startswith("_") and key != "inplace"]
-        if call.node.op == "call_function" and not inputs and "device" not in call.kwargs and _makes_tensor(node):
-            named.append(f"device={_OF_CARD}")
-        text = _write_function(node, arguments, named)
+    try:
+        text = _write_call(call, inputs, members)
+    except NotCovered:
+        raise NoPlan((name_node(node), node)) from None
     several = len(node.outputs) > 1 or node.module_type in _TUPLES
     made = LibraryCall(
         shape=call.shape, dtype=call.dtype, name=node.name, text=text, inputs=tuple(inputs), says=name_node(node), several=several,
@@ -86,6 +82,18 @@ def call_library(call: NodeCall, members: list[str]) -> Tensor | tuple[Tensor, .
     return tuple(
         Item(shape=one.shape, dtype=one.dtype, name=node.name, call=made, way=f"[{place}]") for place, one in enumerate(node.outputs)
     )  # fmt: skip
+
+
+def _write_call(call: NodeCall, inputs: list[Tensor], members: list[str]) -> str:
+    """The text of a call; tensors are added to `inputs`. Raises NotCovered for arguments that cannot be written."""
+    node = call.node
+    if node.op == "call_module":
+        return _write_module(call, inputs, members)
+    arguments = [_write(one, inputs) for one in call.args]
+    named = [_name(key, value, inputs) for key, value in call.kwargs.items() if not key.startswith("_") and key != "inplace"]
+    if node.op == "call_function" and not inputs and "device" not in call.kwargs and _makes_tensor(node):
+        named.append(f"device={_OF_CARD}")
+    return _write_function(node, arguments, named)
 
 
 def put_by_call(source: Tensor, keys: list[Any], value: Any, node: OpNode) -> Tensor:
@@ -186,7 +194,7 @@ def _write(value: Any, inputs: list[Tensor]) -> str:
         return f'float("{value}")'
     if isinstance(value, dict):
         if "slice" in value or "ellipsis" in value:
-            raise NoPlan(("an index", None))
+            raise NotCovered("with an index")
     if isinstance(value, str) and re.fullmatch(r"torch\.\w+", value):
         return value
     if value == _DEVICE:

@@ -232,6 +232,8 @@ class ForwardReader:
             if name == "getattr":
                 known = {"shape": value.shape, "ndim": len(value.shape), "dtype": f"torch.{value.dtype}"}
                 return known.get(args[1], _DEVICE if args[1] == "device" else f"<{args[1]}>")
+        if name == "getitem" and isinstance(args[0], tuple) and isinstance(args[1], int) and args[1] >= len(args[0]):
+            return None  # what a module does not return, such as weights of attention
         if name in ("numel", "__len__") and args and isinstance(args[0], tuple):
             return math.prod(args[0]) if name == "numel" else len(args[0])
         if name in _ARITHMETIC and all(not isinstance(one, Tensor) for one in args):

@@ -15,6 +15,7 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
     CallRegion,
     PointwiseRegion,
     ProductRegion,
+    RecurrentRegion,
     RowRegion,
     WorkRegion,
 )
@@ -31,6 +32,7 @@ from tritonsmith.prompts.recipes.regions.writing.products import write_product
 from tritonsmith.prompts.recipes.regions.writing.rows import write_rows
 from tritonsmith.prompts.recipes.regions.writing.sharing import SharedTexts
 from tritonsmith.prompts.recipes.regions.writing.split import write_split
+from tritonsmith.prompts.recipes.regions.writing.steps import write_steps
 
 _HELPERS = ("sigmoid", "tanh", "softplus", "multiply", "split_lines", "split_value", "leaves_range", "wait_until")
 
@@ -110,6 +112,8 @@ class ModuleWriter:
             return write_pointwise(region, name, self.settings, lambda one: id(one) in region.reads)
         if isinstance(region, AttentionRegion):
             return write_attention(region, name, self.settings)
+        if isinstance(region, RecurrentRegion):
+            return write_steps(region, name)
         if isinstance(region, ProductRegion):
             return write_product(region, name, pick_settings(self.settings, self.numbers[id(region)]), self.fresh)
         assert isinstance(region, RowRegion)
@@ -193,7 +197,7 @@ class ModuleWriter:
 
     def _pass(self, value: Tensor) -> str:
         text = self.express(value)
-        return f"{text}.contiguous()" if isinstance(value, Item) else text
+        return f"{text}.contiguous()" if isinstance(value, Item | TensorView) else text
 
 
 def _describe(region: WorkRegion) -> str:

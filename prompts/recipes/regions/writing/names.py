@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 
-from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, ProductRegion, RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, ProductRegion, RecurrentRegion, RowRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Joined, Lookup
 
 _WORDS = 3
@@ -20,7 +20,7 @@ _TAKEN = {"torch", "nn", "F", "tl", "triton", "libdevice", "self", "describe", "
 
 def list_operations(region: WorkRegion) -> list[str]:
     """The operations that a region does, each once, in about the order in which it does them."""
-    if isinstance(region, AttentionRegion):
+    if isinstance(region, AttentionRegion | RecurrentRegion):
         return [region.name]
     found = [one.name for one in reversed(region.evaluated.values()) if isinstance(one, Formula | Joined | Lookup) and one.name]
     own = region.anchors if isinstance(region, RowRegion | ProductRegion) else []

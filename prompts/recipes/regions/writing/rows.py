@@ -9,10 +9,9 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import RowRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import PLACE, ROW, Walk, anchor_coordinates
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Index
 from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, Anchor, Reduction, Scan, Tensor
-from tritonsmith.prompts.recipes.regions.writing.anchors import HELPER, TURN, find_kind, find_type
+from tritonsmith.prompts.recipes.regions.writing.anchors import HELPER, TURN, find_kind, find_type, start_scan, write_scan
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel
-from tritonsmith.prompts.recipes.regions.writing.running import start_scan, write_scan
 from tritonsmith.prompts.recipes.regions.writing.tiling import RowLayout, Tiling, choose_tiling
 
 _BIG = 2**31

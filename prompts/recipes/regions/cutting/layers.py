@@ -1,0 +1,28 @@
+"""Which recurrent layers are kernels of their own: what their steps take, against a library that starts two kernels for each."""
+
+from __future__ import annotations
+
+from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.estimate import INNER_CALL, L2_BYTES_PER_CLOCK
+from tritonsmith.evaluator.schema import Hardware
+from tritonsmith.prompts.recipes.measured import middle
+from tritonsmith.prompts.recipes.regions.cutting.regions import RecurrentRegion
+from tritonsmith.prompts.recipes.regions.values.tensors import BYTES
+
+_STEP = 1.5e-6
+"""Seconds of a step whose weights are few (assumed)."""
+_LAUNCHES = 2
+"""Of a library, for each step."""
+
+
+def predict_steps(region: RecurrentRegion, hardware: Hardware) -> float:
+    """Seconds of the kernel: every program reads the weights of the state from L2 at every step."""
+    one = region.recurrence
+    bytes_read = len(one.gates) * one.hidden**2 * BYTES[one.dtype]
+    waves = -(-one.batch // hardware.processors)
+    return one.steps * waves * (_STEP + bytes_read / (middle(L2_BYTES_PER_CLOCK) * hardware.clock_hz))
+
+
+def prefers_library(region: RecurrentRegion, hardware: Hardware = CARDS["h200"]) -> bool:
+    """Whether PyTorch's call is predicted to be faster than the kernel."""
+    return _LAUNCHES * INNER_CALL * region.recurrence.steps < predict_steps(region, hardware)
