@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from tritonsmith.evaluator.operator_cost import OperatorCost
-from tritonsmith.evaluator.reference.module import flatten
+from tritonsmith.evaluator.reference.module import list_tensors
 from tritonsmith.evaluator.reference.nodes import (
     add_costs,
     describe_module,
@@ -156,7 +156,7 @@ class _CallRecorder(TorchFunctionMode):
         try:
             result = run()
             self._note_lines(call, name, reads)
-            if len(self._costs.costs) > costs or name in _CHANGE or flatten(result):
+            if len(self._costs.costs) > costs or name in _CHANGE or list_tensors(result):
                 self._add_call(call, result, self._costs.costs[costs:], fields or {})
                 if name in _CHANGE:
                     self._values.bind(self.ops[-1].name, call[2][0])
@@ -167,7 +167,7 @@ class _CallRecorder(TorchFunctionMode):
     def _note_lines(self, call: Call, name: str, reads: int) -> None:
         """Note the line of a call that asks for sizes or values."""
         _, target, args, kwargs = call
-        if (name in _ASK_VALUES or self._costs.value_reads > reads) and any(map(self._values.is_given, flatten((args, dict(kwargs))))):
+        if (name in _ASK_VALUES or self._costs.value_reads > reads) and any(map(self._values.is_given, list_tensors((args, dict(kwargs))))):
             self.value_lines.add(find_line(self._file))
         if target.rpartition(".")[2] in _ASK_SIZE or name == "__get__" and args[1] in _ASK_SIZE:
             self.size_lines.add(find_line(self._file))

@@ -7,14 +7,23 @@ is no oracle then, and its error would count as the reference's. So every operat
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-_NARROW = (torch.float16, torch.bfloat16, torch.float32)
+_WIDE = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64, torch.complex64: torch.complex128}
+
+
+def widen_module(model: nn.Module) -> nn.Module:
+    """A copy of a module in float64; complex weights too, which `double` leaves as they are."""
+    copied: nn.Module = copy.deepcopy(model).double()
+    copied._apply(lambda value: value.to(torch.complex128) if value.dtype is torch.complex64 else value)
+    return copied
 
 
 class InFloat64:
@@ -53,10 +62,10 @@ class _Widen(TorchDispatchMode):
 
     def _widen(self, value: Any) -> Any:
         """float64 in place of a narrower floating type, or of a tensor of one."""
-        if isinstance(value, torch.dtype) and value in _NARROW:
+        if isinstance(value, torch.dtype) and value in _WIDE:
             self.used = True
-            return torch.float64
-        if isinstance(value, torch.Tensor) and value.dtype in _NARROW:
+            return _WIDE[value]
+        if isinstance(value, torch.Tensor) and value.dtype in _WIDE:
             self.used = True
-            return value.double()
+            return value.to(_WIDE[value.dtype])
         return value

@@ -26,18 +26,24 @@ _MESSAGE_CHARACTERS = 300
 
 
 def flatten(output: Any) -> list[torch.Tensor]:
-    """Tensors of a nested output (tuples, lists, dicts by sorted key, dataclasses), in a stable order; other values are left out."""
-    if isinstance(output, torch.Tensor):
-        return [output]
-    if isinstance(output, Mapping):
-        parts: Sequence[Any] = [output[key] for key in sorted(output, key=str)]
-    elif isinstance(output, tuple | list):
-        parts = output
-    elif dataclasses.is_dataclass(output) and not isinstance(output, type):
-        parts = [getattr(output, field.name) for field in dataclasses.fields(output)]
+    """Tensors of a nested output in a stable order, as they are compared: complex ones as pairs of real numbers."""
+    found = list_tensors(output)
+    return [torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor for tensor in found]
+
+
+def list_tensors(value: Any) -> list[torch.Tensor]:
+    """Tensors of a nested value (tuples, lists, dicts by sorted key, dataclasses), in a stable order; other values are left out."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        parts: Sequence[Any] = [value[key] for key in sorted(value, key=str)]
+    elif isinstance(value, tuple | list):
+        parts = value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = [getattr(value, field.name) for field in dataclasses.fields(value)]
     else:
         parts = []
-    return [tensor for part in parts for tensor in flatten(part)]
+    return [tensor for part in parts for tensor in list_tensors(part)]
 
 
 class Reference:

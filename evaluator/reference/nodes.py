@@ -18,7 +18,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tritonsmith.evaluator.operator_cost import OperatorCost
-from tritonsmith.evaluator.reference.module import flatten
+from tritonsmith.evaluator.reference.module import list_tensors
 from tritonsmith.evaluator.schema import OpNode, TensorSpec
 
 _NAMESPACES = (("torch.nn.functional", torch.nn.functional), ("torch", torch), ("_operator", operator), ("math", math))
@@ -57,7 +57,7 @@ def list_specs(value: Any) -> tuple[TensorSpec, ...]:
     """Shape and dtype of every tensor in a value."""
     return tuple(
         TensorSpec(shape=tuple(int(size) for size in tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
-        for tensor in flatten(value)
+        for tensor in list_tensors(value)
     )
 
 
@@ -175,6 +175,8 @@ def encode_argument(value: Any, refer: Callable[[Any], str | None]) -> Any:
         return {"slice": [encode_argument(part, refer) for part in (value.start, value.stop, value.step)]}
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
     if value is Ellipsis:
         return {"ellipsis": True}
     if isinstance(value, type):

@@ -94,7 +94,7 @@ def _describe(reference: Reference, model: nn.Module, inputs: list[Any], deadlin
     ops = ops or run.ops
     left_out = max(0, len(ops) - _MOST_NODES)
     facts = still.model_copy(update={
-        "outputs": list_specs(output),
+        "outputs": list_specs(flatten(output)),
         "returns": describe_return(output, ops),
         "updates": tuple(updates) if model.training else (),
         "precision": find_class(inputs, model.state_dict().values(), flatten(output), watch),

@@ -21,6 +21,7 @@ from torch.utils.flop_counter import flop_registry
 _FREE = frozenset(
     "view _unsafe_view reshape _reshape_alias t transpose permute expand slice select narrow as_strided unsqueeze squeeze detach alias "
     "unbind split split_with_sizes chunk unfold diagonal view_as movedim swapaxes flatten unflatten lift_fresh resolve_conj resolve_neg "
+    "view_as_real view_as_complex "
     "empty empty_like empty_strided empty_permuted new_empty new_empty_strided _local_scalar_dense is_same_size set_ resize_".split()
 )
 """Views, allocations and reads of one number: no kernel."""

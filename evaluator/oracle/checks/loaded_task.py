@@ -27,7 +27,7 @@ from tritonsmith.evaluator.oracle.checks.measure import equal_bits
 from tritonsmith.evaluator.oracle.checks.memory import ROOMY, MemoryPlan, OraclePlace
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle, RunnerSetup
-from tritonsmith.evaluator.reference.float64 import InFloat64
+from tritonsmith.evaluator.reference.float64 import InFloat64, widen_module
 from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.reference.updates import run_forward
@@ -162,7 +162,7 @@ class LoadedTask:
     def _publish_weights(self) -> None:
         """Let runners read the weights in use, and the float64 reference have them."""
         shutil.copyfile(self._weight_files[self.weights_number], self.weights_path)
-        self.model64: nn.Module = copy.deepcopy(self.model).double().to(self.oracle_device)
+        self.model64: nn.Module = widen_module(self.model).to(self.oracle_device)
 
     @property
     def oracle_device(self) -> str:

@@ -113,4 +113,18 @@ UNSEEN = [
         "self.b = nn.MultiheadAttention(12, 2, add_bias_kv=True, add_zero_attn=True)",
         arguments="q, k, v",
     ),
+    RegionCase(
+        "complex numbers",
+        "q = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2)) * self.f[: x.shape[1]]; g = q / (q.conj() + 3.0) - 1j * q.abs(); "
+        "return torch.view_as_real(q).flatten(-2), g, torch.angle(g).cos(), torch.cat([q.real, q.imag], -1)",
+        "torch.randn(2, 7, 8)",
+        init="self.register_buffer('f', torch.polar(torch.ones(9, 4), torch.arange(36.0).view(9, 4)), persistent=False)",
+    ),
+    RegionCase(
+        "products of spectra",
+        "f = torch.fft.rfft2(x); o = torch.zeros_like(f); o[..., :2, :3] = torch.einsum('bixy,ioxy->boxy', f[..., :2, :3], self.w); "
+        "o[..., -2:, :3] *= 0.5; return F.gelu(torch.fft.irfft2(o, s=x.shape[-2:]) + x)",
+        "torch.randn(2, 3, 8, 10)",
+        init="self.w = nn.Parameter(torch.rand(3, 3, 2, 3, dtype=torch.cfloat))",
+    ),
 ]

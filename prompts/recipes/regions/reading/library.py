@@ -10,6 +10,7 @@ from tritonsmith.evaluator.schema import OpNode
 from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import as_type, cast, constant
+from tritonsmith.prompts.recipes.regions.reading.complexes import COMPLEX, REAL, Pair, split
 from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Item, LibraryCall, Tensor
 
 _FUNCTIONS = {
@@ -52,7 +53,7 @@ _OF_CARD = "{device}"
 """The device of forward's tensors, in the text of a call."""
 
 
-def call_library(call: NodeCall, members: list[str]) -> Tensor | tuple[Tensor, ...]:
+def call_library(call: NodeCall, members: list[str]) -> Tensor | Pair | tuple[Tensor, ...]:
     """The node as a PyTorch call; lines that make a module are added to `members`. Raises NoPlan for what cannot be written."""
     node = call.node
     inputs: list[Tensor] = []
@@ -67,6 +68,8 @@ def call_library(call: NodeCall, members: list[str]) -> Tensor | tuple[Tensor, .
         text = _write_call(call, inputs, members)
     except NotCovered:
         raise NoPlan((name_node(node), node)) from None
+    if call.dtype == COMPLEX:
+        return _show_parts(call, text, inputs)
     several = len(node.outputs) > 1 or node.module_type in _TUPLES
     made = LibraryCall(
         shape=call.shape, dtype=call.dtype, name=node.name, text=text, inputs=tuple(inputs), says=name_node(node), several=several,
@@ -81,6 +84,18 @@ def call_library(call: NodeCall, members: list[str]) -> Tensor | tuple[Tensor, .
         return (items[0], (items[1], items[2]))  # type: ignore[return-value]
     return tuple(
         Item(shape=one.shape, dtype=one.dtype, name=node.name, call=made, way=f"[{place}]") for place, one in enumerate(node.outputs)
+    )  # fmt: skip
+
+
+def _show_parts(call: NodeCall, text: str, inputs: list[Tensor]) -> Pair:
+    """A call that gives a complex tensor. Raises NoPlan where it gives several."""
+    if len(call.node.outputs) > 1:
+        raise NoPlan((f"{name_node(call.node)} that gives several complex tensors", call.node))
+    return split(
+        LibraryCall(
+            shape=(*call.shape, 2), dtype=REAL, name=call.node.name, text=f"torch.view_as_real({text})", inputs=tuple(inputs),
+            says=name_node(call.node),
+        )
     )  # fmt: skip
 
 
@@ -184,6 +199,9 @@ def _list_rims(node: OpNode) -> list[int]:
 
 def _write(value: Any, inputs: list[Tensor]) -> str:
     """An argument as Python writes it; a tensor as the place of an operand."""
+    if isinstance(value, Pair):
+        inputs.append(value.stored)
+        return f"torch.view_as_complex({{{len(inputs) - 1}}})"
     if isinstance(value, Tensor):
         inputs.append(value)
         return f"{{{len(inputs) - 1}}}"

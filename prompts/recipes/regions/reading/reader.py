@@ -9,12 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tritonsmith.evaluator.schema import OpNode, TaskFacts, TensorSpec
+from tritonsmith.prompts.recipes.members import attribute
 from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall, NotCovered, hold_constant, hold_member
 from tritonsmith.prompts.recipes.regions.lowering.kinds import find_lowering
 from tritonsmith.prompts.recipes.regions.lowering.patches import put
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import constant
 from tritonsmith.prompts.recipes.regions.reading.changes import Aliases
+from tritonsmith.prompts.recipes.regions.reading.complexes import (
+    COMPLEX,
+    Pair,
+    concerns_complex,
+    hold_complex,
+    lower_complex,
+    put_complex,
+)
 from tritonsmith.prompts.recipes.regions.reading.library import call_library, put_by_call
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     TRITON_TYPES,
@@ -117,7 +126,7 @@ class ForwardReader:
         elif node.op == "get_attr":
             if node.target not in self.facts.parameters and node.target not in self.facts.tables:
                 raise NoPlan((f"self.{node.target}, which is neither a parameter nor a persistent buffer", node))
-            self.made[node.name] = self._member(node.target)
+            self.made[node.name] = self._take_member(node.target)
             self.paths[node.name] = node.target
         elif node.op == "output":
             self.forward.results = self._resolve(node.args[0])
@@ -129,8 +138,15 @@ class ForwardReader:
         else:
             self.made[node.name] = self._compute(node)
 
+    def _take_member(self, name: str) -> Held | Pair:
+        """A parameter, a buffer or a table."""
+        spec = self.facts.parameters.get(name) or self.facts.tables[name]
+        if spec.dtype == COMPLEX:
+            return hold_complex(spec, attribute(name), name.rpartition(".")[2])
+        return self._member(name)
+
     def _shows_tensor(self, name: str) -> bool:
-        return isinstance(self.made.get(name), Tensor)
+        return isinstance(self.made.get(name), Tensor | Pair)
 
     def _change(self, node: OpNode, held: str) -> None:
         """A node that writes to a tensor: from here on that has another value, wherever it is shown."""
@@ -140,10 +156,18 @@ class ForwardReader:
         if root in self.paths:
             self.forward.updates[self.paths[root]] = self.made[root]
 
-    def _set_item(self, node: OpNode, held: str) -> Tensor:
+    def _set_complex(self, node: OpNode, held: Pair, keys: list[Any], value: Any) -> Pair:
+        try:
+            return put_complex(held, keys, value)
+        except NotCovered:
+            raise NoPlan((f"{name_node(node)} of complex numbers", node)) from None
+
+    def _set_item(self, node: OpNode, held: str) -> Tensor | Pair:
         """`tensor[keys] = value`."""
         given, value = self._resolve(node.args[1]), self._resolve(node.args[2])
         keys = given if isinstance(given, list) else [given]
+        if isinstance(self.made[held], Pair):
+            return self._set_complex(node, self.made[held], keys, value)
         try:
             return put(self.made[held], keys, value)
         except NotCovered:
@@ -157,10 +181,10 @@ class ForwardReader:
         number = self.facts.inputs[position] is None
         if number and node.outputs:
             raise NoPlan((f"the argument {node.target} of forward, which holds several tensors", node))
-        if spec.dtype not in TRITON_TYPES:
+        if spec.dtype not in (*TRITON_TYPES, COMPLEX):
             raise NoPlan((f"the {spec.dtype} input {node.target}", node))
         held = Held(shape=spec.shape, dtype=spec.dtype, name=node.target, source=node.target, given=True, number=number)
-        self.made[node.name] = held
+        self.made[node.name] = held if spec.dtype != COMPLEX else hold_complex(spec, f"{node.target}.contiguous()", node.target)
         self.forward.inputs.append(held)
 
     def _member(self, name: str) -> Held:
@@ -174,6 +198,8 @@ class ForwardReader:
                 return self.made[argument["ref"]]
             if "float" in argument:
                 return float(argument["float"])
+            if "complex" in argument:
+                return complex(*argument["complex"])
             if "record" in argument:
                 return NamedValues(argument["record"], {key: self._resolve(one) for key, one in argument["fields"].items()})
             return {key: self._resolve(one) for key, one in argument.items()}
@@ -193,8 +219,18 @@ class ForwardReader:
             node, self.facts, args, kwargs, self.training, self._member, self.called or (), self.parts, self.forward.updates,
             self.forward.constants,
         )  # fmt: skip
-        if any(spec.dtype not in TRITON_TYPES for spec in node.outputs):
+        if any(spec.dtype not in (*TRITON_TYPES, COMPLEX) for spec in node.outputs):
             raise NoPlan((f"{name_node(node)} that gives {node.outputs[0].dtype}", node))
+        if not concerns_complex(call):
+            return self._make_value(call)
+        try:
+            return lower_complex(call, self._make_value)
+        except (NotCovered, *_MISREAD):
+            return call_library(call, self.forward.members)
+
+    def _make_value(self, call: NodeCall) -> Any:
+        """What a call of real numbers gives."""
+        node = call.node
         lower = None if self.called and node.name in self.called else find_lowering(node)
         made: Any = None
         if lower is not None:
@@ -222,7 +258,7 @@ class ForwardReader:
         """A node that makes no tensor: a size, an attribute, arithmetic on numbers."""
         args = [self._resolve(one) for one in node.args]
         name = node.target.rpartition(".")[2]
-        if args and isinstance(args[0], Tensor):
+        if args and isinstance(args[0], Tensor | Pair):
             value = args[0]
             if name == "size":
                 given = args[1] if len(args) > 1 else node.kwargs.get("dim")
@@ -293,6 +329,8 @@ def list_values(results: Any) -> list[Tensor]:
     """The tensors in what forward returns, in order."""
     if isinstance(results, Tensor):
         return [results]
+    if isinstance(results, Pair):
+        return [results.stored]
     results = results.fields if isinstance(results, NamedValues) else results
     if isinstance(results, dict):
         return [one for part in results.values() for one in list_values(part)]

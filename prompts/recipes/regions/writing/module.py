@@ -19,6 +19,7 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
     RowRegion,
     WorkRegion,
 )
+from tritonsmith.prompts.recipes.regions.reading.complexes import Pair
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward, NamedValues
 from tritonsmith.prompts.recipes.regions.values.tensors import Held, Item, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.attention import write_attention
@@ -145,6 +146,8 @@ class ModuleWriter:
     def _show(self, results: Any) -> str:
         if isinstance(results, Tensor):
             return self.express(results)
+        if isinstance(results, Pair):
+            return f"torch.view_as_complex({self.express(results.stored)})"
         if isinstance(results, NamedValues):
             self.text.records[results.name] = tuple(results.fields)
             inner = ", ".join(f"{key}={self._show(one)}" for key, one in results.fields.items())
