@@ -79,3 +79,16 @@ def forward_arguments(facts: TaskFacts) -> str:
             raise NoPlan((f"the argument {node.target} of forward", node))
         names.append(node.target if position < len(facts.inputs) else f"{node.target}=None")
     return ", ".join(names)
+
+
+def name_starred(facts: TaskFacts) -> tuple[TaskFacts, str, str]:
+    """The facts with a name for each of several arguments `*rest`; forward's arguments, and the line that gives them their names."""
+    starred = [node for node in facts.ops if node.op == "placeholder" and node.target.startswith("*")]
+    if not starred:
+        return facts, forward_arguments(facts), ""
+    star = starred[0].target
+    ops = tuple(node.model_copy(update={"target": node.name}) if node in starred else node for node in facts.ops)
+    plain = facts.model_copy(update={"ops": tuple(node for node in facts.ops if node not in starred)})
+    arguments = ", ".join([*filter(None, [forward_arguments(plain)]), star])
+    unpacked = ", ".join(node.name for node in starred) + ("," if len(starred) == 1 else "")
+    return facts.model_copy(update={"ops": ops}), arguments, f"{unpacked} = {star[1:]}"

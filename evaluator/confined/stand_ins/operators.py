@@ -27,6 +27,8 @@ _FREE = frozenset(
 """Views, allocations and reads of one number: no kernel."""
 _HEAVY = frozenset("mm addmm bmm baddbmm convolution _convolution mkldnn_convolution linear".split())
 """Their values are not needed, since nothing runs: a result of the right shape will do."""
+_DELICATE = ("linalg_", "_linalg_", "cholesky", "lu_")
+"""Beginnings of names of operators that fail on values that nothing computed."""
 _LARGE = 1 << 22
 """Elements of an operand from which on no operator's values are computed, for the same reason: a card's tensors hold billions."""
 _MAP_NORESERVE = 0x4000
@@ -166,7 +168,7 @@ class _DispatchCounter(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = func._schema.name.split("::")[1]
-        spared = self._counter.spare and name not in _FREE and (name in _HEAVY or _is_large(args, kwargs))
+        spared = self._counter.spare and name not in _FREE and (name in _HEAVY or name.startswith(_DELICATE) or _is_large(args, kwargs))
         result = _spare(func, args, kwargs) if spared else func(*args, **kwargs)
         if name in UNWRITTEN and self._counter.spare:
             _clear(result)

@@ -11,7 +11,7 @@ from tritonsmith.evaluator.schema import OpNode, PrecisionClass, Task, TaskFacts
 from tritonsmith.prompts.recipes.builder import table_lines, write_builder
 from tritonsmith.prompts.recipes.constructor import made_for
 from tritonsmith.prompts.recipes.members import attribute, complete_members, parent_lines
-from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, forward_arguments
+from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, name_starred
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.batch import FreeAxis, describe_free, find_batch, list_all, write_free
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
@@ -53,6 +53,8 @@ class RegionPlan(KernelPlan):
     """Whether it got other types, or tensors of another device."""
     made_for: str = ""
     """What they are made for, in words."""
+    unpacked: str = ""
+    """The line that gives several arguments `*rest` their names."""
     builder: str = ""
     """A function that makes the reference, where forward reads tensors that no state holds."""
     call_flops: dict[str, float] = Field(default_factory=dict)
@@ -106,7 +108,7 @@ class RegionPlan(KernelPlan):
 
     def write(self, settings: Settings) -> ModuleText:
         """The text of its regions: for any size of the leading axis where no kernel depends on it."""
-        taken = {argument.partition("=")[0] for argument in self.arguments.split(", ")}
+        taken = {argument.partition("=")[0] for argument in self.arguments.split(", ")} | {*self.given}
         if self.batch is not None:
             for region in self.regions:
                 region.free = True
@@ -164,6 +166,7 @@ def _forget_places(forward: Forward) -> None:
 def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
     """The plan of any forward of which at least one region has a kernel. Raises NoPlan."""
     training = task.mode == "train"
+    facts, arguments, unpacked = name_starred(facts)
     forward = read_forward(facts, training)
     own = [line.partition("|") for line in forward.members]
     made = [part for path, _, text in own for part in (*parent_lines(path), f"{attribute(path)} = {text}")]
@@ -182,7 +185,7 @@ def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
         traced_by=facts.traced_by, size_lines=facts.size_lines, tables=facts.tables,
     )  # fmt: skip
     plan = RegionPlan(
-        signature=signature, fixed=fixed, members=(*complete_members(made, names, facts), *lines), arguments=forward_arguments(facts),
+        signature=signature, fixed=fixed, members=(*complete_members(made, names, facts), *lines), arguments=arguments, unpacked=unpacked,
         facts=needed, training=training, precision=task.precision, builder=builder, given=tuple(one.source for one in tensors),
         wrong_shapes=shapes_differ, wrong_types=" or ".join(tests),
         made_for=", ".join(describe_tensor(name, spec) for name, spec in shapes.items()) + " on a CUDA device",

@@ -127,4 +127,18 @@ UNSEEN = [
         "torch.randn(2, 3, 8, 10)",
         init="self.w = nn.Parameter(torch.rand(3, 3, 2, 3, dtype=torch.cfloat))",
     ),
+    RegionCase(
+        "places of several axes",
+        "return x[[0, 2]] * 2, x[..., i, 0], x[i, None, :, 1], x[torch.tensor([1, 0]), :, torch.tensor([2, 3])], self.w[0](x[0])",
+        "torch.randn(4, 5, 6), torch.tensor([0, 3, 1])",
+        init="self.w = nn.ModuleList([nn.Linear(6, 40)])",
+        arguments="x, i",
+    ),
+    RegionCase(
+        "several arguments and factorizations",
+        "m = rest[0]; s = m @ m.T + 5 * torch.eye(6); return x.relu() + rest[1], torch.linalg.cholesky(s).diagonal().log().sum(), "
+        "torch.addr(m, m[0], m[1], alpha=2), torch.addmv(m[0], m, m[1], beta=0.5)",
+        "torch.randn(5, 6), torch.randn(6, 6), torch.randn(5, 6)",
+        arguments="x, *rest",
+    ),
 ]

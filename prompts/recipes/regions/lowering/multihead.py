@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from tritonsmith.prompts.recipes.regions.lowering.attention import attend_directly, settle
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
@@ -140,4 +141,24 @@ def _add_up(mask: Tensor) -> Tensor:
     return Formula(shape=mask.shape, dtype="float32", template='tl.where({0}, float("-inf"), 0.0)', inputs=(mask,))
 
 
-TABLE: dict[str, Lower] = {"nn.MultiheadAttention": _attend}
+_ARGUMENTS = ("query", "key", "value", "embed_dim", "num_heads", "in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "add_zero_attn",
+              "dropout", "out_proj.weight", "out_proj.bias", "training", "key_padding_mask", "need_weights", "attn_mask",
+              "use_separate_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight", "static_k", "static_v",
+              "average_attn_weights", "is_causal")  # fmt: skip
+"""Of `F.multi_head_attention_forward`, by the names that the module's attributes and parameters have."""
+_RENAMED = {
+    "embed_dim_to_check": "embed_dim", "dropout_p": "dropout", "out_proj_weight": "out_proj.weight", "out_proj_bias": "out_proj.bias",
+}  # fmt: skip
+
+
+def _attend_as_function(call: NodeCall) -> Lowered:
+    """`F.multi_head_attention_forward`, which takes what the module holds as arguments."""
+    given = dict(zip(_ARGUMENTS, call.args, strict=False)) | {_RENAMED.get(name, name): one for name, one in call.kwargs.items()}
+    if given.get("static_k") is not None or given.get("static_v") is not None:
+        raise NotCovered("with keys that are known")
+    operands = tuple(given.pop(name) for name in ("query", "key", "value"))
+    given["dropout"] = given.get("dropout", 0.0) if given.pop("training", True) else 0.0
+    return _attend(replace(call, args=operands, kwargs=given, training=True))
+
+
+TABLE: dict[str, Lower] = {"nn.MultiheadAttention": _attend, "multi_head_attention_forward": _attend_as_function}

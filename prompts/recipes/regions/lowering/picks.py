@@ -8,23 +8,25 @@ from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, N
 from tritonsmith.prompts.recipes.regions.lowering.constants import count_up
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, cast, formula, select_where
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
-from tritonsmith.prompts.recipes.regions.lowering.views import cut, pick, reshape
+from tritonsmith.prompts.recipes.regions.lowering.views import cut, permute, pick, reshape
 from tritonsmith.prompts.recipes.regions.values.tensors import Lookup, Tensor, align, widen
 
 
 def _index(call: NodeCall) -> Lowered:
     source, given = call.tensor(0, "input"), call.get(1, "index")
     keys = list(given) if isinstance(given, list | tuple) else [given]
-    tensors = [one for one in keys if isinstance(one, Tensor)]
-    if tensors:
-        return _look_up(source, keys, call)
-    axis = 0
+    if len(keys) > 1 and all(isinstance(one, int) for one in keys) and _is_list(call, keys):
+        keys = [keys]
+    axis, places = 0, dict[int, Tensor]()
     rest = sum(1 for one in keys if one is not None and not _is_ellipsis(one))
     for one in keys:
         if _is_ellipsis(one):
             axis += len(source.shape) - axis - (rest - _used(keys, one))
         elif one is None:
             source = reshape(source, (*source.shape[:axis], 1, *source.shape[axis:]))
+            axis += 1
+        elif isinstance(one, Tensor | list | tuple):
+            places[axis] = one if isinstance(one, Tensor) else _hold_places(call, one)
             axis += 1
         elif isinstance(one, bool) or not isinstance(one, int | dict):
             raise NotCovered(f"with {one!r}")
@@ -34,7 +36,20 @@ def _index(call: NodeCall) -> Lowered:
             start, length, step = _bounds(one["slice"], source.shape[axis])
             source = cut(source, axis, start, length, step)
             axis += 1
-    return source
+    return _look_up(source, places, call) if places else source
+
+
+def _is_list(call: NodeCall, given: list[int]) -> bool:
+    """Whether numbers of an index are places of one axis, `x[[0, 2]]`, and not one of each axis: the result's shape tells."""
+    shape = call.tensor(0, "input").shape
+    return call.shape == (len(given), *shape[1:])
+
+
+def _hold_places(call: NodeCall, given: Any) -> Tensor:
+    """Places that forward writes out."""
+    if not all(isinstance(one, int) and not isinstance(one, bool) for one in given):
+        raise NotCovered(f"with {given!r}")
+    return call.hold([*given], "int64", (len(given),))
 
 
 def _is_ellipsis(key: Any) -> bool:
@@ -55,16 +70,16 @@ def _bounds(parts: list[Any], size: int) -> tuple[int, int, int]:
     return places.start, len(places), places.step
 
 
-def _look_up(source: Tensor, keys: list[Any], call: NodeCall) -> Lowered:
-    """Places that tensors hold, side by side in front or behind whole axes."""
-    while keys and isinstance(keys[-1], dict) and keys[-1].get("slice") == [None, None, None]:
-        keys.pop()
-    lead = next(number for number, one in enumerate(keys) if isinstance(one, Tensor))
-    if any(not isinstance(one, dict) or one.get("slice") != [None, None, None] for one in keys[:lead]):
-        raise NotCovered("with slices and tensors")
-    tensors = keys[lead:]
-    if not all(isinstance(one, Tensor) and one.dtype.startswith("int") for one in tensors):
+def _look_up(source: Tensor, given: dict[int, Tensor], call: NodeCall) -> Lowered:
+    """Places that tensors hold, by axis: side by side they stand where the first of them stood, else in front."""
+    axes = sorted(given)
+    tensors = [given[axis] for axis in axes]
+    if not all(one.dtype.startswith(("int", "uint")) for one in tensors):
         raise NotCovered("with a mask")
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        source = permute(source, (*axes, *(axis for axis in range(len(source.shape)) if axis not in axes)))
+        axes = list(range(len(axes)))
+    lead = axes[0]
     shape = broadcast(*(one.shape for one in tensors))
     limits = source.shape[lead : lead + len(tensors)]
     places = tuple(wrap_negative(one, size) for one, size in zip(tensors, limits, strict=True))

@@ -112,12 +112,21 @@ def _apply_linear(call: NodeCall) -> Lowered:
 
 
 def _add_product(call: NodeCall) -> Lowered:
-    """`addmm`, `baddbmm` and `addbmm`'s kin: beta * added + alpha * product."""
-    added, left, right = call.tensor(0, "input", "self"), call.tensor(1, "mat1", "batch1"), call.tensor(2, "mat2", "batch2")
+    """`addmm` and its kin: beta * added + alpha * product."""
+    added, left, right = call.tensor(0, "input", "self"), call.tensor(1, "mat1", "batch1", "mat"), call.tensor(2, "mat2", "batch2", "vec")
     beta, alpha = call.kwargs.get("beta", 1), call.kwargs.get("alpha", 1)
     if not all(isinstance(one, int | float) for one in (beta, alpha)):
         raise NotCovered("with factors that are no numbers")
-    product = multiply(left, right, call.name, call.node.name)
+    product: Tensor | None = None
+    if len(left.shape) == 1:  # addr
+        product = formula("{0} * {1}", reshape(left, (left.size, 1)), right, like=widen(call.dtype), shape=call.shape)
+    elif "addbmm" in call.node.target and "badd" not in call.node.target:  # a sum over the batch is a longer depth
+        batch, rows, depth = left.shape
+        left = reshape(permute(left, (1, 0, 2)), (rows, batch * depth))
+        right = reshape(right, (batch * depth, right.shape[-1]))
+    elif len(right.shape) == 1:
+        product = reduce(formula("{0} * {1}", left, right, like=widen(call.dtype)), (1,), "sum", widen(call.dtype))
+    product = product if product is not None else multiply(left, right, call.name, call.node.name)
     template = "{0}" if alpha == 1 else f"{float(alpha)!r} * {{0}}"
     if beta:
         template += " + {1}" if beta == 1 else f" + ({float(beta)!r}) * {{1}}"
@@ -215,6 +224,6 @@ def _step(call: NodeCall) -> Lowered:
 TABLE: dict[str, Lower] = {
     **dict.fromkeys(("matmul", "mm", "mv", "bmm", "dot"), _multiply),
     **dict.fromkeys(("linear", "nn.Linear"), _apply_linear),
-    **dict.fromkeys(("addmm", "baddbmm"), _add_product),
+    **dict.fromkeys(("addmm", "baddbmm", "addbmm", "addmv", "addr"), _add_product),
     **dict.fromkeys(("nn.GRUCell", "nn.LSTMCell", "nn.RNNCell"), _step),
 }

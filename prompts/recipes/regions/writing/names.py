@@ -39,7 +39,7 @@ class Namer:
     def choose(self, hint: str) -> str:
         """A name like the hint."""
         base = re.sub(r"\W+", "_", hint).strip("_") or "value"
-        base = f"{base}_" if keyword.iskeyword(base) or base[0].isdigit() else base
+        base = f"{base}_" if keyword.iskeyword(base) else f"of_{base}" if base[0].isdigit() else base
         name, number = base, 1
         while name in self._taken:
             number += 1
