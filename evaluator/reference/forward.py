@@ -67,7 +67,10 @@ def trace_forward(
             run.run(*inputs)
         if other := _find_difference(recorder.costs, executed.costs):
             return (), f"torch.fx follows another path than the forward itself takes: {other}"
-        return tuple(_make_node(model, node, run) for node in graph.nodes if not _list_record_fields(node)), ""
+        nodes = tuple(_make_node(model, node, run) for node in graph.nodes if not _list_record_fields(node))
+        if unknown := [node.target for node in nodes if node.target.startswith(_CONSTANT) and "value" not in node.attributes]:
+            return (), f"torch.fx does not show what numbers the tensor {unknown[0]} of forward is made of"
+        return nodes, ""
     except Exception as error:  # noqa: BLE001 - tracing runs the task's code on stand-ins; any error is the reason
         text = " ".join(str(error).split())[:_MESSAGE_CHARACTERS]
         return (), f"torch.fx cannot trace forward: {type(error).__name__} ({text})"
