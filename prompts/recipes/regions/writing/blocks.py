@@ -14,7 +14,7 @@ _LEAST = 16
 _CHUNK = 128
 """Features or columns of one product."""
 _SAFE = 64
-"""Places that a piece in `fp16x3` has at least, if another one is larger. With 16 or 32 the code of ptxas reads uniform registers that nobody
+"""Places that a piece in `fp16x3` has at least, if another one is larger. With 16 or 32 the code of ptxas reads uniform registers nobody
 wrote: of 21 kernels that Triton 3.6 compiled for sm_90 all did, and an H200 reported an illegal address. Of 60 others none does."""
 KEPT = 256
 """Features of a query that a program keeps, and columns of the result that it has."""

@@ -13,7 +13,16 @@ from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold, wrap
 from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts, watch_places, write_fresh, write_parts
-from tritonsmith.prompts.recipes.regions.writing.product_tiles import INNER, OUTER, SPLIT, ProductTile, TileEmitter, choose_tile, write_head
+from tritonsmith.prompts.recipes.regions.writing.product_tiles import (
+    INNER,
+    OUTER,
+    SPLIT,
+    ProductTile,
+    TileEmitter,
+    choose_tile,
+    write_head,
+    write_places,
+)
 
 _BIG = 2**31
 _EXACT_STEP = 16
@@ -88,9 +97,9 @@ class ProductWriter:
         """What says which tile a program has."""
         return [*([BATCH] if self.batch > 1 else []), LINE, COLUMN]
 
-    def _bounds(self) -> dict[str, str]:
-        """Conditions under which rows and columns are in range."""
-        sides = ((LINE, self.rows, self.tile.rows), (COLUMN, self.columns, self.tile.columns))
+    def _bounds(self, folded: int = 1) -> dict[str, str]:
+        """Conditions under which rows and columns are in range; `folded`: of the result."""
+        sides = ((LINE, self.rows // folded, self.tile.rows // folded), (COLUMN, self.columns * folded, self.tile.columns * folded))
         return {name: f"({name} < {size})" if size % block else "" for name, size, block in sides}
 
     def _in_memory(self, value: Tensor) -> bool:
@@ -224,8 +233,11 @@ class ProductWriter:
     def _finish(self) -> list[str]:
         """What is done with the sums, and the stores."""
         space = self.region.space
-        guards = space.guards
-        emitter = TileEmitter(self.arguments, self._in_memory, self._bounds(), OUTER)
+        guards, folded = space.guards, self.region.product.folded
+        shape = f"(BLOCK_M // {folded}, BLOCK_N * {folded})" if folded > 1 else "(BLOCK_M, BLOCK_N)"
+        emitter = TileEmitter(self.arguments, self._in_memory, self._bounds(folded), OUTER)
+        for line in self._unfold():
+            emitter.line(line)
         emitter.outcomes[id(self.region.product), 0] = "total"
         emitter.names["total"] = frozenset((LINE, COLUMN))
         for value in self.region.stores:
@@ -235,6 +247,18 @@ class ProductWriter:
             index = ravel(found[0], value.shape)
             mask, pointer = emitter.mask(OUTER, guards), emitter.address(value, index, stored=True)
             if not {LINE, COLUMN} <= index.names:
-                pointer = f"tl.broadcast_to({pointer}, (BLOCK_M, BLOCK_N))"
+                pointer = f"tl.broadcast_to({pointer}, {shape})"
             emitter.line(f"tl.store({pointer}, {text}{f', mask={mask}' if mask else ''})")
         return emitter.scopes[0].lines
+
+    def _unfold(self) -> list[str]:
+        """Lines that lay sums of several rows beside each other, where they are neighbours in the result."""
+        product = self.region.product
+        if product.folded == 1:
+            return []
+        high, wide = f"BLOCK_M // {product.folded}", f"BLOCK_N * {product.folded}"
+        return [
+            f"total = tl.permute(tl.reshape(total, ({high}, {product.folded}, BLOCK_N)), (0, 2, 1))  # neighbours in the result",
+            f"total = tl.reshape(total, ({high}, {wide}))",
+            *write_places(product, self.tile, self.arguments.largest >= _BIG, high, wide),
+        ]
