@@ -31,7 +31,7 @@ from tritonsmith.prompts.recipes.regions.writing.rows import write_rows
 from tritonsmith.prompts.recipes.regions.writing.sharing import SharedTexts
 from tritonsmith.prompts.recipes.regions.writing.split import write_split
 
-_HELPERS = ("sigmoid", "tanh", "softplus", "multiply", "split_lines", "split_value", "leaves_range", "wait_until")
+_HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "split_lines", "split_value", "leaves_range", "wait_until")
 
 
 @dataclass

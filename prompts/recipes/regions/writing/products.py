@@ -114,11 +114,12 @@ class ProductWriter:
         own = scheme == self.tile.scheme
         block = self.tile.depth if own else _EXACT_STEP
         ragged = self.depth % block != 0
-        bounds = self._bounds() | {one: f"({one} < {self.depth})" if ragged else "" for one in (ACROSS, DOWN)}
-        emitter = TileEmitter(self.arguments, self._in_memory, bounds, OUTER)
         parts = self.parts if own else None
         turned = self.turned and own
         fresh, carried = (self.fresh, self.carried) if own else ({}, False)
+        ends = {one: self._find_end(fresh.get(side)) for one, side in ((ACROSS, "left"), (DOWN, "right"))}
+        bounds = self._bounds() | {one: f"({one} < {end})" if end % block else "" for one, end in ends.items()}
+        emitter = TileEmitter(self.arguments, self._in_memory, bounds, OUTER)
         for one in fresh.values():
             watch_places(emitter, one, self.region.product.sizes)
         shape = "(BLOCK_N, BLOCK_M)" if turned else "(BLOCK_M, BLOCK_N)"
@@ -152,6 +153,10 @@ class ProductWriter:
         for line in self._lines("finish", scheme, "total", carried):
             emitter.line(line)
         return emitter.scopes[0].lines
+
+    def _find_end(self, fresh: FreshParts | None) -> int:
+        """Where the depth of an operand ends; parts that are made ahead have zeros behind it, up to whole loads."""
+        return fresh.operand.padded if fresh is not None and fresh.operand.steps == 1 else self.depth
 
     def _open_loop(self, emitter: Emitter, block: int, step: str) -> str:
         """The first lines of the loop, and its head."""
