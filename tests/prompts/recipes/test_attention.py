@@ -13,9 +13,9 @@ from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Label, PrecisionClass, Status, Task, TaskFacts
 from tritonsmith.prompts.recipes.book import match
 from tritonsmith.prompts.recipes.regions.gains import time_regions
-from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
+from tritonsmith.prompts.recipes.regions.plan import PLAIN, RegionPlan, read_regions
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
-from tritonsmith.prompts.recipes.regions.writing.blocks import count_shared_bytes, split_axis
+from tritonsmith.prompts.recipes.regions.writing.blocks import choose_blocks, count_shared_bytes, split_axis
 
 BY_NAME = {case.name: case for case in ATTENTION}
 QUICK = ("causal heads of a packed product", "mask of truths with an empty row")
@@ -99,6 +99,15 @@ def test_tensors_of_many_elements_have_indices_of_64_bits() -> None:
 )
 def test_heads_are_cut_into_powers_of_two(size: int, pieces: tuple[int, ...]) -> None:
     assert tuple(places for _, places in split_axis(size)) == pieces
+
+
+@pytest.mark.parametrize(("size", "pieces"), [(40, (64,)), (96, (128,)), (160, (128, 64)), (200, (128, 128))])
+def test_heads_in_parts_have_no_small_second_piece(size: int, pieces: tuple[int, ...]) -> None:
+    """ptxas makes wrong code of these."""
+    (one,) = plan_of("return F.scaled_dot_product_attention(q, k, v)", heads(size), arguments="q, k, v").attentions
+    for scheme, wanted in (("fp16x3", pieces), ("tf32x3", tuple(places for _, places in split_axis(size)))):
+        blocks = choose_blocks(one, PLAIN | {"attention_products": scheme})
+        assert tuple(places for _, places in blocks.features) == tuple(places for _, places in blocks.columns) == wanted
 
 
 @pytest.mark.parametrize("size", [64, 128, 256, 1024])

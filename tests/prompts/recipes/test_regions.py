@@ -28,7 +28,9 @@ from tritonsmith.prompts.recipes.space import RecipeSpace
 BY_NAME = {case.name: case for case in (*MODULES, *PRODUCTS)}
 QUICK = ("group norm", "cross entropy", "attention in parts", "transposed convolution of ragged size", "linear of three axes")
 """Judged in every run: rows, losses with lookups, PyTorch calls between kernels, and products with a parameter on either side."""
-NEARLY_ALL_LIBRARY = ("transposed convolution along one axis", "transposed convolution with gaps")
+NEARLY_ALL_LIBRARY = (
+    "transposed convolution along one axis", "transposed convolution with gaps", "convolution with batch norm and a residual",
+)  # fmt: skip
 """At these small sizes the call takes more than 95 % of the estimated time."""
 RECIPE = REGIONS.recipes[0]
 
@@ -233,6 +235,8 @@ AHEAD = {
     "few channels and strides": ("self.c(x)", "torch.randn(2, 5, 17)", "nn.Conv1d(5, 17, 4, stride=3, bias=False)"),
     "groups": ("self.c(x)", "torch.randn(2, 64, 11)", "nn.Conv1d(64, 40, 3, groups=2)"),
     "transposed": ("self.c(x)", "torch.randn(2, 32, 5, 6)", "nn.ConvTranspose2d(32, 20, 3, stride=2, padding=1)"),
+    "four phases": ("torch.relu(self.c(x)) + 1", "torch.randn(2, 32, 3, 7)", "nn.ConvTranspose2d(32, 9, (3, 5), (1, 4), (0, 3))"),
+    "phases of both axes": ("self.c(x)", "torch.randn(2, 64, 3, 5)", "nn.ConvTranspose2d(64, 20, 4, stride=2, padding=1, groups=2)"),
     "lines of phases": ("self.c(x)", "torch.randn(1, 16, 3, 4, 5)", "nn.ConvTranspose3d(16, 9, 4, stride=2, output_padding=1)"),
     "rows": ("F.gelu(self.c(x))", "torch.randn(5, 7, 76)", "nn.Linear(76, 33)"),
     "long rows": ("self.c(x)", "torch.randn(3, 2100)", "nn.Linear(2100, 17)"),

@@ -48,7 +48,7 @@ class ProductSpace:
     @property
     def place(self) -> Coordinates:
         """Where an element lies, by batch, row and column."""
-        batch, rows, columns, _, _ = self.product.sizes
+        batch, rows, columns = self.product.outer
         return self.product.locate((variable(BATCH, batch), variable(LINE, rows), variable(COLUMN, columns)))
 
     @property

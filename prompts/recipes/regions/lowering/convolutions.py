@@ -24,6 +24,8 @@ _STEP, _WASTE = 32, 1.2
 """Channels of a step of a product's loop that has one tap, and how many more than there are may be filled up with zeros."""
 _ALIGNED, _RUN_WASTE = 8, 1.4
 """The same where a step has a line of the window: channels that one load takes, and how many more may be filled up."""
+_FOLDS = (2, 4)
+"""Strides of a transposed convolution's last axis whose phases are computed together, so that neighbours are stored together."""
 _FILL_WASTE, _FILL_FLOPS = 3.0, 250.0
 """The same where channels themselves are filled up, and operations for each value of the wider image from which on that pays. Its steps are
 loads and products alone; several taps of several channels reach a fifth of their rate or less (H200, 2026-11-24)."""
@@ -174,9 +176,11 @@ def _multiply_phases(
 ) -> Tensor:
     """The product of a transposed convolution; `steps`: stride, padding and dilation, which have no common factor with the stride."""
     result = (source.shape[0], weight.shape[1] * groups, *outputs)
-    ways = [_Axis(*one) for one in zip(outputs, weight.shape[2:], *steps, strict=True)]
-    channels, filters = weight.shape[0] // groups, weight.shape[1]
-    phases, taps = tuple(one.phases for one in ways), tuple(one.taps for one in ways)
+    *others, own = zip(outputs, weight.shape[2:], *steps, strict=True)
+    folds = steps[0][-1] in _FOLDS and steps[2][-1] == 1
+    ways = [*(_Axis(*one) for one in others), _FoldedAxis(*own) if folds else _Axis(*own)]
+    channels, filters, fold = weight.shape[0] // groups, weight.shape[1], ways[-1].folded
+    phases, taps = tuple(one.apart for one in ways), tuple(one.taps for one in ways)
     deep, side = _is_deep(channels, count(taps)), taps[-1]
     run = not deep and steps[2][-1] == 1 and _is_run(channels, side) and source.dtype == "float32"
     shape = (count(taps), channels) if deep else (count(taps) // side, side * channels) if run else (1, count(taps) * channels)
@@ -194,12 +198,14 @@ def _multiply_phases(
 
     def weigh(at: Coordinates) -> Coordinates:
         _, channel, phase, inside = split(at[0], at[2], at[3])
-        return (channel, at[1], *(one.weight(*pair) for one, *pair in zip(ways, phase, inside, strict=True)))
+        if fold > 1:
+            phase = (*phase[:-1], at[1] % fold)
+        return (channel, at[1] // fold, *(one.weight(*pair) for one, *pair in zip(ways, phase, inside, strict=True)))
 
     def has_weight(at: Coordinates) -> tuple[Guard, ...]:
         return tuple(Guard(index, 0, size) for index, size in zip(weigh(at)[2:], weight.shape[2:], strict=True))
 
-    left = view(weight, (batch, filters, *shape), weigh, guard=has_weight)
+    left = view(weight, (batch, filters * fold, *shape), weigh, guard=has_weight)
 
     def find(at: Coordinates) -> Coordinates:
         _, channel, phase, inside = split(at[0], at[1], at[2])
@@ -213,11 +219,11 @@ def _multiply_phases(
 
     def locate(at: Coordinates) -> Coordinates:
         group, *phase = unravel(at[0], (groups, *phases))
-        image, *place = unravel(at[2], places)
-        return (image, group * filters + at[1], *(index * one.phases + own for one, index, own in zip(ways, place, phase, strict=True)))
+        image, *place = unravel(at[2], (*places[:-1], places[-1] * fold))
+        return (image, group * filters + at[1], *(index * one.apart + own for one, index, own in zip(ways, place, phase, strict=True)))
 
     return take_product(
-        left, right, result, locate, call.name, call.node.name, window=True, groups=groups, interleaved=count(phases) > 1,
+        left, right, result, locate, call.name, call.node.name, window=True, groups=groups, interleaved=count(phases) > 1, folded=fold,
         flops=2.0 * count(source.shape) * count(weight.shape[1:]),
     )  # fmt: skip
 
@@ -250,11 +256,19 @@ class _Axis:
     and dilation have no common factor (`_Shared`).
     """
 
+    folded = 1
+    """Phases whose sums are rows of one product."""
+
     def __init__(self, outputs: int, window: int, stride: int, padding: int, dilation: int) -> None:
         self.phases, self.padding = stride, padding
         self.dilation, self.inverse = dilation, pow(dilation, -1, stride)
         self.taps = -(-window // stride)
         self.places = -(-outputs // stride)
+
+    @property
+    def apart(self) -> int:
+        """Phases that are products of their own."""
+        return self.phases // self.folded
 
     def _first(self, phase: Index) -> Index:
         """The first tap of a phase."""
@@ -270,6 +284,28 @@ class _Axis:
             return place + (phase + self.padding) // self.phases - tap
         ahead = (phase + self.padding - self._first(phase) * self.dilation + self.dilation * self.phases) // self.phases
         return place + ahead - self.dilation - tap * self.dilation
+
+
+class _FoldedAxis(_Axis):
+    """An axis without dilation whose phases share what they read: each phase has a row of weights for all places that some phase reads.
+
+    With the inputs counted from the last one that any phase reads, tap `u` of a phase is that of its own `u - late`, where `late` is 1 if
+    other phases begin one place later.
+    """
+
+    def __init__(self, outputs: int, window: int, stride: int, padding: int, dilation: int) -> None:
+        super().__init__(outputs, window, stride, padding, dilation)
+        self.folded, self.latest = stride, (stride - 1 + padding) // stride
+        ends = [(self.latest - (phase + padding) // stride, (phase + padding) % stride) for phase in range(stride)]
+        self.taps = max(late + -(-(window - first) // stride) for late, first in ends)
+
+    def weight(self, phase: Index, tap: Index) -> Index:
+        """The place in the window; outside of it where this phase takes nothing."""
+        return phase + self.padding + (tap - self.latest) * self.phases
+
+    def source(self, place: Index, phase: Index, tap: Index) -> Index:
+        """The place of the input, which is the same for all phases."""
+        return place + self.latest - tap
 
 
 _CONVOLUTIONS: dict[str, Any] = {"conv{}d": _convolve, "nn.Conv{}d": _convolve,

@@ -13,7 +13,7 @@ from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, TRITON_TY
 _SELU = (1.6732632423543772, 1.0507009873554805)
 _PLAIN: dict[str, tuple[str, int]] = {
     "selu": (f"{_SELU[1]!r} * tl.where({{0}} > 0.0, {{0}}, {_SELU[0]!r} * libdevice.expm1({{0}}))", 1),
-    "mish": ("{0} * tanh(softplus({0}))", 1),
+    "mish": ("mish({0})", 1),
     "logsigmoid": ("tl.minimum({0}, 0.0) - libdevice.log1p(tl.exp(-tl.abs({0})))", 1),
     "log_sigmoid": ("tl.minimum({0}, 0.0) - libdevice.log1p(tl.exp(-tl.abs({0})))", 1),
     "tanhshrink": ("{0} - tanh({0})", 1),

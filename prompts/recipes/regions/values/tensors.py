@@ -218,6 +218,9 @@ class MatrixProduct(Anchor):
     """Where an element of [batch, rows, columns] lies in the result as it is shown; beyond its edge where it only fills up."""
     interleaved: bool = False
     """Whether neighbours along the batch are neighbours in memory."""
+    folded: int = 1
+    """Rows of the sums that are neighbours in one row of the result: element `n` of row `m` is sum `n // folded` of row
+    `m * folded + n % folded`."""
     window: bool = False
     """Whether the right operand is read through windows."""
     groups: int = 1
@@ -236,9 +239,15 @@ class MatrixProduct(Anchor):
 
     @property
     def sizes(self) -> tuple[int, int, int, int, int]:
-        """Batch, rows, columns, taps, depth."""
+        """Batch, rows, columns, taps, depth of the sums."""
         batch, rows, taps, depth = self.source.shape
         return batch, rows, self.right.shape[-1], taps, depth
+
+    @property
+    def outer(self) -> tuple[int, int, int]:
+        """Batch, rows, columns of the result."""
+        batch, rows, columns, _, _ = self.sizes
+        return batch, rows // self.folded, columns * self.folded
 
 
 @dataclass(eq=False, kw_only=True)

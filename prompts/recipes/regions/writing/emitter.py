@@ -23,8 +23,8 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
     list_parts,
 )
 
-_TAKEN = {"tl", "triton", "torch", "nn", "F", "libdevice", "sigmoid", "tanh", "softplus", "multiply", "row", "k", "offset", "start", "step",
-          "inside", "valid", "better", "distance", "higher", "float", "range", "rows", "size",
+_TAKEN = {"tl", "triton", "torch", "nn", "F", "libdevice", "sigmoid", "tanh", "softplus", "mish", "multiply", "row", "k", "offset",
+          "start", "step", "inside", "valid", "better", "distance", "higher", "float", "range", "rows", "size",
           *keyword.kwlist}  # fmt: skip
 """Names that no value of a kernel may have."""
 _SMALL = 2**31

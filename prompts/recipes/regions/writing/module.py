@@ -35,7 +35,7 @@ from tritonsmith.prompts.recipes.regions.writing.sharing import SharedTexts
 from tritonsmith.prompts.recipes.regions.writing.split import write_split
 from tritonsmith.prompts.recipes.regions.writing.steps import write_steps
 
-_HELPERS = ("sigmoid", "tanh", "softplus", "multiply", "split_lines", "split_value", "leaves_range", "wait_until")
+_HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "split_lines", "split_value", "leaves_range", "wait_until")
 
 
 @dataclass

@@ -112,7 +112,7 @@ class FreshParts:
     operand: FreshOperand
     kernel: Kernel
     parts: Buffer
-    """[high and low, other axes, depth]."""
+    """[high and low, other axes, depth], with zeros up to whole loads."""
     largest: Buffer
     """[spans of the depth, other axes]: the greatest `magnitude` there."""
 
@@ -133,9 +133,10 @@ def write_fresh(operand: FreshOperand, scheme: str, name: str, in_memory: Callab
     base, depth, places = operand.base, operand.depth, count(operand.others)
     title = base.name or "x"
     deep, wide = _SIDE_BY_SIDE if operand.axis == len(base.shape) - 1 else _APART
-    fitting = min(deep, 1 << (depth - 1).bit_length())
+    padded = operand.padded
+    fitting = min(deep, 1 << (padded - 1).bit_length())
     deep, wide = fitting, wide * min(4, deep // fitting)
-    blocks, chunks = -(-places // wide), -(-depth // deep)
+    blocks, chunks = -(-places // wide), -(-padded // deep)
     per_span = -(-chunks // min(chunks, -(-_PROGRAMS // blocks)))
     spans = -(-chunks // per_span)
     both = scheme == "fp16x3"
@@ -143,8 +144,8 @@ def write_fresh(operand: FreshOperand, scheme: str, name: str, in_memory: Callab
     largest = Buffer(shape=(spans, *operand.others), dtype="int32", name=f"{title}_largest")
     arguments = Arguments()
     arguments.used |= set(_FRESH)
-    beyond = spans * per_span * deep > depth  # the last span of an operand may have less to do
-    bounds = {COLUMN: f"(n < {places})" if places % wide else "", DOWN: f"(down < {depth})" if beyond else ""}
+    whole = spans * per_span * deep  # the last span of an operand may have less to do
+    bounds = {COLUMN: f"(n < {places})" if places % wide else "", DOWN: f"(down < {depth})" if whole > depth else ""}
     emitter = TileEmitter(arguments, in_memory, bounds, OUTER)
     emitter.line("largest = tl.zeros((DEPTH, PLACES), tl.int32)")
     emitter.open(INNER)
@@ -158,7 +159,7 @@ def write_fresh(operand: FreshOperand, scheme: str, name: str, in_memory: Callab
     emitter.line("high, low = split_value(values)" if both else "high = values.to(tl.float16)")
     place = variable(COLUMN, places) * operand.padded + variable(DOWN, depth)
     for number, one in enumerate(("high", "low")[: parts.shape[0]]):
-        mask = " & ".join(text for text in bounds.values() if text)
+        mask = " & ".join(text for text in (bounds[COLUMN], f"(down < {padded})" if whole > padded else "") if text)
         where = emitter.address(parts, place + number * (parts.size // 2), stored=True)
         emitter.line(f"tl.store({where}, {one}{f', mask={mask}' if mask else ''})")
     if per_span > 1:

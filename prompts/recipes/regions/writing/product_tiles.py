@@ -104,13 +104,22 @@ def write_head(product: MatrixProduct, tile: ProductTile, big: bool) -> list[str
     elif batch > 1:
         tiles = above * beside
         lines += [f"batch = {f'(pid // {tiles}){wide}' if big else f'pid // {tiles}'}", f"pid = pid % {tiles}"]
-    first, second = "pid" if above > 1 else "", "pid" if beside > 1 else ""
     if above > 1 and beside > 1:
         lines += [f"group = pid // (GROUP * {beside})", f"height = tl.minimum({above} - group * GROUP, GROUP)"]
+    return lines + write_places(product, tile, big, "BLOCK_M", "BLOCK_N")
+
+
+def write_places(product: MatrixProduct, tile: ProductTile, big: bool, high: str, wide: str) -> list[str]:
+    """The rows and columns of a program, of which it has `high` and `wide`."""
+    _, rows, columns, _, _ = product.sizes
+    above, beside = -(-rows // tile.rows), -(-columns // tile.columns)
+    first, second = "pid" if above > 1 else "", "pid" if beside > 1 else ""
+    if above > 1 and beside > 1:
         first, second = f"(group * GROUP + pid % (GROUP * {beside}) % height)", f"(pid % (GROUP * {beside}) // height)"
-    for name, block, start, axis in ((LINE, "BLOCK_M", first, "[:, None]"), (COLUMN, "BLOCK_N", second, "[None, :]")):
-        inner = f"tl.arange(0, {block})"
-        lines.append(f"{name} = {f'({start} * {block} + {inner})' if start else inner}{axis}{wide}")
+    lines = []
+    for name, block, start, axis in ((LINE, high, first, "[:, None]"), (COLUMN, wide, second, "[None, :]")):
+        inner, step = f"tl.arange(0, {block})", f"({block})" if " " in block else block
+        lines.append(f"{name} = {f'({start} * {step} + {inner})' if start else inner}{axis}{'.to(tl.int64)' if big else ''}")
     return lines
 
 

@@ -13,7 +13,16 @@ from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold, wrap
 from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts, watch_places, write_fresh, write_parts
-from tritonsmith.prompts.recipes.regions.writing.product_tiles import INNER, OUTER, SPLIT, ProductTile, TileEmitter, choose_tile, write_head
+from tritonsmith.prompts.recipes.regions.writing.product_tiles import (
+    INNER,
+    OUTER,
+    SPLIT,
+    ProductTile,
+    TileEmitter,
+    choose_tile,
+    write_head,
+    write_places,
+)
 
 _BIG = 2**31
 _EXACT_STEP = 16
@@ -88,9 +97,9 @@ class ProductWriter:
         """What says which tile a program has."""
         return [*([BATCH] if self.batch > 1 else []), LINE, COLUMN]
 
-    def _bounds(self) -> dict[str, str]:
-        """Conditions under which rows and columns are in range."""
-        sides = ((LINE, self.rows, self.tile.rows), (COLUMN, self.columns, self.tile.columns))
+    def _bounds(self, folded: int = 1) -> dict[str, str]:
+        """Conditions under which rows and columns are in range; `folded`: of the result."""
+        sides = ((LINE, self.rows // folded, self.tile.rows // folded), (COLUMN, self.columns * folded, self.tile.columns * folded))
         return {name: f"({name} < {size})" if size % block else "" for name, size, block in sides}
 
     def _in_memory(self, value: Tensor) -> bool:
@@ -105,11 +114,12 @@ class ProductWriter:
         own = scheme == self.tile.scheme
         block = self.tile.depth if own else _EXACT_STEP
         ragged = self.depth % block != 0
-        bounds = self._bounds() | {one: f"({one} < {self.depth})" if ragged else "" for one in (ACROSS, DOWN)}
-        emitter = TileEmitter(self.arguments, self._in_memory, bounds, OUTER)
         parts = self.parts if own else None
         turned = self.turned and own
         fresh, carried = (self.fresh, self.carried) if own else ({}, False)
+        ends = {one: self._find_end(fresh.get(side)) for one, side in ((ACROSS, "left"), (DOWN, "right"))}
+        bounds = self._bounds() | {one: f"({one} < {end})" if end % block else "" for one, end in ends.items()}
+        emitter = TileEmitter(self.arguments, self._in_memory, bounds, OUTER)
         for one in fresh.values():
             watch_places(emitter, one, self.region.product.sizes)
         shape = "(BLOCK_N, BLOCK_M)" if turned else "(BLOCK_M, BLOCK_N)"
@@ -143,6 +153,10 @@ class ProductWriter:
         for line in self._lines("finish", scheme, "total", carried):
             emitter.line(line)
         return emitter.scopes[0].lines
+
+    def _find_end(self, fresh: FreshParts | None) -> int:
+        """Where the depth of an operand ends; parts that are made ahead have zeros behind it, up to whole loads."""
+        return fresh.operand.padded if fresh is not None and fresh.operand.steps == 1 else self.depth
 
     def _open_loop(self, emitter: Emitter, block: int, step: str) -> str:
         """The first lines of the loop, and its head."""
@@ -224,8 +238,11 @@ class ProductWriter:
     def _finish(self) -> list[str]:
         """What is done with the sums, and the stores."""
         space = self.region.space
-        guards = space.guards
-        emitter = TileEmitter(self.arguments, self._in_memory, self._bounds(), OUTER)
+        guards, folded = space.guards, self.region.product.folded
+        shape = f"(BLOCK_M // {folded}, BLOCK_N * {folded})" if folded > 1 else "(BLOCK_M, BLOCK_N)"
+        emitter = TileEmitter(self.arguments, self._in_memory, self._bounds(folded), OUTER)
+        for line in self._unfold():
+            emitter.line(line)
         emitter.outcomes[id(self.region.product), 0] = "total"
         emitter.names["total"] = frozenset((LINE, COLUMN))
         for value in self.region.stores:
@@ -235,6 +252,18 @@ class ProductWriter:
             index = ravel(found[0], value.shape)
             mask, pointer = emitter.mask(OUTER, guards), emitter.address(value, index, stored=True)
             if not {LINE, COLUMN} <= index.names:
-                pointer = f"tl.broadcast_to({pointer}, (BLOCK_M, BLOCK_N))"
+                pointer = f"tl.broadcast_to({pointer}, {shape})"
             emitter.line(f"tl.store({pointer}, {text}{f', mask={mask}' if mask else ''})")
         return emitter.scopes[0].lines
+
+    def _unfold(self) -> list[str]:
+        """Lines that lay sums of several rows beside each other, where they are neighbours in the result."""
+        product = self.region.product
+        if product.folded == 1:
+            return []
+        high, wide = f"BLOCK_M // {product.folded}", f"BLOCK_N * {product.folded}"
+        return [
+            f"total = tl.permute(tl.reshape(total, ({high}, {product.folded}, BLOCK_N)), (0, 2, 1))  # neighbours in the result",
+            f"total = tl.reshape(total, ({high}, {wide}))",
+            *write_places(product, self.tile, self.arguments.largest >= _BIG, high, wide),
+        ]
