@@ -141,4 +141,11 @@ UNSEEN = [
         "torch.randn(5, 6), torch.randn(6, 6), torch.randn(5, 6)",
         arguments="x, *rest",
     ),
+    RegionCase(
+        "running extremes and logarithms",
+        "return torch.logcumsumexp(x * 30, -1), *torch.cummax(x, 1), torch.cummin(n, 0)[0], torch.logcumsumexp(x, 0), "
+        "torch.cummax(x.repeat(50, 1), 0)[0]",
+        "torch.randn(7, 130), torch.randint(-9, 9, (9, 50))",
+        arguments="x, n",
+    ),
 ]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, find_axes
-from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast
+from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, formula, select_where
 from tritonsmith.prompts.recipes.regions.lowering.views import flip
-from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, AnchorResult, Scan, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, AnchorResult, Position, Scan, Tensor, TensorView
 
 
 def scan(source: Tensor, axis: int, kind: str, dtype: str, reverse: bool = False) -> AnchorResult:
@@ -17,9 +17,23 @@ def scan(source: Tensor, axis: int, kind: str, dtype: str, reverse: bool = False
 def _run(call: NodeCall) -> Lowered:
     source = call.tensor(0, "input", "self")
     axis = call.get(1, "dim") % max(1, len(source.shape))
-    kind = "sum" if "cumsum" in call.node.target else "prod"
+    name = call.node.target.rpartition(".")[2].rstrip("_")
+    kind = {"cumsum": "sum", "cumprod": "prod", "logcumsumexp": "logs"}[name]
     value = cast(source, call.dtype) if source.dtype not in FLOATS or call.dtype not in FLOATS else source
     return scan(value, axis, kind, call.dtype)
+
+
+def _run_extreme(call: NodeCall) -> Lowered:
+    """`cummax` and `cummin`: the extreme so far, and the last place that has it."""
+    source = call.tensor(0, "input", "self")
+    axis = call.get(1, "dim") % max(1, len(source.shape))
+    kind = "max" if "max" in call.node.target else "min"
+    if source.dtype == "bool":
+        raise NotCovered("on bool")
+    best = scan(source, axis, kind, source.dtype)
+    place = Position(shape=source.shape, dtype="int64", index=lambda at: at[axis])
+    reached = formula("{0} == {1}", source, best, like=source.dtype, result="bool")
+    return best, scan(select_where(reached, place, -1, "int64", source.shape), axis, "max", "int64")
 
 
 def turn_back(flipped: Tensor, axes: tuple[int, ...]) -> Tensor | None:
@@ -45,4 +59,7 @@ def _flip(call: NodeCall) -> Lowered:
     return turn_back(source, places) or flip(source, places)
 
 
-TABLE: dict[str, Lower] = {"cumsum": _run, "cumprod": _run, "flip": _flip, "fliplr": _flip, "flipud": _flip}
+TABLE: dict[str, Lower] = {
+    **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp"), _run), **dict.fromkeys(("cummax", "cummin"), _run_extreme),
+    **dict.fromkeys(("flip", "fliplr", "flipud"), _flip),
+}  # fmt: skip

@@ -11,7 +11,7 @@ from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 from tritonsmith.prompts.recipes.regions.lowering.calls import NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.patches import put
 from tritonsmith.prompts.recipes.regions.lowering.views import permute, reshape
-from tritonsmith.prompts.recipes.regions.reading.complexes import Pair
+from tritonsmith.prompts.recipes.regions.reading.complexes import ComplexPair
 from tritonsmith.prompts.recipes.regions.values.tensors import Held, Tensor, TensorView
 from tritonsmith.prompts.recipes.writes import PICKED, RESHAPED, SAME, SPLIT, TURNED, is_write, name_call, refer
 
@@ -85,7 +85,7 @@ class Aliases:
         """What a tensor becomes when a view of it gets a value."""
         name = name_call(via) if via.op != "call_module" else "view"
         shown = self._made[via.name]
-        if isinstance(value, Pair):
+        if isinstance(value, ComplexPair):
             return self._put_parts_back(node, via, source, value)
         if isinstance(source, tuple):  # one of the parts of a split
             return tuple(value if place == via.args[1] else one for place, one in enumerate(source))
@@ -102,12 +102,12 @@ class Aliases:
             pass
         raise NoPlan((f"{name_node(node)} in place on a view", node))
 
-    def _put_parts_back(self, node: OpNode, via: OpNode, source: Any, value: Pair) -> Pair:
+    def _put_parts_back(self, node: OpNode, via: OpNode, source: Any, value: ComplexPair) -> ComplexPair:
         """The same for both parts of a complex tensor. Raises NoPlan where the view is no plain one."""
-        if not isinstance(source, Pair) or name_call(via) not in (*RESHAPED, "getitem", "select", "narrow"):
+        if not isinstance(source, ComplexPair) or name_call(via) not in (*RESHAPED, "getitem", "select", "narrow"):
             raise NoPlan((f"{name_node(node)} in place on a view of complex numbers", node))
         parts = zip((source.real, source.imag), (value.real, value.imag), strict=True)
-        return Pair(*(self._put_back(node, via, one, other) for one, other in parts))
+        return ComplexPair(*(self._put_back(node, via, one, other) for one, other in parts))
 
     def _turn_back(self, via: OpNode, source: Tensor, value: Tensor) -> Tensor:
         """A tensor whose axes a node shows in another order."""

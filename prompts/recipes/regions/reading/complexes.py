@@ -29,7 +29,7 @@ Make = Callable[[NodeCall], Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class ComplexPair:
     """A complex tensor."""
 
     real: Tensor
@@ -61,27 +61,27 @@ class Pair:
         return Joined(shape=(*self.shape, 2), dtype=REAL, name="complex", parts=parts, axis=len(self.shape))
 
 
-def split(whole: Tensor) -> Pair:
+def split(whole: Tensor) -> ComplexPair:
     """The complex tensor that lies in memory as [..., 2]."""
     last = len(whole.shape) - 1
-    return Pair(pick(whole, last, 0), pick(whole, last, 1), whole)
+    return ComplexPair(pick(whole, last, 0), pick(whole, last, 1), whole)
 
 
-def hold_complex(spec: TensorSpec, source: str, name: str) -> Pair:
+def hold_complex(spec: TensorSpec, source: str, name: str) -> ComplexPair:
     """A parameter or a table of complex numbers."""
     return split(Held(shape=(*spec.shape, 2), dtype=REAL, name=name, source=f"torch.view_as_real({source})", path=name))
 
 
 def concerns_complex(call: NodeCall) -> bool:
     """Whether a call takes or gives complex numbers."""
-    given = any(isinstance(one, Pair) for one in _flatten((call.args, *call.kwargs.values())))
+    given = any(isinstance(one, ComplexPair) for one in _flatten((call.args, *call.kwargs.values())))
     return given or any(spec.dtype == COMPLEX for spec in call.node.outputs)
 
 
-def put_complex(source: Pair, keys: list[Any], value: Any) -> Pair:
+def put_complex(source: ComplexPair, keys: list[Any], value: Any) -> ComplexPair:
     """The tensor after `source[keys] = value`. Raises NotCovered."""
     real, imag = _parts(value)
-    return Pair(put(source.real, keys, real), put(source.imag, keys, imag))
+    return ComplexPair(put(source.real, keys, real), put(source.imag, keys, imag))
 
 
 def lower_complex(call: NodeCall, make: Make) -> Any:
@@ -97,7 +97,7 @@ def lower_complex(call: NodeCall, make: Make) -> Any:
     makers = {"view_as_complex": _view, "complex": _combine, "polar": _turn, "view_as_real": _show, "real": _part, "imag": _part,
               "abs": _size, "angle": _angle, "conj": _mirror, "exp": _raise, "mul": _multiply, "div": _divide, "add": _add, "sub": _add,
               "square": _square, "reciprocal": _invert}  # fmt: skip
-    if name == "identity" and isinstance(first, Pair):
+    if name == "identity" and isinstance(first, ComplexPair):
         return first
     if name in ("zeros", "ones", "full", "new_zeros", "empty"):
         return _fill(call, name)
@@ -106,7 +106,7 @@ def lower_complex(call: NodeCall, make: Make) -> Any:
     if name == "where":
         condition, yes, no = call.args
         parts = zip(_parts(yes), _parts(no), strict=True)
-        return Pair(*(select_where(condition, one, other, REAL, call.shape) for one, other in parts))
+        return ComplexPair(*(select_where(condition, one, other, REAL, call.shape) for one, other in parts))
     if name in _PRODUCTS:
         return _contract(call, make)
     if name in _EACH:
@@ -120,7 +120,7 @@ def _flatten(value: Any) -> list[Any]:
 
 def _parts(value: Any) -> tuple[Any, Any]:
     """Real and imaginary part of an operand. Raises NotCovered for one that is neither tensor nor number."""
-    if isinstance(value, Pair):
+    if isinstance(value, ComplexPair):
         return value.real, value.imag
     if isinstance(value, complex):
         return value.real, value.imag
@@ -138,9 +138,9 @@ def _real(call: NodeCall, place: int) -> Tensor:
     return value
 
 
-def _pair(call: NodeCall) -> Pair:
+def _pair(call: NodeCall) -> ComplexPair:
     value = call.args[0] if call.args else call.kwargs.get("input")
-    if not isinstance(value, Pair):
+    if not isinstance(value, ComplexPair):
         raise NotCovered("of other numbers")
     return value
 
@@ -149,18 +149,18 @@ def _compute(template: str, *operands: Any, shape: Shape) -> Tensor:
     return formula(template, *operands, like=REAL, shape=shape)
 
 
-def _view(call: NodeCall) -> Pair:
+def _view(call: NodeCall) -> ComplexPair:
     return split(_real(call, 0))
 
 
-def _combine(call: NodeCall) -> Pair:
+def _combine(call: NodeCall) -> ComplexPair:
     real, imag = (_compute("{0}", _real(call, place), shape=call.shape) for place in (0, 1))
-    return Pair(real, imag)
+    return ComplexPair(real, imag)
 
 
-def _turn(call: NodeCall) -> Pair:
+def _turn(call: NodeCall) -> ComplexPair:
     size, angle = _real(call, 0), _real(call, 1)
-    return Pair(*(_compute(f"{{0}} * tl.{name}({{1}})", size, angle, shape=call.shape) for name in ("cos", "sin")))
+    return ComplexPair(*(_compute(f"{{0}} * tl.{name}({{1}})", size, angle, shape=call.shape) for name in ("cos", "sin")))
 
 
 def _show(call: NodeCall) -> Tensor:
@@ -183,68 +183,69 @@ def _angle(call: NodeCall) -> Tensor:
     return _compute("libdevice.atan2({1}, {0})", pair.real, pair.imag, shape=call.shape)
 
 
-def _mirror(call: NodeCall) -> Pair:
+def _mirror(call: NodeCall) -> ComplexPair:
     pair = _pair(call)
-    return Pair(pair.real, _compute("-{0}", pair.imag, shape=call.shape))
+    return ComplexPair(pair.real, _compute("-{0}", pair.imag, shape=call.shape))
 
 
-def _raise(call: NodeCall) -> Pair:
+def _raise(call: NodeCall) -> ComplexPair:
     pair = _pair(call)
-    return Pair(*(_compute(f"tl.exp({{0}}) * tl.{name}({{1}})", pair.real, pair.imag, shape=call.shape) for name in ("cos", "sin")))
+    return ComplexPair(*(_compute(f"tl.exp({{0}}) * tl.{name}({{1}})", pair.real, pair.imag, shape=call.shape) for name in ("cos", "sin")))
 
 
-def _multiply_parts(left: Any, right: Any, shape: Shape) -> Pair:
+def _multiply_parts(left: Any, right: Any, shape: Shape) -> ComplexPair:
     (a, b), (c, d) = _parts(left), _parts(right)
-    if not isinstance(right, Pair | complex):
-        return Pair(_compute("{0} * {1}", a, c, shape=shape), _compute("{0} * {1}", b, c, shape=shape))
-    if not isinstance(left, Pair | complex):
-        return Pair(_compute("{0} * {1}", a, c, shape=shape), _compute("{0} * {1}", a, d, shape=shape))
-    return Pair(_compute("{0} * {2} - {1} * {3}", a, b, c, d, shape=shape), _compute("{0} * {3} + {1} * {2}", a, b, c, d, shape=shape))
+    if not isinstance(right, ComplexPair | complex):
+        return ComplexPair(_compute("{0} * {1}", a, c, shape=shape), _compute("{0} * {1}", b, c, shape=shape))
+    if not isinstance(left, ComplexPair | complex):
+        return ComplexPair(_compute("{0} * {1}", a, c, shape=shape), _compute("{0} * {1}", a, d, shape=shape))
+    templates = ("{0} * {2} - {1} * {3}", "{0} * {3} + {1} * {2}")
+    return ComplexPair(*(_compute(template, a, b, c, d, shape=shape) for template in templates))
 
 
-def _multiply(call: NodeCall) -> Pair:
+def _multiply(call: NodeCall) -> ComplexPair:
     return _multiply_parts(call.args[0], call.args[1], call.shape)
 
 
-def _square(call: NodeCall) -> Pair:
+def _square(call: NodeCall) -> ComplexPair:
     return _multiply_parts(call.args[0], call.args[0], call.shape)
 
 
-def _invert_parts(pair: Pair) -> Pair:
+def _invert_parts(pair: ComplexPair) -> ComplexPair:
     templates = ("{0} / ({0} * {0} + {1} * {1})", "-{1} / ({0} * {0} + {1} * {1})")
-    return Pair(*(_compute(template, pair.real, pair.imag, shape=pair.shape) for template in templates))
+    return ComplexPair(*(_compute(template, pair.real, pair.imag, shape=pair.shape) for template in templates))
 
 
-def _invert(call: NodeCall) -> Pair:
+def _invert(call: NodeCall) -> ComplexPair:
     return _invert_parts(_pair(call))
 
 
-def _divide(call: NodeCall) -> Pair:
+def _divide(call: NodeCall) -> ComplexPair:
     left, right = call.args[:2]
-    if isinstance(right, Pair):
+    if isinstance(right, ComplexPair):
         return _multiply_parts(left, _invert_parts(right), call.shape)
-    return Pair(*(_compute("{0} / {1}", one, right, shape=call.shape) for one in _parts(left)))
+    return ComplexPair(*(_compute("{0} / {1}", one, right, shape=call.shape) for one in _parts(left)))
 
 
-def _add(call: NodeCall) -> Pair:
+def _add(call: NodeCall) -> ComplexPair:
     sign = "-" if "sub" in name_call(call.node) else "+"
     if call.kwargs.get("alpha", 1) != 1:
         raise NotCovered("with alpha")
     parts = zip(_parts(call.args[0]), _parts(call.args[1]), strict=True)
-    return Pair(*(_compute(f"{{0}} {sign} {{1}}", one, other, shape=call.shape) for one, other in parts))
+    return ComplexPair(*(_compute(f"{{0}} {sign} {{1}}", one, other, shape=call.shape) for one, other in parts))
 
 
-def _fill(call: NodeCall, name: str) -> Pair:
+def _fill(call: NodeCall, name: str) -> ComplexPair:
     number = call.get(1, "fill_value") if name == "full" else int(name == "ones")
     real, imag = _parts(number)
-    return Pair(constant(real, REAL, call.shape), constant(imag, REAL, call.shape))
+    return ComplexPair(constant(real, REAL, call.shape), constant(imag, REAL, call.shape))
 
 
 def _take(value: Any, imag: bool) -> Any:
     """An argument with one part in place of each complex tensor."""
     if isinstance(value, list | tuple):
         return [_take(one, imag) for one in value]
-    return _parts(value)[imag] if isinstance(value, Pair) else value
+    return _parts(value)[imag] if isinstance(value, ComplexPair) else value
 
 
 def _make_real(call: NodeCall, make: Make, args: tuple[Any, ...], ending: str, kwargs: dict[str, Any]) -> Any:
@@ -262,16 +263,16 @@ def _do_each(call: NodeCall, make: Make) -> Any:
         for imag, ending in ((False, "real"), (True, "imag"))
     ]
     if isinstance(found[0], tuple):
-        return tuple(Pair(one, other) for one, other in zip(*found, strict=True))
-    return Pair(*found)
+        return tuple(ComplexPair(one, other) for one, other in zip(*found, strict=True))
+    return ComplexPair(*found)
 
 
-def _contract(call: NodeCall, make: Make) -> Pair:
+def _contract(call: NodeCall, make: Make) -> ComplexPair:
     """A product of two complex tensors as four of real ones, or two where one is real."""
-    places = [place for place, one in enumerate(call.args) if isinstance(one, Pair | Tensor)]
+    places = [place for place, one in enumerate(call.args) if isinstance(one, ComplexPair | Tensor)]
     if len(places) != 2:
         raise NotCovered("of other than two tensors")
-    parts = [_parts(call.args[place]) if isinstance(call.args[place], Pair) else (call.args[place], None) for place in places]
+    parts = [_parts(call.args[place]) if isinstance(call.args[place], ComplexPair) else (call.args[place], None) for place in places]
 
     def multiply(left: int, right: int) -> Tensor | None:
         one, other = parts[0][left], parts[1][right]
@@ -290,4 +291,4 @@ def _contract(call: NodeCall, make: Make) -> Pair:
             return found
         return _compute(f"{{0}} {sign} {{1}}", one, other, shape=call.shape)
 
-    return Pair(combine(multiply(0, 0), multiply(1, 1), "-"), combine(multiply(0, 1), multiply(1, 0), "+"))
+    return ComplexPair(combine(multiply(0, 0), multiply(1, 1), "-"), combine(multiply(0, 1), multiply(1, 0), "+"))

@@ -10,7 +10,7 @@ from tritonsmith.evaluator.schema import OpNode
 from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import as_type, cast, constant
-from tritonsmith.prompts.recipes.regions.reading.complexes import COMPLEX, REAL, Pair, split
+from tritonsmith.prompts.recipes.regions.reading.complexes import COMPLEX, REAL, ComplexPair, split
 from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Item, LibraryCall, Tensor
 
 _FUNCTIONS = {
@@ -53,7 +53,7 @@ _OF_CARD = "{device}"
 """The device of forward's tensors, in the text of a call."""
 
 
-def call_library(call: NodeCall, members: list[str]) -> Tensor | Pair | tuple[Tensor, ...]:
+def call_library(call: NodeCall, members: list[str]) -> Tensor | ComplexPair | tuple[Tensor, ...]:
     """The node as a PyTorch call; lines that make a module are added to `members`. Raises NoPlan for what cannot be written."""
     node = call.node
     inputs: list[Tensor] = []
@@ -87,7 +87,7 @@ def call_library(call: NodeCall, members: list[str]) -> Tensor | Pair | tuple[Te
     )  # fmt: skip
 
 
-def _show_parts(call: NodeCall, text: str, inputs: list[Tensor]) -> Pair:
+def _show_parts(call: NodeCall, text: str, inputs: list[Tensor]) -> ComplexPair:
     """A call that gives a complex tensor. Raises NoPlan where it gives several."""
     if len(call.node.outputs) > 1:
         raise NoPlan((f"{name_node(call.node)} that gives several complex tensors", call.node))
@@ -199,7 +199,7 @@ def _list_rims(node: OpNode) -> list[int]:
 
 def _write(value: Any, inputs: list[Tensor]) -> str:
     """An argument as Python writes it; a tensor as the place of an operand."""
-    if isinstance(value, Pair):
+    if isinstance(value, ComplexPair):
         inputs.append(value.stored)
         return f"torch.view_as_complex({{{len(inputs) - 1}}})"
     if isinstance(value, Tensor):

@@ -18,7 +18,7 @@ from tritonsmith.prompts.recipes.regions.lowering.pointwise import constant
 from tritonsmith.prompts.recipes.regions.reading.changes import Aliases
 from tritonsmith.prompts.recipes.regions.reading.complexes import (
     COMPLEX,
-    Pair,
+    ComplexPair,
     concerns_complex,
     hold_complex,
     lower_complex,
@@ -138,7 +138,7 @@ class ForwardReader:
         else:
             self.made[node.name] = self._compute(node)
 
-    def _take_member(self, name: str) -> Held | Pair:
+    def _take_member(self, name: str) -> Held | ComplexPair:
         """A parameter, a buffer or a table."""
         spec = self.facts.parameters.get(name) or self.facts.tables[name]
         if spec.dtype == COMPLEX:
@@ -146,7 +146,7 @@ class ForwardReader:
         return self._member(name)
 
     def _shows_tensor(self, name: str) -> bool:
-        return isinstance(self.made.get(name), Tensor | Pair)
+        return isinstance(self.made.get(name), Tensor | ComplexPair)
 
     def _change(self, node: OpNode, held: str) -> None:
         """A node that writes to a tensor: from here on that has another value, wherever it is shown."""
@@ -156,17 +156,17 @@ class ForwardReader:
         if root in self.paths:
             self.forward.updates[self.paths[root]] = self.made[root]
 
-    def _set_complex(self, node: OpNode, held: Pair, keys: list[Any], value: Any) -> Pair:
+    def _set_complex(self, node: OpNode, held: ComplexPair, keys: list[Any], value: Any) -> ComplexPair:
         try:
             return put_complex(held, keys, value)
         except NotCovered:
             raise NoPlan((f"{name_node(node)} of complex numbers", node)) from None
 
-    def _set_item(self, node: OpNode, held: str) -> Tensor | Pair:
+    def _set_item(self, node: OpNode, held: str) -> Tensor | ComplexPair:
         """`tensor[keys] = value`."""
         given, value = self._resolve(node.args[1]), self._resolve(node.args[2])
         keys = given if isinstance(given, list) else [given]
-        if isinstance(self.made[held], Pair):
+        if isinstance(self.made[held], ComplexPair):
             return self._set_complex(node, self.made[held], keys, value)
         try:
             return put(self.made[held], keys, value)
@@ -258,7 +258,7 @@ class ForwardReader:
         """A node that makes no tensor: a size, an attribute, arithmetic on numbers."""
         args = [self._resolve(one) for one in node.args]
         name = node.target.rpartition(".")[2]
-        if args and isinstance(args[0], Tensor | Pair):
+        if args and isinstance(args[0], Tensor | ComplexPair):
             value = args[0]
             if name == "size":
                 given = args[1] if len(args) > 1 else node.kwargs.get("dim")
@@ -329,7 +329,7 @@ def list_values(results: Any) -> list[Tensor]:
     """The tensors in what forward returns, in order."""
     if isinstance(results, Tensor):
         return [results]
-    if isinstance(results, Pair):
+    if isinstance(results, ComplexPair):
         return [results.stored]
     results = results.fields if isinstance(results, NamedValues) else results
     if isinstance(results, dict):

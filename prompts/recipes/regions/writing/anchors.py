@@ -114,9 +114,30 @@ def _find_exponentials() -> ReductionKind:
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class ScanKind:
+    """One kind of scan; in its texts `{0}` and `{1}` are what is put together, `{a}` the axis and what goes with it."""
+
+    join: str
+    run: str
+    total: str
+
+
+_SCANS = {
+    "sum": ScanKind("{0} + {1}", "tl.cumsum({0}, {a})", "tl.sum({0}, {a})"),
+    "prod": ScanKind("{0} * {1}", "tl.cumprod({0}, {a})", "tl.reduce({0}, {a}, combine_fn=multiply)"),
+    "max": ScanKind("tl.maximum({0}, {1})", "tl.associative_scan({0}, {a}, larger)", "tl.max({0}, {a})"),
+    "min": ScanKind("tl.minimum({0}, {1})", "tl.associative_scan({0}, {a}, smaller)", "tl.min({0}, {a})"),
+    "logs": ScanKind("add_logs({0}, {1})", "tl.associative_scan({0}, {a}, add_logs)", "tl.reduce({0}, {a}, combine_fn=add_logs)"),
+}
+
+
 def find_neutral(anchor: Anchor) -> str:
-    """The number that changes no sum or product, as the kernel writes it."""
-    return ("0" if anchor.kind == "sum" else "1") + (".0" if find_type(anchor.dtype) in FLOATS else "")
+    """What changes nothing where it is put together with a value, as the kernel writes it."""
+    wide = find_type(anchor.dtype)
+    if anchor.kind in ("sum", "prod"):
+        return ("0" if anchor.kind == "sum" else "1") + (".0" if wide in FLOATS else "")
+    return _find_ends(wide)[anchor.kind == "min"]
 
 
 def start_scan(anchor: Anchor, title: str, layout: RowLayout) -> str:
@@ -127,17 +148,18 @@ def start_scan(anchor: Anchor, title: str, layout: RowLayout) -> str:
 
 def write_scan(anchor: Anchor, title: str, text: str, valid: str, tiling: Tiling) -> list[str]:
     """The scan of a block, `text`, where `valid`; its result is `title`."""
-    sums = anchor.kind == "sum"
-    sign = "+" if sums else "*"
+    kind, before, wide = _SCANS[anchor.kind], f"{title}_before", find_type(anchor.dtype)
+    text = text if wide in FLOATS or anchor.kind in ("sum", "prod") else f"({text}).to({TRITON_TYPES[wide]})"  # places are of 32 bits
     if tiling.layout is RowLayout.COLUMNS:
-        return [f"{title}_before {sign}= {text}", f"{title} = {title}_before"]
+        return [f"{before} = {kind.join.format(before, text)}", f"{title} = {before}"]
     axis = "1" if tiling.layout is RowLayout.TILE else "0"
     lines = [f"{title}_counted = tl.where({valid}, {text}, {find_neutral(anchor)})"] if valid else []
     counted = f"{title}_counted" if valid else text
-    turn = ", reverse=True" if isinstance(anchor, Scan) and anchor.reverse else ""
-    run = f"tl.cumsum({counted}, {axis}{turn})" if sums else f"tl.cumprod({counted}, {axis}{turn})"
+    run = kind.run.format(counted, a=axis)
+    if isinstance(anchor, Scan) and anchor.reverse:
+        run = f"{run[:-1]}, reverse=True)"
     if not tiling.looped:
         return [*lines, f"{title} = {run}"]
     keep = ", keep_dims=True" if tiling.layout is RowLayout.TILE else ""
-    total = f"tl.sum({counted}, {axis}{keep})" if sums else f"tl.reduce({counted}, {axis}, combine_fn=multiply{keep})"
-    return [*lines, f"{title} = {title}_before {sign} {run}", f"{title}_before {sign}= {total}"]
+    total = f"{kind.total.format(counted, a=axis)[:-1]}{keep})"
+    return [*lines, f"{title} = {kind.join.format(before, run)}", f"{before} = {kind.join.format(before, total)}"]

@@ -23,7 +23,8 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
     list_parts,
 )
 
-_TAKEN = {"tl", "triton", "torch", "nn", "F", "libdevice", "sigmoid", "tanh", "softplus", "mish", "multiply", "row", "k", "offset",
+_TAKEN = {"tl", "triton", "torch", "nn", "F", "libdevice", "sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller",
+          "add_logs", "row", "k", "offset",
           "start", "step", "inside", "valid", "better", "distance", "higher", "float", "range", "rows", "size",
           *keyword.kwlist}  # fmt: skip
 """Names that no value of a kernel may have."""

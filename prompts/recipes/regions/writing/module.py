@@ -19,7 +19,7 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
     RowRegion,
     WorkRegion,
 )
-from tritonsmith.prompts.recipes.regions.reading.complexes import Pair
+from tritonsmith.prompts.recipes.regions.reading.complexes import ComplexPair
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward, NamedValues
 from tritonsmith.prompts.recipes.regions.values.tensors import Held, Item, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.attention import write_attention
@@ -35,7 +35,8 @@ from tritonsmith.prompts.recipes.regions.writing.sharing import SharedTexts
 from tritonsmith.prompts.recipes.regions.writing.split import write_split
 from tritonsmith.prompts.recipes.regions.writing.steps import write_steps
 
-_HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "split_lines", "split_value", "leaves_range", "wait_until")
+_HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller", "add_logs", "split_lines", "split_value",
+            "leaves_range", "wait_until")  # fmt: skip
 
 
 @dataclass
@@ -104,7 +105,7 @@ class ModuleWriter:
             self.text.forward.append(f"{attribute(path)}.detach().copy_({self.express(value)})")
         everything = "\n".join(self.text.kernels)
         self.text.helpers = tuple(name for name in _HELPERS if re.search(rf"\b{name}\b(?!-)", everything))
-        self.text.libdevice = "libdevice." in everything or "softplus" in everything
+        self.text.libdevice = any(word in everything for word in ("libdevice.", "softplus", "add_logs"))
         self.text.functional = any("F." in line for line in self.text.forward)
         return self.text
 
@@ -146,7 +147,7 @@ class ModuleWriter:
     def _show(self, results: Any) -> str:
         if isinstance(results, Tensor):
             return self.express(results)
-        if isinstance(results, Pair):
+        if isinstance(results, ComplexPair):
             return f"torch.view_as_complex({self.express(results.stored)})"
         if isinstance(results, NamedValues):
             self.text.records[results.name] = tuple(results.fields)

@@ -13,9 +13,9 @@ _WORDS = 3
 _QUIET = {"centered", "spread", "exponential", "clone", "contiguous", "dropout", "squares"}
 """Names of values that say nothing about what a kernel does."""
 _OPERATORS = {"truediv": "div", "iadd": "add", "imul": "mul", "isub": "sub", "getitem": "pick"}
-_TAKEN = {"torch", "nn", "F", "tl", "triton", "libdevice", "self", "describe", "sigmoid", "tanh", "softplus", "mish", "multiply", "given",
-          "split_lines", "COMPILED", "load_acquire", "wait_until", "magnitude",
-          "split_value", "leaves_range", "len", "str", "isinstance", "super", "range"}  # fmt: skip
+_TAKEN = {"torch", "nn", "F", "tl", "triton", "libdevice", "self", "describe", "sigmoid", "tanh", "softplus", "mish", "multiply", "larger",
+          "smaller", "add_logs", "given", "split_lines", "COMPILED", "load_acquire", "wait_until", "magnitude", "namedtuple", "built",
+          "split_value", "leaves_range", "len", "str", "isinstance", "super", "range", "build_reference", "clone"}  # fmt: skip
 
 
 def list_operations(region: WorkRegion) -> list[str]:
