@@ -214,10 +214,19 @@ def _literals(tree: ast.Module) -> dict[str, object]:
     for statement in tree.body:
         for name in assigned_names(statement):
             found[name] = ...
-        if isinstance(statement, ast.Assign | ast.AnnAssign) and isinstance(statement.value, ast.Constant):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            found |= {target.id: statement.value.value for target in targets if isinstance(target, ast.Name)}
+        found |= {name: value.value for name, value in list_assigned(statement) if isinstance(value, ast.Constant)}
     return found
+
+
+def list_assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """The names that an assignment sets, each with its expression; `a, b = 1, 2` sets two."""
+    if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
+        return
+    for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+        pairs = [(target, statement.value)]
+        if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
+            pairs = [*zip(target.elts, statement.value.elts, strict=False)]
+        yield from ((one.id, value) for one, value in pairs if isinstance(one, ast.Name))
 
 
 def _find_value(tree: ast.Module, name: str) -> ast.expr | None:

@@ -18,7 +18,7 @@ from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.trace import trace_operators
 from tritonsmith.evaluator.schema import ChosenSize, Task
 from tritonsmith.evaluator.source.parse import parse
-from tritonsmith.evaluator.tasks import at_chosen_size
+from tritonsmith.evaluator.tasks import at_chosen_size, list_assigned
 
 MOST_SECONDS = 60.0
 """The longest verdict that a task's own size may take."""
@@ -183,15 +183,11 @@ def _find_sizes(task: Task) -> Sizes:
     module = load_reference(task).module
     found: Sizes = {}
     for statement in parse(task.source).body:
-        if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
-            continue
-        if any(isinstance(node, ast.Name | ast.Call | ast.Attribute) for node in ast.walk(statement.value)):
-            continue
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        for target in targets:
-            value = getattr(module, target.id, None) if isinstance(target, ast.Name) else None
-            if isinstance(target, ast.Name) and type(value) is int and value > _LEAST:
-                found[target.id] = value
+        for name, expression in list_assigned(statement):
+            value = getattr(module, name, None)
+            computed = any(isinstance(node, ast.Name | ast.Call | ast.Attribute) for node in ast.walk(expression))
+            if not computed and type(value) is int and value > _LEAST:
+                found[name] = value
     return found
 
 

@@ -83,7 +83,7 @@ FILES = {
         "self.attention(x, x, x)[0]", "n_embd, n_head", "self.attention = nn.MultiheadAttention(n_embd, n_head, batch_first=True)",
     ),
     "two names for one size": write_task(
-        "batch_size = 4096; hidden = 4096; same = 4096", "torch.rand(batch_size, hidden)", "x * self.scale", "same",
+        "batch_size, hidden, same = 4096, 4096, 4096", "torch.rand(batch_size, hidden)", "x * self.scale", "same",
         "self.scale = nn.Parameter(torch.randn(same))",
     ),
     "needs values": write_task("batch_size = 4096; dim = 4096", "torch.randn(batch_size, dim)", "x * (1.0 + float(x.sum() > 0.0))"),
