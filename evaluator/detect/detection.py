@@ -9,11 +9,12 @@ from tritonsmith.evaluator.detect.algorithms import (
     find_winograd_transform,
 )
 from tritonsmith.evaluator.detect.bounds import find_bound
+from tritonsmith.evaluator.detect.convolutions import find_direct_convolution
 from tritonsmith.evaluator.detect.grids import find_one_axis_grid, read_constants, read_grid_extents
 from tritonsmith.evaluator.detect.library import find_library_work
 from tritonsmith.evaluator.detect.loops import find_loop_traits
 from tritonsmith.evaluator.detect.observed import compare_sharing, find_observed_waits, note_iterations
-from tritonsmith.evaluator.detect.products import find_direct_convolution, find_serial_product
+from tritonsmith.evaluator.detect.products import find_serial_product
 from tritonsmith.evaluator.detect.records import Detection, KernelCode, Trait, TraitHit
 from tritonsmith.evaluator.detect.sharing import find_unsynchronised_sharing
 from tritonsmith.evaluator.detect.time_loops import find_time_loop

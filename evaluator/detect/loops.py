@@ -89,7 +89,7 @@ def _explain_persistence(walk: KernelWalk, loop: Loop, reducing: set[str]) -> It
         yield "each program takes several tiles, as far apart as there are programs", _OTHER_WORK[0]
     yield from _explain_registers(walk, loop)
     yield from _explain_memory(walk, loop)
-    if loop.bound not in reducing and not loop.updates and _takes_several_rows(walk, loop):
+    if _takes_share(walk, loop) or loop.bound not in reducing and not loop.updates and _takes_several_rows(walk, loop):
         yield f"each program takes {loop.bound} pieces of work in turn", _OTHER_WORK[1]
 
 
@@ -111,9 +111,10 @@ def _explain_row(walk: KernelWalk, loop: Loop) -> tuple[str, str] | None:
     """A sum, maximum or scan over the iterations; None for other loops."""
     if loop.polls:
         return None
-    moves = any(loop.id in access.loops and _moves_with(access, loop) for access in walk.accesses)
+    moving = [access for access in walk.accesses if loop.id in access.loops and _moves_with(access, loop)]
+    own = any(access.address.rank > 0 or access.address.pids for access in moving)
     for name, use in sorted(loop.updates.items()):
-        if use <= Use.LINEAR and moves:
+        if use <= Use.LINEAR and moving and (own or name not in loop.tiles):  # else over numbers that all elements share: no row of theirs
             stored = any(_holds(store, loop, name) for store in _stores(walk, loop))
             nearest = "persistent, if an iteration is a time step" if stored else ""
             return f"{name} is a {'scan' if stored else 'reduction'} over its iterations", nearest
@@ -191,7 +192,10 @@ def _drop(form: Polynomial, inner: set[str]) -> Polynomial:
 
 def takes_work_in_turn(walk: KernelWalk) -> bool:
     """Whether programs take several pieces of work each, so that their number is free."""
-    return any(loop.queue or _strides_over_programs(walk, loop) or _takes_several_rows(walk, loop) for loop in walk.loops.values())
+    return any(
+        loop.queue or _strides_over_programs(walk, loop) or _takes_several_rows(walk, loop) or _takes_share(walk, loop)
+        for loop in walk.loops.values()
+    )
 
 
 def _strides_over_programs(walk: KernelWalk, loop: Loop) -> bool:
@@ -222,6 +226,20 @@ def _continues_programs(walk: KernelWalk, form: Polynomial, loop: Loop) -> bool:
     ranges = {symbol.name for symbol in form.symbols() if symbol.kind == "range"}
     own = any(form.coefficient(name) * walk.ranges[name] == step for name in ranges)
     return is_multiple_of_programs(step) and not own
+
+
+def _takes_share(walk: KernelWalk, loop: Loop) -> bool:
+    """Whether a program goes from its own first piece of work to its own last one, and stores something for each that rests on no other."""
+    if loop.last is None or loop.step is None or loop.step.constant != 1:
+        return False
+    first, last = ({dep for dep in form.deps if dep.startswith("program:")} for form in (loop.first, loop.last))
+    if not first or not first <= last:
+        return False
+    return any(
+        store.address.form.coefficient(loop.name).constant not in (0, 1)
+        and not any((owner, name) == (loop.id, name) and name in loop.updates for owner, name, _ in store.value.carried)
+        for store in _stores(walk, loop)
+    )
 
 
 def _takes_several_rows(walk: KernelWalk, loop: Loop) -> bool:

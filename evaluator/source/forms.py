@@ -35,6 +35,10 @@ class Symbol:
         """Itself and everything that it depends on."""
         return self.deps | {self.name}
 
+    def is_place(self, beside: str = "") -> bool:
+        """Whether it is a place of the output: it differs between elements or programs, and not with the symbol of a loop."""
+        return beside not in self.all_deps and any(dep.startswith(("range:", "program:")) for dep in self.all_deps)
+
     @cached_property
     def _hash(self) -> int:
         return hash((self.kind, self.key))

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tritonsmith.evaluator.source.forms import ZERO, Polynomial, make_opaque, make_symbol
-from tritonsmith.evaluator.source.places import Places, read_column_or_row
-from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, Use, Value, put_to_use, union
+from tritonsmith.evaluator.source.places import Places, find_wide_axes, read_column_or_row
+from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, Use, Value, put_to_use, turn, union
 
 if TYPE_CHECKING:
     from tritonsmith.evaluator.source.walk import Walker
@@ -23,6 +23,8 @@ _FOLDS = {"sum", "max", "min", "reduce"}
 """Reductions whose result is a number made of the elements, not their place."""
 _SCANS = {"cumsum", "cumprod", "associative_scan", "sort", "topk", "histogram"}
 """Functions of the language that combine elements along an axis and keep it."""
+_ORDERED = {"cumsum", "cumprod", "associative_scan", "sort"}
+"""Functions whose result has at each place what many elements amount to."""
 _SHAPED = {"zeros", "full", "reshape", "view", "broadcast_to"}
 """Functions of the language whose result has the shape that they are given."""
 _MILD = {"maximum", "minimum", "where", "broadcast", "zeros_like", "cat", "join", "split", "abs", "min", "max", "sum", "cumsum", "argmax",
@@ -108,7 +110,8 @@ class Language:
         if short in ("reshape", "view") and arguments and arguments[0].rank == 1 and (kept := read_column_or_row(node)) is not None:
             return replace(result, form=self.places.mark_axis(arguments[0].form, kept), axes=frozenset({kept}))
         if short in _SAME and arguments or short == "int" and len(arguments) == 1:
-            return replace(result, form=arguments[0].form, block=arguments[0].block)
+            same = replace(result, form=arguments[0].form, block=arguments[0].block)
+            return turn(same) if short == "trans" else same
         if short == "expand_dims" and arguments:
             axis = node.args[1] if len(node.args) > 1 else None
             place = axis.value if isinstance(axis, ast.Constant) else None
@@ -129,7 +132,7 @@ class Language:
             return replace(result, form=form)
         mixed = result.mixed or short in _REDUCTIONS
         result = put_to_use(result, Use.SUM if short in _MILD else Use.FULL)
-        if short in _FOLDS and arguments:
+        if short in _FOLDS | _ORDERED and arguments:
             result = self._note_mixing(arguments[0], result, env)
         return replace(result, form=form, mixed=mixed)
 
@@ -176,7 +179,7 @@ class Language:
             rest = [value for value, place in zip(rest, places, strict=False) if place not in tuples]
             block = address.block or tuple(make_symbol("parameter", f"block{axis}") for axis in range(len(offsets)))
             form = self.places.place(address.form, offsets, address.strides, block)
-            address = replace(union(address, *offsets), form=form, roots=address.roots, rank=len(offsets))
+            address = replace(union(address, *offsets), form=form, roots=address.roots, rank=len(offsets), axes=find_wide_axes(block))
         value = rest[0] if rest and name not in _LOADS else named.get("value", named.get("val", NOTHING))
         kind = "atomic" if atomic else "store" if name in _STORES else "load"
         swaps = (arguments[1].form, arguments[2].form) if name == "atomic_cas" and len(arguments) > 2 else None

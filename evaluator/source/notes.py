@@ -71,6 +71,7 @@ class WalkNotes:
         terms = list(_terms_of(value))
         self.silent += 1
         factors = [(term, pair) for term in terms if (pair := self._find_factors(term, env))]
+        totals = self._find_totals(target, terms, env)
         self.silent -= 1
         named = any(isinstance(term, ast.Name) and self._is_total(term.id, target, env) for term in terms)
         if needs_name and not named and len(factors) < _CHAIN:
@@ -79,7 +80,13 @@ class WalkNotes:
             outer = {left.axes, right.axes} == {frozenset({0}), frozenset({1})}
             summed = isinstance(term, ast.Call) and self._index.resolve_language_name(term.func) == "sum"
             loops = self.loops if named or not needs_name else ()
-            self._facts.products.append(Product(term.lineno, left, right, loops, target, outer, summed))
+            self._facts.products.append(Product(term.lineno, left, right, loops, target, outer, summed, totals, self.sides))
+
+    def _find_totals(self, target: str, terms: list[ast.expr], env: Env) -> frozenset[tuple[int, str]]:
+        """What the innermost loop carries that a sum goes on from: the target, or a name among the terms."""
+        names = [target, *(term.id for term in terms if isinstance(term, ast.Name))]
+        carried = [item for name in names for item in env.get(name, NOTHING).carried] if self.loops else []
+        return frozenset((owner, name) for owner, name, use in carried if owner == self.loops[-1] and use <= Use.SUM)
 
     def _find_factors(self, term: ast.expr, env: Env) -> tuple[Value, Value] | None:
         """The two factors of a product, looking through tl.sum(...), fma, names and helpers."""
@@ -106,10 +113,18 @@ class WalkNotes:
         if name == "maximum" and any(owner == loop for owner, *_ in result.carried):
             self._facts.rescales.append(Rescale("maximum", node.lineno, self.loops))
         if name in ("exp", "exp2", "math.exp", "math.exp2", "libdevice.exp") and node.args:
-            for part in ast.walk(node.args[0]):
-                if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) and isinstance(part.left, ast.Name):
-                    if (loop, part.left.id, Use.COPY) in env.get(part.left.id, NOTHING).carried:
-                        self._facts.rescales.append(Rescale("exponential", node.lineno, self.loops))
+            self.silent += 1
+            exponent = self._evaluate(node.args[0], env)
+            self.silent -= 1
+            if any(owner == loop and use is Use.COPY for left in self._find_minuends(exponent) for owner, _, use in left.carried):
+                self._facts.rescales.append(Rescale("exponential", node.lineno, self.loops))
+
+    def _find_minuends(self, value: Value, depth: int = 4) -> list[Value]:
+        """What others are subtracted from in a difference, also in one that is multiplied by a number."""
+        if difference := self._facts.differences.get(value.signature):
+            return [difference[0]]
+        parts = self._facts.factors.get(value.signature, ()) if depth else ()
+        return [left for part in parts for left in self._find_minuends(part, depth - 1)]
 
     def note_scaling(self, target: str, value: ast.expr, env: Env, direct: bool) -> None:
         """A carried total that is multiplied by a factor which rests on another carried name.
@@ -126,8 +141,20 @@ class WalkNotes:
         if found:
             self._facts.rescales.append(Rescale("scaling", value.lineno, self.loops))
             self._scaled.add((self.loops[-1], target))
-        if (self.loops[-1], target) in self._scaled and any(_is_sum_of_products(self._index, part) for part in ast.walk(value)):
+        if (self.loops[-1], target) in self._scaled and any(self._weighs(part, env) for part in ast.walk(value)):
             self._facts.rescales.append(Rescale("weighted", value.lineno, self.loops))
+
+    def _weighs(self, node: ast.AST, env: Env) -> bool:
+        """Whether it is tl.sum(a * b), or a weight that rests on sums of products times a tile that is loaded."""
+        if _is_sum_of_products(self._index, node):
+            return True
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+            return False
+        self.silent += 1
+        left, right = self._evaluate(node.left, env), self._evaluate(node.right, env)
+        self.silent -= 1
+        pairs = ((left, right), (right, left))
+        return any(one.mixed and one.reads and other.reads and not other.mixed and other.rank > 0 for one, other in pairs)
 
 
 def _partners_of(target: str, value: ast.expr) -> list[ast.expr]:

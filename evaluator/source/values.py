@@ -88,6 +88,11 @@ def union(*values: Value, signature: int = 0, roots: bool = True, form: Polynomi
     )
 
 
+def turn(value: Value) -> Value:
+    """A tile with rows and columns changed over."""
+    return replace(value, axes=frozenset(1 - axis if axis < 2 else axis for axis in value.axes)) if value.rank == 2 else value
+
+
 def put_to_use(value: Value, use: Use) -> Value:
     """The value after something was done to it."""
     if not value.carried and not value.reads:
@@ -121,6 +126,8 @@ class Loop:
     """Those of them that are no pointers."""
     updates: dict[str, Use] = field(default_factory=dict)
     """Names that rest on their value of the iteration before, with what an iteration does to it."""
+    tiles: set[str] = field(default_factory=set)
+    """Those of them that are tiles, and no single numbers."""
     gated: set[str] = field(default_factory=set)
     """Names that are multiplied by what the iteration loads."""
     mixed: set[str] = field(default_factory=set)
@@ -180,6 +187,10 @@ class Product:
     """A column times a row, by their indexing."""
     summed: bool = False
     """tl.sum over the product."""
+    totals: frozenset[tuple[int, str]] = frozenset()
+    """(loop, name): what the innermost loop carries and the product is added to, with nothing done to it before."""
+    sides: frozenset[int] = frozenset()
+    """Conditions that are the same for all programs; negative on the other side."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +217,8 @@ class KernelWalk:
     """By signature: sums, differences and products with the signatures of both sides and the line."""
     factors: dict[int, tuple[Value, Value]] = field(default_factory=dict)
     """By signature: both factors of a product."""
+    differences: dict[int, tuple[Value, Value]] = field(default_factory=dict)
+    """By signature: both sides of a difference."""
     ranges: dict[str, Polynomial] = field(default_factory=dict)
     """Extents of ranges of elements by the name of their symbol."""
     program_axes: set[str] = field(default_factory=set)

@@ -23,7 +23,7 @@ from tritonsmith.evaluator.source.loop_heads import (
     read_updates,
 )
 from tritonsmith.evaluator.source.notes import WalkNotes
-from tritonsmith.evaluator.source.values import NOTHING, Env, KernelWalk, Loop, Use, Value, put_to_use, union
+from tritonsmith.evaluator.source.values import NOTHING, Env, KernelWalk, Loop, Use, Value, put_to_use, turn, union
 
 _MAX_DEPTH = 6
 """Helpers within helpers that are entered; deeper ones only pass on what their arguments depend on."""
@@ -227,6 +227,8 @@ class Walker:
         if isinstance(node, ast.Subscript):
             return self.language.places.evaluate_subscript(node, env)
         result = union(*values, signature=signature, form=make_opaque(kind, *(value.form for value in values)))
+        if isinstance(node, ast.Attribute) and node.attr == "T":
+            result = turn(result)
         if isinstance(node, ast.Attribute | ast.Tuple | ast.List | ast.keyword):
             return result
         return put_to_use(result, Use.FULL if isinstance(node, ast.Compare) else Use.SUM)
@@ -242,6 +244,8 @@ class Walker:
         if isinstance(op, ast.Mult):
             self.notes.note_gates(first, second)
             self.facts.factors[signature] = first, second
+        elif isinstance(op, ast.Sub):
+            self.facts.differences[signature] = first, second
         use = _choose_use(op, first, second)
         first = put_to_use(first, use)
         second = put_to_use(second, Use.FULL if isinstance(op, ast.Div) else use)
