@@ -35,7 +35,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Part:
+class TensorPart:
     """What an iteration reads or writes."""
 
     base: str
@@ -133,7 +133,7 @@ class LoopView:
         carried = self._find_carried() - self.counters.keys()
         if call.kernel is None:
             return not carried and not isinstance(self.loop, ast.While)
-        reads: list[Part] = []
+        reads: list[TensorPart] = []
         writes = list(self._find_host_writes())
         for launch in self.calls:
             if launch.kernel is None:
@@ -164,33 +164,34 @@ class LoopView:
         names = self.derive(*self.variables)
         return any(name in arguments and self.depends(arguments[name], launch.frame, names) for name in given)
 
-    def trace(self, node: ast.expr, frame: Frame, written: bool, depth: int = _DEPTH) -> Part:
+    def trace(self, node: ast.expr, frame: Frame, written: bool, depth: int = _DEPTH) -> TensorPart:
         """The tensor that an argument names."""
         text = ast.unparse(node)
         if depth <= 0:
-            return Part(text, "")
+            return TensorPart(text, "")
         if isinstance(node, ast.Name):
             return self._trace_name(node, frame, written, depth)
         if isinstance(node, ast.Subscript):
             whole = self.trace(node.value, frame, written, depth - 1)
             own = self.depends(node.slice, frame, self.derive(*self.variables))
-            return Part(whole.base, f"{whole.text}[{self._write(node.slice, frame)}]" if own else whole.text, whole.fresh)
+            return TensorPart(whole.base, f"{whole.text}[{self._write(node.slice, frame)}]" if own else whole.text, whole.fresh)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             method = node.func.attr
             if method in SLICES and any(self.depends(argument, frame, self.derive(*self.variables)) for argument in node.args):
                 whole = self.trace(node.func.value, frame, written, depth - 1)
-                return Part(whole.base, f"{whole.text}[{', '.join(self._write(argument, frame) for argument in node.args)}]", whole.fresh)
+                index = ", ".join(self._write(argument, frame) for argument in node.args)
+                return TensorPart(whole.base, f"{whole.text}[{index}]", whole.fresh)
             if method in (*_VIEWS, *SLICES) or method == "contiguous" and not written:
                 return self.trace(node.func.value, frame, written, depth - 1)
         if isinstance(node, ast.Attribute):
-            return self.trace(node.value, frame, written, depth - 1) if node.attr in (*_VIEWS, "T", "mT") else Part(text, "")
+            return self.trace(node.value, frame, written, depth - 1) if node.attr in (*_VIEWS, "T", "mT") else TensorPart(text, "")
         if isinstance(node, ast.Call) and not self._stands_outside(node, frame):
-            return Part(f"made at {node.lineno}:{node.col_offset}", "", fresh=True)
-        return Part(text, "")
+            return TensorPart(f"made at {node.lineno}:{node.col_offset}", "", fresh=True)
+        return TensorPart(text, "")
 
-    def _trace_name(self, node: ast.Name, frame: Frame, written: bool, depth: int) -> Part:
+    def _trace_name(self, node: ast.Name, frame: Frame, written: bool, depth: int) -> TensorPart:
         if frame is self.frame and node.id in self.variables:
-            return Part(f"item of {node.id}", node.id)
+            return TensorPart(f"item of {node.id}", node.id)
         if frame is self.frame and node.id in self.inside:
             return self.trace(self.inside[node.id], frame, written, depth - 1)
         values = [(value, where) for value, where, part in self._values.find_values(node.id, frame) if isinstance(value, ast.expr)]
@@ -199,7 +200,7 @@ class LoopView:
             view = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in (*_VIEWS, *SLICES)
             if value is not node and (inner or view):
                 return self.trace(value, where, written, depth - 1)
-        return Part(node.id, "")
+        return TensorPart(node.id, "")
 
     def _stands_outside(self, node: ast.AST, frame: Frame) -> bool:
         """Whether an expression of the loop's own function stands before or after the loop."""
@@ -213,7 +214,7 @@ class LoopView:
             return self._write(names[text].node, names[text].frame)
         return text
 
-    def _find_host_writes(self) -> Iterator[Part]:
+    def _find_host_writes(self) -> Iterator[TensorPart]:
         """Parts that the loop's own text writes: `y[t] = ...`, `y[t].copy_(...)`."""
         for part in ast.walk(self.loop):
             targets = part.targets if isinstance(part, ast.Assign) else [part.target] if isinstance(part, ast.AugAssign) else []

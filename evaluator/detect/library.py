@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.schema import LaunchFacts
 from tritonsmith.evaluator.source.host_calls import Call
-from tritonsmith.evaluator.source.host_things import Kind, Thing
+from tritonsmith.evaluator.source.host_things import Thing, ThingKind
 from tritonsmith.evaluator.source.kernel_file import KernelSource, calls_of
 from tritonsmith.evaluator.source.values import KernelWalk
 
@@ -99,19 +99,19 @@ def find_library_call(call: Call) -> tuple[str, str] | None:
 
 def _read_work(thing: Thing, call: Call) -> Iterator[tuple[str, str]]:
     """What a thing computes when it is called, as far as that is the library's."""
-    if thing.kind is Kind.METHOD:
+    if thing.kind is ThingKind.METHOD:
         if thing.name in _TENSOR_PRODUCTS:
             yield f".{thing.name}", "product"
         elif thing.name in _TENSOR_REDUCTIONS:
             yield f".{thing.name}", "reduction"
-    elif thing.kind is Kind.OUTSIDE:
+    elif thing.kind is ThingKind.OUTSIDE:
         yield from _read_function(thing.name, call)
-    elif thing.kind is Kind.OBJECT:
+    elif thing.kind is ThingKind.OBJECT:
         ...
-    elif thing.kind is Kind.MADE:
+    elif thing.kind is ThingKind.MADE:
         yield from _read_module(thing.name)
         for part in thing.parts:
-            if part.kind is Kind.MADE:
+            if part.kind is ThingKind.MADE:
                 yield from _read_work(part, call)
 
 

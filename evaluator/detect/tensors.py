@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tritonsmith.evaluator.source.host_things import Frame, Kind
+from tritonsmith.evaluator.source.host_things import Frame, ThingKind
 from tritonsmith.evaluator.source.host_values import HostValues
 
 _DEPTH = 8
@@ -68,7 +68,7 @@ class Tensors:
 
     def find_attribute(self, node: ast.Attribute, frame: Frame) -> list[tuple[ast.expr, Frame]] | None:
         """What an attribute of an object of the file is set to; nothing for methods, None for attributes of other things."""
-        bases = [base for base in self._values.find(node.value, frame) if base.kind is Kind.OBJECT]
+        bases = [base for base in self._values.find(node.value, frame) if base.kind is ThingKind.OBJECT]
         if not bases:
             return None
         return [

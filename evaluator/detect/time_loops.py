@@ -11,7 +11,7 @@ from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.detect.tensors import Tensors
 from tritonsmith.evaluator.schema import LaunchFacts, TaskFacts
 from tritonsmith.evaluator.source.host_calls import HostCalls, LoopSite
-from tritonsmith.evaluator.source.host_things import Frame, Kind
+from tritonsmith.evaluator.source.host_things import Frame, ThingKind
 from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.values import KernelWalk
 
@@ -114,7 +114,7 @@ class TimeLoops:
         if not isinstance(over, ast.Call):
             return False
         for thing in self._host.values.find(over.func, frame):
-            if thing.kind is Kind.FUNCTION and isinstance(thing.node, ast.FunctionDef):
+            if thing.kind is ThingKind.FUNCTION and isinstance(thing.node, ast.FunctionDef):
                 inside = self._host.values.enter(thing, over, frame)
                 for loop in ast.walk(thing.node):
                     giving = isinstance(loop, ast.For | ast.While) and any(isinstance(part, ast.Yield) for part in ast.walk(loop))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tritonsmith.evaluator.source.host_results import LOOKING
-from tritonsmith.evaluator.source.host_things import Frame, Kind, Routine, Thing
+from tritonsmith.evaluator.source.host_things import Frame, Routine, Thing, ThingKind
 from tritonsmith.evaluator.source.host_values import HostValues
 from tritonsmith.evaluator.source.kernel_file import HostLoop, KernelSource
 
@@ -64,7 +64,7 @@ class HostCalls:
         self._unused = {id(part.value) for part in ast.walk(index.tree) if isinstance(part, ast.Expr)}
         methods = index.find_model_methods()
         if "forward" in methods or "__call__" in methods:
-            model = Thing(Kind.OBJECT, "ModelNew")
+            model = Thing(ThingKind.OBJECT, "ModelNew")
             for thing in self.values.find_entered(model):
                 self._follow(self.values.enter(thing, None, self.values.top), (), frozenset())
         else:
@@ -108,7 +108,7 @@ class HostCalls:
         things = self.values.find(node.func, frame)
         launched = False
         for thing in things:
-            if thing.kind is Kind.LAUNCHER:
+            if thing.kind is ThingKind.LAUNCHER:
                 launched = True
                 launcher = thing.node if isinstance(thing.node, ast.Subscript) else None
                 self._found.append(Call(node, frame, loops, thing.name, launcher, thing.frame))
@@ -124,21 +124,21 @@ class HostCalls:
 
     def _find_inherited(self, thing: Thing) -> Iterator[Thing]:
         """The layer that an object without a forward of its own inherits from."""
-        if thing.kind is Kind.OBJECT and not any(True for _ in self.values.find_entered(thing)):
-            yield from (Thing(Kind.MADE, name) for name in self.values.names.read_outside_bases(thing.name))
+        if thing.kind is ThingKind.OBJECT and not any(True for _ in self.values.find_entered(thing)):
+            yield from (Thing(ThingKind.MADE, name) for name in self.values.names.read_outside_bases(thing.name))
 
     def _find_passed_layers(self, node: ast.Call, frame: Frame, things: list[Thing]) -> Iterator[Thing]:
         """Layers of the library that a call gives to a function of the library, which then calls them."""
-        if any(thing.kind is Kind.OUTSIDE and thing.name.startswith("torch.") and thing.name[-1:] != "_" for thing in things):
-            made = [thing for argument in node.args for thing in self.values.find(argument, frame) if thing.kind is Kind.MADE]
+        if any(thing.kind is ThingKind.OUTSIDE and thing.name.startswith("torch.") and thing.name[-1:] != "_" for thing in things):
+            made = [thing for argument in node.args for thing in self.values.find(argument, frame) if thing.kind is ThingKind.MADE]
             yield from (thing for thing in made if thing.name.startswith("torch.nn."))
 
     def _find_passed(self, node: ast.Call, frame: Frame, things: list[Thing]) -> Iterator[Thing]:
         """Functions of the file that a call gives to something outside, which may call them."""
-        if not any(thing.kind in (Kind.OUTSIDE, Kind.MADE) and thing.name not in LOOKING for thing in things):
+        if not any(thing.kind in (ThingKind.OUTSIDE, ThingKind.MADE) and thing.name not in LOOKING for thing in things):
             return
         for part in self.values.open([*node.args, *(word.value for word in node.keywords)], frame, 6):
-            if part.kind in (Kind.FUNCTION, Kind.OBJECT):
+            if part.kind in (ThingKind.FUNCTION, ThingKind.OBJECT):
                 yield from self.values.find_entered(part)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tritonsmith.evaluator.source.host_names import has_decorator
-from tritonsmith.evaluator.source.host_things import Frame, Given, Kind, Routine, Thing
+from tritonsmith.evaluator.source.host_things import Frame, Given, Routine, Thing, ThingKind
 from tritonsmith.evaluator.source.kernel_file import Function
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _OF_TABLES = ("values", "items", "get", "pop", "copy", "setdefault", "children",
 """Methods that give elements of a table."""
 
 _SAME = {
-    (Kind.MADE, "forward"), (Kind.MADE, "__call__"), (Kind.FUNCTION, "default"), (Kind.FUNCTION, "__wrapped__"),
+    (ThingKind.MADE, "forward"), (ThingKind.MADE, "__call__"), (ThingKind.FUNCTION, "default"), (ThingKind.FUNCTION, "__wrapped__"),
 }  # fmt: skip
 """Attributes that stand for the thing itself."""
 
@@ -38,31 +38,32 @@ class Members:
 
     def find_attribute(self, base: Thing, name: str, depth: int) -> Iterator[Thing]:
         """What an attribute of a thing may stand for."""
-        if base.kind in (Kind.OBJECT, Kind.CLASS, Kind.PARENT):
+        if base.kind in (ThingKind.OBJECT, ThingKind.CLASS, ThingKind.PARENT):
             yield from self._find_member(base, name, depth)
-        elif base.kind is Kind.OUTSIDE:
+        elif base.kind is ThingKind.OUTSIDE:
             own = self._names.operators.get(f"{base.name}.{name}".removeprefix("torch.ops."))
-            yield Thing(Kind.FUNCTION, own.name, own, self._values.top) if own is not None else Thing(Kind.OUTSIDE, f"{base.name}.{name}")
-        elif base.kind is Kind.KERNEL:
+            outside = Thing(ThingKind.OUTSIDE, f"{base.name}.{name}")
+            yield outside if own is None else Thing(ThingKind.FUNCTION, own.name, own, self._values.top)
+        elif base.kind is ThingKind.KERNEL:
             if name == "run":
-                yield Thing(Kind.LAUNCHER, base.name)
+                yield Thing(ThingKind.LAUNCHER, base.name)
             elif name != "warmup":
                 yield base
         elif (base.kind, name) in _SAME:
             yield base
         elif base.parts and name in _OF_TABLES:
-            yield Thing(Kind.METHOD, name, parts=base.parts)
+            yield Thing(ThingKind.METHOD, name, parts=base.parts)
         else:
-            yield Thing(Kind.METHOD, name, base.node, base.frame)
+            yield Thing(ThingKind.METHOD, name, base.node, base.frame)
 
     def _find_member(self, base: Thing, name: str, depth: int) -> Iterator[Thing]:
         """A method, or what methods and the class itself set an attribute to; what a class outside has is named after it."""
-        owners = self._names.read_bases(base.name) if base.kind is Kind.PARENT else [base.name]
+        owners = self._names.read_bases(base.name) if base.kind is ThingKind.PARENT else [base.name]
         known = False
         for owner in owners:
             methods = self._index.find_methods(owner)
-            if base.kind is Kind.CLASS and name == "apply" and "apply" not in methods and "forward" in methods:
-                yield Thing(Kind.FUNCTION, "forward", methods["forward"], Frame(owner=owner), skip=1)
+            if base.kind is ThingKind.CLASS and name == "apply" and "apply" not in methods and "forward" in methods:
+                yield Thing(ThingKind.FUNCTION, "forward", methods["forward"], Frame(owner=owner), skip=1)
                 return
             if name in methods:
                 known = True
@@ -73,16 +74,16 @@ class Members:
         if not known:
             outside = [parent for owner in owners or [base.name] for parent in self._names.read_outside_bases(owner)]
             entered = name in ("forward", "__call__")
-            yield from (Thing(Kind.OUTSIDE if entered else Kind.MADE, f"{parent}.{name}") for parent in outside)
+            yield from (Thing(ThingKind.OUTSIDE if entered else ThingKind.MADE, f"{parent}.{name}") for parent in outside)
 
     def _find_method(self, base: Thing, owner: str, method: Function, depth: int) -> Iterator[Thing]:
-        written = has_decorator(method, "staticmethod") or base.kind is Kind.CLASS and not has_decorator(method, "classmethod")
-        maker = base if base.kind is Kind.OBJECT else None
+        written = has_decorator(method, "staticmethod") or base.kind is ThingKind.CLASS and not has_decorator(method, "classmethod")
+        maker = base if base.kind is ThingKind.OBJECT else None
         thing = Thing(
-            Kind.FUNCTION, method.name, method, Frame(owner=base.name if maker else owner, maker=maker), skip=0 if written else 1
+            ThingKind.FUNCTION, method.name, method, Frame(owner=base.name if maker else owner, maker=maker), skip=0 if written else 1
         )  # fmt: skip
         if method.name in self._index.jit:
-            yield Thing(Kind.KERNEL, method.name)
+            yield Thing(ThingKind.KERNEL, method.name)
         elif has_decorator(method, "property", "cached_property"):
             yield from self._values.find_returned(thing, None, Frame(), depth)
         else:
@@ -96,7 +97,7 @@ class Members:
         if key not in self._frames:
             made = base.node if isinstance(base.node, ast.Call) and method.name == "__init__" else None
             given = bind(method, made, base.frame, 1) if made is not None and base.frame is not None else {}
-            self._frames[key] = Frame(method, owner, given, maker=base if base.kind is Kind.OBJECT else None)
+            self._frames[key] = Frame(method, owner, given, maker=base if base.kind is ThingKind.OBJECT else None)
             self._kept += [method, base.node]
         return self._frames[key]
 

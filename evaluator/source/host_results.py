@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tritonsmith.evaluator.source.host_things import Frame, Given, Kind, Thing
+from tritonsmith.evaluator.source.host_things import Frame, Given, Thing, ThingKind
 
 if TYPE_CHECKING:
     from tritonsmith.evaluator.source.host_values import HostValues
@@ -38,24 +38,24 @@ def find_outside_result(values: HostValues, name: str, node: ast.Call, frame: Fr
     """
     arguments = [*node.args, *(word.value for word in node.keywords)]
     if name == "super":
-        yield Thing(Kind.PARENT, frame.owner)
+        yield Thing(ThingKind.PARENT, frame.owner)
     elif name == "getattr" and len(node.args) > 1:
         for word in _read_text(values, node.args[1], frame, depth):
             for base in values.find(node.args[0], frame, depth):
                 yield from values.members.find_attribute(base, word, depth)
     elif name in ("importlib.import_module", "__import__") and node.args:
-        yield from (Thing(Kind.OUTSIDE, word) for word in _read_text(values, node.args[0], frame, depth))
+        yield from (Thing(ThingKind.OUTSIDE, word) for word in _read_text(values, node.args[0], frame, depth))
     elif name == "functools.partial" and node.args:
         before = tuple(Given(argument, frame) for argument in node.args[1:])
         yield from (replace(thing, before=(*thing.before, *before)) for thing in values.find(node.args[0], frame, depth))
     elif name in _GIVERS:
         parts = values.open(arguments, frame, depth)
-        yield from parts if name == "next" else [Thing(Kind.TABLE, parts=parts)] if parts else []
+        yield from parts if name == "next" else [Thing(ThingKind.TABLE, parts=parts)] if parts else []
     elif name not in LOOKING:
         parts = tuple(part for part in values.open(arguments, frame, depth) if part.may_be_called)
-        yield from (part for part in parts if part.kind in (Kind.FUNCTION, Kind.KERNEL))  # a wrapper, such as torch.vmap
-        yield from (part for part in values.open(node.args, frame, depth) if part.kind is Kind.OUTSIDE)
-        yield Thing(Kind.MADE, name, node, frame, parts)
+        yield from (part for part in parts if part.kind in (ThingKind.FUNCTION, ThingKind.KERNEL))  # a wrapper, such as torch.vmap
+        yield from (part for part in values.open(node.args, frame, depth) if part.kind is ThingKind.OUTSIDE)
+        yield Thing(ThingKind.MADE, name, node, frame, parts)
 
 
 def _read_text(values: HostValues, node: ast.expr, frame: Frame, depth: int) -> list[str]:

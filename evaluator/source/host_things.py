@@ -12,7 +12,7 @@ Routine: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 """What can be entered."""
 
 
-class Kind(StrEnum):
+class ThingKind(StrEnum):
     """Kinds of things."""
 
     KERNEL = "kernel"
@@ -60,7 +60,7 @@ class Frame:
 class Thing:
     """What an expression may stand for."""
 
-    kind: Kind
+    kind: ThingKind
     name: str = ""
     """Of a kernel, class or method, or the full name of what lies outside."""
     node: ast.AST | None = None
@@ -77,4 +77,4 @@ class Thing:
     @property
     def may_be_called(self) -> bool:
         """Whether something that gets it can call it, or what lies in it."""
-        return self.kind not in (Kind.METHOD, Kind.PARENT) or bool(self.parts)
+        return self.kind not in (ThingKind.METHOD, ThingKind.PARENT) or bool(self.parts)

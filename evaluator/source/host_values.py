@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from tritonsmith.evaluator.source.host_members import Members, bind
 from tritonsmith.evaluator.source.host_names import Names
 from tritonsmith.evaluator.source.host_results import find_outside_result
-from tritonsmith.evaluator.source.host_things import Frame, Kind, Thing
+from tritonsmith.evaluator.source.host_things import Frame, Thing, ThingKind
 from tritonsmith.evaluator.source.kernel_file import KernelSource
 
 _DEPTH = 14
@@ -54,22 +54,22 @@ class HostValues:
             for base in bases:
                 yield from self.members.find_attribute(base, node.attr, less)
             if not bases:
-                yield Thing(Kind.METHOD, node.attr, node.value, frame)
+                yield Thing(ThingKind.METHOD, node.attr, node.value, frame)
         elif isinstance(node, ast.Call):
             for called in self.find(node.func, frame, less):
                 yield from self._find_result(called, node, frame, less)
         elif isinstance(node, ast.Subscript):
             for base in self.find(node.value, frame, less):
-                yield from [Thing(Kind.LAUNCHER, base.name, node, frame)] if base.kind is Kind.KERNEL else base.parts
+                yield from [Thing(ThingKind.LAUNCHER, base.name, node, frame)] if base.kind is ThingKind.KERNEL else base.parts
         elif isinstance(node, ast.Lambda):
-            yield Thing(Kind.FUNCTION, "lambda", node, frame)
+            yield Thing(ThingKind.FUNCTION, "lambda", node, frame)
         elif isinstance(node, ast.NamedExpr | ast.Starred | ast.Await):
             yield from self.find(node.value, frame, less)
         elif isinstance(node, ast.IfExp | ast.BoolOp):
             sides = node.values if isinstance(node, ast.BoolOp) else [node.body, node.orelse]
             yield from (thing for side in sides for thing in self.find(side, frame, less))
         elif parts := self._find_parts(node, frame, less):
-            yield Thing(Kind.TABLE, parts=parts)
+            yield Thing(ThingKind.TABLE, parts=parts)
 
     def _find_parts(self, node: ast.expr, frame: Frame, depth: int) -> tuple[Thing, ...]:
         """Elements of a table that is written out."""
@@ -89,23 +89,23 @@ class HostValues:
     def open(self, nodes: Iterable[ast.expr | None], frame: Frame, depth: int) -> tuple[Thing, ...]:
         """What expressions stand for, tables within by their elements."""
         found = (thing for node in nodes for thing in self.find(node, frame, depth))
-        return tuple(dict.fromkeys(inner for thing in found for inner in (thing.parts if thing.kind is Kind.TABLE else (thing,))))
+        return tuple(dict.fromkeys(inner for thing in found for inner in (thing.parts if thing.kind is ThingKind.TABLE else (thing,))))
 
     def _find_name(self, name: str, frame: Frame, depth: int) -> Iterator[Thing]:
         if name == "self" and frame.owner:
-            yield frame.maker or Thing(Kind.OBJECT, frame.owner)
+            yield frame.maker or Thing(ThingKind.OBJECT, frame.owner)
             return
         for value, where, part in self.find_values(name, frame):
             if isinstance(value, ast.FunctionDef | ast.AsyncFunctionDef):
                 kernel = value.name in self.index.jit
-                yield Thing(Kind.KERNEL, value.name) if kernel else Thing(Kind.FUNCTION, value.name, value, where)
+                yield Thing(ThingKind.KERNEL, value.name) if kernel else Thing(ThingKind.FUNCTION, value.name, value, where)
             elif isinstance(value, ast.ClassDef):
-                yield Thing(Kind.CLASS, value.name)
+                yield Thing(ThingKind.CLASS, value.name)
             elif isinstance(value, ast.expr):
                 found = self.find(value, where, depth)
                 yield from found if part is None else (inner for thing in found for inner in thing.parts or (thing,))
             else:
-                yield Thing(Kind.OUTSIDE, str(part))
+                yield Thing(ThingKind.OUTSIDE, str(part))
 
     def find_values(self, name: str, frame: Frame) -> Iterator[tuple[ast.AST | None, Frame, int | str | None]]:
         """What a name is set to: a value with its frame, and the name's place in it where it is only a part.
@@ -134,16 +134,16 @@ class HostValues:
 
     def _find_result(self, called: Thing, node: ast.Call, frame: Frame, depth: int) -> Iterator[Thing]:
         """What a call gives back."""
-        if called.kind is Kind.FUNCTION:
+        if called.kind is ThingKind.FUNCTION:
             yield from self.find_returned(called, node, frame, depth)
-        elif called.kind is Kind.CLASS:
-            yield Thing(Kind.OBJECT, called.name, node, frame)
-        elif called.kind is Kind.METHOD and called.parts:
-            yield from called.parts if called.name in ("get", "pop", "setdefault") else [Thing(Kind.TABLE, parts=called.parts)]
-        elif called.kind is Kind.OUTSIDE:
+        elif called.kind is ThingKind.CLASS:
+            yield Thing(ThingKind.OBJECT, called.name, node, frame)
+        elif called.kind is ThingKind.METHOD and called.parts:
+            yield from called.parts if called.name in ("get", "pop", "setdefault") else [Thing(ThingKind.TABLE, parts=called.parts)]
+        elif called.kind is ThingKind.OUTSIDE:
             yield from find_outside_result(self, called.name, node, frame, depth)
-        elif called.kind in (Kind.MADE, Kind.OBJECT):
-            yield from (thing for thing in self.open(node.args, frame, depth) if thing.kind in (Kind.FUNCTION, Kind.KERNEL))
+        elif called.kind in (ThingKind.MADE, ThingKind.OBJECT):
+            yield from (thing for thing in self.open(node.args, frame, depth) if thing.kind in (ThingKind.FUNCTION, ThingKind.KERNEL))
 
     def find_returned(self, called: Thing, node: ast.Call | None, frame: Frame, depth: int) -> Iterator[Thing]:
         """What a function may return, and what a generator gives as elements."""
@@ -154,7 +154,7 @@ class HostValues:
             returned, yielded = self.names.read_results(inside.function)
             yield from (thing for value in returned for thing in self.find(value, inside, depth))
             if parts := self.open(yielded, inside, depth):
-                yield Thing(Kind.TABLE, parts=parts)
+                yield Thing(ThingKind.TABLE, parts=parts)
 
     def enter(self, called: Thing, node: ast.Call | None, frame: Frame) -> Frame:
         """The frame of a function that a call enters."""
@@ -165,16 +165,16 @@ class HostValues:
 
     def find_entered(self, called: Thing) -> Iterator[Thing]:
         """Functions of the file that run when a thing is called."""
-        if called.kind is Kind.FUNCTION:
+        if called.kind is ThingKind.FUNCTION:
             yield called
-        elif called.kind in (Kind.OBJECT, Kind.CLASS):
+        elif called.kind in (ThingKind.OBJECT, ThingKind.CLASS):
             methods = self.index.find_methods(called.name)
-            name = "__init__" if called.kind is Kind.CLASS else "__call__" if "__call__" in methods else "forward"
+            name = "__init__" if called.kind is ThingKind.CLASS else "__call__" if "__call__" in methods else "forward"
             if name in methods:
-                maker = called if called.kind is Kind.OBJECT else None
-                yield Thing(Kind.FUNCTION, name, methods[name], Frame(owner=called.name, maker=maker), skip=1)
-        elif called.kind in (Kind.MADE, Kind.TABLE):
-            yield from (inner for part in called.parts if part.kind is not Kind.CLASS for inner in self.find_entered(part))
+                maker = called if called.kind is ThingKind.OBJECT else None
+                yield Thing(ThingKind.FUNCTION, name, methods[name], Frame(owner=called.name, maker=maker), skip=1)
+        elif called.kind in (ThingKind.MADE, ThingKind.TABLE):
+            yield from (inner for part in called.parts if part.kind is not ThingKind.CLASS for inner in self.find_entered(part))
 
     def find_definitions(self, node: ast.expr, frame: Frame, depth: int = _DEPTH) -> Iterator[tuple[ast.expr, Frame]]:
         """What a name or an attribute of an object was set to, followed to expressions that are neither; other expressions as they are."""
@@ -186,7 +186,7 @@ class HostValues:
             values = [(value, where) for value, where, part in self.find_values(node.id, frame) if part is None]
         else:
             for base in self.find(node.value, frame):
-                if base.kind is Kind.OBJECT:
+                if base.kind is ThingKind.OBJECT:
                     found = self.names.find_attribute_values(base.name, node.attr)
                     values += [(value, self.members.enter_method(base, base.name, method)) for value, method in found]
         for value, where in values if depth > 0 else ():

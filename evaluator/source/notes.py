@@ -42,6 +42,16 @@ class WalkNotes:
         if not self.silent:
             self._facts.accesses.append(site)
 
+    def note_operation(self, name: str, signature: int, first: Value, second: Value, line: int) -> None:
+        """A sum, difference or product of two values."""
+        if name in ("Add", "Sub", "Mult"):
+            self._facts.operations[signature] = (name, first.signature, second.signature, line)
+        if name == "Mult":
+            self.note_gates(first, second)
+            self._facts.factors[signature] = first, second
+        elif name == "Sub":
+            self._facts.differences[signature] = first, second
+
     def note_gates(self, first: Value, second: Value) -> None:
         """Two factors: a name that the innermost loops carry may be multiplied by what the iteration loads."""
         for carried, other in ((first, second), (second, first)):

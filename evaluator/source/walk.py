@@ -239,13 +239,7 @@ class Walker:
         name = type(op).__name__
         signature = hash((name, first.signature, second.signature))
         form = _combine_forms(name, first.form, second.form)
-        if isinstance(op, ast.Add | ast.Sub | ast.Mult):
-            self.facts.operations[signature] = (name, first.signature, second.signature, left.lineno if hasattr(left, "lineno") else 0)
-        if isinstance(op, ast.Mult):
-            self.notes.note_gates(first, second)
-            self.facts.factors[signature] = first, second
-        elif isinstance(op, ast.Sub):
-            self.facts.differences[signature] = first, second
+        self.notes.note_operation(name, signature, first, second, getattr(left, "lineno", 0))
         use = _choose_use(op, first, second)
         first = put_to_use(first, use)
         second = put_to_use(second, Use.FULL if isinstance(op, ast.Div) else use)
