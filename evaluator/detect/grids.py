@@ -48,7 +48,8 @@ def find_one_axis_grid(
 def _keeps_axis_whole(walk: KernelWalk) -> bool:
     """Whether a program reads or stores along an axis that no program id divides: no next program goes on where its elements end.
 
-    An address that also moves along a divided axis, such as a weight's, counts only in a store: its other axis may be an inner one.
+    An address that also moves along a divided axis, such as a weight's, counts only in a store: its other axis may be an inner one. An
+    axis over which a loop goes tile by tile is whole in each program where results are stored so in each step.
     """
     names = [f"program:{axis}" for axis in walk.program_axes]
     placed = [access for access in walk.accesses if access.kind != "atomic" and any(name in access.address.form.deps for name in names)]
@@ -58,11 +59,8 @@ def _keeps_axis_whole(walk: KernelWalk) -> bool:
         programs = [form.coefficient(name) for name in names]
         ranges = {symbol.name for symbol in form.symbols() if symbol.kind == "range" and form.coefficient(symbol.name).terms}
         divided = {name for name in ranges if not apart and form.coefficient(name) * walk.ranges[name] in programs}
-        tiled = {
-            name
-            for name in ranges
-            if any(loop.step == walk.ranges[name] and loop.name in form.deps for loop in walk.loops.values())
-        }  # fmt: skip
+        over = {name: [loop for loop in walk.loops.values() if loop.step == walk.ranges[name] and loop.name in form.deps] for name in ranges}
+        tiled = {name for name, loops in over.items() if loops and not (access.kind == "store" and any(loop.outer for loop in loops))}
         if ranges - divided - tiled and (access.kind == "store" or not divided):
             return True
     return False

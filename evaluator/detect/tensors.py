@@ -14,6 +14,12 @@ _FIGURES = ("shape", "dtype", "device", "ndim", "size", "stride", "numel", "dim"
 _SHARES = ("cdiv", "ceil_div", "log2", "bit_length", "next_power_of_2", "ceil")
 """Functions that make another number of an extent: of tiles, or of stages of a tree."""
 
+MAKERS = (
+    "empty", "zeros", "ones", "full", "empty_like", "zeros_like", "ones_like", "full_like", "new_empty", "new_zeros", "new_ones",
+    "new_full", "empty_strided",
+)  # fmt: skip
+"""Functions that make a tensor of some size."""
+
 
 class Tensors:
     """Answers questions about expressions.
@@ -58,13 +64,12 @@ class Tensors:
     def _is_input_name(self, name: str, frame: Frame, depth: int) -> bool:
         if name in ("self", "ctx"):
             return False
-        values = list(self._values.find_values(name, frame))
-        if not values:  # a parameter that no call in sight gives
-            at: Frame | None = frame
-            while at is not None and at.function is not None and name not in self._values.names.read_parameters(at.function):
-                at = at.outer
-            return at is not None and at.function is not None and getattr(at.function, "name", "") != "__init__"
-        return any(self.is_input(value, where, depth) for value, where, _ in values)
+        at: Frame | None = frame
+        while at is not None and at.function is not None and name not in self._values.names.read_parameters(at.function):
+            at = at.outer
+        if at is not None and at.function is not None and name not in at.given and getattr(at.function, "name", "") != "__init__":
+            return True  # a parameter that no call in sight gives
+        return any(self.is_input(value, where, depth) for value, where in self._values.find_nodes(name, frame))
 
     def find_attribute(self, node: ast.Attribute, frame: Frame) -> list[tuple[ast.expr, Frame]] | None:
         """What an attribute of an object of the file is set to; nothing for methods, None for attributes of other things."""
@@ -79,16 +84,22 @@ class Tensors:
 
     def rests_on_model(self, node: ast.AST, frame: Frame, depth: int = _DEPTH) -> bool:
         """Whether an expression, or what its names are set to, names an attribute of the model that is no activation, such as a weight."""
-        for part in ast.walk(node):
-            if isinstance(part, ast.Attribute) and (found := self.find_attribute(part, frame)) is not None:
-                is_method = any(part.attr in self._values.index.find_methods(base.name) for base in self._values.find(part.value, frame))
-                if not is_method and not any(self._is_activation(value, where, depth) for value, where in found):
-                    return True
-            if isinstance(part, ast.Name) and depth > 0 and part.id != "self" and not self.is_input(part, frame):
-                values = self._values.find_nodes(part.id, frame)
-                if any(value is not node and self.rests_on_model(value, where, depth - 4) for value, where in values):
-                    return True
-        return False
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in MAKERS or self.is_input(node, frame):
+            return False  # it may be of a size that the model says
+        if isinstance(node, ast.Attribute) and (found := self.find_attribute(node, frame)) is not None:
+            is_method = any(node.attr in self._values.index.find_methods(base.name) for base in self._values.find(node.value, frame))
+            if not is_method and not any(self._is_activation(value, where, depth) for value, where in found):
+                return True
+        if isinstance(node, ast.Name) and depth > 0 and node.id != "self":
+            values = self._values.find_nodes(node.id, frame)
+            if any(value is not node and self.rests_on_model(value, where, depth - 2) for value, where in values):
+                return True
+        children: list[ast.expr] = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+        if isinstance(node, ast.IfExp):
+            children = [node.body, node.orelse]
+        elif isinstance(node, ast.Subscript):
+            children = [node.value]
+        return any(self.rests_on_model(child, frame, depth) for child in children)
 
     def _is_activation(self, value: ast.expr, frame: Frame, depth: int) -> bool:
         """Whether what an attribute was set to is no part of the model: it was made while forward runs, and of no weight."""
@@ -97,7 +108,7 @@ class Tensors:
         method = getattr(frame.function, "name", "__init__")
         made = frame.maker.frame.function if frame.maker is not None and frame.maker.frame is not None else None
         while_running = method != "__init__" or made is not None and getattr(made, "name", "") != "__init__"
-        return while_running and isinstance(value, ast.Call) and depth > 0 and not self.rests_on_model(value, frame, depth - 4)
+        return while_running and isinstance(value, ast.Call) and depth > 0 and not self.rests_on_model(value, frame, depth - 2)
 
     def is_extent(self, node: ast.AST | None, frame: Frame, depth: int = _DEPTH) -> bool:
         """Whether a number is an extent of an activation: x.shape[i], x.size(i), len(x), or a name for one."""

@@ -88,7 +88,7 @@ class HostCalls:
 
     def _visit(self, node: ast.AST, frame: Frame, loops: tuple[LoopSite, ...], seen: frozenset[int]) -> None:
         self._index.count_step()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.ExceptHandler):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler):
             return  # entered where it is called; a handler runs only where the way in the text fails
         if isinstance(node, ast.Call):
             self._note(node, frame, loops, seen)
