@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.source.forms import Monomial, Polynomial, Symbol, find_multiple
 from tritonsmith.evaluator.source.values import KernelWalk, Loop, Product, Use, Value
@@ -141,42 +143,47 @@ def _has_place(form: Polynomial, unit: Polynomial, own: set[Symbol]) -> bool:
 def find_sliding(walk: KernelWalk, form: Polynomial, loop: Loop) -> set[Symbol]:
     """Places of the output with which an address moves as with a loop: row and place in x[row * W + i * W + place + j].
 
-    The tap's factor then divides the factor of a place up to a stride, and this stride is not the length of the loop: where it is,
-    the loop runs along an axis of its own. A stride by a name counts only where the tap has a factor too, or it may be a row's length.
+    Both then have the same factor up to a stride of the place and a dilation of the tap, and the stride is not the length of the loop:
+    where it is, the loop runs along an axis of its own. Names for these count only beside a common factor, or one may be a row's length.
     """
     inside = (part for symbol in form.symbols() if symbol.kind == "opaque" and loop.name in symbol.deps for part in symbol.parts)
     found = {place for part in inside if _mixes(part, loop) for place in find_sliding(walk, part, loop)}
     if found:
         return found  # a quotient by the stride, as in a transposed convolution
     taps = [(symbols, number) for symbols, number in form.terms if any(loop.name in symbol.all_deps for symbol in symbols)]
-    tiles = _find_tile_programs(walk, form)
+    tiles = _find_tiles(walk, form, loop)
     places = [
         (symbols, number)
         for symbols, number in form.terms
         if any(symbol.is_place(loop.name) for symbol in symbols) and not any(symbol.name in tiles for symbol in symbols)
     ]
-    bound = {symbol for symbol in (loop.last or Polynomial()).symbols()}
+    bound = Counter(symbol for symbol in (loop.last or Polynomial()).symbols())
     for symbols, number in taps:
-        factor = [symbol for symbol in symbols if loop.name not in symbol.all_deps]
+        factor = Counter(symbol for symbol in symbols if loop.name not in symbol.all_deps)
         for others, times in places:
-            rest = list(others)
-            if any(symbol not in rest for symbol in factor) or times % number and number % times:
-                continue
-            for symbol in factor:
-                rest.remove(symbol)
-            strides = [symbol for symbol in rest if not symbol.is_place(loop.name)]
+            common = factor & Counter(others)
+            rest, dilation = Counter(others) - common, factor - common
+            strides = Counter({symbol: count for symbol, count in rest.items() if not symbol.is_place(loop.name)})
             ratio = max(abs(times // number), abs(number // times))
-            if ratio <= _MOST_STRIDE and ratio != loop.trips and (not strides or factor and len(strides) == 1 and not bound & set(strides)):
+            if times % number and number % times or ratio > _MOST_STRIDE or ratio == loop.trips or bound & strides:
+                continue
+            named = strides.total(), dilation.total()
+            if named == (0, 0) or common and max(named) <= 1:
                 found |= {symbol for symbol in rest if symbol.is_place(loop.name)}
     return found
 
 
-def _find_tile_programs(walk: KernelWalk, form: Polynomial) -> set[str]:
-    """Program ids that select a tile whose elements are in the same address, so that those are the places."""
+def _find_tiles(walk: KernelWalk, form: Polynomial, loop: Loop) -> set[str]:
+    """Symbols that are no places of their own: program ids that select a tile whose elements are in the same address, and elements of
+    tiles over which the loop goes.
+    """
     ranges = {symbol.name for symbol in form.symbols() if symbol.kind == "range"}
-    lengths = [form.coefficient(name) * walk.ranges.get(name, Polynomial()) for name in ranges]
+    lengths = {name: form.coefficient(name) * walk.ranges.get(name, Polynomial()) for name in ranges}
     programs = {symbol.name for symbol in form.symbols() if symbol.kind == "program"}
-    return {name for name in programs if form.coefficient(name) in lengths}
+    over = form.coefficient(loop.name)
+    return {name for name in programs if form.coefficient(name) in lengths.values()} | {
+        name for name, length in lengths.items() if length == over
+    }  # fmt: skip
 
 
 def _mixes(form: Polynomial, loop: Loop) -> bool:

@@ -130,7 +130,7 @@ class LoopView:
 
     def is_independent(self, index: KernelSource, walks: Mapping[str, KernelWalk], call: Call) -> bool:
         """Whether every iteration is proven to work on data of its own: it reads nothing that another one writes."""
-        carried = self._find_carried() - self.counters.keys()
+        carried = self.find_carried() - self.counters.keys()
         if call.kernel is None:
             return not carried and not isinstance(self.loop, ast.While)
         reads: list[TensorPart] = []
@@ -223,7 +223,7 @@ class LoopView:
                 if part.func.attr.endswith("_") and not part.func.attr.startswith("_"):
                     yield self.trace(part.func.value, self.frame, True)
 
-    def _find_carried(self) -> set[str]:
+    def find_carried(self) -> set[str]:
         """Names that an iteration reads before it sets them."""
         if not isinstance(self.loop, ast.For | ast.While):
             return {part.target.id for part in ast.walk(self.loop) if isinstance(part, ast.NamedExpr)}

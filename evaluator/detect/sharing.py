@@ -125,9 +125,12 @@ def _turns_around(stored: Polynomial, loaded: Polynomial, axis: str) -> bool:
 def _adds_at_loaded_places(store: AccessSite, load: AccessSite) -> bool:
     """Whether a program adds to places whose numbers are loaded, which another program may meet as well."""
     form = store.address.form
-    chased = any(symbol.kind == "opaque" and symbol.key.startswith("loaded") for symbol in form.symbols())
+    chased = [symbol for symbol in form.symbols() if symbol.kind == "opaque" and symbol.key.startswith("loaded")]
+    own = {symbol.name for symbol in form.symbols() if symbol.kind == "program"}  # a row of its own, say
+    apart = (symbol.deps - own for symbol in chased if any(dep.startswith("range:") for dep in symbol.deps))
+    meet = any(dep.startswith("program:") for deps in apart for dep in deps)
     adds = any(root in store.address.roots and use is Use.SUM for root, use in store.value.reads)
-    return store.kind == "store" and chased and adds and form == load.address.form and bool(store.address.pids)
+    return store.kind == "store" and meet and adds and form == load.address.form
 
 
 def _differs(walk: KernelWalk, store: AccessSite) -> bool:

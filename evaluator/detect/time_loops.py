@@ -190,8 +190,11 @@ class TimeLoops:
 
     def _picks_step(self, view: LoopView, place: ast.AST, frame: Frame, name: str) -> bool:
         names = view.derive(name)
+        states = view.find_carried() if frame is view.frame else set()
         for part in ast.walk(place):
             if isinstance(part, ast.Subscript) and any(view.depends(index, frame, names) for index in _find_picks(part.slice)):
+                if isinstance(part.value, ast.Name) and part.value.id in states:
+                    continue  # a part of what an iteration leaves to the next, as of a layer's state
                 if not self._tensors.rests_on_model(part.value, frame) and self._is_tensor(part.value, frame):
                     return True
             if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in SLICES:

@@ -30,6 +30,8 @@ _SHAPED = {"zeros", "full", "reshape", "view", "broadcast_to"}
 _MILD = {"maximum", "minimum", "where", "broadcast", "zeros_like", "cat", "join", "split", "abs", "min", "max", "sum", "cumsum", "argmax",
          "argmin", "associative_scan", "reduce", "float"}  # fmt: skip
 """Functions that an associative reduction or scan is made of."""
+_COMPILER_HELPERS = ("torch._inductor.runtime.triton_helpers.", "torch._inductor.triton_helpers.")
+"""Helpers of torch's compiler for its reductions: maxima, and means and variances by Welford's method."""
 _ASSEMBLY = "inline_asm_elementwise"
 """Inline assembly, which may read memory."""
 _LOADS = {"load", "load_tensor_descriptor", "_experimental_descriptor_load"}
@@ -102,7 +104,7 @@ class Language:
             total = arguments[2] if short == "dot" and len(arguments) > 2 else NOTHING
             factors = union(*arguments[:2], *(arguments[3:] if short == "dot" else arguments[2:]), signature=result.signature)
             both = union(put_to_use(factors, Use.FULL), put_to_use(total, Use.SUM), signature=result.signature)
-            return replace(both, form=make_opaque("dot", *(value.form for value in arguments)), rank=2, roots=frozenset(), mixed=True)
+            return replace(both, form=make_opaque("dot", *(value.form for value in arguments)), rank=2, roots=frozenset(), mixed=True, dotted=True)
         if short in ("zeros", "zeros_like"):
             return replace(result, form=ZERO)
         if short == "full" and len(arguments) > 1:
@@ -130,9 +132,12 @@ class Language:
             return replace(union(factors, put_to_use(arguments[2], Use.SUM), signature=result.signature, roots=False), form=form)
         if short == "range":
             return replace(result, form=form)
+        if self._index.resolve_name(node.func).startswith(_COMPILER_HELPERS):
+            return replace(put_to_use(result, Use.SUM), form=form)
         mixed = result.mixed or short in _REDUCTIONS
         result = put_to_use(result, Use.SUM if short in _MILD else Use.FULL)
-        if short in _FOLDS | _ORDERED and arguments:
+        elementwise = short in ("max", "min") and len(node.args) > 1 and not isinstance(node.args[1], ast.Constant)
+        if short in _FOLDS | _ORDERED and arguments and not elementwise:
             result = self._note_mixing(arguments[0], result, env)
         return replace(result, form=form, mixed=mixed)
 

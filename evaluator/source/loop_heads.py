@@ -119,6 +119,7 @@ def read_updates(loop: Loop, left: dict[str, Value]) -> None:
                         edges[first, last] = max(use, edges.get((first, last), Use.COPY))
     loop.updates = {name: edges[name, name] for name in names if (name, name) in edges and _rests_on_data(loop, left[name])}
     loop.tiles = {name for name in loop.updates if left[name].rank > 0}
+    loop.dotted = {name for name in loop.updates if left[name].dotted}
 
 
 def _rests_on_data(loop: Loop, value: Value) -> bool:

@@ -118,13 +118,13 @@ class _Plainer(ast.NodeTransformer):
             deciding = isinstance(test.op, ast.Or)
             if deciding in sides:
                 return deciding
-            return None if None in sides else not deciding
+            return not deciding if (not deciding) in sides else None  # other sides ask whether the kernel fits, which it is there for
         if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
             return True
         if isinstance(test, ast.Call) and self._resolve(test.func) == "torch.cuda.is_available":
             return True
-        if isinstance(test, ast.Name):
-            return self._flags.get(test.id)
+        if isinstance(test, ast.Name | ast.Attribute):
+            return self._flags.get(ast.unparse(test))
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and ast.unparse(test.left).endswith("device.type"):
             other = test.comparators[0]
             if isinstance(other, ast.Constant) and isinstance(test.ops[0], ast.Eq | ast.NotEq) and other.value in ("cuda", "cpu"):
@@ -133,14 +133,24 @@ class _Plainer(ast.NodeTransformer):
 
 
 def _find_flags(tree: ast.Module) -> dict[str, bool]:
-    """Names that a module sets where an import succeeds: `try: import triton; HAVE = True except ImportError: HAVE = False`."""
-    found: dict[str, bool] = {}
+    """Switches: names and attributes of self that are set once, to a constant, and names that a module sets where an import succeeds."""
+    values: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(tree):
+        for target in node.targets if isinstance(node, ast.Assign) else []:
+            assert isinstance(node, ast.Assign)
+            values.setdefault(ast.unparse(target), []).append(node.value)
+    found = {name: choice for name, given in values.items() if (choice := _read_switch(name, given)) is not None}
     for statement in tree.body:
         if isinstance(statement, ast.Try) and any(isinstance(part, ast.Import | ast.ImportFrom) for part in statement.body):
             for part in [*statement.body, *statement.orelse]:
                 if isinstance(part, ast.Assign) and isinstance(part.value, ast.Constant) and isinstance(part.value.value, bool):
                     found |= {target.id: part.value.value for target in part.targets if isinstance(target, ast.Name)}
     return found
+
+
+def _read_switch(name: str, values: list[ast.expr]) -> bool | None:
+    value = values[0].value if len(values) == 1 and isinstance(values[0], ast.Constant) else None
+    return value if isinstance(value, bool) and (name.startswith("self.") or name.isupper()) else None
 
 
 def _call_at(node: ast.expr | ast.stmt, function: ast.expr, arguments: list[ast.expr]) -> ast.Call:

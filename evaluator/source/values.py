@@ -61,6 +61,8 @@ class Value:
     """Rests on what an atomic gave back."""
     mixed: bool = False
     """Rests on a product of tiles or on a reduction."""
+    dotted: bool = False
+    """Rests on a product of tiles by tl.dot."""
 
 
 NOTHING = Value()
@@ -85,6 +87,7 @@ def union(*values: Value, signature: int = 0, roots: bool = True, form: Polynomi
         axes=frozenset().union(*(value.axes for value in values)),
         atomic=any(value.atomic for value in values),
         mixed=any(value.mixed for value in values),
+        dotted=any(value.dotted for value in values),
     )
 
 
@@ -124,10 +127,14 @@ class Loop:
     """What counts iterations: the variable of a range, and names that grow by the same amount each time."""
     counters: list[Polynomial] = field(default_factory=list)
     """Those of them that are no pointers."""
+    leaps: list[Polynomial] = field(default_factory=list)
+    """Numbers that only some iterations move on, each time by the same."""
     updates: dict[str, Use] = field(default_factory=dict)
     """Names that rest on their value of the iteration before, with what an iteration does to it."""
     tiles: set[str] = field(default_factory=set)
     """Those of them that are tiles, and no single numbers."""
+    dotted: set[str] = field(default_factory=set)
+    """Those of them that rest on products of tiles."""
     gated: set[str] = field(default_factory=set)
     """Names that are multiplied by what the iteration loads."""
     mixed: set[str] = field(default_factory=set)

@@ -7,7 +7,7 @@ is seen by the next), helper jit functions entered with their arguments. Nothing
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tritonsmith.evaluator.source.forms import ONE, Polynomial, make_number, make_opaque, make_symbol
@@ -161,7 +161,7 @@ class Walker:
         assigned = parts_assigned & entry.keys()
         left: dict[str, Value] = {}
         for last in (False, True):
-            loop.variables, loop.counters = [variable.form] if isinstance(node, ast.For) else [], []
+            loop.variables, loop.counters, loop.leaps = [variable.form] if isinstance(node, ast.For) else [], [], []
             for name in assigned:
                 env[name] = self._enter_iteration(name, loop, entry[name], left.get(name))
             if isinstance(node, ast.For):
@@ -178,7 +178,8 @@ class Walker:
             find_polled_parts(node.test, loop, at_test, left, accesses, self.evaluate)
             read_loop_test(node.test, loop, at_test, self.evaluate)
         note_trips(loop)
-        read_updates(loop, {name: left[name] for name in assigned})
+        pointers = {name for name in assigned if entry[name].roots and not left[name].roots}  # a name that is used again for what it led to
+        read_updates(loop, {name: left[name] for name in assigned - pointers})
         self.notes.loops = outer
         _leave_loop(loop, parts_assigned, env)
         _merge(env, entry)
@@ -196,6 +197,8 @@ class Walker:
                 loop.counters += [] if entry.roots else [form]
                 signature = hash((entry.signature, step, loop.id))
                 return replace(entry, signature=signature, form=form, loops=entry.loops | {loop.id}, pids=entry.pids | left.pids)
+        for step in _find_leaps(left.form, symbol):
+            loop.leaps.append(entry.form + step * make_symbol("loop", str(loop.id)))
         before = union(entry, left, signature=hash(("carried", name, loop.id)), form=symbol)
         if before.roots and not left.reads:
             loop.pointers.add(name)
@@ -240,6 +243,8 @@ class Walker:
         signature = hash((name, first.signature, second.signature))
         form = _combine_forms(name, first.form, second.form)
         self.notes.note_operation(name, signature, first, second, getattr(left, "lineno", 0))
+        if isinstance(op, ast.MatMult):
+            self.notes.note_dot()
         use = _choose_use(op, first, second)
         first = put_to_use(first, use)
         second = put_to_use(second, Use.FULL if isinstance(op, ast.Div) else use)
@@ -310,6 +315,14 @@ def _combine_forms(op: str, first: Polynomial, second: Polynomial) -> Polynomial
     if op == "FloorDiv" and second == ONE:
         return first
     return make_opaque(op, first, second)
+
+
+def _find_leaps(form: Polynomial, before: Polynomial) -> Iterator[Polynomial]:
+    """By how much some iterations move a number on, where others leave it."""
+    for symbol in form.symbols():
+        if symbol.kind == "opaque" and symbol.key.startswith("either") and before in symbol.parts:
+            steps = (part - before for part in symbol.parts if part != before)
+            yield from (step for step in steps if not any(dep.startswith("carried:") for dep in step.deps))
 
 
 def _merge(env: Env, other: Mapping[str, Value]) -> None:
