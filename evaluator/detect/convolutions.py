@@ -157,7 +157,7 @@ def find_sliding(walk: KernelWalk, form: Polynomial, loop: Loop) -> set[Symbol]:
         for symbols, number in form.terms
         if any(symbol.is_place(loop.name) for symbol in symbols) and not any(symbol.name in tiles for symbol in symbols)
     ]
-    bound = Counter(symbol for symbol in (loop.last or Polynomial()).symbols())
+    bound = {symbol for form in (loop.first, loop.last or Polynomial()) for symbol in form.all_symbols()}
     for symbols, number in taps:
         factor = Counter(symbol for symbol in symbols if loop.name not in symbol.all_deps)
         for others, times in places:
@@ -165,7 +165,7 @@ def find_sliding(walk: KernelWalk, form: Polynomial, loop: Loop) -> set[Symbol]:
             rest, dilation = Counter(others) - common, factor - common
             strides = Counter({symbol: count for symbol, count in rest.items() if not symbol.is_place(loop.name)})
             ratio = max(abs(times // number), abs(number // times))
-            if times % number and number % times or ratio > _MOST_STRIDE or ratio == loop.trips or bound & strides:
+            if times % number and number % times or ratio > _MOST_STRIDE or ratio == loop.trips or bound & strides.keys():
                 continue
             named = strides.total(), dilation.total()
             if named == (0, 0) or common and max(named) <= 1:
@@ -182,7 +182,7 @@ def _find_tiles(walk: KernelWalk, form: Polynomial, loop: Loop) -> set[str]:
     programs = {symbol.name for symbol in form.symbols() if symbol.kind == "program"}
     over = form.coefficient(loop.name)
     return {name for name in programs if form.coefficient(name) in lengths.values()} | {
-        name for name, length in lengths.items() if length == over
+        name for name, length in lengths.items() if length in (over, over.scaled(-1))
     }  # fmt: skip
 
 

@@ -103,6 +103,7 @@ def _find_kernel_traits(
     transform = find_flash_attention(walk) or find_winograd_transform(walk) or find_fourier_transform(walk)
     if transform is not None:
         row = convolution = None  # its loops are that algorithm's
+        persistent = None if persistent is not None and persistent.line == transform.line else persistent
     shared = find_unsynchronised_sharing(walk, extents)
     if shared is not None and known is not None:
         shared = compare_sharing(shared, walk, known)

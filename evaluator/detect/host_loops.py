@@ -85,6 +85,11 @@ def _count_elements(over: ast.expr) -> ast.expr:
     return ast.Call(ast.Name("range", ast.Load()), [length], [])
 
 
+def moves_by_tiles(node: ast.AST) -> bool:
+    """Whether a number is a multiple of another one, as `i * block` is."""
+    return any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult) for part in ast.walk(node))
+
+
 def uses_name(node: ast.AST, *names: str) -> bool:
     """Whether one of some names stands anywhere below a node."""
     return any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(node))
@@ -110,11 +115,15 @@ class LoopView:
         self.variables = {part.id for head in heads for part in ast.walk(head.target) if isinstance(part, ast.Name)} | self.counters.keys()
         self.inside = dict(_find_assigned(self.loop))
 
-    def derive(self, *names: str) -> set[str]:
-        """Some names and those that an iteration computes from them."""
+    def derive(self, *names: str, by_steps: bool = False) -> set[str]:
+        """Some names and those that an iteration computes from them; `by_steps` leaves out those that move on by tiles."""
         found = set(names)
         for _ in range(3):
-            found |= {name for name, value in self.inside.items() if not isinstance(value, ast.Call) and uses_name(value, *found)}
+            found |= {
+                name
+                for name, value in self.inside.items()
+                if not isinstance(value, ast.Call) and uses_name(value, *found) and not (by_steps and moves_by_tiles(value))
+            }
         return found
 
     def depends(self, node: ast.AST, frame: Frame, names: set[str], depth: int = _DEPTH) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
@@ -50,8 +49,14 @@ _PRODUCT_MODULES = {"Linear", "LazyLinear", "Bilinear", "NonDynamicallyQuantizab
 """Layers of torch.nn that are a matrix product."""
 _HEAVY_MODULES = re.compile(r"(Lazy)?(GRU|LSTM|RNN)(Cell|Base)?$|(Lazy)?Conv(Transpose)?\dd$|MultiheadAttention$|Transformer\w*$")
 """Layers of torch.nn that are more than a matrix product."""
-_LAYOUT_PACKAGES = {"torch", "triton", "operator", "einops", "numpy", "tqdm", "typing_extensions", "jaxtyping", "packaging", "pytest"}
-"""Packages besides Python's own whose functions only look at tensors or lay them out, as far as no list above names them."""
+_PACKAGES = {
+    "flash_attn", "flash_attn_interface", "flash_attn_2_cuda", "xformers", "flashinfer", "sageattention", "transformer_engine", "apex",
+    "causal_conv1d", "causal_conv1d_cuda", "mamba_ssm", "selective_scan_cuda", "bitsandbytes", "deep_gemm", "cupy", "jax", "cutlass",
+    "torchvision", "torchaudio", "torch_scatter", "torch_sparse", "torch_cluster", "pyg_lib", "natten", "fla", "liger_kernel", "unsloth",
+    "vllm", "sgl_kernel", "aiter", "flag_gems", "scipy", "tilelang", "cuequivariance_torch", "fused_dense_lib", "torchao", "kernels",
+    "gemlite", "spconv", "tensorrt", "cublas", "cudnn", "nvmath", "onnxruntime",
+}  # fmt: skip
+"""Packages of kernels by others."""
 _OWN_SHARE = 0.5
 """With at least this share of the device time in own kernels, the library does not do the work."""
 
@@ -152,9 +157,9 @@ def _kind_of(name: str) -> str:
 
 
 def _gets_tensors_elsewhere(name: str, call: Call) -> bool:
-    """Whether a function of another package, as of one for attention, gets tensors of forward and its result is used."""
-    package = name.partition(".")[0]
-    if "." not in name or not package or package in sys.stdlib_module_names or package in _LAYOUT_PACKAGES:
+    """Whether a function of a package of kernels gets tensors of forward and its result is used."""
+    package, *parts = name.split(".")
+    if package not in _PACKAGES or not parts or any("util" in part for part in parts):
         return False
     given = [*call.node.args, *(word.value for word in call.node.keywords)]
     return any(isinstance(part, ast.Name) for argument in given for part in ast.walk(argument)) and not call.unused

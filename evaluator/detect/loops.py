@@ -243,7 +243,8 @@ def _takes_share(walk: KernelWalk, loop: Loop) -> bool:
     if loop.last is None or loop.step is None or loop.step.constant != 1:
         return False
     starts = [f"program:{axis}" for axis in walk.program_axes if _is_share(loop.first.coefficient(f"program:{axis}"))]
-    if not any(name in loop.last.deps for name in starts):
+    again = any(other.id != loop.id and other.bound == loop.bound for other in walk.loops.values())  # passes over one row's pieces
+    if again or not any(name in loop.last.deps for name in starts):
         return False
     return any(
         store.address.form.coefficient(loop.name).constant not in (0, 1)

@@ -48,7 +48,7 @@ def _is_serial(walk: KernelWalk, product: Product, loop: Loop) -> bool:
     for side, other in ((product.left, symbols[1]), (product.right, symbols[0])):
         if any(find_sliding(walk, form, loop) & other for form in side.origins):
             return False
-    if loop.has_dot or loop.trips is not None and loop.trips <= SHORT_TRIPS:
+    if product.summed or loop.has_dot or loop.trips is not None and loop.trips <= SHORT_TRIPS:
         return False
     if not product.totals or any(loop.updates.get(name, Use.SUM) > Use.SUM for _, name in product.totals):
         return False

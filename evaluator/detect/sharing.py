@@ -31,6 +31,8 @@ def find_unsynchronised_sharing(walk: KernelWalk, extents: Extents) -> TraitHit 
             shared = store.address.roots & load.address.roots
             if not shared or any(-side in load.sides for side in store.sides) or _is_covered(walk, store, load):
                 continue
+            if _swaps(walk, store, load):
+                continue
             how = next(_explain_crossing(walk, store, load, extents), None)
             if how is not None:
                 common = [loop for loop in store.loops if loop in load.loops]
@@ -43,6 +45,15 @@ def find_unsynchronised_sharing(walk: KernelWalk, extents: Extents) -> TraitHit 
                     nearest=_find_nearest(how[0], bool(common)),
                 )
     return None
+
+
+def _swaps(walk: KernelWalk, store: AccessSite, load: AccessSite) -> bool:
+    """Whether a program changes two parts of a buffer over: it loads both and stores both, for the elements of a mask."""
+    pair = {store.address.form, load.address.form}
+    same = [access for access in walk.accesses if access.address.roots == store.address.roots and access.kind != "atomic"]
+    loads = {access.address.form for access in same if access.kind == "load"}
+    stores = {access.address.form for access in same if access.kind == "store" and access.masked}
+    return len(pair) == 2 and loads == stores == pair
 
 
 def _find_nearest(how: str, repeated: bool) -> str:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from tritonsmith.evaluator.detect.host_loops import SLICES, WRAPPERS, Head, LoopView, describe_loop, find_heads, uses_name
+from tritonsmith.evaluator.detect.host_loops import (
+    SLICES,
+    WRAPPERS,
+    Head,
+    LoopView,
+    describe_loop,
+    find_heads,
+    moves_by_tiles,
+    uses_name,
+)
 from tritonsmith.evaluator.detect.library import find_library_call
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.detect.tensors import Tensors
@@ -189,7 +198,7 @@ class TimeLoops:
         return any(self._picks_step(view, place, frame, name) for place, frame in places)
 
     def _picks_step(self, view: LoopView, place: ast.AST, frame: Frame, name: str) -> bool:
-        names = view.derive(name)
+        names = view.derive(name, by_steps=True)
         states = view.find_carried() if frame is view.frame else set()
         for part in ast.walk(place):
             if isinstance(part, ast.Subscript) and any(view.depends(index, frame, names) for index in _find_picks(part.slice)):
@@ -246,5 +255,5 @@ def _find_picks(place: ast.expr) -> Iterator[ast.expr]:
     for part in place.elts if isinstance(place, ast.Tuple) else [place]:
         if isinstance(part, ast.Slice):
             part = part.lower or part
-        if not any(isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) for inner in ast.walk(part)):
+        if not moves_by_tiles(part):
             yield part

@@ -126,6 +126,13 @@ class Polynomial:
         for monomial, _ in self.terms:
             yield from monomial
 
+    def all_symbols(self) -> Iterator[Symbol]:
+        """All symbols, those that opaque ones were made of included."""
+        for symbol in self.symbols():
+            yield symbol
+            for part in symbol.parts:
+                yield from part.all_symbols()
+
 
 def _order(symbol: Symbol) -> tuple[str, str]:
     return symbol.kind, symbol.key

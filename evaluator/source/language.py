@@ -190,9 +190,14 @@ class Language:
         swaps = (arguments[1].form, arguments[2].form) if name == "atomic_cas" and len(arguments) > 2 else None
         if name == "atomic_add" and value.form == ZERO and value.signature == hash(("constant", "0")):
             kind = "load"  # adds nothing: a way to read
-        masked = named.get("mask", rest[0] if kind == "load" and rest else NOTHING)
+        masked = named.get("mask", next(iter(rest[0 if kind == "load" else 1 :]), NOTHING))
         self._note_access(kind, node.lineno, address, value, swaps, masked)
-        return self._make_loaded(address, kind, masked)
+        loaded = self._make_loaded(address, kind, masked)
+        if kind == "store" and address.roots:
+            self._notes.stored[address.form] = value
+        elif kind == "load" and (before := self._notes.stored.get(address.form)) is not None:
+            return replace(loaded, carried=loaded.carried | before.carried, mixed=before.mixed)  # what the iteration has stored itself
+        return loaded
 
     def _evaluate_assembly(self, node: ast.Call, arguments: list[Value], named: dict[str, Value], env: Env) -> Value:
         text = ast.unparse(node)
@@ -222,7 +227,7 @@ class Language:
     ) -> None:
         guards = self._notes.guards | ({abs(masked.signature) + 1} if masked.pids and masked.rank == 0 else set())
         arrived = self._notes.after_arrival or masked.atomic
-        site = AccessSite(kind, line, address, value, self._notes.loops, frozenset(guards), self._notes.sides, swaps, arrived)
+        site = AccessSite(kind, line, address, value, self._notes.loops, frozenset(guards), self._notes.sides, swaps, arrived, masked != NOTHING)
         self._notes.note_access(site)
 
 

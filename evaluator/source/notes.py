@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from tritonsmith.evaluator.source.forms import Polynomial
 from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, KernelWalk, Product, Rescale, Use, Value
 
@@ -35,6 +36,8 @@ class WalkNotes:
         """Sides of branches around the statement that are the same for all programs and iterations."""
         self.after_arrival = False
         """Whether it stands under a condition about what an atomic gave back."""
+        self.stored: dict[Polynomial, Value] = {}
+        """What the iteration that is walked through has stored, by address."""
         self._scaled: set[tuple[int, str]] = set()
 
     def note_access(self, site: AccessSite) -> None:

@@ -176,6 +176,8 @@ class AccessSite:
     """What a compare-and-swap compares with and writes."""
     after_arrival: bool = False
     """Stands under a condition about what an atomic gave back."""
+    masked: bool = False
+    """Only some elements are touched."""
 
 
 @dataclass(frozen=True)

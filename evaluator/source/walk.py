@@ -167,6 +167,7 @@ class Walker:
             if isinstance(node, ast.For):
                 _bind(node.target, variable, env)
             self.notes.silent += not last
+            self.notes.stored.clear()
             at_test, stored = dict(env), len(self.facts.accesses)
             if isinstance(node, ast.While):
                 self.evaluate(node.test, env)
