@@ -150,8 +150,10 @@ def find_sliding(walk: KernelWalk, form: Polynomial, loop: Loop) -> set[Symbol]:
     found = {place for part in inside if _mixes(part, loop) for place in find_sliding(walk, part, loop)}
     if found:
         return found  # a quotient by the stride, as in a transposed convolution
-    taps = [(symbols, number) for symbols, number in form.terms if any(loop.name in symbol.all_deps for symbol in symbols)]
-    tiles = _find_tiles(walk, form, loop)
+    over, tiles = _find_tiles(walk, form, loop), _find_tile_programs(walk, form)
+    moving = over or {loop.name}  # taps in tiles: their elements are the taps
+    taps = [(symbols, number) for symbols, number in form.terms if any(moving & symbol.all_deps for symbol in symbols)]
+    tiles |= over
     places = [
         (symbols, number)
         for symbols, number in form.terms
@@ -159,7 +161,7 @@ def find_sliding(walk: KernelWalk, form: Polynomial, loop: Loop) -> set[Symbol]:
     ]
     bound = {symbol for form in (loop.first, loop.last or Polynomial()) for symbol in form.all_symbols()}
     for symbols, number in taps:
-        factor = Counter(symbol for symbol in symbols if loop.name not in symbol.all_deps)
+        factor = Counter(symbol for symbol in symbols if not moving & symbol.all_deps)
         for others, times in places:
             common = factor & Counter(others)
             rest, dilation = Counter(others) - common, factor - common
@@ -173,17 +175,23 @@ def find_sliding(walk: KernelWalk, form: Polynomial, loop: Loop) -> set[Symbol]:
     return found
 
 
-def _find_tiles(walk: KernelWalk, form: Polynomial, loop: Loop) -> set[str]:
-    """Symbols that are no places of their own: program ids that select a tile whose elements are in the same address, and elements of
-    tiles over which the loop goes.
-    """
+def _measure_ranges(walk: KernelWalk, form: Polynomial) -> dict[str, Polynomial]:
+    """How far each range of elements in an address goes."""
     ranges = {symbol.name for symbol in form.symbols() if symbol.kind == "range"}
-    lengths = {name: form.coefficient(name) * walk.ranges.get(name, Polynomial()) for name in ranges}
+    return {name: form.coefficient(name) * walk.ranges.get(name, Polynomial()) for name in ranges}
+
+
+def _find_tile_programs(walk: KernelWalk, form: Polynomial) -> set[str]:
+    """Program ids that select a tile whose elements are in the same address, so that those are the places."""
+    lengths = list(_measure_ranges(walk, form).values())
     programs = {symbol.name for symbol in form.symbols() if symbol.kind == "program"}
+    return {name for name in programs if form.coefficient(name) in lengths}
+
+
+def _find_tiles(walk: KernelWalk, form: Polynomial, loop: Loop) -> set[str]:
+    """Elements of tiles over which a loop goes."""
     over = form.coefficient(loop.name)
-    return {name for name in programs if form.coefficient(name) in lengths.values()} | {
-        name for name, length in lengths.items() if length in (over, over.scaled(-1))
-    }  # fmt: skip
+    return {name for name, length in _measure_ranges(walk, form).items() if over.terms and length in (over, over.scaled(-1))}
 
 
 def _mixes(form: Polynomial, loop: Loop) -> bool:

@@ -81,7 +81,7 @@ class Language:
             values = [_choose_by(values[0]), *values[1:]]
         result = union(*values, signature=signature, roots=False)
         self._notes.note_softmax(name, node, env, result)
-        result = self._use(name or method or getattr(node.func, "id", ""), node, arguments, result, env)
+        result = self._use(name or method or getattr(node.func, "id", ""), node, arguments, named, result, env)
         keeps = _KEEP_ADDRESS | {"to"}
         if arguments and ((name or method) in keeps or receiver):
             pointers = [*arguments, named.get("base", NOTHING)] if name == "where" or not receiver else receiver
@@ -97,11 +97,11 @@ class Language:
         if foreign:  # a function of another file may read memory too, and wait
             self._facts.foreign |= {0, *self._notes.loops}
 
-    def _use(self, name: str, node: ast.Call, arguments: list[Value], result: Value, env: Env) -> Value:
+    def _use(self, name: str, node: ast.Call, arguments: list[Value], named: dict[str, Value], result: Value, env: Env) -> Value:
         """The result with what the function does to earlier values, and with its polynomial where it has one."""
         short = name.rpartition(".")[2]
         if short in ("dot", "dot_scaled"):
-            total = arguments[2] if short == "dot" and len(arguments) > 2 else NOTHING
+            total = arguments[2] if short == "dot" and len(arguments) > 2 else named.get("acc", NOTHING)
             factors = union(*arguments[:2], *(arguments[3:] if short == "dot" else arguments[2:]), signature=result.signature)
             both = union(put_to_use(factors, Use.FULL), put_to_use(total, Use.SUM), signature=result.signature)
             return replace(both, form=make_opaque("dot", *(value.form for value in arguments)), rank=2, roots=frozenset(), mixed=True, dotted=True)

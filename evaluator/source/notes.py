@@ -172,11 +172,16 @@ class WalkNotes:
 
 def _partners_of(target: str, value: ast.expr) -> list[ast.expr]:
     """What stands across from the name in each product within an expression."""
-    products = [part for part in ast.walk(value) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult)]
+    products: list[tuple[ast.expr, ast.expr]] = []
+    for part in ast.walk(value):
+        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult):
+            products.append((part.left, part.right))
+        elif isinstance(part, ast.Call) and ast.unparse(part.func).rpartition(".")[2] == "fma" and len(part.args) > 2:
+            products.append((part.args[0], part.args[1]))
     return [
         other
-        for product in products
-        for own, other in ((product.left, product.right), (product.right, product.left))
+        for left, right in products
+        for own, other in ((left, right), (right, left))
         if any(isinstance(part, ast.Name) and part.id == target for part in ast.walk(own))
     ]
 
