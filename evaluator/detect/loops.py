@@ -96,12 +96,15 @@ def _explain_persistence(walk: KernelWalk, loop: Loop, reducing: set[str]) -> It
 
 def _explain_registers(walk: KernelWalk, loop: Loop) -> Iterator[tuple[str, str]]:
     """A recurrence: a name is what the iteration before left, multiplied or put through a function."""
-    moves = any(loop.id in access.loops and loop.name in access.address.form.deps for access in walk.accesses)
+    moving = [access for access in walk.accesses if loop.id in access.loops and loop.name in access.address.form.deps]
+    moves = bool(moving)
+    loads = [access.address for access in moving if access.kind == "load"]
+    shared = bool(loads) and not any(address.rank > 0 or address.pids for address in loads)  # only numbers that all elements share
     outer = {total for product in walk.products if product.outer for total in product.totals}
     for name, use in sorted(loop.updates.items()):
         stored = next((store for store in _stores(walk, loop) if _holds(store, loop, name)), None)
         where = f" and is stored in line {stored.line}" if stored else ""
-        if use >= Use.EXPONENT and (moves or loop.has_dot or name in loop.mixed):
+        if use >= Use.EXPONENT and (moves and not shared or loop.has_dot or name in loop.mixed):
             yield f"{name} is computed from its value of the iteration before{where}", ""
         elif use is Use.LINEAR and (stored or name in loop.gated) and moves:
             yield f"{name} is scaled and added to in each iteration{where}", "a row loop: a scan by an associative rule"

@@ -33,6 +33,8 @@ def _name_kind(product: Product, loop: Loop) -> str:
     sides = (product.left, product.right)
     if not all(loop.id in side.loops and not any(owner == loop.id for owner, *_ in side.carried) for side in sides):
         return ""
+    if not all(side.reads or side.carried for side in sides):
+        return ""  # a weight that is computed from a place, say
     ranks = sorted(side.rank for side in sides)
     crossed = _cross_programs(*sides) if ranks == [0, 0] else ranks == [1, 1] and _cross_places(*sides, loop)
     if not (ranks[0] == 0 < ranks[1] or product.outer or crossed):

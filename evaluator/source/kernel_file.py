@@ -60,7 +60,7 @@ class KernelSource:
     def resolve_language_name(self, node: ast.AST) -> str:
         """Name within triton.language (`load`, `dot`, `math.fma`); empty for anything else."""
         name = self.resolve_name(node)
-        for prefix in ("triton.language.extra.", "triton.language."):
+        for prefix in ("triton.language.extra.", "triton.language.core.", "triton.language.standard.", "triton.language."):
             if name.startswith(prefix):
                 return name.removeprefix(prefix)
         return ""

@@ -57,6 +57,8 @@ class Language:
         """What is known about the result of a call; accesses, products of tiles and polls are noted."""
         evaluate = self._walker.evaluate
         name = self._index.resolve_language_name(node.func)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("program_id", "num_programs"):
+            name = node.func.attr  # also from an extension of the language
         if name in ("program_id", "num_programs"):
             return self._evaluate_program(name, node)
         if isinstance(node.func, ast.Name) and node.func.id in self._index.jit:

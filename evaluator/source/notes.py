@@ -144,12 +144,13 @@ class WalkNotes:
 
         With `direct` this is `total *= value`, otherwise `total = value`, where the total is a factor somewhere in `value`.
         """
-        if self.silent or not self.loops or target not in env or not _carries(env[target], self.loops[-1], target):
+        own = {name for owner, name, _ in env.get(target, NOTHING).carried if owner in self.loops[-1:]}
+        if self.silent or not own:
             return
         factors = [value] if direct else _partners_of(target, value)
         self.silent += 1
         carried = (pair for factor in factors for pair in self._evaluate(factor, env).carried)
-        found = any(name != target and loop == self.loops[-1] for loop, name, _ in carried)
+        found = any(name not in own and loop == self.loops[-1] for loop, name, _ in carried)
         self.silent -= 1
         if found:
             self._facts.rescales.append(Rescale("scaling", value.lineno, self.loops))
@@ -206,10 +207,6 @@ def _factors_of(index: KernelSource, node: ast.expr) -> tuple[ast.expr, ast.expr
         if name.endswith("fma") and len(node.args) >= 2:
             return node.args[0], node.args[1]
     return None
-
-
-def _carries(value: Value, loop: int, name: str) -> bool:
-    return any(owner == loop and carried == name for owner, carried, _ in value.carried)
 
 
 def _is_sum_of_products(index: KernelSource, node: ast.AST) -> bool:
