@@ -59,7 +59,8 @@ def _keeps_axis_whole(walk: KernelWalk) -> bool:
         programs = [form.coefficient(name) for name in names]
         ranges = {symbol.name for symbol in form.symbols() if symbol.kind == "range" and form.coefficient(symbol.name).terms}
         divided = {name for name in ranges if not apart and form.coefficient(name) * walk.ranges[name] in programs}
-        over = {name: [loop for loop in walk.loops.values() if loop.step == walk.ranges[name] and loop.name in form.deps] for name in ranges}
+        inside = [loop for loop in walk.loops.values() if loop.name in form.deps]
+        over = {name: [loop for loop in inside if loop.step == walk.ranges[name]] for name in ranges}
         tiled = {name for name, loops in over.items() if loops and not (access.kind == "store" and any(loop.outer for loop in loops))}
         if ranges - divided - tiled and (access.kind == "store" or not divided):
             return True

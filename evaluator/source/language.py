@@ -106,7 +106,8 @@ class Language:
             total = arguments[2] if short == "dot" and len(arguments) > 2 else named.get("acc", NOTHING)
             factors = union(*arguments[:2], *(arguments[3:] if short == "dot" else arguments[2:]), signature=result.signature)
             both = union(put_to_use(factors, Use.FULL), put_to_use(total, Use.SUM), signature=result.signature)
-            return replace(both, form=make_opaque("dot", *(value.form for value in arguments)), rank=2, roots=frozenset(), mixed=True, dotted=True)
+            form = make_opaque("dot", *(value.form for value in arguments))
+            return replace(both, form=form, rank=2, roots=frozenset(), mixed=True, dotted=True)
         if short in ("zeros", "zeros_like"):
             return replace(result, form=ZERO)
         if short == "full" and len(arguments) > 1:
@@ -229,8 +230,8 @@ class Language:
     ) -> None:
         guards = self._notes.guards | ({abs(masked.signature) + 1} if masked.pids and masked.rank == 0 else set())
         arrived = self._notes.after_arrival or masked.atomic
-        site = AccessSite(kind, line, address, value, self._notes.loops, frozenset(guards), self._notes.sides, swaps, arrived, masked != NOTHING)
-        self._notes.note_access(site)
+        notes, only = self._notes, masked != NOTHING
+        notes.note_access(AccessSite(kind, line, address, value, notes.loops, frozenset(guards), notes.sides, swaps, arrived, only))
 
 
 def _choose_by(condition: Value) -> Value:

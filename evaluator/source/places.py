@@ -81,6 +81,8 @@ class Places:
     def evaluate_subscript(self, node: ast.Subscript, env: Env) -> Value:
         """What `[:, None]` or another index makes of a value."""
         base = self._evaluate(node.value, env)
+        if base.elements and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
+            return base.elements[node.slice.value % len(base.elements)]
         added, kept = read_none_indices(node)
         signature = hash((base.signature, ast.dump(node.slice)))
         if not added:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TypeAlias
@@ -63,6 +64,8 @@ class Value:
     """Rests on a product of tiles or on a reduction."""
     dotted: bool = False
     """Rests on a product of tiles by tl.dot."""
+    elements: tuple[Value, ...] = ()
+    """Of a tuple."""
 
 
 NOTHING = Value()
@@ -89,6 +92,15 @@ def union(*values: Value, signature: int = 0, roots: bool = True, form: Polynomi
         mixed=any(value.mixed for value in values),
         dotted=any(value.dotted for value in values),
     )
+
+
+def join_ways(values: Sequence[Value], signature: int) -> Value:
+    """What may come by several ways, such as returns of a function; tuples element by element."""
+    whole = union(*values, signature=signature)
+    if len({len(value.elements) for value in values}) != 1 or not values[0].elements:
+        return whole
+    pairs = zip(*(value.elements for value in values), strict=True)
+    return replace(whole, elements=tuple(join_ways(parts, hash((signature, place))) for place, parts in enumerate(pairs)))
 
 
 def turn(value: Value) -> Value:

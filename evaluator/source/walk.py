@@ -23,7 +23,7 @@ from tritonsmith.evaluator.source.loop_heads import (
     read_updates,
 )
 from tritonsmith.evaluator.source.notes import WalkNotes
-from tritonsmith.evaluator.source.values import NOTHING, Env, KernelWalk, Loop, Use, Value, put_to_use, turn, union
+from tritonsmith.evaluator.source.values import NOTHING, Env, KernelWalk, Loop, Use, Value, join_ways, put_to_use, turn, union
 
 _MAX_DEPTH = 6
 """Helpers within helpers that are entered; deeper ones only pass on what their arguments depend on."""
@@ -89,7 +89,7 @@ class Walker:
         values = self.returned.pop()
         if len(values) == 1:
             return values[0]
-        return union(*values, signature=hash(tuple(value.signature for value in values))) if values else NOTHING
+        return join_ways(values, hash(tuple(value.signature for value in values))) if values else NOTHING
 
     def walk_block(self, body: list[ast.stmt], env: Env) -> None:
         """Walk through statements in order."""
@@ -99,10 +99,8 @@ class Walker:
     def walk_statement(self, node: ast.stmt, env: Env) -> None:
         """Walk through a statement, both sides of a branch included."""
         self.index.count_step()
-        if isinstance(node, ast.Assign):
-            self.assign(node.targets, node.value, env)
-        elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            self.assign([node.target], node.value, env)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            self.assign(node.targets if isinstance(node, ast.Assign) else [node.target], node.value, env)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             if isinstance(node.op, ast.Add | ast.Sub):
                 self.notes.note_products(node.target.id, node.value, env)
@@ -198,8 +196,7 @@ class Walker:
                 loop.counters += [] if entry.roots else [form]
                 signature = hash((entry.signature, step, loop.id))
                 return replace(entry, signature=signature, form=form, loops=entry.loops | {loop.id}, pids=entry.pids | left.pids)
-        for step in _find_leaps(left.form, symbol):
-            loop.leaps.append(entry.form + step * make_symbol("loop", str(loop.id)))
+        loop.leaps += [entry.form + step * make_symbol("loop", str(loop.id)) for step in _find_leaps(left.form, symbol)]
         before = union(entry, left, signature=hash(("carried", name, loop.id)), form=symbol)
         if before.roots and not left.reads:
             loop.pointers.add(name)
@@ -214,9 +211,7 @@ class Walker:
         if isinstance(node, ast.Name):
             return env.get(node.id) or _read_global(self.index, node.id)
         if isinstance(node, ast.Constant):
-            whole = isinstance(node.value, int) and not isinstance(node.value, bool)
-            form = make_number(int(str(node.value))) if whole else make_symbol("constant", str(node.value))
-            return Value(hash(("constant", str(node.value))), form=form)
+            return _read_constant(node)
         if isinstance(node, ast.BinOp):
             return self.evaluate_binary(node.left, node.op, node.right, env)
         if isinstance(node, ast.Call):
@@ -230,10 +225,12 @@ class Walker:
         signature = hash((kind, *(value.signature for value in values)))
         if isinstance(node, ast.Subscript):
             return self.language.places.evaluate_subscript(node, env)
+        if isinstance(node, ast.Tuple):
+            return replace(union(*values, signature=signature), elements=tuple(values))
         result = union(*values, signature=signature, form=make_opaque(kind, *(value.form for value in values)))
         if isinstance(node, ast.Attribute) and node.attr == "T":
             result = turn(result)
-        if isinstance(node, ast.Attribute | ast.Tuple | ast.List | ast.keyword):
+        if isinstance(node, ast.Attribute | ast.List | ast.keyword):
             return result
         return put_to_use(result, Use.FULL if isinstance(node, ast.Compare) else Use.SUM)
 
@@ -267,6 +264,12 @@ class Walker:
         result = self.walk_function(function, inner, (*outer, node.lineno * 1000 + node.col_offset))
         self.path = outer
         return result
+
+
+def _read_constant(node: ast.Constant) -> Value:
+    whole = isinstance(node.value, int) and not isinstance(node.value, bool)
+    form = make_number(int(str(node.value))) if whole else make_symbol("constant", str(node.value))
+    return Value(hash(("constant", str(node.value))), form=form)
 
 
 def _read_global(index: KernelSource, name: str) -> Value:
@@ -341,5 +344,7 @@ def _bind(target: ast.expr, value: Value, env: Env) -> None:
     if isinstance(target, ast.Name):
         env[target.id] = value
     elif isinstance(target, ast.Tuple):
+        known = value.elements if len(value.elements) == len(target.elts) else ()
         for number, element in enumerate(target.elts):
-            _bind(element, replace(value, signature=hash((value.signature, number))), env)
+            part = known[number] if known else replace(value, signature=hash((value.signature, number)))
+            _bind(element, part, env)
