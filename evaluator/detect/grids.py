@@ -80,9 +80,11 @@ def read_grid_extents(values: HostValues, call: Call) -> tuple[int | None, ...] 
 def _find_grid_functions(values: HostValues, call: Call) -> Iterator[tuple[ast.expr, Frame]]:
     """What a function returns that is given as a grid."""
     assert call.launcher is not None and call.launcher_frame is not None
-    for thing in values.find(call.launcher.slice, call.launcher_frame):
+    grid, frame = call.launcher.slice, call.launcher_frame
+    for thing in values.find(grid.func if isinstance(grid, ast.Call) else grid, frame):
         if isinstance(thing.node, ast.FunctionDef):
-            yield from ((value, values.enter(thing, None, values.top)) for value in values.names.read_results(thing.node)[0])
+            inside = values.enter(thing, grid if isinstance(grid, ast.Call) else None, frame)
+            yield from ((value, inside) for value in values.names.read_results(thing.node)[0])
 
 
 def _read_extents(values: HostValues, node: ast.expr, frame: Frame) -> tuple[int | None, ...] | None:

@@ -13,7 +13,7 @@ from tritonsmith.evaluator.source.host_things import Frame
 from tritonsmith.evaluator.source.kernel_file import HostLoop, KernelSource
 from tritonsmith.evaluator.source.values import AccessSite, KernelWalk
 
-WRAPPERS = ("enumerate", "reversed", "list", "tuple", "iter", "tqdm", "zip", "islice", "sorted", "pairwise", "chain")
+WRAPPERS = ("enumerate", "reversed", "list", "tuple", "iter", "tqdm", "zip", "islice", "sorted", "pairwise", "chain", "deque")
 """Functions that give back what they are given, element by element."""
 SLICES = ("select", "narrow", "index_select", "__getitem__")
 """Methods that pick a part of a tensor by an index."""

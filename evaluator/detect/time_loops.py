@@ -24,6 +24,8 @@ from tritonsmith.evaluator.source.host_things import Frame, ThingKind
 from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.values import KernelWalk
 
+_KEEPS_NUMBERS = ("tolist", "cpu", "numpy", "flip", "clone", "int", "long", "to")
+"""Methods of a tensor of numbers that give the same numbers."""
 _FEW_LAUNCHES = 8
 """So many launches of one kernel per forward are no time loop."""
 
@@ -138,6 +140,8 @@ class TimeLoops:
         parts: list[tuple[ast.expr, Frame]] = []
         if isinstance(over, ast.Call) and ast.unparse(over.func).rpartition(".")[2] in WRAPPERS:
             parts = [(part, frame) for part in over.args[:1]]
+        elif isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr in _KEEPS_NUMBERS:
+            parts = [(over.func.value, frame)]
         elif isinstance(over, ast.Subscript):
             parts = [(over.value, frame)]
         elif isinstance(over, ast.IfExp):

@@ -153,10 +153,12 @@ def find_recursion(function: Routine) -> ast.While | None:
         if not isinstance(part, ast.Call) or getattr(part.func, "id", getattr(part.func, "attr", "")) != function.name:
             continue
         given = dict(zip(names, part.args, strict=False)) | {word.arg or "": word.value for word in part.keywords}
-        for name, value in given.items():
-            if isinstance(value, ast.BinOp) and name in names and isinstance(value.op, ast.Add | ast.Sub):
+        changed = {name: value for name, value in given.items() if name in names and ast.unparse(value) != name}
+        for name, value in changed.items():
+            if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub):
                 if ast.unparse(value.left) == name and isinstance(value.right, ast.Constant):
                     step = ast.AugAssign(ast.Name(name, ast.Store()), value.op, value.right)
-                    loop = ast.While(ast.Constant(True), [*function.body, step], [])
+                    handed = [ast.Assign([ast.Name(other, ast.Store())], left) for other, left in changed.items() if other != name]
+                    loop = ast.While(ast.Constant(True), [*function.body, *handed, step], [])
                     return ast.fix_missing_locations(ast.copy_location(loop, function))
     return None

@@ -75,6 +75,8 @@ class Names:
     def _read_attributes(self, owner: str) -> Iterator[tuple[str, ast.expr, Function | None]]:
         for method in self._index.find_methods(owner).values():
             for node in ast.walk(method):
+                if (added := _read_added(node)) is not None and isinstance(added[0], ast.Attribute):
+                    yield added[0].attr, added[1], method
                 if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                     for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                         for one, value in _pair(target, node.value):
@@ -129,6 +131,18 @@ def _walk_own(body: list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:
             waiting += ast.iter_child_nodes(node)
 
 
+def _read_added(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
+    """A list with what is put into it: `xs.append(x)`, `xs.extend(more)`, `xs += more`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+        if node.func.attr in ("append", "appendleft", "insert", "add"):
+            return node.func.value, ast.copy_location(ast.List([node.args[-1]], ast.Load()), node)
+        if node.func.attr == "extend":
+            return node.func.value, node.args[0]
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and isinstance(node.value, ast.List | ast.Tuple):
+        return node.target, node.value
+    return None
+
+
 def _pair(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Targets with their values; tuples on both sides are taken apart."""
     if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List) and len(target.elts) == len(value.elts):
@@ -148,6 +162,8 @@ def _find_bindings(body: list[ast.stmt] | list[ast.expr]) -> Iterator[tuple[str,
                     yield from _name(one, value, None)
         elif isinstance(node, ast.For | ast.comprehension):
             yield from _name(node.target, node.iter, "item")
+        elif (added := _read_added(node)) is not None and isinstance(added[0], ast.Name):
+            yield added[0].id, added[1], None
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
             yield from _name(node.optional_vars, node.context_expr, None)
 

@@ -52,8 +52,17 @@ class WalkNotes:
         if name == "Mult":
             self.note_gates(first, second)
             self._facts.factors[signature] = first, second
+            self._note_rescaling(first, second, line)
         elif name == "Sub":
             self._facts.differences[signature] = first, second
+
+    def _note_rescaling(self, first: Value, second: Value, line: int) -> None:
+        """An old total times an exponential of what another carried name was, wherever it stands, such as in what a helper returns."""
+        for total, factor in ((first, second), (second, first)) if self.loops and not self.silent else ():
+            old = {name for owner, name, use in total.carried if owner == self.loops[-1] and use is Use.COPY}
+            others = {name for owner, name, use in factor.carried if owner == self.loops[-1] and use is Use.EXPONENT}
+            if old and others - old:
+                self._facts.rescales.append(Rescale("scaling", line, self.loops))
 
     def note_gates(self, first: Value, second: Value) -> None:
         """Two factors: a name that the innermost loops carry may be multiplied by what the iteration loads."""

@@ -18,7 +18,7 @@ def write_plainly(tree: ast.Module, resolve: Resolve) -> ast.Module:
     """The tree with these replaced, in place:
 
     - `map(f, xs)` and the like by a generator expression, also where f is a lambda or a state is carried (functools.reduce)
-    - `while True` around `next(xs)` that ends with StopIteration by a for loop
+    - `while True` around `next(xs)` that ends with StopIteration, and `while xs` around `xs.popleft()`, by a for loop
     - `a @ b` by a call
     - tests whether a tensor lies on a card by the side for a card
     """
@@ -83,6 +83,8 @@ class _Plainer(ast.NodeTransformer):
         """`while True: try: x = next(xs) except StopIteration: break`."""
         self.generic_visit(node)
         first = node.body[0]
+        if (taken := _read_taken(node)) is not None:
+            return taken
         if not isinstance(node.test, ast.Constant) or not isinstance(first, ast.Try) or not first.handlers:
             return node
         ends = all(any(isinstance(part, ast.Break | ast.Return) for part in handler.body) for handler in first.handlers)
@@ -130,6 +132,20 @@ class _Plainer(ast.NodeTransformer):
             if isinstance(other, ast.Constant) and isinstance(test.ops[0], ast.Eq | ast.NotEq) and other.value in ("cuda", "cpu"):
                 return (other.value == "cuda") == isinstance(test.ops[0], ast.Eq)
         return None
+
+
+def _read_taken(node: ast.While) -> ast.For | None:
+    """`while xs: x = xs.popleft()` as a loop over xs, if nothing is put back."""
+    first, tested = node.body[0], ast.unparse(node.test).removeprefix("len(").removesuffix(" > 0").removesuffix(")")
+    if not isinstance(first, ast.Assign):
+        return None
+    taken = [part for part in ast.walk(first.value) if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)]
+    queues = [part.func.value for part in taken if isinstance(part.func, ast.Attribute) and part.func.attr in ("popleft", "pop")]
+    grows = any(isinstance(part, ast.Attribute) and part.attr in ("append", "appendleft", "extend") and ast.unparse(part.value) == tested
+                for part in ast.walk(node))  # fmt: skip
+    if grows or not queues or ast.unparse(queues[0]) != tested:
+        return None
+    return ast.copy_location(ast.For(first.targets[0], queues[0], node.body[1:] or [ast.Pass()], []), node)
 
 
 def _find_flags(tree: ast.Module) -> dict[str, bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TypeAlias
@@ -96,11 +96,22 @@ def union(*values: Value, signature: int = 0, roots: bool = True, form: Polynomi
 
 def join_ways(values: Sequence[Value], signature: int) -> Value:
     """What may come by several ways, such as returns of a function; tuples element by element."""
+    if len(values) == 1:
+        return values[0]
     whole = union(*values, signature=signature)
     if len({len(value.elements) for value in values}) != 1 or not values[0].elements:
         return whole
     pairs = zip(*(value.elements for value in values), strict=True)
     return replace(whole, elements=tuple(join_ways(parts, hash((signature, place))) for place, parts in enumerate(pairs)))
+
+
+def take_apart(values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
+    """Names with their values; elements of tuples with names of their own."""
+    for name, value in values.items():
+        if value.elements:
+            yield from take_apart({f"{name}.{place}": part for place, part in enumerate(value.elements)})
+        else:
+            yield name, value
 
 
 def turn(value: Value) -> Value:

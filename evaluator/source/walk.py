@@ -23,7 +23,19 @@ from tritonsmith.evaluator.source.loop_heads import (
     read_updates,
 )
 from tritonsmith.evaluator.source.notes import WalkNotes
-from tritonsmith.evaluator.source.values import NOTHING, Env, KernelWalk, Loop, Use, Value, join_ways, put_to_use, turn, union
+from tritonsmith.evaluator.source.values import (
+    NOTHING,
+    Env,
+    KernelWalk,
+    Loop,
+    Use,
+    Value,
+    join_ways,
+    put_to_use,
+    take_apart,
+    turn,
+    union,
+)
 
 _MAX_DEPTH = 6
 """Helpers within helpers that are entered; deeper ones only pass on what their arguments depend on."""
@@ -87,8 +99,6 @@ class Walker:
         self.path = path
         self.walk_block(node.body, env)
         values = self.returned.pop()
-        if len(values) == 1:
-            return values[0]
         return join_ways(values, hash(tuple(value.signature for value in values))) if values else NOTHING
 
     def walk_block(self, body: list[ast.stmt], env: Env) -> None:
@@ -178,13 +188,17 @@ class Walker:
             read_loop_test(node.test, loop, at_test, self.evaluate)
         note_trips(loop)
         pointers = {name for name in assigned if entry[name].roots and not left[name].roots}  # a name that is used again for what it led to
-        read_updates(loop, {name: left[name] for name in assigned - pointers})
+        read_updates(loop, dict(take_apart({name: left[name] for name in assigned - pointers})))
         self.notes.loops = outer
         _leave_loop(loop, parts_assigned, env)
         _merge(env, entry)
 
     def _enter_iteration(self, name: str, loop: Loop, entry: Value, left: Value | None) -> Value:
         """What a name holds as an iteration begins: itself plus even steps where it grows by those, else what the last one left."""
+        if entry.elements and (left is None or len(left.elements) == len(entry.elements)):
+            pairs = enumerate(entry.elements)
+            elements = [self._enter_iteration(f"{name}.{at}", loop, part, left.elements[at] if left else None) for at, part in pairs]
+            return replace(union(*elements, signature=hash(("carried", name, loop.id))), elements=tuple(elements))
         symbol = make_symbol("carried", f"{loop.id}:{name}")
         if left is None:
             return replace(entry, form=symbol, carried=entry.carried | {(loop.id, name, Use.COPY)}, reads=frozenset(), origins=frozenset())
@@ -228,8 +242,7 @@ class Walker:
         if isinstance(node, ast.Tuple):
             return replace(union(*values, signature=signature), elements=tuple(values))
         result = union(*values, signature=signature, form=make_opaque(kind, *(value.form for value in values)))
-        if isinstance(node, ast.Attribute) and node.attr == "T":
-            result = turn(result)
+        result = turn(result) if isinstance(node, ast.Attribute) and node.attr == "T" else result
         if isinstance(node, ast.Attribute | ast.List | ast.keyword):
             return result
         return put_to_use(result, Use.FULL if isinstance(node, ast.Compare) else Use.SUM)
@@ -248,8 +261,7 @@ class Walker:
         second = put_to_use(second, Use.FULL if isinstance(op, ast.Div) else use)
         result = union(first, second, signature=signature, roots=isinstance(op, ast.Add | ast.Sub), form=form)
         if isinstance(op, ast.FloorDiv | ast.Mod) and first.pids and first.rank == 0:
-            sign = "//" if isinstance(op, ast.FloorDiv) else "%"
-            result = replace(result, pids=frozenset(f"{pid}{sign}{second.signature}" for pid in first.pids) | second.pids)
+            result = _part_programs(op, first, second, result)
             self.facts.pid_parts |= result.pids
         return result
 
@@ -299,6 +311,12 @@ def _choose_use(op: ast.operator, first: Value, second: Value) -> Use:
     if isinstance(op, ast.Add | ast.Sub | ast.BitAnd | ast.BitOr | ast.BitXor):
         return Use.SUM
     return Use.SCALE if isinstance(op, ast.Mult | ast.Div | ast.LShift | ast.RShift) else Use.FULL
+
+
+def _part_programs(op: ast.operator, first: Value, second: Value, result: Value) -> Value:
+    """A quotient or remainder of a program's number: a part of it."""
+    sign = "//" if isinstance(op, ast.FloorDiv) else "%"
+    return replace(result, pids=frozenset(f"{pid}{sign}{second.signature}" for pid in first.pids) | second.pids)
 
 
 def _is_masked(step: Polynomial) -> bool:
