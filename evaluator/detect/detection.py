@@ -77,7 +77,7 @@ def _detect(
             )
         )  # fmt: skip
     hits.append(find_time_loop(index, host, walks, facts, task_facts))
-    hits.append(find_library_work(index, host.calls, walks, facts))
+    hits.append(find_library_work(index, host, walks, facts))
     hits.append(find_winograd_matrices(index))
     if facts is not None and task_facts is not None and hardware is not None and timing is not None:
         hits.append(find_bound(facts, task_facts, hardware, timing))

@@ -274,4 +274,5 @@ def find_counters(loop: HostLoop) -> dict[str, ast.expr]:
             sides = {ast.unparse(part.value.left): part.value.right, ast.unparse(part.value.right): part.value.left}
             if name in sides:
                 found[name] = sides[name]
-    return {name: step for name, step in found.items() if stored.get(name) == 1 and not uses_name(step, *stored)}
+    items = {part.id for head in find_heads(loop) for part in ast.walk(head.target) if isinstance(part, ast.Name)}
+    return {name: step for name, step in found.items() if stored.get(name) == 1 and not uses_name(step, *(stored.keys() - items))}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
+from tritonsmith.evaluator.detect.tensors import Tensors
 from tritonsmith.evaluator.schema import LaunchFacts
-from tritonsmith.evaluator.source.host_calls import Call
+from tritonsmith.evaluator.source.host_calls import Call, HostCalls
 from tritonsmith.evaluator.source.host_things import Thing, ThingKind
 from tritonsmith.evaluator.source.kernel_file import KernelSource, calls_of
 from tritonsmith.evaluator.source.values import KernelWalk
@@ -61,22 +61,21 @@ _OWN_SHARE = 0.5
 """With at least this share of the device time in own kernels, the library does not do the work."""
 
 
-def find_library_work(
-    index: KernelSource, calls: Sequence[Call], walks: Mapping[str, KernelWalk], facts: LaunchFacts | None
-) -> TraitHit | None:
+def find_library_work(index: KernelSource, host: HostCalls, walks: Mapping[str, KernelWalk], facts: LaunchFacts | None) -> TraitHit | None:
     """Library calls that do the work: recurrent, convolution and attention calls, torch.compile, products where no kernel has tl.dot or
     sums products itself, and reductions where no kernel reduces.
     """
     if facts is not None and facts.own_time_share is not None and facts.own_time_share >= _OWN_SHARE:
         return None
-    launched = {call.kernel for call in calls if call.kernel}
+    tensors = Tensors(host.values)
+    launched = {call.kernel for call in host.calls if call.kernel}
     own = [walk for name, walk in walks.items() if name in launched]
     products = any(walk.has_dot or any(product.summed for product in walk.products) for walk in own)
     reductions = products or any(walk.products or walk.reduces or any(loop.updates for loop in walk.loops.values()) for walk in own)
     accepted = {"product": not products, "reduction": not reductions, "heavy": True}
     found: dict[int, str] = {}
-    for call in calls:
-        kind = find_library_call(call)
+    for call in host.calls:
+        kind = find_library_call(call, tensors)
         if kind and accepted[kind[1]]:
             found.setdefault(call.node.lineno, kind[0])
     for call_node in calls_of(index.tree):
@@ -94,15 +93,15 @@ def find_library_work(
     return None
 
 
-def find_library_call(call: Call) -> tuple[str, str] | None:
+def find_library_call(call: Call, tensors: Tensors) -> tuple[str, str] | None:
     """Name of the library's computing function that a call enters, and its kind: `heavy`, `product` or `reduction`."""
     for thing in call.things:
-        for name, kind in _read_work(thing, call):
+        for name, kind in _read_work(thing, call, tensors):
             return name, kind
     return None
 
 
-def _read_work(thing: Thing, call: Call) -> Iterator[tuple[str, str]]:
+def _read_work(thing: Thing, call: Call, tensors: Tensors) -> Iterator[tuple[str, str]]:
     """What a thing computes when it is called, as far as that is the library's."""
     if thing.kind is ThingKind.METHOD:
         if thing.name in _TENSOR_PRODUCTS:
@@ -110,17 +109,15 @@ def _read_work(thing: Thing, call: Call) -> Iterator[tuple[str, str]]:
         elif thing.name in _TENSOR_REDUCTIONS:
             yield f".{thing.name}", "reduction"
     elif thing.kind is ThingKind.OUTSIDE:
-        yield from _read_function(thing.name, call)
-    elif thing.kind is ThingKind.OBJECT:
-        ...
+        yield from _read_function(thing.name, call, tensors)
     elif thing.kind is ThingKind.MADE:
         yield from _read_module(thing.name)
         for part in thing.parts:
             if part.kind is ThingKind.MADE:
-                yield from _read_work(part, call)
+                yield from _read_work(part, call, tensors)
 
 
-def _read_function(name: str, call: Call) -> Iterator[tuple[str, str]]:
+def _read_function(name: str, call: Call, tensors: Tensors) -> Iterator[tuple[str, str]]:
     short = name
     if name.startswith(("torch.", "operator.", "einops.", "numpy.")) or name in _PRODUCTS:
         parts = name.split(".")
@@ -131,7 +128,7 @@ def _read_function(name: str, call: Call) -> Iterator[tuple[str, str]]:
             yield "@" if name == "operator.matmul" else short, kinds[0][0]
         elif len(parts) > 2 and parts[-1] in ("forward", "__call__"):
             yield from _read_module(name.rpartition(".")[0])
-    elif _gets_tensors_elsewhere(name, call):
+    elif _gets_tensors_elsewhere(name, call, tensors):
         yield name, "heavy"
 
 
@@ -156,10 +153,10 @@ def _kind_of(name: str) -> str:
     return "product" if plain in _PRODUCTS else "reduction" if plain in _REDUCTIONS or plain.lstrip("_") in _REDUCTIONS else ""
 
 
-def _gets_tensors_elsewhere(name: str, call: Call) -> bool:
+def _gets_tensors_elsewhere(name: str, call: Call, tensors: Tensors) -> bool:
     """Whether a function of a package of kernels gets tensors of forward and its result is used."""
     package, *parts = name.split(".")
     if package not in _PACKAGES or not parts or any("util" in part for part in parts):
         return False
     given = [*call.node.args, *(word.value for word in call.node.keywords)]
-    return any(isinstance(part, ast.Name) for argument in given for part in ast.walk(argument)) and not call.unused
+    return not call.unused and any(tensors.is_input(argument, call.frame) for argument in given)

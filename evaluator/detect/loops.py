@@ -99,6 +99,8 @@ def _explain_registers(walk: KernelWalk, loop: Loop) -> Iterator[tuple[str, str]
     moving = [access for access in walk.accesses if loop.id in access.loops and loop.name in access.address.form.deps]
     moves = bool(moving)
     loads = [access.address for access in moving if access.kind == "load"]
+    if loop.kind == "static" and not any(loop.id in access.loops for access in walk.accesses):
+        return  # stages of a network in registers, such as a sort
     shared = bool(loads) and not any(address.rank > 0 or address.pids for address in loads)  # only numbers that all elements share
     outer = {total for product in walk.products if product.outer for total in product.totals}
     for name, use in sorted(loop.updates.items()):

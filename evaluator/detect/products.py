@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tritonsmith.evaluator.detect.convolutions import SHORT_TRIPS, find_sliding, find_taps, find_written_taps
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
+from tritonsmith.evaluator.source.forms import Polynomial
 from tritonsmith.evaluator.source.values import KernelWalk, Loop, Product, Use, Value
 
 _MOST_UNROLLED = 32
@@ -35,11 +36,18 @@ def _name_kind(product: Product, loop: Loop) -> str:
         return ""
     if not all(side.reads or side.carried for side in sides):
         return ""  # a weight that is computed from a place, say
+    if any(_is_gathered(form, loop) for side in sides for form in side.origins):
+        return ""
     ranks = sorted(side.rank for side in sides)
     crossed = _cross_programs(*sides) if ranks == [0, 0] else ranks == [1, 1] and _cross_places(*sides, loop)
     if not (ranks[0] == 0 < ranks[1] or product.outer or crossed):
         return ""
     return "column times row" if product.outer else "scalar times vector" if ranks[-1] else "scalar times scalar"
+
+
+def _is_gathered(form: Polynomial, loop: Loop) -> bool:
+    """Whether an address lies where a number says that each iteration loads, as rows of a table do."""
+    return any(symbol.kind == "opaque" and symbol.key.startswith("loaded") and loop.name in symbol.deps for symbol in form.symbols())
 
 
 def _is_serial(walk: KernelWalk, product: Product, loop: Loop) -> bool:

@@ -42,7 +42,7 @@ def find_time_loop(
     layers = _count_layers(task)
     loops = TimeLoops(host)
     for call in host.calls:
-        if not call.loops or not (call.kernel or find_library_call(call)):
+        if not call.loops or not (call.kernel or find_library_call(call, loops.tensors)):
             continue
         line = call.node.lineno
         if call.kernel in counted:
@@ -77,7 +77,7 @@ class TimeLoops:
 
     def __init__(self, host: HostCalls) -> None:
         self._host = host
-        self._tensors = Tensors(host.values)
+        self.tensors = Tensors(host.values)
         self._views: dict[tuple[int, int], LoopView] = {}
 
     def view(self, site: LoopSite) -> LoopView:
@@ -92,13 +92,13 @@ class TimeLoops:
         view = self.view(site)
         if isinstance(site.loop, ast.While):
             asked = list(_find_conditions(site.loop))
-            bounded = any(self._tensors.is_extent(side, site.frame) for side in asked)
+            bounded = any(self.tensors.is_extent(side, site.frame) for side in asked)
             names = {part.id for side in asked for part in ast.walk(side) if isinstance(part, ast.Name)}
             steps = [name for name in names & view.counters.keys() if _is_one(view.counters[name])]
             return any(self._steps_along(view, name, bounded) for name in steps if not self._picks_weights(view, name))
         heads = list(find_heads(site.loop))
         fixed = [head for head in heads if not self._yields_steps(head.over, site.frame) and not self._find_range(head.over, site.frame)]
-        if any(self._tensors.rests_on_model(head.over, site.frame) for head in fixed):
+        if any(self.tensors.rests_on_model(head.over, site.frame) for head in fixed):
             return False  # over layers or weights
         return any(self._head_runs_over_time(view, head) for head in heads)
 
@@ -115,7 +115,7 @@ class TimeLoops:
             number = next((_number(value) for value, _ in self._host.values.find_definitions(last, frame)), 0)
             return not number or number > _FEW_LAUNCHES or len(over.args) == 3
         bound = last if ast.unparse(over.args[-1]) != "-1" else over.args[0]
-        return self._tensors.is_extent(bound, frame) and self._passes_to_launch(view, name)
+        return self.tensors.is_extent(bound, frame) and self._passes_to_launch(view, name)
 
     def _steps_along(self, view: LoopView, name: str, bounded: bool) -> bool:
         return self._slices_input(view, name) or bounded and self._passes_to_launch(view, name)
@@ -160,14 +160,14 @@ class TimeLoops:
                 by_name = [word.value for word in over.keywords if word.arg != "dim"]
                 sizes = (over.args[1:] if ast.unparse(over.func.value) == "torch" else over.args) or by_name
                 if method == "split":
-                    return bool(sizes) and _number(sizes[0]) == 1 and self._tensors.is_input(over, frame)
-                return bool(sizes) and not isinstance(sizes[0], ast.Constant) and self._tensors.is_extent(sizes[0], frame)
+                    return bool(sizes) and _number(sizes[0]) == 1 and self.tensors.is_input(over, frame)
+                return bool(sizes) and not isinstance(sizes[0], ast.Constant) and self.tensors.is_extent(sizes[0], frame)
         if isinstance(over, ast.ListComp | ast.GeneratorExp):
             heads = list(find_heads(over))
             ranges = [found for head in heads if (found := self._find_range(head.over, frame))]
-            along = any(len(found.args) < 3 and found.args and self._tensors.is_extent(found.args[-1], where) for found, where in ranges)
+            along = any(len(found.args) < 3 and found.args and self.tensors.is_extent(found.args[-1], where) for found, where in ranges)
             along = along or any(self._gives_steps(head.over, frame, depth - 1) for head in heads)
-            return self._tensors.is_input(over.elt, frame) and along
+            return self.tensors.is_input(over.elt, frame) and along
         if isinstance(over, ast.Name):
             values = [(value, where) for value, where in self._host.values.find_definitions(over, frame) if value is not over]
             known = [(value, where) for value, where in values if not uses_name(value, over.id)]
@@ -177,19 +177,19 @@ class TimeLoops:
             return self._gives_steps(over.args[0], frame, depth - 1)
         if isinstance(over, ast.List | ast.Tuple):
             return False
-        return self._tensors.is_input(over, frame)
+        return self.tensors.is_input(over, frame)
 
     def _picks_weights(self, view: LoopView, name: str) -> bool:
         """Whether the loop's variable picks weights or layers: self.weights[i], getattr(self, f'w{i}'), w, b = net.layer(i)."""
         for part in ast.walk(view.loop):
-            if isinstance(part, ast.Subscript) and uses_name(part.slice, name) and self._tensors.rests_on_model(part.value, view.frame):
+            if isinstance(part, ast.Subscript) and uses_name(part.slice, name) and self.tensors.rests_on_model(part.value, view.frame):
                 return True
             if isinstance(part, ast.Call) and ast.unparse(part.func) == "getattr" and any(uses_name(each, name) for each in part.args):
                 return True
             if isinstance(part, ast.Assign) and isinstance(part.value, ast.Call) and isinstance(part.value.func, ast.Attribute):
                 only = [ast.unparse(argument) for argument in part.value.args] == [name]
                 owner = part.value.func.value
-                if only and part.value.func.attr not in SLICES and self._tensors.rests_on_model(owner, view.frame):
+                if only and part.value.func.attr not in SLICES and self.tensors.rests_on_model(owner, view.frame):
                     return True
         return False
 
@@ -208,17 +208,17 @@ class TimeLoops:
             if isinstance(part, ast.Subscript) and any(view.depends(index, frame, names) for index in _find_picks(part.slice)):
                 if isinstance(part.value, ast.Name) and part.value.id in states:
                     continue  # a part of what an iteration leaves to the next, as of a layer's state
-                if not self._tensors.rests_on_model(part.value, frame) and self._is_tensor(part.value, frame):
+                if not self.tensors.rests_on_model(part.value, frame) and self._is_tensor(part.value, frame):
                     return True
             if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in SLICES:
                 if any(view.depends(argument, frame, names) for argument in part.args):
-                    if not self._tensors.rests_on_model(part.func.value, frame):
+                    if not self.tensors.rests_on_model(part.func.value, frame):
                         return True
         return False
 
     def _is_tensor(self, node: ast.expr, frame: Frame) -> bool:
         """Whether an expression may be a tensor of activations: an input, or one that forward makes."""
-        if self._tensors.is_input(node, frame):
+        if self.tensors.is_input(node, frame):
             return True
         made = [value for value, _ in self._host.values.find_definitions(node, frame) if value is not node]
         return any(isinstance(value, ast.Call | ast.BinOp) for value in made)

@@ -17,7 +17,9 @@ Evaluate: TypeAlias = Callable[[ast.AST | None, Env], Value]
 
 def open_loop(key: int, node: ast.For | ast.While, outer: tuple[int, ...], guards: frozenset[int]) -> Loop:
     """The record of a loop, with nothing known of it."""
-    return Loop(key, node.lineno, "for" if isinstance(node, ast.For) else "while", outer, guards=guards)
+    unrolled = isinstance(node, ast.For) and "static_range" in ast.unparse(node.iter).partition("(")[0]
+    kind = "static" if unrolled else "for" if isinstance(node, ast.For) else "while"
+    return Loop(key, node.lineno, kind, outer, guards=guards)
 
 
 def read_head(node: ast.For, loop: Loop, env: Env, evaluate: Evaluate) -> Value:

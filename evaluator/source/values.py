@@ -134,7 +134,7 @@ class Loop:
     id: int
     line: int
     kind: str
-    """`for` or `while`."""
+    """`for`, `static` for one that the compiler unrolls, or `while`."""
     outer: tuple[int, ...]
     bound: str = ""
     """Source of the last bound of a range."""
