@@ -10,7 +10,7 @@ from tritonsmith.evaluator.detect.tensors import Tensors
 from tritonsmith.evaluator.schema import LaunchFacts
 from tritonsmith.evaluator.source.host_calls import Call, HostCalls
 from tritonsmith.evaluator.source.host_things import Thing, ThingKind
-from tritonsmith.evaluator.source.kernel_file import KernelSource, calls_of
+from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.values import KernelWalk
 
 _PRODUCTS = {
@@ -78,7 +78,7 @@ def find_library_work(index: KernelSource, host: HostCalls, walks: Mapping[str, 
         kind = find_library_call(call, tensors)
         if kind and accepted[kind[1]]:
             found.setdefault(call.node.lineno, kind[0])
-    for call_node in calls_of(index.tree):
+    for call_node in index.calls:
         if index.resolve_name(call_node.func) == "torch.compile":
             found.setdefault(call_node.lineno, "torch.compile")
     launches = bool(launched)

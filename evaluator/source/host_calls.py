@@ -61,9 +61,8 @@ class HostCalls:
         self.values = HostValues(index)
         self._index = index
         self._found: list[Call] = []
-        nodes = list(ast.walk(index.tree))
-        self._unused = {id(part.value) for part in nodes if isinstance(part, ast.Expr)}
-        self._unused |= {id(part.context_expr) for part in nodes if isinstance(part, ast.withitem)}
+        self._unused = {id(part.value) for part in index.nodes if isinstance(part, ast.Expr)}
+        self._unused |= {id(part.context_expr) for part in index.nodes if isinstance(part, ast.withitem)}
         methods = index.find_model_methods()
         if "forward" in methods or "__call__" in methods:
             model = Thing(ThingKind.OBJECT, "ModelNew")

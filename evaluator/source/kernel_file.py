@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from tritonsmith.evaluator.errors import KernelFileError
@@ -40,6 +41,16 @@ class KernelSource:
     steps: int = 0
     """Nodes visited so far by readers that follow calls."""
     _methods_of: dict[str, dict[str, Function]] = field(default_factory=dict)
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of the tree, which is walked once."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """Every call of the file, in source order."""
+        return _sort_calls(self.nodes)
 
     def count_step(self) -> None:
         """Count a visited node. Raises KernelFileError where calls branch so often that following them would take for ever."""
@@ -98,7 +109,7 @@ class KernelSource:
 
     def find_kernels(self) -> dict[str, ast.FunctionDef]:
         """Jit functions that are launched; where none is, those that no other jit function calls."""
-        launched = {name for call in calls_of(self.tree) if (name := self.find_launched_kernel(call))}
+        launched = {name for call in self.calls if (name := self.find_launched_kernel(call))}
         launched |= set(self.kernel_aliases.values()) & self.jit.keys() if launched else set()
         if not launched:
             called = {call.func.id for node in self.jit.values() for call in calls_of(node) if isinstance(call.func, ast.Name)}
@@ -149,7 +160,7 @@ def read_kernel_source(source: str, path: str, *, plainly: bool = False) -> Kern
                 index.aliases[alias.asname or alias.name] = f"{'.' * node.level}{node.module or ''}.{alias.name}"
     if plainly:
         index.tree = tree = write_plainly(tree, index.resolve_name)
-    for node in ast.walk(tree):
+    for node in index.nodes:
         if isinstance(node, ast.FunctionDef) and any(_is_jit(index, decorator) for decorator in node.decorator_list):
             index.jit[node.name] = node
     for statement in _find_top_statements(tree.body):
@@ -216,8 +227,7 @@ def _is_launcher(index: KernelSource, value: ast.expr, name: str) -> bool:
 
 def _find_bindings(index: KernelSource) -> Iterator[tuple[ast.AST, ast.expr]]:
     """Names with what they are set to: by assignments, loops over tables, and arguments of functions of the file."""
-    nodes = list(ast.walk(index.tree))
-    for node in nodes:
+    for node in index.nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target, value = node.targets[0], node.value
             if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
@@ -227,7 +237,7 @@ def _find_bindings(index: KernelSource) -> Iterator[tuple[ast.AST, ast.expr]]:
         elif isinstance(node, ast.For | ast.comprehension) and isinstance(node.iter, ast.List | ast.Tuple):
             yield node.target, node.iter
     functions = index.functions | {name: method for owner in index.classes for name, method in index.find_methods(owner).items()}
-    for node in nodes:
+    for node in index.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
             function = functions.get(node.func.id if isinstance(node.func, ast.Name) else node.func.attr)
             if function is None or not any(isinstance(argument, ast.Name) and argument.id in index.jit for argument in node.args):
@@ -238,5 +248,8 @@ def _find_bindings(index: KernelSource) -> Iterator[tuple[ast.AST, ast.expr]]:
 
 def calls_of(node: ast.AST) -> Iterator[ast.Call]:
     """Every call below a node, in source order."""
-    found = [call for call in ast.walk(node) if isinstance(call, ast.Call)]
-    yield from sorted(found, key=lambda call: (call.lineno, call.col_offset))
+    yield from _sort_calls(ast.walk(node))
+
+
+def _sort_calls(nodes: Iterable[ast.AST]) -> list[ast.Call]:
+    return sorted((node for node in nodes if isinstance(node, ast.Call)), key=lambda call: (call.lineno, call.col_offset))
