@@ -89,6 +89,7 @@ def main(arguments: Sequence[str] | None = None, opener: CrewOpener = open_crew)
     parser.add_argument("--only", default="", help="comma-separated names or numbers: level1/23,level3/43")
     parser.add_argument("--profile", default="strict", choices=("quick", "strict"))
     parser.add_argument("--plan", action="store_true", help="judge nothing, and say what has kernels of its own")
+    parser.add_argument("--texts", type=Path, help="a folder that the kernels are written to, as TASK__RECIPE.py")
     options = parser.parse_args(arguments)
     options.rows = options.rows or ROWS / "author.jsonl"
     return run_script(lambda: _work(options, write_command("author", arguments), opener), options.rows)
@@ -108,6 +109,9 @@ def _work(options: argparse.Namespace, command: str, opener: CrewOpener) -> int:
         for plan in pool.map(lambda item: plan_task(item[0], item[1], hardware, options.size), waiting.items()):
             plans.append(plan)
             print_line(describe_plan(plan))
+            if options.texts and plan.recipe:
+                options.texts.mkdir(parents=True, exist_ok=True)
+                (options.texts / f"{plan.name.replace('/', '_')}__{plan.recipe}.py").write_text(plan.text, encoding="utf-8")
     for line in count_plans(plans):
         print_line(line)
     if options.plan:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
+from typing import TypeAlias
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.parse import parse_expression
 from tritonsmith.evaluator.source.values import KernelWalk
+
+_Matrix: TypeAlias = tuple[tuple[float, ...], ...]
 
 _WINOGRAD_MATRICES = (
     "[[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]]",
@@ -94,25 +98,30 @@ def _find_complex_products(walk: KernelWalk) -> Iterator[tuple[int, int, frozens
 
 def find_winograd_matrices(index: KernelSource) -> TraitHit | None:
     """The transform matrices as literals, also transposed."""
-    matrices = {ast.dump(_normalize_matrix(parse_expression(matrix))) for matrix in _WINOGRAD_MATRICES}
-    for literal in ast.walk(index.tree):
-        if isinstance(literal, ast.List | ast.Tuple) and literal.elts and ast.dump(_normalize_matrix(literal)) in matrices:
+    for literal in index.nodes:
+        if isinstance(literal, ast.List | ast.Tuple) and _read_matrix(literal) in _find_known_matrices():
             text = f"line {literal.lineno}: a transform matrix of Winograd convolution"
             return TraitHit(name=Trait.HIGH_COMPLEXITY, line=literal.lineno, evidence=text)
     return None
 
 
-def _normalize_matrix(node: ast.expr) -> ast.expr:
-    """A literal matrix as nested lists of floats; any other expression as it is.
+@cache
+def _find_known_matrices() -> frozenset[_Matrix | None]:
+    return frozenset(_read_matrix(parse_expression(matrix)) for matrix in _WINOGRAD_MATRICES)
+
+
+def _read_matrix(node: ast.expr) -> _Matrix | None:
+    """The numbers of a literal matrix; of the matrix and its transpose, the one with fewer rows or smaller numbers.
 
     So 1 and 1.0, lists and tuples compare equal.
     """
     if not isinstance(node, ast.List | ast.Tuple) or not all(isinstance(row, ast.List | ast.Tuple) for row in node.elts):
-        return node
-    values = [[_read_number(value) for value in row.elts] for row in node.elts if isinstance(row, ast.List | ast.Tuple)]
-    if any(value is None for row in values for value in row) or len({len(row) for row in values}) != 1:
-        return node
-    return parse_expression(repr(min(values, [list(column) for column in zip(*values, strict=True)], key=len)))
+        return None
+    rows = [[_read_number(value) for value in row.elts] for row in node.elts if isinstance(row, ast.List | ast.Tuple)]
+    numbers = tuple(tuple(value for value in row if value is not None) for row in rows)
+    if {len(row) for row in numbers} != {len(rows[0]) if rows else 0} or sum(map(len, numbers)) != sum(map(len, rows)):
+        return None
+    return min(numbers, tuple(zip(*numbers, strict=True)), key=lambda matrix: (len(matrix), matrix))
 
 
 def _read_number(node: ast.expr) -> float | None:

@@ -9,17 +9,20 @@ from tritonsmith.evaluator.detect.algorithms import (
     find_winograd_transform,
 )
 from tritonsmith.evaluator.detect.bounds import find_bound
+from tritonsmith.evaluator.detect.convolutions import find_direct_convolution
 from tritonsmith.evaluator.detect.grids import find_one_axis_grid, read_constants, read_grid_extents
 from tritonsmith.evaluator.detect.library import find_library_work
 from tritonsmith.evaluator.detect.loops import find_loop_traits
 from tritonsmith.evaluator.detect.observed import compare_sharing, find_observed_waits, note_iterations
-from tritonsmith.evaluator.detect.products import find_direct_convolution, find_serial_product
+from tritonsmith.evaluator.detect.products import find_serial_product
 from tritonsmith.evaluator.detect.records import Detection, KernelCode, Trait, TraitHit
 from tritonsmith.evaluator.detect.sharing import find_unsynchronised_sharing
 from tritonsmith.evaluator.detect.time_loops import find_time_loop
 from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts, TaskFacts, Timing
-from tritonsmith.evaluator.source.kernel_file import Call, find_host_calls, read_kernel_source
+from tritonsmith.evaluator.source.host_calls import Call, HostCalls
+from tritonsmith.evaluator.source.host_values import HostValues
+from tritonsmith.evaluator.source.kernel_file import read_kernel_source
 from tritonsmith.evaluator.source.values import KernelWalk
 from tritonsmith.evaluator.source.walk import walk_kernel
 
@@ -55,15 +58,16 @@ def detect(
 def _detect(
     source: str, facts: LaunchFacts | None, task_facts: TaskFacts | None, hardware: Hardware | None, timing: Timing | None, path: str
 ) -> Detection:
-    index = read_kernel_source(source, path)
-    launches = [call for call in find_host_calls(index) if call.kernel]
+    index = read_kernel_source(source, path, plainly=True)
+    host = HostCalls(index)
+    launches = [call for call in host.calls if call.kernel]
     hits: list[TraitHit | None] = []
     codes: list[KernelCode] = []
     walks: dict[str, KernelWalk] = {}
     for name, node in index.find_kernels().items():
         known, calls = _facts_of(name, facts), [call for call in launches if call.kernel == name]
         walk = walks[name] = walk_kernel(index, node, read_constants(index, name, calls, known))
-        found = _find_kernel_traits(walk, known, calls, hardware)
+        found = _find_kernel_traits(host.values, walk, known, calls, hardware)
         hits += found
         codes.append(
             KernelCode(
@@ -72,8 +76,8 @@ def _detect(
                 persistent=any(hit is not None and hit.name is Trait.PERSISTENT for hit in found),
             )
         )  # fmt: skip
-    hits.append(find_time_loop(index, walks, facts, task_facts))
-    hits.append(find_library_work(index, walks, facts))
+    hits.append(find_time_loop(index, host, walks, facts, task_facts))
+    hits.append(find_library_work(index, host, walks, facts))
     hits.append(find_winograd_matrices(index))
     if facts is not None and task_facts is not None and hardware is not None and timing is not None:
         hits.append(find_bound(facts, task_facts, hardware, timing))
@@ -83,10 +87,10 @@ def _detect(
 
 
 def _find_kernel_traits(
-    walk: KernelWalk, known: KernelFacts | None, launches: list[Call], hardware: Hardware | None
+    values: HostValues, walk: KernelWalk, known: KernelFacts | None, launches: list[Call], hardware: Hardware | None
 ) -> list[TraitHit | None]:
     extents = known.grid if known is not None else (None, None, None)
-    if known is None and launches and all(read_grid_extents(call) in ((1,), (1, 1), (1, 1, 1)) for call in launches):
+    if known is None and launches and all(read_grid_extents(values, call) in ((1,), (1, 1), (1, 1, 1)) for call in launches):
         extents = (1, 1, 1)
     serial, serial_loops = find_serial_product(walk)
     convolution, tap_loops = find_direct_convolution(walk)
@@ -95,10 +99,11 @@ def _find_kernel_traits(
     persistent, row = find_loop_traits(walk, serial_loops | tap_loops)
     if known is not None:
         persistent = persistent or find_observed_waits(walk, known)
-    grid = find_one_axis_grid(walk, known, launches, hardware) if persistent is not None else None
+    grid = find_one_axis_grid(values, walk, known, launches, hardware) if persistent is not None else None
     transform = find_flash_attention(walk) or find_winograd_transform(walk) or find_fourier_transform(walk)
     if transform is not None:
         row = convolution = None  # its loops are that algorithm's
+        persistent = None if persistent is not None and persistent.line == transform.line else persistent
     shared = find_unsynchronised_sharing(walk, extents)
     if shared is not None and known is not None:
         shared = compare_sharing(shared, walk, known)

@@ -8,12 +8,17 @@ from collections.abc import Iterator, Sequence
 from tritonsmith.evaluator.detect.loops import takes_work_in_turn
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.schema import Hardware, KernelFacts
-from tritonsmith.evaluator.source.kernel_file import Call, KernelSource
+from tritonsmith.evaluator.source.host_calls import Call
+from tritonsmith.evaluator.source.host_things import Frame
+from tritonsmith.evaluator.source.host_values import HostValues
+from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.language import get_parameters
 from tritonsmith.evaluator.source.values import KernelWalk
 
 
-def find_one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: Sequence[Call], hardware: Hardware | None) -> TraitHit | None:
+def find_one_axis_grid(
+    values: HostValues, walk: KernelWalk, known: KernelFacts | None, launches: Sequence[Call], hardware: Hardware | None
+) -> TraitHit | None:
     """A grid along one axis that fills less than half of the card, where programs share no work.
 
     Without facts of a launch only a recurrence counts in which each program keeps another axis whole, such as the hidden units: that one
@@ -29,11 +34,10 @@ def find_one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: Se
             return None
         text = f"{walk.name}: the grid {known.grid} covers one axis: {programs} programs on {hardware.processors} processors"
         return TraitHit(name=Trait.ONE_AXIS_GRID, line=launches[0].node.lineno if launches else walk.line, evidence=text)
-    inner = any(product.loops and product.summed or len(product.loops) > 1 for product in walk.products)
-    if not any(loop.has_dot for loop in walk.loops.values()) and not inner and not _keeps_axis_whole(walk):
+    if not _keeps_axis_whole(walk):
         return None
     for call in launches:
-        extents = read_grid_extents(call)
+        extents = read_grid_extents(values, call)
         if extents is not None and sum(extent != 1 for extent in extents) <= 1:
             text = f"{walk.name}: the launch in line {call.node.lineno} has a grid of one axis; each program keeps the other one whole"
             nearest = "a full card, if that axis is long enough to fill it"
@@ -42,42 +46,60 @@ def find_one_axis_grid(walk: KernelWalk, known: KernelFacts | None, launches: Se
 
 
 def _keeps_axis_whole(walk: KernelWalk) -> bool:
-    """Whether a program reads or stores along an axis that no program id divides: no next program goes on where its elements end."""
-    for access in walk.accesses:
+    """Whether a program reads or stores along an axis that no program id divides: no next program goes on where its elements end.
+
+    An address that also moves along a divided axis, such as a weight's, counts only in a store: its other axis may be an inner one. An
+    axis over which a loop goes tile by tile is whole in each program where results are stored so in each step.
+    """
+    names = [f"program:{axis}" for axis in walk.program_axes]
+    placed = [access for access in walk.accesses if access.kind != "atomic" and any(name in access.address.form.deps for name in names)]
+    apart = any(access.address.rank == 0 for access in placed)  # a number for each program: it has no tile of that axis
+    for access in placed:
         form = access.address.form
-        programs = [form.coefficient(f"program:{axis}") for axis in walk.program_axes]
-        if not any(unit.terms for unit in programs):
-            continue
-        for name in {symbol.name for symbol in form.symbols() if symbol.kind == "range"}:
-            unit, extent = form.coefficient(name), walk.ranges[name]
-            tiled = any(loop.step == extent and loop.name in form.deps for loop in walk.loops.values())
-            if unit.terms and not tiled and unit * extent not in programs:
-                return True
+        programs = [form.coefficient(name) for name in names]
+        ranges = {symbol.name for symbol in form.symbols() if symbol.kind == "range" and form.coefficient(symbol.name).terms}
+        divided = {name for name in ranges if not apart and form.coefficient(name) * walk.ranges[name] in programs}
+        inside = [loop for loop in walk.loops.values() if loop.name in form.deps]
+        over = {name: [loop for loop in inside if loop.step == walk.ranges[name]] for name in ranges}
+        tiled = {name for name, loops in over.items() if loops and not (access.kind == "store" and any(loop.outer for loop in loops))}
+        if ranges - divided - tiled and (access.kind == "store" or not divided):
+            return True
     return False
 
 
-def read_grid_extents(call: Call) -> tuple[int | None, ...] | None:
-    """Extents of a launch grid that is a tuple, also in a lambda, a function or a local name; None for those not literal."""
-    node: ast.expr | None = call.launcher.slice if call.launcher is not None else None
-    if isinstance(node, ast.Name):
-        node = next(_find_definitions(call.function, node.id), None)
+def read_grid_extents(values: HostValues, call: Call) -> tuple[int | None, ...] | None:
+    """Extents of a launch grid that is a tuple, also in a lambda, a function or a name; None for those not literal."""
+    if call.launcher is None or call.launcher_frame is None:
+        return None
+    for node, frame in values.find_definitions(call.launcher.slice, call.launcher_frame):
+        if (extents := _read_extents(values, node, frame)) is not None:
+            return extents
+    return next((found for node in _find_grid_functions(values, call) if (found := _read_extents(values, *node)) is not None), None)
+
+
+def _find_grid_functions(values: HostValues, call: Call) -> Iterator[tuple[ast.expr, Frame]]:
+    """What a function returns that is given as a grid."""
+    assert call.launcher is not None and call.launcher_frame is not None
+    grid, frame = call.launcher.slice, call.launcher_frame
+    for thing in values.find(grid.func if isinstance(grid, ast.Call) else grid, frame):
+        if isinstance(thing.node, ast.FunctionDef):
+            inside = values.enter(thing, grid if isinstance(grid, ast.Call) else None, frame)
+            yield from ((value, inside) for value in values.names.read_results(thing.node)[0])
+
+
+def _read_extents(values: HostValues, node: ast.expr, frame: Frame) -> tuple[int | None, ...] | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("tuple", "list") and node.args:
         node = node.args[0]
     if isinstance(node, ast.Lambda):
         node = node.body
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return (node.value,)
+    if isinstance(node, ast.Name):
+        found = (_read_extents(values, value, where) for value, where in values.find_definitions(node, frame))
+        return next((extents for extents in found if extents is not None), None)
     if not isinstance(node, ast.Tuple | ast.List):
         return None
     return tuple(extent.value if isinstance(extent, ast.Constant) and isinstance(extent.value, int) else None for extent in node.elts)
-
-
-def _find_definitions(function: ast.AST, name: str) -> Iterator[ast.expr]:
-    for part in ast.walk(function):
-        if isinstance(part, ast.Assign) and any(isinstance(target, ast.Name) and target.id == name for target in part.targets):
-            yield part.value
-        elif isinstance(part, ast.FunctionDef) and part.name == name and part is not function:
-            yield from (inner.value for inner in ast.walk(part) if isinstance(inner, ast.Return) and inner.value is not None)
 
 
 def read_launch_arguments(index: KernelSource, call: Call) -> dict[str, ast.expr]:

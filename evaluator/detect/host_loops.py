@@ -1,19 +1,29 @@
-"""Loops of host code: what they run over, and whether each iteration works on data of its own."""
+"""Loops of host code: what they run over, and what an iteration reads that another one wrote."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tritonsmith.evaluator.detect.grids import read_launch_arguments
-from tritonsmith.evaluator.source.kernel_file import Call, HostLoop, KernelSource
-from tritonsmith.evaluator.source.values import KernelWalk
+from tritonsmith.evaluator.detect.tensors import Tensors
+from tritonsmith.evaluator.source.host_calls import Call, HostCalls, LoopSite
+from tritonsmith.evaluator.source.host_things import Frame
+from tritonsmith.evaluator.source.kernel_file import HostLoop, KernelSource
+from tritonsmith.evaluator.source.values import AccessSite, KernelWalk
 
-WRAPPERS = ("enumerate", "reversed", "list", "tuple", "iter", "tqdm", "zip")
+WRAPPERS = ("enumerate", "reversed", "list", "tuple", "iter", "tqdm", "zip", "islice", "sorted", "pairwise", "chain", "deque")
 """Functions that give back what they are given, element by element."""
-_MAKERS = ("empty", "zeros", "empty_like", "zeros_like", "ones", "full", "new_empty", "new_zeros", "clone", "contiguous")
-"""Functions that make a tensor of their own."""
+SLICES = ("select", "narrow", "index_select", "__getitem__")
+"""Methods that pick a part of a tensor by an index."""
+_VIEWS = (
+    "view", "reshape", "squeeze", "unsqueeze", "transpose", "permute", "t", "flatten", "expand", "detach", "view_as", "swapaxes",
+    "movedim", "data",
+)  # fmt: skip
+"""Methods of a tensor that give the same memory."""
+_DEPTH = 12
+"""Steps from an argument to the tensor that it names."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +34,25 @@ class Head:
     over: ast.expr
 
 
+@dataclass(frozen=True)
+class TensorPart:
+    """What an iteration reads or writes."""
+
+    base: str
+    """The tensor, as the function with the loop names it; of another name where it is made in the iteration."""
+    text: str
+    """The part of it that belongs to the iteration; empty for all of it."""
+    fresh: bool = False
+    """Made in the iteration."""
+
+
 def describe_loop(loop: HostLoop) -> str:
     """The head of a loop as it is written."""
     if isinstance(loop, ast.For):
         return f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"
     if isinstance(loop, ast.While):
         return f"while {ast.unparse(loop.test)}"
-    return " ".join(ast.unparse(generator) for generator in loop.generators)
+    return " ".join(ast.unparse(generator).strip() for generator in loop.generators)
 
 
 def find_heads(loop: HostLoop) -> Iterator[Head]:
@@ -42,12 +64,15 @@ def find_heads(loop: HostLoop) -> Iterator[Head]:
         pairs = [(generator.target, generator.iter) for generator in loop.generators]
     while pairs:
         target, over = pairs.pop()
-        name = over.func.id if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) else ""
+        name = ast.unparse(over.func).rpartition(".")[2] if isinstance(over, ast.Call) else ""
         if name == "enumerate" and isinstance(target, ast.Tuple) and len(target.elts) == 2 and isinstance(over, ast.Call) and over.args:
             pairs.append((target.elts[1], over.args[0]))
             pairs.append((target.elts[0], _count_elements(over.args[0])))
-        elif name == "zip" and isinstance(target, ast.Tuple) and isinstance(over, ast.Call) and len(target.elts) == len(over.args):
+        elif name in ("zip", "product") and isinstance(target, ast.Tuple) and len(target.elts) == len(getattr(over, "args", ())):
+            assert isinstance(over, ast.Call)
             pairs += list(zip(target.elts, over.args, strict=True))
+        elif name == "pairwise" and isinstance(target, ast.Tuple) and isinstance(over, ast.Call) and over.args:
+            pairs += [(one, over.args[0]) for one in target.elts]
         elif name in WRAPPERS and isinstance(over, ast.Call) and over.args:
             pairs.append((target, over.args[0]))
         else:
@@ -60,78 +85,194 @@ def _count_elements(over: ast.expr) -> ast.expr:
     return ast.Call(ast.Name("range", ast.Load()), [length], [])
 
 
-def uses_name(node: ast.AST, name: str) -> bool:
-    """Whether a name stands anywhere below a node."""
-    return bool(name) and any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
+def moves_by_tiles(node: ast.AST) -> bool:
+    """Whether a number is a multiple of another one, as `i * block` is."""
+    return any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult) for part in ast.walk(node))
 
 
-def is_independent(index: KernelSource, walks: Mapping[str, KernelWalk], loop: HostLoop, call: Call, function: ast.AST) -> bool:
-    """Whether every iteration is proven to work on data of its own: it reads nothing that another one writes."""
-    variables = {part.id for head in find_heads(loop) for part in ast.walk(head.target) if isinstance(part, ast.Name)}
-    if call.kernel is None:
-        return not _carries_name(loop) and not isinstance(loop, ast.While) and _stands_in(loop, call)
-    if not _stands_in(loop, call) or call.kernel not in walks:
+def uses_name(node: ast.AST, *names: str) -> bool:
+    """Whether one of some names stands anywhere below a node."""
+    return any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(node))
+
+
+class LoopView:
+    """A loop with the calls that its iterations make.
+
+    Args:
+        host: calls of the file.
+        site: the loop.
+    """
+
+    def __init__(self, host: HostCalls, site: LoopSite) -> None:
+        self.site = site
+        self.loop, self.frame = site.loop, site.frame
+        self.calls = [call for call in host.calls if any(around.loop is site.loop and around.frame is site.frame for around in call.loops)]
+        self._values = host.values
+        self._tensors = Tensors(host.values)
+        heads = list(find_heads(self.loop))
+        steps = find_counters(self.loop)
+        self.counters = {name: step for name, step in steps.items() if self._tensors.is_figure(step, site.frame)}
+        self.variables = {part.id for head in heads for part in ast.walk(head.target) if isinstance(part, ast.Name)} | self.counters.keys()
+        self.inside = dict(_find_assigned(self.loop))
+
+    def derive(self, *names: str, by_steps: bool = False) -> set[str]:
+        """Some names and those that an iteration computes from them; `by_steps` leaves out those that move on by tiles."""
+        found = set(names)
+        for _ in range(3):
+            found |= {
+                name
+                for name, value in self.inside.items()
+                if not isinstance(value, ast.Call) and uses_name(value, *found) and not (by_steps and moves_by_tiles(value))
+            }
+        return found
+
+    def depends(self, node: ast.AST, frame: Frame, names: set[str], depth: int = _DEPTH) -> bool:
+        """Whether an expression, also in a function that the loop enters, rests on names of the loop."""
+        if frame is self.frame:
+            return uses_name(node, *names)
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name) and depth > 0 and part.id != "self":
+                values = self._values.find_nodes(part.id, frame)
+                if any(value is not node and self.depends(value, where, names, depth - 3) for value, where in values):
+                    return True
         return False
-    arguments = read_launch_arguments(index, call)
-    written = {root for access in walks[call.kernel].accesses if access.kind != "load" for root in access.address.roots}
-    inside = {
-        target.id: part.value
-        for part in ast.walk(loop)
-        if isinstance(part, ast.Assign)
-        for target in part.targets
-        if isinstance(target, ast.Name)
-    }
-    mine: dict[str, str] = {}
-    for root in written:
-        if root not in arguments:
-            return False
-        own = _find_own_part(arguments[root], variables, inside)
-        if own is None:
-            return False
-        mine[own[0]] = own[1]
-    for root, argument in arguments.items():
-        base = _find_base(argument)
-        if root not in written and base in mine and mine[base] and ast.unparse(argument) != mine[base]:
-            return False  # out[t - 1] is read, out[t] is written
-    given = {part.id for value in arguments.values() for part in ast.walk(value) if isinstance(part, ast.Name)}
-    return bool(written) and not _carries_name(loop) & given
+
+    def is_independent(self, index: KernelSource, walks: Mapping[str, KernelWalk], call: Call) -> bool:
+        """Whether every iteration is proven to work on data of its own: it reads nothing that another one writes."""
+        carried = self.find_carried() - self.counters.keys()
+        if call.kernel is None:
+            return not carried and not isinstance(self.loop, ast.While)
+        reads: list[TensorPart] = []
+        writes = list(self._find_host_writes())
+        for launch in self.calls:
+            if launch.kernel is None:
+                continue
+            if launch.kernel not in walks:
+                return False
+            arguments = read_launch_arguments(index, launch)
+            given = [(value, launch.frame) for value in arguments.values()]
+            if any(self.depends(value, frame, carried) for value, frame in given):
+                return False
+            for access in walks[launch.kernel].accesses:
+                for root in access.address.roots:
+                    if root not in arguments:
+                        return False
+                    written = access.kind != "load"
+                    part = self.trace(arguments[root], launch.frame, written)
+                    if written and not part.text and self._is_indexed(access, arguments, launch):
+                        part = replace(part, text="by an index")
+                    (writes if written else reads).append(part)
+        own = all(part.fresh or part.text for part in writes)
+        return own and all(
+            written.fresh or written.text == read.text for written in writes for read in reads if written.base == read.base
+        )  # fmt: skip
+
+    def _is_indexed(self, access: AccessSite, arguments: Mapping[str, ast.expr], launch: Call) -> bool:
+        """Whether a kernel writes where an argument says that differs between iterations."""
+        given = [dep.partition(":")[2] for dep in access.address.form.deps if dep.startswith("parameter:")]
+        names = self.derive(*self.variables)
+        return any(name in arguments and self.depends(arguments[name], launch.frame, names) for name in given)
+
+    def trace(self, node: ast.expr, frame: Frame, written: bool, depth: int = _DEPTH) -> TensorPart:
+        """The tensor that an argument names."""
+        text = ast.unparse(node)
+        if depth <= 0:
+            return TensorPart(text, "")
+        if isinstance(node, ast.Name):
+            return self._trace_name(node, frame, written, depth)
+        if isinstance(node, ast.Subscript):
+            whole = self.trace(node.value, frame, written, depth - 1)
+            own = self.depends(node.slice, frame, self.derive(*self.variables))
+            return TensorPart(whole.base, f"{whole.text}[{self._write(node.slice, frame)}]" if own else whole.text, whole.fresh)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            method = node.func.attr
+            if method in SLICES and any(self.depends(argument, frame, self.derive(*self.variables)) for argument in node.args):
+                whole = self.trace(node.func.value, frame, written, depth - 1)
+                index = ", ".join(self._write(argument, frame) for argument in node.args)
+                return TensorPart(whole.base, f"{whole.text}[{index}]", whole.fresh)
+            if method in (*_VIEWS, *SLICES) or method == "contiguous" and not written:
+                return self.trace(node.func.value, frame, written, depth - 1)
+        if isinstance(node, ast.Attribute):
+            return self.trace(node.value, frame, written, depth - 1) if node.attr in (*_VIEWS, "T", "mT") else TensorPart(text, "")
+        if isinstance(node, ast.Call) and not self._stands_outside(node, frame):
+            return TensorPart(f"made at {node.lineno}:{node.col_offset}", "", fresh=True)
+        return TensorPart(text, "")
+
+    def _trace_name(self, node: ast.Name, frame: Frame, written: bool, depth: int) -> TensorPart:
+        if frame is self.frame and node.id in self.variables:
+            return TensorPart(f"item of {node.id}", node.id)
+        if frame is self.frame and node.id in self.inside:
+            return self.trace(self.inside[node.id], frame, written, depth - 1)
+        values = [(value, where) for value, where, part in self._values.find_values(node.id, frame) if isinstance(value, ast.expr)]
+        for value, where in values[:1]:
+            inner = where is not self.frame or isinstance(value, ast.Name | ast.Subscript | ast.Attribute)
+            view = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in (*_VIEWS, *SLICES)
+            if value is not node and (inner or view):
+                return self.trace(value, where, written, depth - 1)
+        return TensorPart(node.id, "")
+
+    def _stands_outside(self, node: ast.AST, frame: Frame) -> bool:
+        """Whether an expression of the loop's own function stands before or after the loop."""
+        return frame is self.frame and not any(part is node for part in ast.walk(self.loop))
+
+    def _write(self, node: ast.AST, frame: Frame) -> str:
+        """An index as it would stand in the loop: with what a function's parameters were given."""
+        names = {part.id: frame.given[part.id] for part in ast.walk(node) if isinstance(part, ast.Name) and part.id in frame.given}
+        text = ast.unparse(node)
+        if frame is not self.frame and text in names:
+            return self._write(names[text].node, names[text].frame)
+        return text
+
+    def _find_host_writes(self) -> Iterator[TensorPart]:
+        """Parts that the loop's own text writes: `y[t] = ...`, `y[t].copy_(...)`."""
+        for part in ast.walk(self.loop):
+            targets = part.targets if isinstance(part, ast.Assign) else [part.target] if isinstance(part, ast.AugAssign) else []
+            yield from (self.trace(target, self.frame, True) for target in targets if isinstance(target, ast.Subscript))
+            if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+                if part.func.attr.endswith("_") and not part.func.attr.startswith("_"):
+                    yield self.trace(part.func.value, self.frame, True)
+
+    def find_carried(self) -> set[str]:
+        """Names that an iteration reads before it sets them."""
+        if not isinstance(self.loop, ast.For | ast.While):
+            return {part.target.id for part in ast.walk(self.loop) if isinstance(part, ast.NamedExpr)}
+        carried: set[str] = set()
+        done: set[str] = set()
+        for statement in self.loop.body:
+            parts = list(ast.walk(statement))
+            read = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
+            written = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+            carried |= read - done
+            done |= written
+        return carried & done
 
 
-def _stands_in(loop: HostLoop, call: Call) -> bool:
-    """Whether the call is written in the loop itself, not in a function that it enters."""
-    return any(part is call.node for part in ast.walk(loop))
+def _find_assigned(loop: HostLoop) -> Iterator[tuple[str, ast.expr]]:
+    for part in ast.walk(loop):
+        if isinstance(part, ast.Assign | ast.NamedExpr):
+            for target in part.targets if isinstance(part, ast.Assign) else [part.target]:
+                if isinstance(target, ast.Name):
+                    yield target.id, part.value
+                elif isinstance(target, ast.Tuple) and isinstance(part.value, ast.Tuple) and len(target.elts) == len(part.value.elts):
+                    yield from (
+                        (one.id, value) for one, value in zip(target.elts, part.value.elts, strict=True) if isinstance(one, ast.Name)
+                    )
 
 
-def _find_base(node: ast.expr) -> str:
-    while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _find_own_part(node: ast.expr, variables: set[str], inside: Mapping[str, ast.expr]) -> tuple[str, str] | None:
-    """Name and text of a part that belongs to one iteration: out[i], the loop's variable itself, or a tensor made in the iteration."""
-    if isinstance(node, ast.Name) and node.id in variables:
-        return node.id, ""
-    if isinstance(node, ast.Name) and node.id in inside:
-        value = inside[node.id]
-        if isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in _MAKERS:
-            return node.id, ""
-        return _find_own_part(value, variables, {})
-    if isinstance(node, ast.Subscript) and any(uses_name(node.slice, name) for name in variables):
-        return _find_base(node), ast.unparse(node)
-    return None
-
-
-def _carries_name(loop: HostLoop) -> set[str]:
-    """Names that an iteration reads before it sets them."""
-    if not isinstance(loop, ast.For | ast.While):
-        return set()
-    carried: set[str] = set()
-    done: set[str] = set()
-    for statement in loop.body:
-        parts = list(ast.walk(statement))
-        read = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
-        written = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-        carried |= read - done
-        done |= written
-    return carried & done
+def find_counters(loop: HostLoop) -> dict[str, ast.expr]:
+    """Names that the loop adds the same to in each iteration, with what it adds."""
+    found: dict[str, ast.expr] = {}
+    stored: dict[str, int] = {}
+    for part in ast.walk(loop):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            stored[part.id] = stored.get(part.id, 0) + 1
+    for part in ast.walk(loop) if isinstance(loop, ast.For | ast.While) else ():
+        if isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name) and isinstance(part.op, ast.Add | ast.Sub):
+            found[part.target.id] = part.value
+        elif isinstance(part, ast.Assign) and isinstance(part.value, ast.BinOp) and isinstance(part.value.op, ast.Add | ast.Sub):
+            name = ast.unparse(part.targets[0])  # t = t + 1
+            sides = {ast.unparse(part.value.left): part.value.right, ast.unparse(part.value.right): part.value.left}
+            if name in sides:
+                found[name] = sides[name]
+    items = {part.id for head in find_heads(loop) for part in ast.walk(head.target) if isinstance(part, ast.Name)}
+    return {name: step for name, step in found.items() if stored.get(name) == 1 and not uses_name(step, *(stored.keys() - items))}

@@ -50,7 +50,8 @@ def find_loop_traits(walk: KernelWalk, explained: frozenset[int]) -> tuple[Trait
         ]
         persistent += found[:1]
         row = _explain_row(walk, loop)
-        if not found and row and loop.id not in explained and not loop.has_dot and (loop.trips is None or loop.trips > _FEW_TRIPS):
+        many = loop.trips is None or loop.trips > _FEW_TRIPS
+        if not found and row and loop.id not in explained and many and (not loop.has_dot or _scans_beside_dot(walk, loop)):
             rows.append(Reason(depth, loop.line, *row, loop.id))
     if not persistent:
         persistent = [Reason(0, poll.line, "waits for other programs") for poll in walk.polls_in(0)]
@@ -89,21 +90,27 @@ def _explain_persistence(walk: KernelWalk, loop: Loop, reducing: set[str]) -> It
         yield "each program takes several tiles, as far apart as there are programs", _OTHER_WORK[0]
     yield from _explain_registers(walk, loop)
     yield from _explain_memory(walk, loop)
-    if loop.bound not in reducing and not loop.updates and _takes_several_rows(walk, loop):
+    if _takes_share(walk, loop) or loop.bound not in reducing and not loop.updates and _takes_several_rows(walk, loop):
         yield f"each program takes {loop.bound} pieces of work in turn", _OTHER_WORK[1]
 
 
 def _explain_registers(walk: KernelWalk, loop: Loop) -> Iterator[tuple[str, str]]:
     """A recurrence: a name is what the iteration before left, multiplied or put through a function."""
-    moves = any(loop.id in access.loops and loop.name in access.address.form.deps for access in walk.accesses)
+    moving = [access for access in walk.accesses if loop.id in access.loops and loop.name in access.address.form.deps]
+    moves = bool(moving)
+    loads = [access.address for access in moving if access.kind == "load"]
+    if loop.kind == "static" and not any(loop.id in access.loops for access in walk.accesses):
+        return  # stages of a network in registers, such as a sort
+    shared = bool(loads) and not any(address.rank > 0 or address.pids for address in loads)  # only numbers that all elements share
+    outer = {total for product in walk.products if product.outer for total in product.totals}
     for name, use in sorted(loop.updates.items()):
         stored = next((store for store in _stores(walk, loop) if _holds(store, loop, name)), None)
         where = f" and is stored in line {stored.line}" if stored else ""
-        if use >= Use.EXPONENT and (moves or loop.has_dot or name in loop.mixed):
+        if use >= Use.EXPONENT and (moves and not shared or loop.has_dot or name in loop.mixed):
             yield f"{name} is computed from its value of the iteration before{where}", ""
         elif use is Use.LINEAR and (stored or name in loop.gated) and moves:
             yield f"{name} is scaled and added to in each iteration{where}", "a row loop: a scan by an associative rule"
-        elif use <= Use.SUM and stored and loop.has_dot and moves:
+        elif use <= Use.SUM and stored and moves and (name in loop.dotted or (loop.id, name) in outer):
             yield f"{name} grows from one iteration to the next{where}", "a row loop: a prefix sum of products"
 
 
@@ -111,9 +118,10 @@ def _explain_row(walk: KernelWalk, loop: Loop) -> tuple[str, str] | None:
     """A sum, maximum or scan over the iterations; None for other loops."""
     if loop.polls:
         return None
-    moves = any(loop.id in access.loops and _moves_with(access, loop) for access in walk.accesses)
+    moving = [access for access in walk.accesses if loop.id in access.loops and _moves_with(access, loop)]
+    own = any(access.address.rank > 0 or access.address.pids for access in moving)
     for name, use in sorted(loop.updates.items()):
-        if use <= Use.LINEAR and moves:
+        if use <= Use.LINEAR and moving and (own or name not in loop.tiles):  # else over numbers that all elements share: no row of theirs
             stored = any(_holds(store, loop, name) for store in _stores(walk, loop))
             nearest = "persistent, if an iteration is a time step" if stored else ""
             return f"{name} is a {'scan' if stored else 'reduction'} over its iterations", nearest
@@ -121,6 +129,12 @@ def _explain_row(walk: KernelWalk, loop: Loop) -> tuple[str, str] | None:
         if use <= Use.SUM:
             return f"line {store.line} adds to what an earlier iteration stored", "persistent, if an iteration is a time step"
     return None
+
+
+def _scans_beside_dot(walk: KernelWalk, loop: Loop) -> bool:
+    """Whether a loop with tl.dot adds up plain numbers and stores them as it goes on: a prefix sum that uses tl.dot within tiles."""
+    plain = [name for name, use in loop.updates.items() if use <= Use.SUM and name not in loop.dotted]
+    return bool(plain) and any(_holds(store, loop, name) for store in _stores(walk, loop) for name in plain)
 
 
 def _moves_with(access: AccessSite, loop: Loop) -> bool:
@@ -191,7 +205,10 @@ def _drop(form: Polynomial, inner: set[str]) -> Polynomial:
 
 def takes_work_in_turn(walk: KernelWalk) -> bool:
     """Whether programs take several pieces of work each, so that their number is free."""
-    return any(loop.queue or _strides_over_programs(walk, loop) or _takes_several_rows(walk, loop) for loop in walk.loops.values())
+    return any(
+        loop.queue or _strides_over_programs(walk, loop) or _takes_several_rows(walk, loop) or _takes_share(walk, loop)
+        for loop in walk.loops.values()
+    )
 
 
 def _strides_over_programs(walk: KernelWalk, loop: Loop) -> bool:
@@ -204,6 +221,8 @@ def _strides_over_programs(walk: KernelWalk, loop: Loop) -> bool:
         starts, ends = (any(dep.startswith("program:") for dep in form.deps) for form in (loop.first, loop.last))
         if starts and not ends:
             return True
+    if any(_starts_at_program(form, loop) for form in loop.leaps) and _stores(walk, loop):
+        return True
     if not loop.updates and any(_starts_at_program(form, loop) and form.coefficient(loop.name) not in extents for form in loop.counters):
         return bool(_stores(walk, loop))
     unrolled = loop.trips is not None and loop.trips <= _FEW_TRIPS
@@ -224,6 +243,26 @@ def _continues_programs(walk: KernelWalk, form: Polynomial, loop: Loop) -> bool:
     return is_multiple_of_programs(step) and not own
 
 
+def _takes_share(walk: KernelWalk, loop: Loop) -> bool:
+    """Whether a program goes from its own first piece of work to its own last one, and stores something for each that rests on no other."""
+    if loop.last is None or loop.step is None or loop.step.constant != 1:
+        return False
+    starts = [f"program:{axis}" for axis in walk.program_axes if _is_share(loop.first.coefficient(f"program:{axis}"))]
+    again = any(other.id != loop.id and other.bound == loop.bound for other in walk.loops.values())  # passes over one row's pieces
+    if again or not any(name in loop.last.deps for name in starts):
+        return False
+    return any(
+        store.address.form.coefficient(loop.name).constant not in (0, 1)
+        and not any((owner, name) == (loop.id, name) and name in loop.updates for owner, name, _ in store.value.carried)
+        for store in _stores(walk, loop)
+    )
+
+
+def _is_share(form: Polynomial) -> bool:
+    """Whether the pieces of work from one program to the next are more than a constant number, which would be a larger tile."""
+    return bool(form.terms) and form.constant is None
+
+
 def _takes_several_rows(walk: KernelWalk, loop: Loop) -> bool:
     """Whether programs have equal shares of the work, and each iteration stores a piece of its own."""
     if loop.last is None or loop.last.constant is not None or (loop.step.constant if loop.step else None) != 1:
@@ -236,7 +275,6 @@ def _takes_several_rows(walk: KernelWalk, loop: Loop) -> bool:
             share = store.address.form.coefficient(f"program:{axis}")
             if share.terms and share in (piece * loop.last, piece * (loop.last - loop.first)):
                 return True
-            starts = loop.first.coefficient(f"program:{axis}")
-            if starts.terms and starts.constant is None and f"program:{axis}" in loop.last.deps:
+            if _is_share(loop.first.coefficient(f"program:{axis}")) and f"program:{axis}" in loop.last.deps:
                 return True
     return False

@@ -31,6 +31,8 @@ def find_unsynchronised_sharing(walk: KernelWalk, extents: Extents) -> TraitHit 
             shared = store.address.roots & load.address.roots
             if not shared or any(-side in load.sides for side in store.sides) or _is_covered(walk, store, load):
                 continue
+            if _swaps(walk, store, load):
+                continue
             how = next(_explain_crossing(walk, store, load, extents), None)
             if how is not None:
                 common = [loop for loop in store.loops if loop in load.loops]
@@ -45,6 +47,15 @@ def find_unsynchronised_sharing(walk: KernelWalk, extents: Extents) -> TraitHit 
     return None
 
 
+def _swaps(walk: KernelWalk, store: AccessSite, load: AccessSite) -> bool:
+    """Whether a program changes two parts of a buffer over: it loads both and stores both, for the elements of a mask."""
+    pair = {store.address.form, load.address.form}
+    same = [access for access in walk.accesses if access.address.roots == store.address.roots and access.kind != "atomic"]
+    loads = {access.address.form for access in same if access.kind == "load"}
+    stores = {access.address.form for access in same if access.kind == "store" and access.masked}
+    return len(pair) == 2 and loads == stores == pair
+
+
 def _find_nearest(how: str, repeated: bool) -> str:
     if "from memory" in how:
         return "safe, if no place is met twice"
@@ -56,10 +67,23 @@ def _is_covered(walk: KernelWalk, store: AccessSite, load: AccessSite) -> bool:
     common = next((loop for loop in store.loops if loop in load.loops), 0)
     if common in walk.foreign:
         return True
-    guards = [poll.guards for poll in walk.polls_in(common) if common or _may_hand_over(walk, poll, store)]
+    awaited = {root for access in walk.accesses if any(walk.loops[loop].polls for loop in access.loops) for root in access.address.roots}
+    if common and load.address.roots <= awaited:
+        return True  # a first look at what is then waited for
+    polls = [poll for poll in walk.polls_in(common) if not common or _stands_between(walk, poll, store, load)]
+    guards = [poll.guards for poll in polls if common or _may_hand_over(walk, poll, store)]
     if any(guard <= load.guards for guard in guards):
         return True
     return any(frozenset({-number}) == other for guard in guards if len(guard) == 1 for number in guard for other in guards)
+
+
+def _stands_between(walk: KernelWalk, poll: Loop, store: AccessSite, load: AccessSite) -> bool:
+    """Whether a wait in a loop around both stands on the way from the store to the next load, which may be in the next iteration."""
+    places = [place for place, access in enumerate(walk.accesses) if poll.id in access.loops]
+    if not places:
+        return True
+    first, last = walk.accesses.index(store), walk.accesses.index(load)
+    return first < places[0] < last if first < last else places[0] > first or places[0] < last
 
 
 def _may_hand_over(walk: KernelWalk, poll: Loop, store: AccessSite) -> bool:
@@ -71,6 +95,7 @@ def _may_hand_over(walk: KernelWalk, poll: Loop, store: AccessSite) -> bool:
 
 def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, extents: Extents) -> Iterator[tuple[str, str]]:
     tiles = {part for part in store.address.pids if _covers_programs(part, extents)}
+    beside = _find_axes_beside(walk, store, extents)
     missing = [part for part in tiles if not _stays_in_tile(part, load.address.pids) or _bounds_only(part, load.address.form)]
     if missing:
         axis = re.split(r"//|%", min(missing))[0]
@@ -78,8 +103,10 @@ def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, ext
         yield f"{how} by tile of program_id({axis})", "loaded across all tiles"
     elif any(_turns_around(store.address.form, load.address.form, part) for part in tiles if part.isdigit()):
         yield "stored by tile of each program", "loaded from another program's tile"
-    elif store.kind == "atomic" and not tiles:
+    elif store.kind == "atomic" and (not tiles or beside and store.address.form == load.address.form and not _is_locked(walk)):
         yield "added to by all programs", "loaded by all programs"
+    elif beside & store.value.pids and store.address.form == load.address.form and _differs(walk, store):
+        yield "stored by several programs, each with a value of its own,", "loaded by them"
     elif not tiles and any(guard > 0 for guard in store.guards - load.guards) and load.guards <= store.guards:
         yield "stored by some programs only", "loaded by others too"
     elif not tiles and store.address.form == load.address.form and _differs(walk, store):
@@ -88,6 +115,13 @@ def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, ext
         yield "added to by load and store, at places that come from memory,", "loaded for it"
     elif tiles and _reads_neighbours(walk, store, load):
         yield "stored by tile of each program", "loaded beyond the tile's edge"
+
+
+def _find_axes_beside(walk: KernelWalk, store: AccessSite, extents: Extents) -> set[str]:
+    """Axes of the grid whose programs meet at one place: the address does not rest on the whole of their number."""
+    known = store.address.pids
+    whole = {axis for axis in walk.program_axes if axis in known or {part[: len(axis) + 1] for part in known} >= {f"{axis}/", f"{axis}%"}}
+    return {axis for axis in walk.program_axes - whole if axis.isdigit() and _covers_programs(axis, extents)}
 
 
 def _turns_around(stored: Polynomial, loaded: Polynomial, axis: str) -> bool:
@@ -102,15 +136,22 @@ def _turns_around(stored: Polynomial, loaded: Polynomial, axis: str) -> bool:
 def _adds_at_loaded_places(store: AccessSite, load: AccessSite) -> bool:
     """Whether a program adds to places whose numbers are loaded, which another program may meet as well."""
     form = store.address.form
-    chased = any(symbol.kind == "opaque" and symbol.key.startswith("loaded") for symbol in form.symbols())
+    chased = [symbol for symbol in form.symbols() if symbol.kind == "opaque" and symbol.key.startswith("loaded")]
+    own = {symbol.name for symbol in form.symbols() if symbol.kind == "program"}  # a row of its own, say
+    apart = (symbol.deps - own for symbol in chased if any(dep.startswith("range:") for dep in symbol.deps))
+    meet = any(dep.startswith("program:") for deps in apart for dep in deps)
     adds = any(root in store.address.roots and use is Use.SUM for root, use in store.value.reads)
-    return store.kind == "store" and chased and adds and form == load.address.form and bool(store.address.pids)
+    return store.kind == "store" and meet and adds and form == load.address.form
 
 
 def _differs(walk: KernelWalk, store: AccessSite) -> bool:
     """Whether programs store different values at one place, outside of a lock and not one program alone."""
-    locked = any(loop.lock for loop in walk.loops.values())
-    return bool(store.value.pids) and not store.guards and not locked
+    return bool(store.value.pids) and not store.guards and not _is_locked(walk)
+
+
+def _is_locked(walk: KernelWalk) -> bool:
+    """Whether the kernel takes a lock."""
+    return any(loop.lock for loop in walk.loops.values())
 
 
 def _covers_programs(part: str, extents: Extents) -> bool:

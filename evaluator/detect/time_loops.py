@@ -5,21 +5,33 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from tritonsmith.evaluator.detect.host_loops import WRAPPERS, Head, describe_loop, find_heads, is_independent, uses_name
+from tritonsmith.evaluator.detect.host_loops import (
+    SLICES,
+    WRAPPERS,
+    Head,
+    LoopView,
+    describe_loop,
+    find_heads,
+    moves_by_tiles,
+    uses_name,
+)
 from tritonsmith.evaluator.detect.library import find_library_call
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
+from tritonsmith.evaluator.detect.tensors import Tensors
 from tritonsmith.evaluator.schema import LaunchFacts, TaskFacts
-from tritonsmith.evaluator.source.kernel_file import HostLoop, KernelSource, find_host_calls
+from tritonsmith.evaluator.source.host_calls import HostCalls, LoopSite
+from tritonsmith.evaluator.source.host_things import Frame, ThingKind
+from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.values import KernelWalk
 
+_KEEPS_NUMBERS = ("tolist", "cpu", "numpy", "flip", "clone", "int", "long", "to")
+"""Methods of a tensor of numbers that give the same numbers."""
 _FEW_LAUNCHES = 8
 """So many launches of one kernel per forward are no time loop."""
-_SLICES = ("select", "narrow", "index_select", "__getitem__")
-"""Methods that pick a part of a tensor by an index."""
 
 
 def find_time_loop(
-    index: KernelSource, walks: Mapping[str, KernelWalk], facts: LaunchFacts | None, task: TaskFacts | None
+    index: KernelSource, host: HostCalls, walks: Mapping[str, KernelWalk], facts: LaunchFacts | None, task: TaskFacts | None
 ) -> TraitHit | None:
     """A loop in host code that launches once per step.
 
@@ -28,33 +40,26 @@ def find_time_loop(
     """
     counted = {kernel.name: kernel.launches for kernel in facts.kernels} if facts is not None else {}
     layers = _count_layers(task)
-    calls = find_host_calls(index)
-    for call in calls:
-        if not call.loops or not (call.kernel or find_library_call(index, call)):
+    loops = TimeLoops(host)
+    for call in host.calls:
+        if not call.loops or not (call.kernel or find_library_call(call, loops.tensors)):
             continue
         line = call.node.lineno
         if call.kernel in counted:
             launches = counted[str(call.kernel)]
             if launches > max(_FEW_LAUNCHES, 2 * layers):
-                loop = call.loops[-1]
+                loop = call.loops[-1].loop
                 where = f"{call.kernel} is launched {launches} times per forward, from the Python loop in line {loop.lineno}"
                 return TraitHit(name=Trait.TIME_LOOP_IN_PYTHON, line=line, evidence=f"{where} ({describe_loop(loop)})")
             continue
-        for loop in reversed(call.loops):
-            function = _find_function(index, loop) or call.function
-            if _runs_over_time(index, loop, function) and not is_independent(index, walks, loop, call, function):
+        for site in reversed(call.loops):
+            if loops.runs_over_time(site) and not loops.view(site).is_independent(index, walks, call):
                 what = f"launches {call.kernel}" if call.kernel else f"calls {ast.unparse(call.node.func)}"
-                evidence = f"line {line} {what} in every iteration of the Python loop in line {loop.lineno} ({describe_loop(loop)})"
+                at = f"the Python loop in line {site.loop.lineno} ({describe_loop(site.loop)})"
+                evidence = f"line {line} {what} in every iteration of {at}"
                 nearest = "a loop over samples, if no iteration reads what another one wrote"
                 return TraitHit(name=Trait.TIME_LOOP_IN_PYTHON, line=line, evidence=evidence, nearest=nearest)
     return None
-
-
-def _find_function(index: KernelSource, loop: HostLoop) -> ast.AST | None:
-    """The function in whose text a loop stands; a launch may stand in another one that it calls."""
-    functions = [*index.functions.values(), *(method for name in index.classes for method in index.find_methods(name).values())]
-    around = [function for function in functions if function.lineno <= loop.lineno <= (function.end_lineno or 0)]
-    return max(around, key=lambda function: function.lineno, default=None)
 
 
 def _count_layers(task: TaskFacts | None) -> int:
@@ -63,234 +68,196 @@ def _count_layers(task: TaskFacts | None) -> int:
     return sum(int(layer.get("num_layers", 1)) * (2 if layer.get("bidirectional") else 1) for layer in recurrent)
 
 
-def _runs_over_time(index: KernelSource, loop: HostLoop, function: ast.AST) -> bool:
-    """Whether a loop runs along an axis of an input, one step at a time."""
-    if isinstance(loop, ast.While):
-        names = {part.id for part in ast.walk(loop.test) if isinstance(part, ast.Name)}
-        counters = [name for name in _find_counters(loop, names) if not _indexes_weights(loop, name)]
-        bounded = any(_comes_from_shape(ast.Name(name, ast.Load()), function) for name in names - set(counters))
-        return any(_slices_input(index, loop, name, function) or bounded and _passes_to_launch(index, loop, name) for name in counters)
-    heads = list(find_heads(loop))
-    fixed = [head for head in heads if not _yields_steps(index, head.over) and not _find_range(head.over, function)]
-    if any(_rests_on_self(head.over, function) for head in fixed):
-        return False  # over layers or weights
-    return any(_head_runs_over_time(index, head, loop, function) for head in heads)
+class TimeLoops:
+    """Tells loops along an axis of an input from others.
 
+    Args:
+        host: calls of the file.
+    """
 
-def _head_runs_over_time(index: KernelSource, head: Head, loop: HostLoop, function: ast.AST) -> bool:
-    over = _find_range(head.over, function) or head.over
-    name = head.target.id if isinstance(head.target, ast.Name) else ""
-    if not _is_range(over):
-        return _gives_steps(over, function) or _yields_steps(index, over)
-    assert isinstance(over, ast.Call)
-    if not over.args or len(over.args) == 3 and ast.unparse(over.args[2]) not in ("1", "-1") or _indexes_weights(loop, name):
+    def __init__(self, host: HostCalls) -> None:
+        self._host = host
+        self.tensors = Tensors(host.values)
+        self._views: dict[tuple[int, int], LoopView] = {}
+
+    def view(self, site: LoopSite) -> LoopView:
+        """A loop with the calls that it makes."""
+        key = id(site.loop), id(site.frame)
+        if key not in self._views:
+            self._views[key] = LoopView(self._host, site)
+        return self._views[key]
+
+    def runs_over_time(self, site: LoopSite) -> bool:
+        """Whether a loop runs along an axis of an input, one step at a time."""
+        view = self.view(site)
+        if isinstance(site.loop, ast.While):
+            asked = list(_find_conditions(site.loop))
+            bounded = any(self.tensors.is_extent(side, site.frame) for side in asked)
+            names = {part.id for side in asked for part in ast.walk(side) if isinstance(part, ast.Name)}
+            steps = [name for name in names & view.counters.keys() if _is_one(view.counters[name])]
+            return any(self._steps_along(view, name, bounded) for name in steps if not self._picks_weights(view, name))
+        heads = list(find_heads(site.loop))
+        fixed = [head for head in heads if not self._yields_steps(head.over, site.frame) and not self._find_range(head.over, site.frame)]
+        if any(self.tensors.rests_on_model(head.over, site.frame) for head in fixed):
+            return False  # over layers or weights
+        return any(self._head_runs_over_time(view, head) for head in heads)
+
+    def _head_runs_over_time(self, view: LoopView, head: Head) -> bool:
+        found = self._find_range(head.over, view.frame)
+        name = head.target.id if isinstance(head.target, ast.Name) else ""
+        if found is None:
+            return self._gives_steps(head.over, view.frame) or self._yields_steps(head.over, view.frame)
+        over, frame = found
+        if not over.args or len(over.args) == 3 and ast.unparse(over.args[2]) not in ("1", "-1") or self._picks_weights(view, name):
+            return False
+        last = over.args[min(1, len(over.args) - 1)]
+        if self._slices_input(view, name):
+            number = next((_number(value) for value, _ in self._host.values.find_definitions(last, frame)), 0)
+            return not number or number > _FEW_LAUNCHES or len(over.args) == 3
+        bound = last if ast.unparse(over.args[-1]) != "-1" else over.args[0]
+        return self.tensors.is_extent(bound, frame) and self._passes_to_launch(view, name)
+
+    def _steps_along(self, view: LoopView, name: str, bounded: bool) -> bool:
+        return self._slices_input(view, name) or bounded and self._passes_to_launch(view, name)
+
+    def _yields_steps(self, over: ast.expr, frame: Frame) -> bool:
+        """Whether it calls a generator of the file that itself runs over time."""
+        if not isinstance(over, ast.Call):
+            return False
+        for thing in self._host.values.find(over.func, frame):
+            if thing.kind is ThingKind.FUNCTION and isinstance(thing.node, ast.FunctionDef):
+                inside = self._host.values.enter(thing, over, frame)
+                for loop in ast.walk(thing.node):
+                    giving = isinstance(loop, ast.For | ast.While) and any(isinstance(part, ast.Yield) for part in ast.walk(loop))
+                    if giving and isinstance(loop, ast.For | ast.While) and self.runs_over_time(LoopSite(loop, inside)):
+                        return True
         return False
-    if _slices_input(index, loop, name, function):
-        return not isinstance(over.args[-1], ast.Constant) or _number(over.args[-1]) > _FEW_LAUNCHES or len(over.args) == 3
-    bound = over.args[min(1, len(over.args) - 1)] if ast.unparse(over.args[-1]) != "-1" else over.args[0]
-    return _comes_from_shape(bound, function) and bool(name) and _passes_to_launch(index, loop, name)
 
+    def _find_range(self, over: ast.expr, frame: Frame, depth: int = 6) -> tuple[ast.Call, Frame] | None:
+        """The range that an expression gives in some order: list(range(n)), a name for it, or a slice of it."""
+        if isinstance(over, ast.Call) and ast.unparse(over.func).rpartition(".")[2] in ("range", "arange", "trange"):
+            return over, frame
+        parts: list[tuple[ast.expr, Frame]] = []
+        if isinstance(over, ast.Call) and ast.unparse(over.func).rpartition(".")[2] in WRAPPERS:
+            parts = [(part, frame) for part in over.args[:1]]
+        elif isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr in _KEEPS_NUMBERS:
+            parts = [(over.func.value, frame)]
+        elif isinstance(over, ast.Subscript):
+            parts = [(over.value, frame)]
+        elif isinstance(over, ast.IfExp):
+            parts = [(over.body, frame), (over.orelse, frame)]
+        elif isinstance(over, ast.Name):
+            parts = [(value, where) for value, where in self._host.values.find_definitions(over, frame) if value is not over]
+        return next((found for part, where in parts if depth and (found := self._find_range(part, where, depth - 1)) is not None), None)
 
-def _yields_steps(index: KernelSource, over: ast.expr) -> bool:
-    """Whether it calls a generator of the file that itself runs over time."""
-    if not isinstance(over, ast.Call) or not isinstance(over.func, ast.Name | ast.Attribute):
+    def _gives_steps(self, over: ast.expr, frame: Frame, depth: int = 6) -> bool:
+        """Whether iterating gives single steps of an input tensor: x, x.unbind(0), torch.unbind(x), x.split(1), x.transpose(0, 1)."""
+        if depth <= 0:
+            return False
+        if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute):
+            method = over.func.attr
+            if method in ("split", "chunk", "tensor_split"):
+                by_name = [word.value for word in over.keywords if word.arg != "dim"]
+                sizes = (over.args[1:] if ast.unparse(over.func.value) == "torch" else over.args) or by_name
+                if method == "split":
+                    return bool(sizes) and _number(sizes[0]) == 1 and self.tensors.is_input(over, frame)
+                return bool(sizes) and not isinstance(sizes[0], ast.Constant) and self.tensors.is_extent(sizes[0], frame)
+        if isinstance(over, ast.ListComp | ast.GeneratorExp):
+            heads = list(find_heads(over))
+            ranges = [found for head in heads if (found := self._find_range(head.over, frame))]
+            along = any(len(found.args) < 3 and found.args and self.tensors.is_extent(found.args[-1], where) for found, where in ranges)
+            along = along or any(self._gives_steps(head.over, frame, depth - 1) for head in heads)
+            return self.tensors.is_input(over.elt, frame) and along
+        if isinstance(over, ast.Name):
+            values = [(value, where) for value, where in self._host.values.find_definitions(over, frame) if value is not over]
+            known = [(value, where) for value, where in values if not uses_name(value, over.id)]
+            if values:
+                return any(self._gives_steps(value, where, depth - 1) for value, where in known)
+        if isinstance(over, ast.Call) and ast.unparse(over.func).rpartition(".")[2] in WRAPPERS and over.args:
+            return self._gives_steps(over.args[0], frame, depth - 1)
+        if isinstance(over, ast.List | ast.Tuple):
+            return False
+        return self.tensors.is_input(over, frame)
+
+    def _picks_weights(self, view: LoopView, name: str) -> bool:
+        """Whether the loop's variable picks weights or layers: self.weights[i], getattr(self, f'w{i}'), w, b = net.layer(i)."""
+        for part in ast.walk(view.loop):
+            if isinstance(part, ast.Subscript) and uses_name(part.slice, name) and self.tensors.rests_on_model(part.value, view.frame):
+                return True
+            if isinstance(part, ast.Call) and ast.unparse(part.func) == "getattr" and any(uses_name(each, name) for each in part.args):
+                return True
+            if isinstance(part, ast.Assign) and isinstance(part.value, ast.Call) and isinstance(part.value.func, ast.Attribute):
+                only = [ast.unparse(argument) for argument in part.value.args] == [name]
+                owner = part.value.func.value
+                if only and part.value.func.attr not in SLICES and self.tensors.rests_on_model(owner, view.frame):
+                    return True
         return False
-    name = over.func.id if isinstance(over.func, ast.Name) else over.func.attr
-    called = index.functions.get(name) or index.find_model_methods().get(name)
-    loops = [part for part in ast.walk(called) if isinstance(part, ast.For | ast.While)] if called else []
-    giving = [loop for loop in loops if any(isinstance(part, ast.Yield) for part in ast.walk(loop))]
-    return called is not None and any(_runs_over_time(index, loop, called) for loop in giving)
+
+    def _slices_input(self, view: LoopView, name: str) -> bool:
+        """Whether the loop's variable picks a step of a tensor, as in x[t], x[:, t], x.select(1, t), also in a function that it enters."""
+        if not name:
+            return False
+        inner = {id(call.frame): call.frame for call in view.calls if call.frame is not view.frame and call.frame.function is not None}
+        places = [(view.loop, view.frame), *((frame.function, frame) for frame in inner.values() if frame.function is not None)]
+        return any(self._picks_step(view, place, frame, name) for place, frame in places)
+
+    def _picks_step(self, view: LoopView, place: ast.AST, frame: Frame, name: str) -> bool:
+        names = view.derive(name, by_steps=True)
+        states = view.find_carried() if frame is view.frame else set()
+        for part in ast.walk(place):
+            if isinstance(part, ast.Subscript) and any(view.depends(index, frame, names) for index in _find_picks(part.slice)):
+                if isinstance(part.value, ast.Name) and part.value.id in states:
+                    continue  # a part of what an iteration leaves to the next, as of a layer's state
+                if not self.tensors.rests_on_model(part.value, frame) and self._is_tensor(part.value, frame):
+                    return True
+            if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in SLICES:
+                if any(view.depends(argument, frame, names) for argument in part.args):
+                    if not self.tensors.rests_on_model(part.func.value, frame):
+                        return True
+        return False
+
+    def _is_tensor(self, node: ast.expr, frame: Frame) -> bool:
+        """Whether an expression may be a tensor of activations: an input, or one that forward makes."""
+        if self.tensors.is_input(node, frame):
+            return True
+        made = [value for value, _ in self._host.values.find_definitions(node, frame) if value is not node]
+        return any(isinstance(value, ast.Call | ast.BinOp) for value in made)
+
+    def _passes_to_launch(self, view: LoopView, name: str) -> bool:
+        """Whether a kernel launched in the loop gets the loop's variable, or what grows with it."""
+        names = view.derive(*view.variables) if name else view.derive(*view.counters)
+        for call in view.calls:
+            if call.kernel is not None:
+                given = [*call.node.args, *(word.value for word in call.node.keywords)]
+                if any(view.depends(argument, call.frame, names) for argument in given):
+                    return True
+        return False
 
 
-def _find_range(over: ast.expr, function: ast.AST, depth: int = 5) -> ast.expr | None:
-    """The range that an expression gives in some order: list(range(n)), a name for it, or a slice of it."""
-    if _is_range(over):
-        return over
-    parts: list[ast.expr] = []
-    if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id in (*WRAPPERS, "sorted"):
-        parts = over.args[:1]
-    elif isinstance(over, ast.Subscript):
-        parts = [over.value]
-    elif isinstance(over, ast.IfExp):
-        parts = [over.body, over.orelse]
-    elif isinstance(over, ast.Name):
-        parts = list(_find_values(function, over.id))
-    return next((found for part in parts if depth and (found := _find_range(part, function, depth - 1)) is not None), None)
+def _find_conditions(loop: ast.While) -> Iterator[ast.expr]:
+    """Sides of the comparisons that end a loop: its test, and those under which it is left."""
+    tests = [loop.test]
+    for part in ast.walk(loop):
+        if isinstance(part, ast.If) and any(isinstance(inner, ast.Break | ast.Return) for inner in (*part.body, *part.orelse)):
+            tests.append(part.test)
+    for test in tests:
+        for part in ast.walk(test):
+            if isinstance(part, ast.Compare):
+                yield from (part.left, *part.comparators)
 
 
-def _is_range(over: ast.expr) -> bool:
-    return isinstance(over, ast.Call) and ast.unparse(over.func).rpartition(".")[2] in ("range", "arange", "trange")
+def _is_one(step: ast.expr) -> bool:
+    return ast.unparse(step) in ("1", "-1")
 
 
 def _number(node: ast.expr) -> int:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else 0
 
 
-def _find_counters(loop: ast.While, names: set[str]) -> set[str]:
-    """Names of the test, or of a condition that leaves the loop, that the loop itself changes by one."""
-    for part in ast.walk(loop):
-        if isinstance(part, ast.If) and any(isinstance(inner, ast.Break) for inner in part.body):
-            names = names | {inner.id for inner in ast.walk(part.test) if isinstance(inner, ast.Name)}
-    counted = {
-        part.target.id
-        for part in ast.walk(loop)
-        if isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name) and _number(part.value) == 1
-    }
-    for part in ast.walk(loop):  # t = t + 1
-        if isinstance(part, ast.Assign) and isinstance(part.value, ast.BinOp) and isinstance(part.value.op, ast.Add):
-            name, sides = ast.unparse(part.targets[0]), (part.value.left, part.value.right)
-            if sorted(ast.unparse(side) for side in sides) == sorted((name, "1")):
-                counted.add(name)
-    return counted & names
-
-
-def _gives_steps(over: ast.expr, function: ast.AST) -> bool:
-    """Whether iterating gives single steps of an input tensor: x, x.unbind(0), torch.unbind(x), x.split(1), x.transpose(0, 1)."""
-    if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute):
-        method = over.func.attr
-        if method in ("split", "chunk", "tensor_split"):
-            sizes = over.args[1:] if ast.unparse(over.func.value) == "torch" else over.args
-            if method == "split":
-                return bool(sizes) and _number(sizes[0]) == 1 and _is_input(over, function)
-            return bool(sizes) and not isinstance(sizes[0], ast.Constant) and _comes_from_shape(sizes[0], function)
-    if isinstance(over, ast.ListComp):
-        bounds = [head.over for head in find_heads(over) if isinstance(head.over, ast.Call)]
-        return _is_input(over.elt, function) and any(_comes_from_shape(bound, function) for bound in bounds)
-    if isinstance(over, ast.Name) and (values := [value for value in _find_values(function, over.id) if value is not over]):
-        return any(_gives_steps(value, function) for value in values if not uses_name(value, over.id))
-    return _is_input(over, function)
-
-
-def _is_input(node: ast.expr, function: ast.AST, depth: int = 6) -> bool:
-    """Whether an expression is a tensor that comes from forward's arguments, and not from self or a list of its own."""
-    if depth == 0 or _mentions_self(node):
-        return False
-    if isinstance(node, ast.Name):
-        values = list(_find_values(function, node.id))
-        if values:
-            return any(_is_input(value, function, depth - 1) for value in values)
-        return node.id in _parameters_of(function)
-    if isinstance(node, ast.Call):
-        inputs = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-        return any(_is_input(part, function, depth - 1) for part in [*inputs, *node.args[:1]])
-    if isinstance(node, ast.Attribute | ast.Subscript):
-        return not (isinstance(node, ast.Attribute) and node.attr == "shape") and _is_input(node.value, function, depth - 1)
-    if isinstance(node, ast.BinOp):
-        return _is_input(node.left, function, depth - 1) or _is_input(node.right, function, depth - 1)
-    return False
-
-
-def _parameters_of(function: ast.AST) -> set[str]:
-    args = function.args if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) else None
-    return {parameter.arg for parameter in [*args.posonlyargs, *args.args]} - {"self", "ctx"} if args else set()
-
-
-def _find_values(function: ast.AST, name: str) -> Iterator[ast.expr]:
-    """What a name is set to in a function, loops aside."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name) and target.id == name:
-                    yield node.value
-                elif isinstance(target, ast.Tuple) and any(isinstance(part, ast.Name) and part.id == name for part in target.elts):
-                    yield node.value
-
-
-def _mentions_self(node: ast.AST) -> bool:
-    return any(isinstance(part, ast.Name) and part.id == "self" for part in ast.walk(node))
-
-
-def _rests_on_self(node: ast.expr, function: ast.AST) -> bool:
-    """Whether an expression, or what its names were set to, mentions self."""
-    if _mentions_self(node):
-        return True
-    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-    own = [name for name in names if not _is_input(ast.Name(name, ast.Load()), function)]
-    return any(_mentions_self(value) for name in own for value in _find_values(function, name))
-
-
-def _indexes_weights(loop: HostLoop, name: str) -> bool:
-    """Whether the loop's variable picks weights or layers: self.weights[i], getattr(self, f'w{i}')."""
-    for part in ast.walk(loop):
-        if isinstance(part, ast.Subscript) and _mentions_self(part.value) and uses_name(part.slice, name):
-            return True
-        if isinstance(part, ast.Call) and ast.unparse(part.func) == "getattr" and any(uses_name(argument, name) for argument in part.args):
-            return True
-        if isinstance(part, ast.Assign) and isinstance(part.value, ast.Call) and isinstance(part.value.func, ast.Attribute):
-            only = [ast.unparse(argument) for argument in part.value.args] == [name]
-            if only and part.value.func.attr not in _SLICES:
-                return True  # w, b = net.layer(i)
-    return False
-
-
-def _slices_input(index: KernelSource, loop: HostLoop, name: str, function: ast.AST) -> bool:
-    """Whether the loop's variable picks a step of a tensor, as in x[t], x[:, t], x.select(1, t) or a kernel's argument x + t * n."""
-    del index
-    derived = _derive(loop, name)
-    for part in ast.walk(loop):
-        if isinstance(part, ast.Subscript) and any(_picks(part.slice, one) for one in derived) and not _mentions_self(part.value):
-            if _is_tensor(part.value, function):
-                return True
-        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _SLICES:
-            if any(uses_name(argument, one) for argument in part.args for one in derived) and not _mentions_self(part.func.value):
-                return True
-    return False
-
-
-def _derive(loop: HostLoop, name: str) -> set[str]:
-    """The loop's variable and names that an iteration computes from it."""
-    return {name} | {
-        target.id
-        for part in ast.walk(loop)
-        if isinstance(part, ast.Assign) and uses_name(part.value, name) and isinstance(part.value, ast.BinOp | ast.IfExp)
-        for target in part.targets
-        if isinstance(target, ast.Name)
-    }
-
-
-def _picks(place: ast.expr, name: str) -> bool:
-    """Whether an index is the name itself, up to a constant; `i * block` picks a tile."""
-    parts = place.elts if isinstance(place, ast.Tuple) else [place]
-    for part in parts:
+def _find_picks(place: ast.expr) -> Iterator[ast.expr]:
+    """Indices that pick one step; `i * block` picks a tile."""
+    for part in place.elts if isinstance(place, ast.Tuple) else [place]:
         if isinstance(part, ast.Slice):
             part = part.lower or part
-        if uses_name(part, name) and not any(isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) for inner in ast.walk(part)):
-            return True
-    return False
-
-
-def _is_tensor(node: ast.expr, function: ast.AST) -> bool:
-    """Whether an expression may be a tensor of activations: an input, or one that forward makes."""
-    if _is_input(node, function):
-        return True
-    names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
-    values = [value for name in names for value in _find_values(function, name)]
-    return any(isinstance(value, ast.Call | ast.BinOp) and not _mentions_self(value) for value in values)
-
-
-def _comes_from_shape(bound: ast.expr, function: ast.AST) -> bool:
-    """Whether a bound is an extent of a tensor: x.shape[i], x.size(i), len(x), or a name that was set from one."""
-    sources = [bound]
-    for name in {part.id for part in ast.walk(bound) if isinstance(part, ast.Name)}:
-        sources += list(_find_values(function, name))
-    if any(isinstance(part, ast.Attribute) and part.attr in ("log2", "bit_length") for source in sources for part in ast.walk(source)):
-        return False  # stages of a tree
-    for source in sources:
-        for part in ast.walk(source):
-            if isinstance(part, ast.Attribute) and part.attr in ("shape", "size"):
-                return not _mentions_self(part)
-            if isinstance(part, ast.Call) and ast.unparse(part.func) == "len" and part.args:
-                return _is_input(part.args[0], function)
-    return False
-
-
-def _passes_to_launch(index: KernelSource, loop: HostLoop, name: str) -> bool:
-    """Whether a kernel launched in the loop gets the loop's variable."""
-    for part in ast.walk(loop):
-        if isinstance(part, ast.Call) and index.find_launched_kernel(part):
-            given = [*part.args, *(keyword.value for keyword in part.keywords)]
-            if any(uses_name(argument, one) for argument in given for one in _derive(loop, name)):
-                return True
-    return False
-
-
+        if not moves_by_tiles(part):
+            yield part

@@ -35,6 +35,10 @@ class Symbol:
         """Itself and everything that it depends on."""
         return self.deps | {self.name}
 
+    def is_place(self, beside: str = "") -> bool:
+        """Whether it is a place of the output: it differs between elements or programs, and not with the symbol of a loop."""
+        return beside not in self.all_deps and any(dep.startswith(("range:", "program:")) for dep in self.all_deps)
+
     @cached_property
     def _hash(self) -> int:
         return hash((self.kind, self.key))
@@ -121,6 +125,13 @@ class Polynomial:
         """All symbols, some more than once."""
         for monomial, _ in self.terms:
             yield from monomial
+
+    def all_symbols(self) -> Iterator[Symbol]:
+        """All symbols, those that opaque ones were made of included."""
+        for symbol in self.symbols():
+            yield symbol
+            for part in symbol.parts:
+                yield from part.all_symbols()
 
 
 def _order(symbol: Symbol) -> tuple[str, str]:

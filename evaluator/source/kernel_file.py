@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.source.parse import parse
+from tritonsmith.evaluator.source.plain import write_plainly
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 HostLoop: TypeAlias = ast.For | ast.While | ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
@@ -18,22 +20,6 @@ _MOST_STEPS = 200_000
 
 _TRANSPARENT = ("staticmethod", "getattr", "triton.autotune", "triton.heuristics", "torch.library.wrap_triton")
 """Functions that give back what they are given."""
-
-_LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
-"""The classes of HostLoop."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call in host code that runs under ModelNew, with the host loops around it (through helper functions too)."""
-
-    node: ast.Call
-    function: Function
-    loops: tuple[HostLoop, ...]
-    kernel: str | None = None
-    """Name of the Triton kernel when the call is a launch."""
-    launcher: ast.Subscript | None = None
-    """Its `kernel[grid]`."""
 
 
 @dataclass
@@ -56,6 +42,16 @@ class KernelSource:
     """Nodes visited so far by readers that follow calls."""
     _methods_of: dict[str, dict[str, Function]] = field(default_factory=dict)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of the tree, which is walked once."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """Every call of the file, in source order."""
+        return _sort_calls(self.nodes)
+
     def count_step(self) -> None:
         """Count a visited node. Raises KernelFileError where calls branch so often that following them would take for ever."""
         self.steps += 1
@@ -75,7 +71,7 @@ class KernelSource:
     def resolve_language_name(self, node: ast.AST) -> str:
         """Name within triton.language (`load`, `dot`, `math.fma`); empty for anything else."""
         name = self.resolve_name(node)
-        for prefix in ("triton.language.extra.", "triton.language."):
+        for prefix in ("triton.language.extra.", "triton.language.core.", "triton.language.standard.", "triton.language."):
             if name.startswith(prefix):
                 return name.removeprefix(prefix)
         return ""
@@ -113,7 +109,7 @@ class KernelSource:
 
     def find_kernels(self) -> dict[str, ast.FunctionDef]:
         """Jit functions that are launched; where none is, those that no other jit function calls."""
-        launched = {name for call in calls_of(self.tree) if (name := self.find_launched_kernel(call))}
+        launched = {name for call in self.calls if (name := self.find_launched_kernel(call))}
         launched |= set(self.kernel_aliases.values()) & self.jit.keys() if launched else set()
         if not launched:
             called = {call.func.id for node in self.jit.values() for call in calls_of(node) if isinstance(call.func, ast.Name)}
@@ -140,8 +136,14 @@ class KernelSource:
         return self._methods_of[name]
 
 
-def read_kernel_source(source: str, path: str) -> KernelSource:
-    """Parse and index a kernel file. Raises KernelFileError with the line."""
+def read_kernel_source(source: str, path: str, *, plainly: bool = False) -> KernelSource:
+    """Parse and index a kernel file. Raises KernelFileError with the line.
+
+    Args:
+        source: the file's text.
+        path: what errors call the file.
+        plainly: whether host code is put into plainer words first (see `plain`); the tree then no longer is the text's.
+    """
     try:
         tree = parse(source)
     except SyntaxError as error:
@@ -155,18 +157,31 @@ def read_kernel_source(source: str, path: str) -> KernelSource:
                 index.aliases[alias.asname or alias.name.split(".")[0]] = alias.name if alias.asname else alias.name.split(".")[0]
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
-                index.aliases[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
-    for node in ast.walk(tree):
+                index.aliases[alias.asname or alias.name] = f"{'.' * node.level}{node.module or ''}.{alias.name}"
+    if plainly:
+        index.tree = tree = write_plainly(tree, index.resolve_name)
+    for node in index.nodes:
         if isinstance(node, ast.FunctionDef) and any(_is_jit(index, decorator) for decorator in node.decorator_list):
             index.jit[node.name] = node
-    for statement in tree.body:
+    for statement in _find_top_statements(tree.body):
         if isinstance(statement, ast.ClassDef):
             index.classes[statement.name] = statement
         elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name not in index.jit:
             index.functions[statement.name] = statement
+        elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name) and statement.value.id in index.classes:
+            index.classes |= {target.id: index.classes[statement.value.id] for target in statement.targets if isinstance(target, ast.Name)}
     index.numbers = _read_numbers(tree)
     _index_aliases(index)
     return index
+
+
+def _find_top_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that a module runs, those under a condition included."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If | ast.Try | ast.With):
+            inner = [*statement.body, *getattr(statement, "orelse", []), *getattr(statement, "finalbody", [])]
+            yield from _find_top_statements(inner)
 
 
 def _read_numbers(tree: ast.Module) -> dict[str, int]:
@@ -212,8 +227,7 @@ def _is_launcher(index: KernelSource, value: ast.expr, name: str) -> bool:
 
 def _find_bindings(index: KernelSource) -> Iterator[tuple[ast.AST, ast.expr]]:
     """Names with what they are set to: by assignments, loops over tables, and arguments of functions of the file."""
-    nodes = list(ast.walk(index.tree))
-    for node in nodes:
+    for node in index.nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target, value = node.targets[0], node.value
             if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
@@ -223,7 +237,7 @@ def _find_bindings(index: KernelSource) -> Iterator[tuple[ast.AST, ast.expr]]:
         elif isinstance(node, ast.For | ast.comprehension) and isinstance(node.iter, ast.List | ast.Tuple):
             yield node.target, node.iter
     functions = index.functions | {name: method for owner in index.classes for name, method in index.find_methods(owner).items()}
-    for node in nodes:
+    for node in index.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
             function = functions.get(node.func.id if isinstance(node.func, ast.Name) else node.func.attr)
             if function is None or not any(isinstance(argument, ast.Name) and argument.id in index.jit for argument in node.args):
@@ -234,119 +248,8 @@ def _find_bindings(index: KernelSource) -> Iterator[tuple[ast.AST, ast.expr]]:
 
 def calls_of(node: ast.AST) -> Iterator[ast.Call]:
     """Every call below a node, in source order."""
-    found = [call for call in ast.walk(node) if isinstance(call, ast.Call)]
-    yield from sorted(found, key=lambda call: (call.lineno, call.col_offset))
+    yield from _sort_calls(ast.walk(node))
 
 
-def find_host_calls(index: KernelSource) -> list[Call]:
-    """Calls that ModelNew's forward can reach, through its own methods, functions and classes of the file.
-
-    A file without ModelNew is searched from each of its functions and classes.
-    """
-    found: list[Call] = []
-    methods = index.find_model_methods()
-    if "forward" in methods:
-        _follow(index, methods["forward"], "ModelNew", (), found, frozenset())
-    else:
-        for function in index.functions.values():
-            _follow(index, function, "", (), found, frozenset())
-        for name in index.classes:
-            for method in index.find_methods(name).values():
-                _follow(index, method, name, (), found, frozenset())
-    unique = {(id(call.node), tuple(map(id, call.loops))): call for call in found}
-    return list(unique.values())
-
-
-def _follow(
-    index: KernelSource, function: Function, owner: str, outer: tuple[HostLoop, ...], found: list[Call], seen: frozenset[int]
-) -> None:
-    if id(function) in seen:
-        return
-    seen |= {id(function)}
-
-    inner_functions = {part.name: part for part in ast.walk(function) if isinstance(part, ast.FunctionDef) and part is not function}
-
-    def visit(node: ast.AST, loops: tuple[HostLoop, ...]) -> None:
-        index.count_step()
-        if isinstance(node, ast.Call):
-            kernel = index.find_launched_kernel(node)
-            found.append(Call(node, function, loops, kernel, index.find_launcher(node) if kernel else None))
-            targets = list(_find_targets(index, node, owner, loops))
-            if isinstance(node.func, ast.Name) and node.func.id in inner_functions:
-                targets.append((inner_functions[node.func.id], owner))
-            for target, target_owner in targets:
-                _follow(index, target, target_owner, loops, found, seen)
-        inner = (*loops, node) if isinstance(node, _LOOPS) else loops
-        for child in ast.iter_child_nodes(node):
-            outside = isinstance(node, ast.For) and (child is node.iter or child in node.orelse)
-            visit(child, loops if outside else inner)
-
-    for statement in function.body:
-        visit(statement, outer)
-
-
-def _find_targets(index: KernelSource, node: ast.Call, owner: str, loops: tuple[HostLoop, ...]) -> Iterator[tuple[Function, str]]:
-    """Functions of the file that a call enters: functions, methods of self, `Class.apply`, submodules of own classes."""
-    called = node.func
-    if isinstance(called, ast.Name):
-        if called.id in index.functions:
-            yield index.functions[called.id], ""
-        elif attribute := find_iterated_attribute(called.id, loops):
-            yield from _find_forwards(index, owner, attribute)
-        return
-    if isinstance(called, ast.Subscript) and isinstance(called.value, ast.Attribute):
-        yield from _find_forwards(index, owner, called.value.attr)
-        return
-    if not isinstance(called, ast.Attribute):
-        return
-    name = called.attr
-    if isinstance(called.value, ast.Call) and isinstance(called.value.func, ast.Name) and called.value.func.id == "super":
-        for base in index.classes[owner].bases if owner in index.classes else ():
-            if isinstance(base, ast.Name) and name in index.find_methods(base.id):
-                yield index.find_methods(base.id)[name], base.id
-    elif isinstance(called.value, ast.Name) and called.value.id == "self":
-        if name in index.find_methods(owner):
-            yield index.find_methods(owner)[name], owner
-        yield from _find_forwards(index, owner, name)
-    elif isinstance(called.value, ast.Name) and called.value.id in index.classes and name == "apply":
-        inner = called.value.id
-        if "forward" in index.find_methods(inner):
-            yield index.find_methods(inner)["forward"], inner
-
-
-def _find_forwards(index: KernelSource, owner: str, attribute: str) -> Iterator[tuple[Function, str]]:
-    for inner in _find_own_classes(index, owner, attribute):
-        if "forward" in index.find_methods(inner):
-            yield index.find_methods(inner)["forward"], inner
-
-
-def find_iterated_attribute(name: str, loops: tuple[HostLoop, ...]) -> str:
-    """The attribute of self over which a loop with this variable runs."""
-    for loop in loops:
-        pairs = [(loop.target, loop.iter)] if isinstance(loop, ast.For) else [
-            (generator.target, generator.iter) for generator in getattr(loop, "generators", ())
-        ]  # fmt: skip
-        for target, over in pairs:
-            if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(target)):
-                for part in ast.walk(over):
-                    if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == "self":
-                        return part.attr
-    return ""
-
-
-def _find_own_classes(index: KernelSource, owner: str, attribute: str) -> Iterator[str]:
-    """Classes of the file that `self.attribute = ...` mentions in the owner's methods."""
-    for value in find_attribute_values(index, owner, attribute):
-        for node in ast.walk(value):
-            if isinstance(node, ast.Name) and node.id in index.classes and node.id != owner:
-                yield node.id
-
-
-def find_attribute_values(index: KernelSource, owner: str, attribute: str) -> Iterator[ast.expr]:
-    """Expressions that the owner's methods assign to `self.attribute`."""
-    for method in index.find_methods(owner).values():
-        for node in ast.walk(method):
-            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any(isinstance(target, ast.Attribute) and target.attr == attribute for target in targets):
-                    yield node.value
+def _sort_calls(nodes: Iterable[ast.AST]) -> list[ast.Call]:
+    return sorted((node for node in nodes if isinstance(node, ast.Call)), key=lambda call: (call.lineno, call.col_offset))

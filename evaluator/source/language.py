@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tritonsmith.evaluator.source.forms import ZERO, Polynomial, make_opaque, make_symbol
-from tritonsmith.evaluator.source.places import Places, read_column_or_row
-from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, Use, Value, put_to_use, union
+from tritonsmith.evaluator.source.places import Places, find_wide_axes, read_column_or_row
+from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, Use, Value, put_to_use, turn, union
 
 if TYPE_CHECKING:
     from tritonsmith.evaluator.source.walk import Walker
@@ -23,11 +23,15 @@ _FOLDS = {"sum", "max", "min", "reduce"}
 """Reductions whose result is a number made of the elements, not their place."""
 _SCANS = {"cumsum", "cumprod", "associative_scan", "sort", "topk", "histogram"}
 """Functions of the language that combine elements along an axis and keep it."""
+_ORDERED = {"cumsum", "cumprod", "associative_scan", "sort"}
+"""Functions whose result has at each place what many elements amount to."""
 _SHAPED = {"zeros", "full", "reshape", "view", "broadcast_to"}
 """Functions of the language whose result has the shape that they are given."""
 _MILD = {"maximum", "minimum", "where", "broadcast", "zeros_like", "cat", "join", "split", "abs", "min", "max", "sum", "cumsum", "argmax",
          "argmin", "associative_scan", "reduce", "float"}  # fmt: skip
 """Functions that an associative reduction or scan is made of."""
+_COMPILER_HELPERS = ("torch._inductor.runtime.triton_helpers.", "torch._inductor.triton_helpers.")
+"""Helpers of torch's compiler for its reductions: maxima, and means and variances by Welford's method."""
 _ASSEMBLY = "inline_asm_elementwise"
 """Inline assembly, which may read memory."""
 _LOADS = {"load", "load_tensor_descriptor", "_experimental_descriptor_load"}
@@ -53,6 +57,8 @@ class Language:
         """What is known about the result of a call; accesses, products of tiles and polls are noted."""
         evaluate = self._walker.evaluate
         name = self._index.resolve_language_name(node.func)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("program_id", "num_programs"):
+            name = node.func.attr  # also from an extension of the language
         if name in ("program_id", "num_programs"):
             return self._evaluate_program(name, node)
         if isinstance(node.func, ast.Name) and node.func.id in self._index.jit:
@@ -77,7 +83,7 @@ class Language:
             values = [_choose_by(values[0]), *values[1:]]
         result = union(*values, signature=signature, roots=False)
         self._notes.note_softmax(name, node, env, result)
-        result = self._use(name or method or getattr(node.func, "id", ""), node, arguments, result, env)
+        result = self._use(name or method or getattr(node.func, "id", ""), node, arguments, named, result, env)
         keeps = _KEEP_ADDRESS | {"to"}
         if arguments and ((name or method) in keeps or receiver):
             pointers = [*arguments, named.get("base", NOTHING)] if name == "where" or not receiver else receiver
@@ -93,14 +99,15 @@ class Language:
         if foreign:  # a function of another file may read memory too, and wait
             self._facts.foreign |= {0, *self._notes.loops}
 
-    def _use(self, name: str, node: ast.Call, arguments: list[Value], result: Value, env: Env) -> Value:
+    def _use(self, name: str, node: ast.Call, arguments: list[Value], named: dict[str, Value], result: Value, env: Env) -> Value:
         """The result with what the function does to earlier values, and with its polynomial where it has one."""
         short = name.rpartition(".")[2]
         if short in ("dot", "dot_scaled"):
-            total = arguments[2] if short == "dot" and len(arguments) > 2 else NOTHING
+            total = arguments[2] if short == "dot" and len(arguments) > 2 else named.get("acc", NOTHING)
             factors = union(*arguments[:2], *(arguments[3:] if short == "dot" else arguments[2:]), signature=result.signature)
             both = union(put_to_use(factors, Use.FULL), put_to_use(total, Use.SUM), signature=result.signature)
-            return replace(both, form=make_opaque("dot", *(value.form for value in arguments)), rank=2, roots=frozenset(), mixed=True)
+            form = make_opaque("dot", *(value.form for value in arguments))
+            return replace(both, form=form, rank=2, roots=frozenset(), mixed=True, dotted=True)
         if short in ("zeros", "zeros_like"):
             return replace(result, form=ZERO)
         if short == "full" and len(arguments) > 1:
@@ -108,7 +115,8 @@ class Language:
         if short in ("reshape", "view") and arguments and arguments[0].rank == 1 and (kept := read_column_or_row(node)) is not None:
             return replace(result, form=self.places.mark_axis(arguments[0].form, kept), axes=frozenset({kept}))
         if short in _SAME and arguments or short == "int" and len(arguments) == 1:
-            return replace(result, form=arguments[0].form, block=arguments[0].block)
+            same = replace(result, form=arguments[0].form, block=arguments[0].block)
+            return turn(same) if short == "trans" else same
         if short == "expand_dims" and arguments:
             axis = node.args[1] if len(node.args) > 1 else None
             place = axis.value if isinstance(axis, ast.Constant) else None
@@ -127,9 +135,12 @@ class Language:
             return replace(union(factors, put_to_use(arguments[2], Use.SUM), signature=result.signature, roots=False), form=form)
         if short == "range":
             return replace(result, form=form)
+        if self._index.resolve_name(node.func).startswith(_COMPILER_HELPERS):
+            return replace(put_to_use(result, Use.SUM), form=form)
         mixed = result.mixed or short in _REDUCTIONS
         result = put_to_use(result, Use.SUM if short in _MILD else Use.FULL)
-        if short in _FOLDS and arguments:
+        elementwise = short in ("max", "min") and len(node.args) > 1 and not isinstance(node.args[1], ast.Constant)
+        if short in _FOLDS | _ORDERED and arguments and not elementwise:
             result = self._note_mixing(arguments[0], result, env)
         return replace(result, form=form, mixed=mixed)
 
@@ -176,15 +187,20 @@ class Language:
             rest = [value for value, place in zip(rest, places, strict=False) if place not in tuples]
             block = address.block or tuple(make_symbol("parameter", f"block{axis}") for axis in range(len(offsets)))
             form = self.places.place(address.form, offsets, address.strides, block)
-            address = replace(union(address, *offsets), form=form, roots=address.roots, rank=len(offsets))
+            address = replace(union(address, *offsets), form=form, roots=address.roots, rank=len(offsets), axes=find_wide_axes(block))
         value = rest[0] if rest and name not in _LOADS else named.get("value", named.get("val", NOTHING))
         kind = "atomic" if atomic else "store" if name in _STORES else "load"
         swaps = (arguments[1].form, arguments[2].form) if name == "atomic_cas" and len(arguments) > 2 else None
         if name == "atomic_add" and value.form == ZERO and value.signature == hash(("constant", "0")):
             kind = "load"  # adds nothing: a way to read
-        masked = named.get("mask", rest[0] if kind == "load" and rest else NOTHING)
+        masked = named.get("mask", next(iter(rest[0 if kind == "load" else 1 :]), NOTHING))
         self._note_access(kind, node.lineno, address, value, swaps, masked)
-        return self._make_loaded(address, kind, masked)
+        loaded = self._make_loaded(address, kind, masked)
+        if kind == "store" and address.roots:
+            self._notes.stored[address.form] = value
+        elif kind == "load" and (before := self._notes.stored.get(address.form)) is not None:
+            return replace(loaded, carried=loaded.carried | before.carried, mixed=before.mixed)  # what the iteration has stored itself
+        return loaded
 
     def _evaluate_assembly(self, node: ast.Call, arguments: list[Value], named: dict[str, Value], env: Env) -> Value:
         text = ast.unparse(node)
@@ -214,8 +230,8 @@ class Language:
     ) -> None:
         guards = self._notes.guards | ({abs(masked.signature) + 1} if masked.pids and masked.rank == 0 else set())
         arrived = self._notes.after_arrival or masked.atomic
-        site = AccessSite(kind, line, address, value, self._notes.loops, frozenset(guards), self._notes.sides, swaps, arrived)
-        self._notes.note_access(site)
+        notes, only = self._notes, masked != NOTHING
+        notes.note_access(AccessSite(kind, line, address, value, notes.loops, frozenset(guards), notes.sides, swaps, arrived, only))
 
 
 def _choose_by(condition: Value) -> Value:

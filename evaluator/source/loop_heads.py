@@ -17,7 +17,9 @@ Evaluate: TypeAlias = Callable[[ast.AST | None, Env], Value]
 
 def open_loop(key: int, node: ast.For | ast.While, outer: tuple[int, ...], guards: frozenset[int]) -> Loop:
     """The record of a loop, with nothing known of it."""
-    return Loop(key, node.lineno, "for" if isinstance(node, ast.For) else "while", outer, guards=guards)
+    unrolled = isinstance(node, ast.For) and "static_range" in ast.unparse(node.iter).partition("(")[0]
+    kind = "static" if unrolled else "for" if isinstance(node, ast.For) else "while"
+    return Loop(key, node.lineno, kind, outer, guards=guards)
 
 
 def read_head(node: ast.For, loop: Loop, env: Env, evaluate: Evaluate) -> Value:
@@ -118,6 +120,8 @@ def read_updates(loop: Loop, left: dict[str, Value]) -> None:
                         use = combine(edges[first, middle], edges[middle, last])
                         edges[first, last] = max(use, edges.get((first, last), Use.COPY))
     loop.updates = {name: edges[name, name] for name in names if (name, name) in edges and _rests_on_data(loop, left[name])}
+    loop.tiles = {name for name in loop.updates if left[name].rank > 0}
+    loop.dotted = {name for name in loop.updates if left[name].dotted}
 
 
 def _rests_on_data(loop: Loop, value: Value) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from tritonsmith.evaluator.source.forms import Polynomial
 from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, KernelWalk, Product, Rescale, Use, Value
 
@@ -35,12 +36,33 @@ class WalkNotes:
         """Sides of branches around the statement that are the same for all programs and iterations."""
         self.after_arrival = False
         """Whether it stands under a condition about what an atomic gave back."""
+        self.stored: dict[Polynomial, Value] = {}
+        """What the iteration that is walked through has stored, by address."""
         self._scaled: set[tuple[int, str]] = set()
 
     def note_access(self, site: AccessSite) -> None:
         """A load, a store or an atomic."""
         if not self.silent:
             self._facts.accesses.append(site)
+
+    def note_operation(self, name: str, signature: int, first: Value, second: Value, line: int) -> None:
+        """A sum, difference or product of two values."""
+        if name in ("Add", "Sub", "Mult"):
+            self._facts.operations[signature] = (name, first.signature, second.signature, line)
+        if name == "Mult":
+            self.note_gates(first, second)
+            self._facts.factors[signature] = first, second
+            self._note_rescaling(first, second, line)
+        elif name == "Sub":
+            self._facts.differences[signature] = first, second
+
+    def _note_rescaling(self, first: Value, second: Value, line: int) -> None:
+        """An old total times an exponential of what another carried name was, wherever it stands, such as in what a helper returns."""
+        for total, factor in ((first, second), (second, first)) if self.loops and not self.silent else ():
+            old = {name for owner, name, use in total.carried if owner == self.loops[-1] and use is Use.COPY}
+            others = {name for owner, name, use in factor.carried if owner == self.loops[-1] and use is Use.EXPONENT}
+            if old and others - old:
+                self._facts.rescales.append(Rescale("scaling", line, self.loops))
 
     def note_gates(self, first: Value, second: Value) -> None:
         """Two factors: a name that the innermost loops carry may be multiplied by what the iteration loads."""
@@ -71,6 +93,7 @@ class WalkNotes:
         terms = list(_terms_of(value))
         self.silent += 1
         factors = [(term, pair) for term in terms if (pair := self._find_factors(term, env))]
+        totals = self._find_totals(target, terms, env)
         self.silent -= 1
         named = any(isinstance(term, ast.Name) and self._is_total(term.id, target, env) for term in terms)
         if needs_name and not named and len(factors) < _CHAIN:
@@ -79,7 +102,13 @@ class WalkNotes:
             outer = {left.axes, right.axes} == {frozenset({0}), frozenset({1})}
             summed = isinstance(term, ast.Call) and self._index.resolve_language_name(term.func) == "sum"
             loops = self.loops if named or not needs_name else ()
-            self._facts.products.append(Product(term.lineno, left, right, loops, target, outer, summed))
+            self._facts.products.append(Product(term.lineno, left, right, loops, target, outer, summed, totals, self.sides))
+
+    def _find_totals(self, target: str, terms: list[ast.expr], env: Env) -> frozenset[tuple[int, str]]:
+        """What the innermost loop carries that a sum goes on from: the target, or a name among the terms."""
+        names = [target, *(term.id for term in terms if isinstance(term, ast.Name))]
+        carried = [item for name in names for item in env.get(name, NOTHING).carried] if self.loops else []
+        return frozenset((owner, name) for owner, name, use in carried if owner == self.loops[-1] and use <= Use.SUM)
 
     def _find_factors(self, term: ast.expr, env: Env) -> tuple[Value, Value] | None:
         """The two factors of a product, looking through tl.sum(...), fma, names and helpers."""
@@ -106,37 +135,63 @@ class WalkNotes:
         if name == "maximum" and any(owner == loop for owner, *_ in result.carried):
             self._facts.rescales.append(Rescale("maximum", node.lineno, self.loops))
         if name in ("exp", "exp2", "math.exp", "math.exp2", "libdevice.exp") and node.args:
-            for part in ast.walk(node.args[0]):
-                if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) and isinstance(part.left, ast.Name):
-                    if (loop, part.left.id, Use.COPY) in env.get(part.left.id, NOTHING).carried:
-                        self._facts.rescales.append(Rescale("exponential", node.lineno, self.loops))
+            self.silent += 1
+            exponent = self._evaluate(node.args[0], env)
+            self.silent -= 1
+            if any(owner == loop and use is Use.COPY for left in self._find_minuends(exponent) for owner, _, use in left.carried):
+                self._facts.rescales.append(Rescale("exponential", node.lineno, self.loops))
+
+    def _find_minuends(self, value: Value, depth: int = 4) -> list[Value]:
+        """What others are subtracted from in a difference, also in one that is multiplied by a number."""
+        if difference := self._facts.differences.get(value.signature):
+            return [difference[0]]
+        parts = self._facts.factors.get(value.signature, ()) if depth else ()
+        return [left for part in parts for left in self._find_minuends(part, depth - 1)]
 
     def note_scaling(self, target: str, value: ast.expr, env: Env, direct: bool) -> None:
         """A carried total that is multiplied by a factor which rests on another carried name.
 
         With `direct` this is `total *= value`, otherwise `total = value`, where the total is a factor somewhere in `value`.
         """
-        if self.silent or not self.loops or target not in env or not _carries(env[target], self.loops[-1], target):
+        own = {name for owner, name, _ in env.get(target, NOTHING).carried if owner in self.loops[-1:]}
+        if self.silent or not own:
             return
         factors = [value] if direct else _partners_of(target, value)
         self.silent += 1
         carried = (pair for factor in factors for pair in self._evaluate(factor, env).carried)
-        found = any(name != target and loop == self.loops[-1] for loop, name, _ in carried)
+        found = any(name not in own and loop == self.loops[-1] for loop, name, _ in carried)
         self.silent -= 1
         if found:
             self._facts.rescales.append(Rescale("scaling", value.lineno, self.loops))
             self._scaled.add((self.loops[-1], target))
-        if (self.loops[-1], target) in self._scaled and any(_is_sum_of_products(self._index, part) for part in ast.walk(value)):
+        if (self.loops[-1], target) in self._scaled and any(self._weighs(part, env) for part in ast.walk(value)):
             self._facts.rescales.append(Rescale("weighted", value.lineno, self.loops))
+
+    def _weighs(self, node: ast.AST, env: Env) -> bool:
+        """Whether it is tl.sum(a * b), or a weight that rests on sums of products times a tile that is loaded."""
+        if _is_sum_of_products(self._index, node):
+            return True
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+            return False
+        self.silent += 1
+        left, right = self._evaluate(node.left, env), self._evaluate(node.right, env)
+        self.silent -= 1
+        pairs = ((left, right), (right, left))
+        return any(one.mixed and one.reads and other.reads and not other.mixed and other.rank > 0 for one, other in pairs)
 
 
 def _partners_of(target: str, value: ast.expr) -> list[ast.expr]:
     """What stands across from the name in each product within an expression."""
-    products = [part for part in ast.walk(value) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult)]
+    products: list[tuple[ast.expr, ast.expr]] = []
+    for part in ast.walk(value):
+        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult):
+            products.append((part.left, part.right))
+        elif isinstance(part, ast.Call) and ast.unparse(part.func).rpartition(".")[2] == "fma" and len(part.args) > 2:
+            products.append((part.args[0], part.args[1]))
     return [
         other
-        for product in products
-        for own, other in ((product.left, product.right), (product.right, product.left))
+        for left, right in products
+        for own, other in ((left, right), (right, left))
         if any(isinstance(part, ast.Name) and part.id == target for part in ast.walk(own))
     ]
 
@@ -161,10 +216,6 @@ def _factors_of(index: KernelSource, node: ast.expr) -> tuple[ast.expr, ast.expr
         if name.endswith("fma") and len(node.args) >= 2:
             return node.args[0], node.args[1]
     return None
-
-
-def _carries(value: Value, loop: int, name: str) -> bool:
-    return any(owner == loop and carried == name for owner, carried, _ in value.carried)
 
 
 def _is_sum_of_products(index: KernelSource, node: ast.AST) -> bool:

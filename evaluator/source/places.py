@@ -49,7 +49,8 @@ class Places:
         parts = {name: self.evaluate_elements(given.get(name), env) for name in ("strides", "offsets", "block_shape")}
         strides, block = (tuple(value.form for value in parts[name]) for name in ("strides", "block_shape"))
         offsets = parts["offsets"]
-        result = replace(union(base, *offsets, signature=signature), strides=strides, block=block, rank=len(block))
+        axes = find_wide_axes(block)
+        result = replace(union(base, *offsets, signature=signature), strides=strides, block=block, rank=len(block), axes=axes)
         return replace(result, form=self.place(base.form, offsets, strides, block if offsets else ()), roots=base.roots)
 
     def evaluate_elements(self, node: ast.expr | None, env: Env) -> list[Value]:
@@ -62,7 +63,9 @@ class Places:
         values = self.evaluate_elements(steps, env)
         result = union(pointer, *values, signature=hash((signature, pointer.signature)))
         form = self.place(pointer.form, values, pointer.strides, ())
-        return replace(result, form=form, roots=pointer.roots, rank=pointer.rank, strides=pointer.strides, block=pointer.block)
+        return replace(
+            result, form=form, roots=pointer.roots, rank=pointer.rank, strides=pointer.strides, block=pointer.block, axes=pointer.axes
+        )  # fmt: skip
 
     def place(self, base: Polynomial, offsets: list[Value], strides: tuple[Polynomial, ...], block: tuple[Polynomial, ...]) -> Polynomial:
         """Where a block begins, with a range of elements along each axis whose extent is given."""
@@ -78,6 +81,8 @@ class Places:
     def evaluate_subscript(self, node: ast.Subscript, env: Env) -> Value:
         """What `[:, None]` or another index makes of a value."""
         base = self._evaluate(node.value, env)
+        if base.elements and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
+            return base.elements[node.slice.value % len(base.elements)]
         added, kept = read_none_indices(node)
         signature = hash((base.signature, ast.dump(node.slice)))
         if not added:
@@ -85,6 +90,11 @@ class Places:
         form = self.mark_axis(base.form, kept)
         axes = frozenset({kept}) if kept is not None and base.rank == 1 else base.axes
         return replace(base, rank=base.rank + added, signature=signature, form=form, axes=axes)
+
+
+def find_wide_axes(block: tuple[Polynomial, ...]) -> frozenset[int]:
+    """Axes of a block along which it has more than one element."""
+    return frozenset(axis for axis, extent in enumerate(block) if extent.constant != 1) if len(block) > 1 else frozenset()
 
 
 def read_none_indices(node: ast.Subscript) -> tuple[int, int | None]:

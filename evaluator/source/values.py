@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TypeAlias
@@ -61,6 +62,10 @@ class Value:
     """Rests on what an atomic gave back."""
     mixed: bool = False
     """Rests on a product of tiles or on a reduction."""
+    dotted: bool = False
+    """Rests on a product of tiles by tl.dot."""
+    elements: tuple[Value, ...] = ()
+    """Of a tuple."""
 
 
 NOTHING = Value()
@@ -85,7 +90,33 @@ def union(*values: Value, signature: int = 0, roots: bool = True, form: Polynomi
         axes=frozenset().union(*(value.axes for value in values)),
         atomic=any(value.atomic for value in values),
         mixed=any(value.mixed for value in values),
+        dotted=any(value.dotted for value in values),
     )
+
+
+def join_ways(values: Sequence[Value], signature: int) -> Value:
+    """What may come by several ways, such as returns of a function; tuples element by element."""
+    if len(values) == 1:
+        return values[0]
+    whole = union(*values, signature=signature)
+    if len({len(value.elements) for value in values}) != 1 or not values[0].elements:
+        return whole
+    pairs = zip(*(value.elements for value in values), strict=True)
+    return replace(whole, elements=tuple(join_ways(parts, hash((signature, place))) for place, parts in enumerate(pairs)))
+
+
+def take_apart(values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
+    """Names with their values; elements of tuples with names of their own."""
+    for name, value in values.items():
+        if value.elements:
+            yield from take_apart({f"{name}.{place}": part for place, part in enumerate(value.elements)})
+        else:
+            yield name, value
+
+
+def turn(value: Value) -> Value:
+    """A tile with rows and columns changed over."""
+    return replace(value, axes=frozenset(1 - axis if axis < 2 else axis for axis in value.axes)) if value.rank == 2 else value
 
 
 def put_to_use(value: Value, use: Use) -> Value:
@@ -103,7 +134,7 @@ class Loop:
     id: int
     line: int
     kind: str
-    """`for` or `while`."""
+    """`for`, `static` for one that the compiler unrolls, or `while`."""
     outer: tuple[int, ...]
     bound: str = ""
     """Source of the last bound of a range."""
@@ -119,8 +150,14 @@ class Loop:
     """What counts iterations: the variable of a range, and names that grow by the same amount each time."""
     counters: list[Polynomial] = field(default_factory=list)
     """Those of them that are no pointers."""
+    leaps: list[Polynomial] = field(default_factory=list)
+    """Numbers that only some iterations move on, each time by the same."""
     updates: dict[str, Use] = field(default_factory=dict)
     """Names that rest on their value of the iteration before, with what an iteration does to it."""
+    tiles: set[str] = field(default_factory=set)
+    """Those of them that are tiles, and no single numbers."""
+    dotted: set[str] = field(default_factory=set)
+    """Those of them that rest on products of tiles."""
     gated: set[str] = field(default_factory=set)
     """Names that are multiplied by what the iteration loads."""
     mixed: set[str] = field(default_factory=set)
@@ -162,6 +199,8 @@ class AccessSite:
     """What a compare-and-swap compares with and writes."""
     after_arrival: bool = False
     """Stands under a condition about what an atomic gave back."""
+    masked: bool = False
+    """Only some elements are touched."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +219,10 @@ class Product:
     """A column times a row, by their indexing."""
     summed: bool = False
     """tl.sum over the product."""
+    totals: frozenset[tuple[int, str]] = frozenset()
+    """(loop, name): what the innermost loop carries and the product is added to, with nothing done to it before."""
+    sides: frozenset[int] = frozenset()
+    """Conditions that are the same for all programs; negative on the other side."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +249,8 @@ class KernelWalk:
     """By signature: sums, differences and products with the signatures of both sides and the line."""
     factors: dict[int, tuple[Value, Value]] = field(default_factory=dict)
     """By signature: both factors of a product."""
+    differences: dict[int, tuple[Value, Value]] = field(default_factory=dict)
+    """By signature: both sides of a difference."""
     ranges: dict[str, Polynomial] = field(default_factory=dict)
     """Extents of ranges of elements by the name of their symbol."""
     program_axes: set[str] = field(default_factory=set)

@@ -7,7 +7,7 @@ is seen by the next), helper jit functions entered with their arguments. Nothing
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tritonsmith.evaluator.source.forms import ONE, Polynomial, make_number, make_opaque, make_symbol
@@ -23,7 +23,19 @@ from tritonsmith.evaluator.source.loop_heads import (
     read_updates,
 )
 from tritonsmith.evaluator.source.notes import WalkNotes
-from tritonsmith.evaluator.source.values import NOTHING, Env, KernelWalk, Loop, Use, Value, put_to_use, union
+from tritonsmith.evaluator.source.values import (
+    NOTHING,
+    Env,
+    KernelWalk,
+    Loop,
+    Use,
+    Value,
+    join_ways,
+    put_to_use,
+    take_apart,
+    turn,
+    union,
+)
 
 _MAX_DEPTH = 6
 """Helpers within helpers that are entered; deeper ones only pass on what their arguments depend on."""
@@ -87,9 +99,7 @@ class Walker:
         self.path = path
         self.walk_block(node.body, env)
         values = self.returned.pop()
-        if len(values) == 1:
-            return values[0]
-        return union(*values, signature=hash(tuple(value.signature for value in values))) if values else NOTHING
+        return join_ways(values, hash(tuple(value.signature for value in values))) if values else NOTHING
 
     def walk_block(self, body: list[ast.stmt], env: Env) -> None:
         """Walk through statements in order."""
@@ -99,10 +109,8 @@ class Walker:
     def walk_statement(self, node: ast.stmt, env: Env) -> None:
         """Walk through a statement, both sides of a branch included."""
         self.index.count_step()
-        if isinstance(node, ast.Assign):
-            self.assign(node.targets, node.value, env)
-        elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            self.assign([node.target], node.value, env)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            self.assign(node.targets if isinstance(node, ast.Assign) else [node.target], node.value, env)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             if isinstance(node.op, ast.Add | ast.Sub):
                 self.notes.note_products(node.target.id, node.value, env)
@@ -161,12 +169,13 @@ class Walker:
         assigned = parts_assigned & entry.keys()
         left: dict[str, Value] = {}
         for last in (False, True):
-            loop.variables, loop.counters = [variable.form] if isinstance(node, ast.For) else [], []
+            loop.variables, loop.counters, loop.leaps = [variable.form] if isinstance(node, ast.For) else [], [], []
             for name in assigned:
                 env[name] = self._enter_iteration(name, loop, entry[name], left.get(name))
             if isinstance(node, ast.For):
                 _bind(node.target, variable, env)
             self.notes.silent += not last
+            self.notes.stored.clear()
             at_test, stored = dict(env), len(self.facts.accesses)
             if isinstance(node, ast.While):
                 self.evaluate(node.test, env)
@@ -178,13 +187,18 @@ class Walker:
             find_polled_parts(node.test, loop, at_test, left, accesses, self.evaluate)
             read_loop_test(node.test, loop, at_test, self.evaluate)
         note_trips(loop)
-        read_updates(loop, {name: left[name] for name in assigned})
+        pointers = {name for name in assigned if entry[name].roots and not left[name].roots}  # a name that is used again for what it led to
+        read_updates(loop, dict(take_apart({name: left[name] for name in assigned - pointers})))
         self.notes.loops = outer
         _leave_loop(loop, parts_assigned, env)
         _merge(env, entry)
 
     def _enter_iteration(self, name: str, loop: Loop, entry: Value, left: Value | None) -> Value:
         """What a name holds as an iteration begins: itself plus even steps where it grows by those, else what the last one left."""
+        if entry.elements and (left is None or len(left.elements) == len(entry.elements)):
+            pairs = enumerate(entry.elements)
+            elements = [self._enter_iteration(f"{name}.{at}", loop, part, left.elements[at] if left else None) for at, part in pairs]
+            return replace(union(*elements, signature=hash(("carried", name, loop.id))), elements=tuple(elements))
         symbol = make_symbol("carried", f"{loop.id}:{name}")
         if left is None:
             return replace(entry, form=symbol, carried=entry.carried | {(loop.id, name, Use.COPY)}, reads=frozenset(), origins=frozenset())
@@ -196,6 +210,7 @@ class Walker:
                 loop.counters += [] if entry.roots else [form]
                 signature = hash((entry.signature, step, loop.id))
                 return replace(entry, signature=signature, form=form, loops=entry.loops | {loop.id}, pids=entry.pids | left.pids)
+        loop.leaps += [entry.form + step * make_symbol("loop", str(loop.id)) for step in _find_leaps(left.form, symbol)]
         before = union(entry, left, signature=hash(("carried", name, loop.id)), form=symbol)
         if before.roots and not left.reads:
             loop.pointers.add(name)
@@ -210,9 +225,7 @@ class Walker:
         if isinstance(node, ast.Name):
             return env.get(node.id) or _read_global(self.index, node.id)
         if isinstance(node, ast.Constant):
-            whole = isinstance(node.value, int) and not isinstance(node.value, bool)
-            form = make_number(int(str(node.value))) if whole else make_symbol("constant", str(node.value))
-            return Value(hash(("constant", str(node.value))), form=form)
+            return _read_constant(node)
         if isinstance(node, ast.BinOp):
             return self.evaluate_binary(node.left, node.op, node.right, env)
         if isinstance(node, ast.Call):
@@ -226,8 +239,11 @@ class Walker:
         signature = hash((kind, *(value.signature for value in values)))
         if isinstance(node, ast.Subscript):
             return self.language.places.evaluate_subscript(node, env)
+        if isinstance(node, ast.Tuple):
+            return replace(union(*values, signature=signature), elements=tuple(values))
         result = union(*values, signature=signature, form=make_opaque(kind, *(value.form for value in values)))
-        if isinstance(node, ast.Attribute | ast.Tuple | ast.List | ast.keyword):
+        result = turn(result) if isinstance(node, ast.Attribute) and node.attr == "T" else result
+        if isinstance(node, ast.Attribute | ast.List | ast.keyword):
             return result
         return put_to_use(result, Use.FULL if isinstance(node, ast.Compare) else Use.SUM)
 
@@ -237,18 +253,15 @@ class Walker:
         name = type(op).__name__
         signature = hash((name, first.signature, second.signature))
         form = _combine_forms(name, first.form, second.form)
-        if isinstance(op, ast.Add | ast.Sub | ast.Mult):
-            self.facts.operations[signature] = (name, first.signature, second.signature, left.lineno if hasattr(left, "lineno") else 0)
-        if isinstance(op, ast.Mult):
-            self.notes.note_gates(first, second)
-            self.facts.factors[signature] = first, second
+        self.notes.note_operation(name, signature, first, second, getattr(left, "lineno", 0))
+        if isinstance(op, ast.MatMult):
+            self.notes.note_dot()
         use = _choose_use(op, first, second)
         first = put_to_use(first, use)
         second = put_to_use(second, Use.FULL if isinstance(op, ast.Div) else use)
         result = union(first, second, signature=signature, roots=isinstance(op, ast.Add | ast.Sub), form=form)
         if isinstance(op, ast.FloorDiv | ast.Mod) and first.pids and first.rank == 0:
-            sign = "//" if isinstance(op, ast.FloorDiv) else "%"
-            result = replace(result, pids=frozenset(f"{pid}{sign}{second.signature}" for pid in first.pids) | second.pids)
+            result = _part_programs(op, first, second, result)
             self.facts.pid_parts |= result.pids
         return result
 
@@ -263,6 +276,12 @@ class Walker:
         result = self.walk_function(function, inner, (*outer, node.lineno * 1000 + node.col_offset))
         self.path = outer
         return result
+
+
+def _read_constant(node: ast.Constant) -> Value:
+    whole = isinstance(node.value, int) and not isinstance(node.value, bool)
+    form = make_number(int(str(node.value))) if whole else make_symbol("constant", str(node.value))
+    return Value(hash(("constant", str(node.value))), form=form)
 
 
 def _read_global(index: KernelSource, name: str) -> Value:
@@ -294,6 +313,12 @@ def _choose_use(op: ast.operator, first: Value, second: Value) -> Use:
     return Use.SCALE if isinstance(op, ast.Mult | ast.Div | ast.LShift | ast.RShift) else Use.FULL
 
 
+def _part_programs(op: ast.operator, first: Value, second: Value, result: Value) -> Value:
+    """A quotient or remainder of a program's number: a part of it."""
+    sign = "//" if isinstance(op, ast.FloorDiv) else "%"
+    return replace(result, pids=frozenset(f"{pid}{sign}{second.signature}" for pid in first.pids) | second.pids)
+
+
 def _is_masked(step: Polynomial) -> bool:
     """Whether a step differs between the elements of a tile."""
     return any(dep.startswith(("range:", "program:")) for dep in step.deps)
@@ -314,6 +339,14 @@ def _combine_forms(op: str, first: Polynomial, second: Polynomial) -> Polynomial
     return make_opaque(op, first, second)
 
 
+def _find_leaps(form: Polynomial, before: Polynomial) -> Iterator[Polynomial]:
+    """By how much some iterations move a number on, where others leave it."""
+    for symbol in form.symbols():
+        if symbol.kind == "opaque" and symbol.key.startswith("either") and before in symbol.parts:
+            steps = (part - before for part in symbol.parts if part != before)
+            yield from (step for step in steps if not any(dep.startswith("carried:") for dep in step.deps))
+
+
 def _merge(env: Env, other: Mapping[str, Value]) -> None:
     for name, value in other.items():
         own = env.get(name)
@@ -329,5 +362,7 @@ def _bind(target: ast.expr, value: Value, env: Env) -> None:
     if isinstance(target, ast.Name):
         env[target.id] = value
     elif isinstance(target, ast.Tuple):
+        known = value.elements if len(value.elements) == len(target.elts) else ()
         for number, element in enumerate(target.elts):
-            _bind(element, replace(value, signature=hash((value.signature, number))), env)
+            part = known[number] if known else replace(value, signature=hash((value.signature, number)))
+            _bind(element, part, env)

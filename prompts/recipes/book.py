@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tritonsmith.evaluator.schema import Hardware, OpNode, Task, TaskFacts
+from tritonsmith.evaluator.tasks import declared_shapes
 from tritonsmith.prompts.recipes.chain.product_recipes import PRODUCT
 from tritonsmith.prompts.recipes.chain.recipes import POINTWISE
 from tritonsmith.prompts.recipes.convnet.recipes import CONVNET
@@ -16,7 +17,9 @@ from tritonsmith.prompts.recipes.regions.recipes import REGIONS
 from tritonsmith.prompts.recipes.writes import find_overwritten
 
 FAMILIES: tuple[RecipeFamily, ...] = (RECURRENT, CONVNET, PRODUCT, POINTWISE, REGIONS)
-"""In the order in which they try to read a task. The first writes it, unless another one predicts less time than the first does."""
+"""In the order in which they try to read a task. The first writes it, unless a later one predicts clearly less time than the first does."""
+_CLEARLY = 0.9
+"""Such a share of the first family's time. Its kernels take more sizes than those of later families."""
 _MOST_NAMED = 3
 """Operations that a refusal names; what one model would not do, it need not read to its end."""
 _QUOTED_CHARACTERS = 80
@@ -47,21 +50,25 @@ def list_matches(task: Task, facts: TaskFacts, hardware: Hardware) -> tuple[Matc
 
 
 def _try_families(task: Task, facts: TaskFacts, hardware: Hardware) -> Iterator[Match]:
-    """By family that can read the task: its plan, and its recipes that fit the card. A family that predicts its time waits for others."""
+    """By family that can read the task: its plan, and its recipes that fit the card.
+
+    A family that predicts its time waits for others, unless the task has several sizes.
+    """
     if _find_obstacle(task, facts):
         return
     waiting: list[tuple[float, Match]] = []
+    several = bool(declared_shapes(task))
     for family in _list_families(facts):
         try:
             plan = family.read(task, facts)
         except NoPlan:
             continue
         found = Match(plan, tuple(recipe for recipe in family.recipes if recipe.defaults(plan, hardware, task.precision) is not None))
-        seconds = family.predict(plan, hardware, task.precision) if found.recipes else None
+        seconds = family.predict(plan, hardware, task.precision) if found.recipes and not several else None
         if seconds is None:
             yield found
         else:
-            waiting.append((seconds, found))
+            waiting.append((seconds if waiting else _CLEARLY * seconds, found))
     yield from (found for _, found in sorted(waiting, key=lambda one: one[0]))
 
 

@@ -21,11 +21,17 @@ _MOST_ACCUMULATORS = 128
 _MOST_CARRIED = 192
 """The same where all operands come from shared memory, so that registers hold sums and addresses only."""
 _EFFICIENCY = 0.55
-"""Share of the tensor cores' fp16 peak that the loop over parts is expected to reach (assumed; not measured)."""
+"""Share of the tensor cores' fp16 peak that the loop over parts reaches (H200, 2026-11-24: 0.5 to 0.56 of products with long sums)."""
+_IN_LOOP = 0.25
+"""The same of the loop that splits operands itself."""
 _SPLIT_SHARE = 4
 """Operands are split ahead where the product takes at least so many times as long as the splitting."""
 _LEAST_DEPTH = 512
 """Places of the depth that are worth a program: below, writing and adding the slices costs more than they save."""
+_STORED = 2.9e-12
+"""Seconds of a card for each value of the result, which is stored while nothing is multiplied (H200, 2026-11-24)."""
+_WHOLE = 128 * 128
+"""Sums of a tile that fill a processor."""
 _LARGE = 2.0**32
 """Operations from which a product has tiles of the largest size: 64 million for each of 64 processors."""
 
@@ -59,11 +65,14 @@ def _depth_fits(plan: ProductPlan, settings: Settings) -> bool:
 
 
 def _choose_split(plan: ProductPlan, settings: Settings, hardware: Hardware) -> int:
-    """Slices of the depth that give every processor about two programs where tiles alone would leave half of the card idle."""
+    """Slices of the depth that give every processor a program where tiles alone would leave half of the card idle; two programs of small
+    tiles, of which a processor holds several.
+    """
+    each = 1 if int(settings["block_m"]) * int(settings["block_n"]) >= _WHOLE else 2
     tiles = -(-plan.rows // int(settings["block_m"])) * -(-plan.columns // int(settings["block_n"]))
     if plan.batch > 1 or 2 * tiles > hardware.processors:
         return 1
-    return max(split for split in range(1, 2 * hardware.processors // tiles + 1) if _depth_fits(plan, settings | {"split_k": split}))
+    return max(split for split in range(1, each * hardware.processors // tiles + 1) if _depth_fits(plan, settings | {"split_k": split}))
 
 
 def _parts_fit(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
@@ -80,10 +89,9 @@ def _tile_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionCla
     large: Settings = {"group": 8, "block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 8, "num_stages": 3}
     tile = large if found.product_flops >= _LARGE else small
     tile |= {"split_k": _choose_split(found, tile, hardware)}
-    small |= {"split_k": _choose_split(found, small, hardware)}
     if found.half:
         return tile | {"block_k": 64 if tile["block_m"] == 128 and tile["split_k"] == 1 else 32, "scheme": "as they are"}
-    return tile | {"scheme": "tf32"} if precision.allows_tf32 else small | {"scheme": "fp16x3"}
+    return tile | {"scheme": "tf32" if precision.allows_tf32 else "fp16x3"}
 
 
 def _estimate_parts(plan: ProductPlan, hardware: Hardware, tf32: bool) -> tuple[float, float]:
@@ -142,6 +150,17 @@ def _propose_parts(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
     )
 
 
+def _predict(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> float | None:
+    """Of fp32 products at fp32 accuracy; others are done as they are."""
+    found = _as_product(plan)
+    if found.half or precision.allows_tf32:
+        return None
+    storing = _STORED * found.batch * found.rows * found.columns
+    if _parts_defaults(plan, hardware, precision) is not None:
+        return storing + sum(_estimate_parts(found, hardware, tf32=False))
+    return max(3 * found.product_flops / (_IN_LOOP * hardware.fp16), storing, middle(TRITON_CALL))
+
+
 PRODUCT = RecipeFamily(
     name="product",
     writes=f"one matrix product of two tensors of one type ({', '.join(DTYPES)}), then elementwise operations on its result. It may be "
@@ -190,4 +209,5 @@ PRODUCT = RecipeFamily(
     kind=Family.GEMM,
     nearest_to=(Family.ATTENTION,),
     misses_writes=True,
+    predict=_predict,
 )

@@ -11,6 +11,8 @@ from tritonsmith.evaluator.schema import Record
 from tritonsmith.prompts.recipes.plan import KernelPlan
 
 Pair = tuple[int, int]
+_MOST_PLACES = 64
+"""Places of an image that one program goes through for a pool of the whole."""
 _SMALL = 2**20
 """Values of a result below which a convolution counts as small: too few for tiles of 64 x 64 on every processor."""
 
@@ -135,6 +137,20 @@ class NetworkPlan(KernelPlan):
     def finishes(self) -> bool:
         """Whether there is elementwise work that no convolution does."""
         return any(step.kind is StepKind.FINISH for step in self.steps)
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether there is a pool of large whole images, which programs share."""
+        return any(
+            step.kind is StepKind.POOL and step.outputs == (1, 1) and step.window == step.inputs and not step.gathers
+            and math.prod(step.inputs) > self.most_places
+            for step in self.steps
+        )  # fmt: skip
+
+    @property
+    def most_places(self) -> int:
+        """Places of an image that one program goes through for a pool."""
+        return _MOST_PLACES
 
     @property
     def pools(self) -> bool:

@@ -71,7 +71,8 @@ def _choose_products(precision: PrecisionClass) -> Settings:
 def can_replay(plan: RegionPlan) -> bool:
     """Whether the launches may become a CUDA graph: a call depends on its tensors alone, and has one size."""
     numbers = any(one.number for one in plan.forward.inputs)
-    return plan.batch is None and not plan.training and bool(plan.given) and not numbers and len(plan.regions) > 1
+    stateless = not plan.training and not plan.forward.updates
+    return plan.batch is None and stateless and bool(plan.given) and not numbers and len(plan.regions) > 1
 
 
 def _held_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:

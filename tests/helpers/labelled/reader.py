@@ -110,7 +110,7 @@ def rename_everything(case: Labelled) -> str:
             if isinstance(part, ast.Name):
                 part.id = names.get(part.id, part.id)
             elif isinstance(part, ast.arg):
-                part.arg = names[part.arg]
+                part.arg = names.get(part.arg, part.arg)
     for part in ast.walk(tree):
         if isinstance(part, ast.Name):
             part.id = stranger.get(part.id, part.id)

@@ -67,6 +67,11 @@ _CHANNELS = (
     "x = F.relu6(self.n(self.a(x))); y = torch.relu(self.m(self.b(x)) + x)\n"
     "        return F.max_pool2d(torch.tanh(self.d(F.silu(self.c(y)))), 2)", "3, 6, 17, 19",
 )  # fmt: skip
+_GATED = (
+    "self.a, self.b = nn.Conv2d(5, 24, 3, padding=1), nn.Conv2d(24, 6, 1)",
+    "y = F.relu(self.a(x)); z = F.adaptive_avg_pool2d(y, 1); v = F.max_pool2d(y, (11, 13))\n"
+    "        return torch.tanh(self.b(z) + self.b(v))", "2, 5, 11, 13",
+)  # fmt: skip
 _DEEP = (
     "self.a, self.b = nn.Conv2d(96, 40, 3, padding='same', dilation=2), nn.Conv2d(40, 96, 1)",
     "return F.max_pool2d(F.relu(self.b(self.a(x)) + x), 2).mean([2, 3])",
@@ -86,6 +91,7 @@ CASES: dict[str, tuple[tuple[str, str, str], dict[str, Any]]] = {
     "channels, batch statistics": (_CHANNELS, {"mode": "train"}),
     "channels, by the library": (_CHANNELS, {"recipe": "convnet_library"}),
     "channels, TF32": (_CHANNELS, {"precision": "tf32"}),
+    "pools of whole images": (_GATED, {}),
     "deep": (_DEEP, {"programs": 528}),
     "bfloat16": (_HALF, {"cast": "bfloat16"}),
     "float16": (_HALF, {"cast": "half"}),

@@ -21,6 +21,7 @@ FAST = ("residual", "residual, batch statistics", "channels")
 SLOW = (
     "residual, TF32", "deep", "residual, by the library", "residual, both", "residual, TF32 operands", "depthwise",
     "depthwise, batch statistics", "bfloat16", "float16", "channels, batch statistics", "channels, by the library", "channels, TF32",
+    "pools of whole images",
 )  # fmt: skip
 UNIT = 2.0**-24
 """A quarter of float32's last place."""

@@ -17,7 +17,8 @@ from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.oracle.checks.correctness import RMS_FACTOR
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import PrecisionClass, Status, Task
-from tritonsmith.prompts.recipes.book import BOOK, match
+from tritonsmith.prompts.recipes.book import BOOK, Match, list_matches, match
+from tritonsmith.prompts.recipes.chain.product import ProductPlan
 
 FORMS = Path(__file__).parent / "product_forms.py"
 H200 = CARDS["h200"]
@@ -73,10 +74,21 @@ def product_task(rows: int, inner: int, columns: int, precision: PrecisionClass 
     return Task(name="mine", path="mine.py", source=source, precision=precision)
 
 
+def match_product(task: Task) -> Match:
+    """What the family of products makes of a task, whichever family writes it."""
+    return next(found for found in list_matches(task, probe(task)[0], H200) if isinstance(found.plan, ProductPlan))
+
+
 def offered(task: Task) -> list[str]:
-    found = match(task, probe(task)[0], H200)
-    assert found is not None
-    return [recipe.name for recipe in found.recipes]
+    return [recipe.name for recipe in match_product(task).recipes]
+
+
+def test_the_family_that_should_be_faster_writes_a_product() -> None:
+    """Few tiles and a great depth are the product's; a task with several sizes gets kernels that take them."""
+    large, deep = product_task(4096, 4096, 4096), product_task(256, 65536, 256)
+    sized = large.model_copy(update={"source": f"rows = 4096\n{large.source}SHAPES = [{{'rows': 8}}]\n"})
+    found = {name: match(task, probe(task)[0], H200) for name, task in (("large", large), ("deep", deep), ("sized", sized))}
+    assert {name: isinstance(one.plan, ProductPlan) for name, one in found.items() if one} == {"large": False, "deep": True, "sized": True}
 
 
 def test_operands_are_split_ahead_where_the_product_is_large() -> None:
@@ -88,20 +100,18 @@ def test_operands_are_split_ahead_where_the_product_is_large() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "slices"), [((256, 65536, 256), 16), ((256, 65600, 256), 10), ((4096, 4096, 4096), 1), ((64, 256, 64), 1)]
+    ("sizes", "slices"), [((256, 65536, 256), 32), ((256, 65600, 256), 25), ((4096, 4096, 4096), 1), ((64, 256, 64), 1)]
 )
 def test_programs_share_the_depth_where_there_are_few_tiles(sizes: tuple[int, int, int], slices: int) -> None:
     task = product_task(*sizes)
-    found = match(task, probe(task)[0], H200)
-    assert found is not None
+    found = match_product(task)
     assert (found.recipes[0].defaults(found.plan, H200, PrecisionClass.IEEE) or {})["split_k"] == slices
 
 
 def test_the_schemes_follow_the_class() -> None:
     for precision, loop, parts in (("ieee", "fp16x3", "fp16x3"), ("split", "fp16x3", "fp16x3"), ("tf32", "tf32", "fp16")):
         task = product_task(4096, 4096, 4096, PrecisionClass(precision))
-        found = match(task, probe(task)[0], H200)
-        assert found is not None
+        found = match_product(task)
         settings = [recipe.defaults(found.plan, H200, task.precision) or {} for recipe in found.recipes]
         assert [one["scheme"] for one in settings] == [loop, parts]
         assert all(recipe.fits(found.plan, one, H200) for recipe, one in zip(found.recipes, settings, strict=True))
@@ -110,8 +120,7 @@ def test_the_schemes_follow_the_class() -> None:
 @pytest.mark.parametrize("precision", list(PrecisionClass))
 def test_the_text_gets_no_advice(precision: PrecisionClass) -> None:
     task = product_task(4096, 4096, 4096, precision)
-    found = match(task, probe(task)[0], H200)
-    assert found is not None
+    found = match_product(task)
     for recipe in found.recipes:
         assert advise(recipe.render(found.plan, recipe.defaults(found.plan, H200, precision) or {}), precision) == ()
 
@@ -119,8 +128,7 @@ def test_the_text_gets_no_advice(precision: PrecisionClass) -> None:
 def test_a_sum_in_fp32_is_no_accumulator_of_the_tensor_core() -> None:
     """Triton moves `total += tl.dot(a, w)` into the product of fp16 operands; two forms keep it out."""
     task = product_task(4096, 4096, 4096)
-    found = match(task, probe(task)[0], H200)
-    assert found is not None
+    found = match_product(task)
     recipe = BOOK["product_in_parts"]
     settings = recipe.defaults(found.plan, H200, PrecisionClass.IEEE) or {}
     assert "total_block = tl.dot(a_high, w_high, max_num_imprecise_acc=1)" in recipe.render(found.plan, settings)
@@ -132,10 +140,7 @@ def test_a_sum_in_fp32_is_no_accumulator_of_the_tensor_core() -> None:
 def test_the_text_of_a_large_product_fits_an_h200(precision: PrecisionClass) -> None:
     """The default tile compiles into shared memory, with hardly a register spilled; the kernel is right in the evaluator."""
     task = product_task(70, 90, 100, precision)
-    found = match(task, probe(task)[0], H200)
-    large = product_task(4096, 4096, 4096, precision)
-    wide = match(large, probe(large)[0], H200)
-    assert found is not None and wide is not None
+    found, wide = match_product(task), match_product(product_task(4096, 4096, 4096, precision))
     recipe = BOOK["product_in_parts"]
     text = recipe.render(found.plan, recipe.defaults(wide.plan, H200, precision) or {})
 

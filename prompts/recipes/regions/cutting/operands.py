@@ -17,8 +17,8 @@ from tritonsmith.prompts.recipes.regions.values.tensors import Held, Tensor, Ten
 _ALIGNED = 8
 """fp16 values of 16 bytes, which a thread loads at once."""
 _WINDOW_FLOPS, _MATRIX_FLOPS = 250.0, 1000.0
-"""Operations of the product for each element of the operand from which on the pass pays. It moves 8 bytes for each element. Windows that
-are split in the loop reach a fifth of the rate, matrices two thirds (H200, 2026-11-24: 22 and 125 of 125 and 188 TFLOP/s)."""
+"""Operations of the product for each element of the operand from which on the pass pays. It moves 8 bytes for each element. Windows of
+several taps that are split in the loop reach a fifth of the rate, matrices and single taps two thirds (H200, 2026-11-24)."""
 _MOST_PLACES = 128
 """Places of the operand that one line of the product reads; their largest values are looked at together."""
 
@@ -97,9 +97,12 @@ def find_fresh(region: ProductRegion) -> dict[str, FreshOperand]:
         if side == kept:
             continue
         operand = _read_operand(side, value, at, name, lambda one: id(one) in region.reads, product.sizes[-1])
-        if operand is None or product.flops < (_WINDOW_FLOPS if product.window else _MATRIX_FLOPS) * operand.base.size:
+        if operand is None:
             return {}
-        if operand.steps * product.sizes[3] > _MOST_PLACES:
+        taps = operand.steps * product.sizes[3]
+        if product.flops < (_WINDOW_FLOPS if taps > 1 else _MATRIX_FLOPS) * operand.base.size:
+            return {}
+        if taps > _MOST_PLACES:
             return {}
         found[side] = operand
     return found

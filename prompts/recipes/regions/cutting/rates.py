@@ -16,16 +16,19 @@ from tritonsmith.prompts.recipes.regions.values.tensors import MatrixProduct, Te
 
 _PARTS = 3
 """fp16 products of one product of fp32 operands."""
-_KERNEL = {"split": 0.38, "tf32": 0.7, "half": 0.75}
-"""Share of the tensor cores' rate that the kernel of a product of matrices reaches (`split`: H200, 2026-11-24; the others are assumed)."""
-_KERNEL_WINDOWS = {"split": 0.38, "tf32": 0.4, "half": 0.2}
-"""The same where addresses are computed one by one, `split` with parts that are made ahead."""
-_AHEAD = 0.5
-"""The same for matrices whose parts are made ahead."""
-_IN_LOOP, _IN_LOOP_FEW = 2e11, 1e11
-"""Elements of windows that a card splits in a second in the loop; with masks, or for few filters (H200, 2026-11-24: 45 to 560 of 1e9)."""
-_L2 = 5e12
-"""Bytes that tiles read in a second out of the caches (assumed)."""
+_AHEAD, _IN_LOOP = 0.8, 0.38
+"""Share of the tensor cores' rate that products of parts reach where parts are made ahead, and where the loop makes them."""
+_KERNEL = {"tf32": 0.7, "half": 0.75}
+"""Share of a library's rate that the kernel of a product of matrices reaches (assumed)."""
+_KERNEL_WINDOWS = {"tf32": 0.4, "half": 0.2}
+"""The same where addresses are computed one by one (assumed)."""
+_SPLIT, _SPLIT_FEW = 2e11, 1e11
+"""Elements of windows that a card splits in a second in the loop; with masks, or for few filters (45 to 560 of 1e9)."""
+_L2 = 8e12
+"""Bytes that tiles read in a second out of the caches."""
+_STORED = 2.9e-12
+"""Seconds of a card for each sum of a tile, which is brought into the order of memory and stored while nothing is multiplied.
+These figures are fitted to 90 kernels of products and convolutions (H200, 2026-11-24), and so are those of calls."""
 _CALL = 1.0
 """Share of the card's rate that a library's product reaches; the card's rates are those."""
 _CALL_WINDOWS, _CALL_GROUPS = 0.7, 0.2
@@ -38,6 +41,8 @@ _LEAST, _SMALL, _MOST = 16, 64, 128
 """Sides of tiles: the least that tensor cores multiply, the least that keeps a processor busy, the most."""
 _STEP = 32
 """Places of the depth to which a product is filled up."""
+_SCATTERED = 1.1e-11
+"""Seconds of a card for each value that is stored apart from its neighbours (of two strides)."""
 _PROCESSORS = 132
 """Of a large card: tiles that it does at the same time."""
 
@@ -55,22 +60,25 @@ def predict_kernel(region: ProductRegion, precision: PrecisionClass, hardware: H
     high, wide = choose_sides(product, _MOST, _MOST)
     tiles = batch * -(-rows // high) * -(-columns // wide)
     length = taps * _round(depth, min(_STEP, fill(depth)))
-    filled = 2.0 * tiles * high * wide * length
-    shares = _KERNEL_WINDOWS if product.window else _KERNEL
-    rate = {"split": hardware.fp16 / _PARTS, "tf32": hardware.tf32, "half": hardware.fp16}[kind] * shares[kind]
-    busy = min(1.0, tiles / hardware.processors)
-    ahead, caches = 0.0, 0.0
-    if kind == "split":
-        scale = hardware.fp32 / CARDS["h200"].fp32
-        fresh = find_fresh(region)
-        ahead = sum(middle(TRITON_CALL) + 8.0 * one.base.size / hardware.bandwidth for one in fresh.values())
-        caches = 4.0 * tiles * (high + wide) * length / (_L2 * scale)
-        if fresh and not product.window:
-            rate *= _AHEAD / _KERNEL[kind]
-        elif product.window and not fresh:
-            split = _IN_LOOP if high > _LEAST and not has_rim(region) else _IN_LOOP_FEW
-            caches = max(caches, tiles * wide * length / (split * scale))
-    return ahead + max(middle(TRITON_CALL), filled / (rate * busy), caches, region.bytes / hardware.bandwidth)
+    sums = _round(tiles, hardware.processors) * high * wide
+    moving = region.bytes / hardware.bandwidth
+    if kind != "split":
+        shares = _KERNEL_WINDOWS if product.window else _KERNEL
+        rate = {"tf32": hardware.tf32, "half": hardware.fp16}[kind] * shares[kind]
+        return max(middle(TRITON_CALL), 2.0 * sums * length / rate, moving)
+    slower = CARDS["h200"].fp32 / hardware.fp32
+    fresh = find_fresh(region)
+    multiplying = 2.0 * _PARTS * sums * length / (hardware.fp16 * (_AHEAD if fresh else _IN_LOOP))
+    reading = 4.0 * sums * (high + wide) / (high * wide) * length / _L2 * slower
+    if not fresh and product.window and taps * depth > _count_channels(product):
+        several = high > _LEAST and not has_rim(region)
+        reading = max(reading, tiles * wide * length / (_SPLIT if several else _SPLIT_FEW) * slower)
+    storing = sums * _STORED * slower
+    ahead = sum(middle(TRITON_CALL) + 8.0 * one.base.size / hardware.bandwidth for one in fresh.values())
+    if product.apart > 1:
+        storing += product.size * _SCATTERED * slower
+    working = max(multiplying, reading) + storing if fresh else max(multiplying, reading, storing)
+    return ahead + max(middle(TRITON_CALL), working, moving)
 
 
 def predict_call(region: ProductRegion, precision: PrecisionClass, hardware: Hardware) -> float:
@@ -95,13 +103,18 @@ def _find_share(product: MatrixProduct, kind: str) -> float:
         return _CALL_GROUPS
     if kind != "split":
         return _CALL_WINDOWS
+    channels, axes = _count_channels(product), len(product.shape) - 2
+    if product.interleaved or product.folded > 1:
+        return _CALL_SPREAD.get(axes, _CALL_FEW) * min(1.0, channels / _STEP)
+    return min(_CALL_MOST, _CALL_FEW + _CALL_EACH * channels)
+
+
+def _count_channels(product: MatrixProduct) -> int:
+    """Channels of the image that a convolution reads, those of a group."""
     base: Tensor = product.right
     while isinstance(base, TensorView):
         base = base.source
-    channels, axes = base.shape[1], len(base.shape) - 2
-    if product.interleaved:
-        return _CALL_SPREAD.get(axes, _CALL_FEW) * min(1.0, channels / _STEP)
-    return min(_CALL_MOST, _CALL_FEW + _CALL_EACH * channels)
+    return base.shape[1] // product.groups if len(base.shape) > 2 else base.shape[-1]
 
 
 def _find_kind(dtype: str, precision: PrecisionClass) -> str:

@@ -224,6 +224,7 @@ def _multiply_phases(
 
     return take_product(
         left, right, result, locate, call.name, call.node.name, window=True, groups=groups, interleaved=count(phases) > 1, folded=fold,
+        apart=ways[-1].apart,
         flops=2.0 * count(source.shape) * count(weight.shape[1:]),
     )  # fmt: skip
 

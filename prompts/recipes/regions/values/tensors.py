@@ -218,6 +218,8 @@ class MatrixProduct(Anchor):
     """Where an element of [batch, rows, columns] lies in the result as it is shown; beyond its edge where it only fills up."""
     interleaved: bool = False
     """Whether neighbours along the batch are neighbours in memory."""
+    apart: int = 1
+    """Places between neighbours of a row where they are stored."""
     folded: int = 1
     """Rows of the sums that are neighbours in one row of the result: element `n` of row `m` is sum `n // folded` of row
     `m * folded + n % folded`."""

@@ -123,6 +123,18 @@ def write_places(product: MatrixProduct, tile: ProductTile, big: bool, high: str
     return lines
 
 
+def unfold_sums(product: MatrixProduct, tile: ProductTile, big: bool) -> list[str]:
+    """Lines that lay sums of several rows beside each other, where they are neighbours in the result."""
+    if product.folded == 1:
+        return []
+    high, wide = f"BLOCK_M // {product.folded}", f"BLOCK_N * {product.folded}"
+    return [
+        f"total = tl.permute(tl.reshape(total, ({high}, {product.folded}, BLOCK_N)), (0, 2, 1))  # neighbours in the result",
+        f"total = tl.reshape(total, ({high}, {wide}))",
+        *write_places(product, tile, big, high, wide),
+    ]
+
+
 class TileEmitter(Emitter):
     """Reads tiles: what of an address or a mask does not change in the loop is computed ahead of it; 16-bit operands stay as they are."""
 

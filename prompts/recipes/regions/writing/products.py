@@ -20,8 +20,8 @@ from tritonsmith.prompts.recipes.regions.writing.product_tiles import (
     ProductTile,
     TileEmitter,
     choose_tile,
+    unfold_sums,
     write_head,
-    write_places,
 )
 
 _BIG = 2**31
@@ -117,7 +117,7 @@ class ProductWriter:
         parts = self.parts if own else None
         turned = self.turned and own
         fresh, carried = (self.fresh, self.carried) if own else ({}, False)
-        ends = {one: self._find_end(fresh.get(side)) for one, side in ((ACROSS, "left"), (DOWN, "right"))}
+        ends = {one: _find_end(fresh.get(side), self.depth) for one, side in ((ACROSS, "left"), (DOWN, "right"))}
         bounds = self._bounds() | {one: f"({one} < {end})" if end % block else "" for one, end in ends.items()}
         emitter = TileEmitter(self.arguments, self._in_memory, bounds, OUTER)
         for one in fresh.values():
@@ -153,10 +153,6 @@ class ProductWriter:
         for line in self._lines("finish", scheme, "total", carried):
             emitter.line(line)
         return emitter.scopes[0].lines
-
-    def _find_end(self, fresh: FreshParts | None) -> int:
-        """Where the depth of an operand ends; parts that are made ahead have zeros behind it, up to whole loads."""
-        return fresh.operand.padded if fresh is not None and fresh.operand.steps == 1 else self.depth
 
     def _open_loop(self, emitter: Emitter, block: int, step: str) -> str:
         """The first lines of the loop, and its head."""
@@ -241,7 +237,7 @@ class ProductWriter:
         guards, folded = space.guards, self.region.product.folded
         shape = f"(BLOCK_M // {folded}, BLOCK_N * {folded})" if folded > 1 else "(BLOCK_M, BLOCK_N)"
         emitter = TileEmitter(self.arguments, self._in_memory, self._bounds(folded), OUTER)
-        for line in self._unfold():
+        for line in unfold_sums(self.region.product, self.tile, self.arguments.largest >= _BIG):
             emitter.line(line)
         emitter.outcomes[id(self.region.product), 0] = "total"
         emitter.names["total"] = frozenset((LINE, COLUMN))
@@ -256,14 +252,7 @@ class ProductWriter:
             emitter.line(f"tl.store({pointer}, {text}{f', mask={mask}' if mask else ''})")
         return emitter.scopes[0].lines
 
-    def _unfold(self) -> list[str]:
-        """Lines that lay sums of several rows beside each other, where they are neighbours in the result."""
-        product = self.region.product
-        if product.folded == 1:
-            return []
-        high, wide = f"BLOCK_M // {product.folded}", f"BLOCK_N * {product.folded}"
-        return [
-            f"total = tl.permute(tl.reshape(total, ({high}, {product.folded}, BLOCK_N)), (0, 2, 1))  # neighbours in the result",
-            f"total = tl.reshape(total, ({high}, {wide}))",
-            *write_places(product, self.tile, self.arguments.largest >= _BIG, high, wide),
-        ]
+
+def _find_end(fresh: FreshParts | None, depth: int) -> int:
+    """Where the depth of an operand ends; parts that are made ahead have zeros behind it, up to whole loads."""
+    return fresh.operand.padded if fresh is not None and fresh.operand.steps == 1 else depth

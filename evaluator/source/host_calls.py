@@ -1,0 +1,163 @@
+"""Calls in host code that run when ModelNew's forward does, with the loops around them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tritonsmith.evaluator.source.host_results import LOOKING
+from tritonsmith.evaluator.source.host_things import Frame, Routine, Thing, ThingKind
+from tritonsmith.evaluator.source.host_values import HostValues
+from tritonsmith.evaluator.source.kernel_file import HostLoop, KernelSource
+
+LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
+"""The classes of HostLoop."""
+
+
+@dataclass(frozen=True)
+class LoopSite:
+    """A loop in host code, and the function that it stands in as it was entered."""
+
+    loop: HostLoop
+    frame: Frame
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call in host code that runs under ModelNew, with the host loops around it (through helper functions too)."""
+
+    node: ast.Call
+    frame: Frame
+    loops: tuple[LoopSite, ...]
+    kernel: str | None = None
+    """Name of the Triton kernel when the call is a launch."""
+    launcher: ast.Subscript | None = None
+    """Its `kernel[grid]`."""
+    launcher_frame: Frame | None = None
+    """Where that stands."""
+    things: tuple[Thing, ...] = ()
+    """What else the call may enter."""
+    unused: bool = False
+    """It is a statement of its own: nobody uses what it gives back."""
+
+
+def find_host_calls(index: KernelSource) -> list[Call]:
+    """Calls that ModelNew's forward can reach, through functions, classes and objects of the file.
+
+    A file without ModelNew is searched from each of its functions and classes.
+    """
+    return HostCalls(index).calls
+
+
+class HostCalls:
+    """Follows the host code of a file.
+
+    Args:
+        index: the file.
+    """
+
+    def __init__(self, index: KernelSource) -> None:
+        self.values = HostValues(index)
+        self._index = index
+        self._found: list[Call] = []
+        self._unused = {id(part.value) for part in index.nodes if isinstance(part, ast.Expr)}
+        self._unused |= {id(part.context_expr) for part in index.nodes if isinstance(part, ast.withitem)}
+        methods = index.find_model_methods()
+        if "forward" in methods or "__call__" in methods:
+            model = Thing(ThingKind.OBJECT, "ModelNew")
+            for thing in self.values.find_entered(model):
+                self._follow(self.values.enter(thing, None, self.values.top), (), frozenset())
+        else:
+            for function in index.functions.values():
+                self._follow(Frame(function), (), frozenset())
+            for name in index.classes:
+                for method in index.find_methods(name).values():
+                    self._follow(Frame(method, name), (), frozenset())
+        unique = {(id(call.node), call.kernel, tuple(id(site.loop) for site in call.loops)): call for call in self._found}
+        self.calls = list(unique.values())
+
+    def _follow(self, frame: Frame, outer: tuple[LoopSite, ...], seen: frozenset[int]) -> None:
+        function = frame.function
+        if function is None or id(function) in seen:
+            return
+        body = function.body if isinstance(function.body, list) else [function.body]
+        if (again := find_recursion(function)) is not None:
+            outer = (*outer, LoopSite(again, frame))
+        for statement in body:
+            self._visit(statement, frame, outer, seen | {id(function)})
+
+    def _visit(self, node: ast.AST, frame: Frame, loops: tuple[LoopSite, ...], seen: frozenset[int]) -> None:
+        self._index.count_step()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler):
+            return  # entered where it is called; a handler runs only where the way in the text fails
+        if isinstance(node, ast.Call):
+            self._note(node, frame, loops, seen)
+        inner = (*loops, LoopSite(node, frame)) if isinstance(node, LOOPS) else loops
+        first = node.generators[0].iter if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp) else None
+        for child in ast.iter_child_nodes(node):
+            if isinstance(node, ast.For) and (child is node.iter or child in node.orelse):
+                self._visit(child, frame, loops, seen)
+            elif isinstance(child, ast.comprehension):
+                for part in ast.iter_child_nodes(child):
+                    self._visit(part, frame, loops if part is first else inner, seen)
+            else:
+                self._visit(child, frame, inner, seen)
+
+    def _note(self, node: ast.Call, frame: Frame, loops: tuple[LoopSite, ...], seen: frozenset[int]) -> None:
+        """Note a call and follow it into functions of the file, also those that something outside is given."""
+        things = self.values.find(node.func, frame)
+        launched = False
+        for thing in things:
+            if thing.kind is ThingKind.LAUNCHER:
+                launched = True
+                launcher = thing.node if isinstance(thing.node, ast.Subscript) else None
+                self._found.append(Call(node, frame, loops, thing.name, launcher, thing.frame))
+        if not launched:
+            inherited = (layer for thing in things for layer in self._find_inherited(thing))
+            whole = (*things, *inherited, *self._find_passed_layers(node, frame, things))
+            self._found.append(Call(node, frame, loops, things=whole, unused=id(node) in self._unused))
+        for thing in things:
+            for function in self.values.find_entered(thing):
+                self._follow(self.values.enter(function, node, frame), loops, seen)
+        for function in self._find_passed(node, frame, things):
+            self._follow(self.values.enter(function, None, frame), loops, seen)
+
+    def _find_inherited(self, thing: Thing) -> Iterator[Thing]:
+        """The layer that an object without a forward of its own inherits from."""
+        if thing.kind is ThingKind.OBJECT and not any(True for _ in self.values.find_entered(thing)):
+            yield from (Thing(ThingKind.MADE, name) for name in self.values.names.read_outside_bases(thing.name))
+
+    def _find_passed_layers(self, node: ast.Call, frame: Frame, things: list[Thing]) -> Iterator[Thing]:
+        """Layers of the library that a call gives to a function of the library, which then calls them."""
+        if any(thing.kind is ThingKind.OUTSIDE and thing.name.startswith("torch.") and thing.name[-1:] != "_" for thing in things):
+            made = [thing for argument in node.args for thing in self.values.find(argument, frame) if thing.kind is ThingKind.MADE]
+            yield from (thing for thing in made if thing.name.startswith("torch.nn."))
+
+    def _find_passed(self, node: ast.Call, frame: Frame, things: list[Thing]) -> Iterator[Thing]:
+        """Functions of the file that a call gives to something outside, which may call them."""
+        if not any(thing.kind in (ThingKind.OUTSIDE, ThingKind.MADE) and thing.name not in LOOKING for thing in things):
+            return
+        for part in self.values.open([*node.args, *(word.value for word in node.keywords)], frame, 6):
+            if part.kind in (ThingKind.FUNCTION, ThingKind.OBJECT):
+                yield from self.values.find_entered(part)
+
+
+def find_recursion(function: Routine) -> ast.While | None:
+    """A function that calls itself with a parameter one further, as the loop that this amounts to."""
+    if isinstance(function, ast.Lambda):
+        return None
+    names = [argument.arg for argument in function.args.args if argument.arg != "self"]
+    for part in ast.walk(function):
+        if not isinstance(part, ast.Call) or getattr(part.func, "id", getattr(part.func, "attr", "")) != function.name:
+            continue
+        given = dict(zip(names, part.args, strict=False)) | {word.arg or "": word.value for word in part.keywords}
+        changed = {name: value for name, value in given.items() if name in names and ast.unparse(value) != name}
+        for name, value in changed.items():
+            if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub):
+                if ast.unparse(value.left) == name and isinstance(value.right, ast.Constant):
+                    step = ast.AugAssign(ast.Name(name, ast.Store()), value.op, value.right)
+                    handed = [ast.Assign([ast.Name(other, ast.Store())], left) for other, left in changed.items() if other != name]
+                    loop = ast.While(ast.Constant(True), [*function.body, *handed, step], [])
+                    return ast.fix_missing_locations(ast.copy_location(loop, function))
+    return None
