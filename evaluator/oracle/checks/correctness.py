@@ -32,6 +32,8 @@ SPLIT_GAIN = 10.0
 """And it must be this many times better than TF32 on the same inputs."""
 EDGE_SLACK = 2.0
 """Factor for edges: errors of neighbours can go together (one column of running sums), which leaves few independent ones there."""
+FEWEST = 64
+"""Elements from which on errors vary little, so that the rule holds as it stands."""
 _FEWEST_PLACES = 8.0
 """In a part whose errors come from fewer places two honest errors may differ by more than the factors; of 64 elements with errors alike
 these are 20 (normal) to 64 (equal)."""
@@ -55,6 +57,8 @@ class Part:
     for a whole output, and where the error is a floor and no sample."""
     slack: float = 1.0
     """Factor of the rule where errors are few, or go together."""
+    count: int = 0
+    """Its elements."""
 
     def within(self, rms: float, max_abs: float) -> bool:
         """The rule for given errors of the reference, floor and an edge's slack included."""
@@ -111,11 +115,20 @@ class ErrorStats:
 
     @property
     def _slack(self) -> float:
-        """What the whole outputs are given together where they have few elements, as each of them is by itself."""
-        given = [part.slack for part in self.parts if part.whole]
-        if not given or min(given) <= 1.0:
+        """What all outputs are given together where few elements make their scale, as each of them is by itself.
+
+        How many make it is `(sum y^2)^2 / sum y^4`, with the mean of `y^2` over its output for each element: one large number next to many
+        small ones counts as one.
+        """
+        whole = [part for part in self.parts if part.whole]
+        if not whole or max(part.slack for part in whole) <= 1.0:
             return 1.0
-        return max(1.0, 1.0 / math.sqrt(sum(slack**-2 for slack in given)))
+        largest = max(part.oracle_rms for part in whole)
+        if not 0.0 < largest < math.inf:
+            return 1.0
+        shares = [(part.count, (part.oracle_rms / largest) ** 2) for part in whole]
+        squares, fourths = sum(count * share for count, share in shares), sum(count * share**2 for count, share in shares)
+        return max(1.0, math.sqrt(FEWEST * fourths) / squares)
 
     def wrong_part(self, reference: ErrorStats) -> Part | None:
         """The first part that breaks the rule by itself."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from tritonsmith.evaluator.oracle.checks.correctness import EDGE_SLACK, ErrorStats, Part
+from tritonsmith.evaluator.oracle.checks.correctness import EDGE_SLACK, FEWEST, ErrorStats, Part
 from tritonsmith.evaluator.oracle.checks.row_scales import RowScale
 
 PIECE = 1 << 25
@@ -18,8 +18,6 @@ _EDGE_SHARE = 16
 """An edge is one position, and the length of the axis divided by this."""
 _SHORT_AXIS = 4
 """An axis up to this length has no edges."""
-_FEWEST = 64
-"""In a part with fewer elements two honest errors may differ by more than the factors of the rule."""
 _TINY = torch.finfo(torch.float64).tiny
 
 Box = tuple[slice, ...]
@@ -88,12 +86,12 @@ class _Sums:
         root = math.sqrt(self.count)
         return Part(
             number, self.words, self.axis is None, math.hypot(*self.errors) / root, self.max_abs, math.hypot(*self.scales) / root,
-            self.oracle_max, epsilon, self._count_places(), self._slack(),
+            self.oracle_max, epsilon, self._count_places(), self._slack(), self.count,
         )  # fmt: skip
 
     def _slack(self) -> float:
         """An edge has its tolerance; of a small output few errors are seen, whose sizes may differ more."""
-        return EDGE_SLACK if self.axis is not None else max(1.0, math.sqrt(_FEWEST / self.count))
+        return EDGE_SLACK if self.axis is not None else max(1.0, math.sqrt(FEWEST / self.count))
 
     def _count_places(self) -> float:
         """`Part.places`; 0 where an edge has no error."""
@@ -208,7 +206,7 @@ def _list_parts(number: int, tensor: torch.Tensor) -> list[_Sums]:
             continue
         for length in sorted({1, max(1, extent // _EDGE_SHARE)}):
             count = tensor.numel() // extent * length
-            if count < _FEWEST:
+            if count < FEWEST:
                 continue
             for start, name in ((0, "first"), (extent - length, "last")):
                 words = f"output {number}, the {name} {length} of {extent} positions along axis {axis}"

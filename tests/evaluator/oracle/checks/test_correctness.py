@@ -93,6 +93,16 @@ def test_a_few_numbers_may_differ_more_than_many(error: float, right: bool) -> N
     assert not error_stats([(many[0] * (1.0 + error)).float()], many).within(error_stats([many[0].float()], many))
 
 
+@pytest.mark.parametrize(("error", "right"), [(3e-7, True), (3e-6, False)])
+def test_a_large_number_next_to_many_small_ones_is_one_number(error: float, right: bool) -> None:
+    """A perplexity next to an image makes nearly all of the scale: the reference may happen to be exact there."""
+    oracle = [torch.rand(240, dtype=torch.float64), torch.tensor(13.0, dtype=torch.float64)]
+    own = error_stats([value.float() for value in oracle], oracle)
+    assert error_stats([oracle[0].float(), (oracle[1] * (1.0 + error)).float()], oracle).within(own) is right
+    wrong = [(oracle[0] * (1.0 + error)).float(), oracle[1].float()]
+    assert not error_stats(wrong, oracle).within(own)
+
+
 def test_few_wrong_places_are_bounded_by_the_whole_output() -> None:
     """A few wrong places, where the reference has few values, are bounded by the whole output."""
     a, b = operands()
