@@ -28,13 +28,15 @@ class RecipeAuthor:
         _match_or_refuse(task, facts, hardware)
 
     async def seed(self, brief: Brief) -> Draft:
-        """A recipe by branch: branch 0 gets the plainest, branch 1 the next level, and so on in a circle; a second round has other
-        settings."""
-        found = _require_match(brief)
-        levels = found.recipes
-        recipe = levels[brief.branch % len(levels)]
+        """A recipe by branch: branch 0 gets the plainest, branch 1 the next level, then the best of each other family that can write the
+        task without PyTorch calls, and so on in a circle; a second round has other settings."""
+        first = _require_match(brief)
+        others = list_matches(brief.task, brief.facts, brief.hardware) if brief.branch >= len(first.recipes) else ()
+        ways = [(recipe, first) for recipe in first.recipes]
+        ways += [(one.recipes[-1], one) for one in others if one.recipe(first.recipes[0].name) is None and not one.plan.calls]
+        recipe, found = ways[brief.branch % len(ways)]
         settings = _default_settings(recipe, found, brief)
-        rounds = brief.branch // len(levels)
+        rounds = brief.branch // len(ways)
         if rounds:
             options = [settings, *_list_variants(recipe, settings, Stage.TUNE_BLOCK, found, brief)]
             settings = options[rounds % len(options)]
