@@ -13,11 +13,13 @@ from functools import cached_property
 from typing import Any
 
 from tritonsmith.evaluator.operator_cost import TraceWay
-from tritonsmith.evaluator.schema import OpNode, TaskFacts, TensorSpec
+from tritonsmith.evaluator.schema import TaskFacts
 from tritonsmith.prompts.recipes.plan import NoPlan
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
+from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh
 from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, ProductRegion, RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.lengths import lengthen
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward, list_values, read_forward
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Joined, LibraryCall, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.kernels import join_lines, wrap_launch
@@ -55,12 +57,21 @@ class FreeAxis:
         return tuple(cut_forward(self.forward.stored))
 
 
-def find_batch(facts: TaskFacts, training: bool, regions: Iterable[WorkRegion], called: Collection[str]) -> FreeAxis | None:
+def find_batch(
+    facts: TaskFacts, training: bool, regions: Iterable[WorkRegion], called: Collection[str], several: bool
+) -> FreeAxis | None:
     """The leading axis that the inputs share, and the second reading; None where the forward asks for sizes, or for one only.
 
-    A product's tiles are made for its sizes. `called`: nodes whose products are PyTorch calls.
+    A kernel of a product takes any size only where the task declares further sizes: the bounds of its tiles cost time.
+
+    Args:
+        facts: of the task.
+        training: whether the forward is that of training mode.
+        regions: of the forward.
+        called: nodes whose products are PyTorch calls.
+        several: whether the task declares further sizes.
     """
-    if any(isinstance(one, ProductRegion) for one in regions):
+    if not several and any(isinstance(one, ProductRegion) for one in regions):
         return None
     holders = [node.target for node in facts.ops if node.op == "placeholder"]
     given = [(name, spec) for name, spec in zip(holders, facts.inputs, strict=False) if spec is not None and spec.shape]
@@ -68,7 +79,7 @@ def find_batch(facts: TaskFacts, training: bool, regions: Iterable[WorkRegion], 
     if not given or given[0][1].shape[0] < 2 or recorded or len(facts.ops) > _MOST_NODES or facts.updates:
         return None
     size = given[0][1].shape[0]
-    largest = max((one.size for region in regions for one in (*region.stores, *region.reads.values())), default=1)
+    largest = max((size for region in regions for size in _list_sizes(region)), default=1)
     longer = size * (_ELEMENTS // max(1, largest))
     if longer < _LONGER * size:
         return None
@@ -79,6 +90,12 @@ def find_batch(facts: TaskFacts, training: bool, regions: Iterable[WorkRegion], 
     except (NoPlan, ZeroDivisionError):
         return None
     return FreeAxis(size, names, longer, forward) if all(_is_consistent(one) for one in list_all(forward.stored)) else None
+
+
+def _list_sizes(region: WorkRegion) -> list[int]:
+    """Elements of the tensors of a region, and of the parts of operands that are split in every call."""
+    fresh = find_fresh(region).values() if isinstance(region, ProductRegion) else ()
+    return [*(one.size for one in (*region.stores, *region.reads.values())), *(one.places * one.padded for one in fresh)]
 
 
 def list_all(results: Any) -> list[Tensor]:
@@ -106,43 +123,34 @@ def _is_consistent(value: Tensor) -> bool:
     return all(size in (1, wanted) for pairs in ends for size, wanted in pairs)
 
 
-def lengthen(facts: TaskFacts, names: tuple[str, ...], size: int, longer: int) -> TaskFacts:
-    """The facts with another size of the leading axis, wherever it follows from those inputs."""
-    made: set[str] = set()
-    ops: list[OpNode] = []
-
-    def stretch(spec: TensorSpec) -> TensorSpec:
-        if not spec.shape or spec.shape[0] % size:
-            return spec
-        return spec.model_copy(update={"shape": (spec.shape[0] // size * longer, *spec.shape[1:])})
-
-    inputs = list(facts.inputs)
-    for place, node in enumerate(node for node in facts.ops if node.op == "placeholder"):
-        spec = inputs[place] if place < len(inputs) else None
-        if node.target in names and spec is not None:
-            made.add(node.name)
-            inputs[place] = stretch(spec)
-    for node in facts.ops:
-        if node.name in made or made & {*node.references}:
-            made.add(node.name)
-            node = node.model_copy(update={"outputs": tuple(stretch(spec) for spec in node.outputs)})
-        ops.append(node)
-    return facts.model_copy(update={"inputs": tuple(inputs), "ops": tuple(ops)})
-
-
-def write_free(own: ModuleText, plan: tuple[WorkRegion, ...], batch: FreeAxis, settings: Settings, taken: set[str]) -> ModuleText | None:
-    """The text of a module with the size of the axis taken from its inputs; None where a kernel depends on it.
-
-    own: the text at the size of the task, written for regions whose number of rows is free.
-    """
+def pair_regions(plan: tuple[WorkRegion, ...], batch: FreeAxis) -> bool:
+    """Prepare the regions of both readings for kernels of any size; False where the readings lead to other regions."""
     others = batch.regions
     if [type(one) for one in plan] != [type(one) for one in others] or not all(_is_parallel(one, batch) for one in others):
-        return None
+        return False
     for one, other in zip(plan, others, strict=True):
-        other.free = one.free
+        one.free = other.free = True
         if isinstance(one, RowRegion) and isinstance(other, RowRegion):
             other.usual_rows = one.rows
-    text = write_regions(others, batch.forward, settings, taken)
+        if isinstance(one, ProductRegion) and isinstance(other, ProductRegion):
+            one.twins = other.twins = one, other
+    return True
+
+
+def fix_sizes(plan: tuple[WorkRegion, ...]) -> None:
+    """Undo `pair_regions`: each kernel has one size."""
+    for one in plan:
+        one.free = False
+        if isinstance(one, ProductRegion):
+            one.twins = None
+
+
+def write_free(own: ModuleText, batch: FreeAxis, settings: Settings, taken: set[str]) -> ModuleText | None:
+    """The text of a module with the size of the axis taken from its inputs; None where a kernel depends on it.
+
+    own: the text at the size of the task, written for regions that are paired.
+    """
+    text = write_regions(batch.regions, batch.forward, settings, taken)
     here, there = join_lines(own.forward), join_lines(text.forward)
     if text.kernels != own.kernels or len(here) != len(there):
         return None

@@ -8,12 +8,13 @@ from functools import cached_property
 from pydantic import Field
 
 from tritonsmith.evaluator.schema import OpNode, PrecisionClass, Task, TaskFacts
+from tritonsmith.evaluator.tasks import declared_shapes
 from tritonsmith.prompts.recipes.builder import table_lines, write_builder
 from tritonsmith.prompts.recipes.constructor import made_for
 from tritonsmith.prompts.recipes.members import attribute, complete_members, parent_lines
 from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, name_starred
 from tritonsmith.prompts.recipes.recipe import Settings
-from tritonsmith.prompts.recipes.regions.batch import FreeAxis, describe_free, find_batch, list_all, write_free
+from tritonsmith.prompts.recipes.regions.batch import FreeAxis, describe_free, find_batch, fix_sizes, list_all, pair_regions, write_free
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
 from tritonsmith.prompts.recipes.regions.cutting.layers import prefers_library
 from tritonsmith.prompts.recipes.regions.cutting.rates import prefers_call
@@ -45,6 +46,8 @@ class RegionPlan(KernelPlan):
     facts: TaskFacts
     training: bool = False
     precision: PrecisionClass = PrecisionClass.IEEE
+    several: bool = False
+    """Whether the task declares further sizes."""
     given: tuple[str, ...] = ()
     """The tensors among forward's arguments."""
     wrong_shapes: str = ""
@@ -99,7 +102,7 @@ class RegionPlan(KernelPlan):
     @cached_property
     def batch(self) -> FreeAxis | None:
         """The leading axis that its inputs share, if its kernels may take any size of that."""
-        return find_batch(self.facts, self.training, self.regions, self._cut[2])
+        return find_batch(self.facts, self.training, self.regions, self._cut[2], self.several)
 
     @cached_property
     def kernel_names(self) -> list[tuple[str, ...]]:
@@ -109,16 +112,13 @@ class RegionPlan(KernelPlan):
     def write(self, settings: Settings) -> ModuleText:
         """The text of its regions: for any size of the leading axis where no kernel depends on it."""
         taken = {argument.partition("=")[0] for argument in self.arguments.split(", ")} | {*self.given}
-        if self.batch is not None:
-            for region in self.regions:
-                region.free = True
+        if self.batch is not None and pair_regions(self.regions, self.batch):
             own = write_regions(self.regions, self.forward, settings, taken)
-            free = write_free(own, self.regions, self.batch, settings, taken)
+            free = write_free(own, self.batch, settings, taken)
             if free is not None:
                 shapes, words = describe_free(self.facts, self.batch)
                 return replace(free, wrong=f"{shapes} or {self.wrong_types}", made_for=f"{words} on a CUDA device")
-            for region in self.regions:
-                region.free = False
+            fix_sizes(self.regions)
         text = write_regions(self.regions, self.forward, settings, taken)
         return replace(text, wrong=" or ".join(part for part in (self.wrong_shapes, self.wrong_types) if part), made_for=self.made_for)
 
@@ -186,7 +186,8 @@ def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
     )  # fmt: skip
     plan = RegionPlan(
         signature=signature, fixed=fixed, members=(*complete_members(made, names, facts), *lines), arguments=arguments, unpacked=unpacked,
-        facts=needed, training=training, precision=task.precision, builder=builder, given=tuple(one.source for one in tensors),
+        facts=needed, training=training, precision=task.precision,
+        several=bool(declared_shapes(task)), builder=builder, given=tuple(one.source for one in tensors),
         wrong_shapes=shapes_differ, wrong_types=" or ".join(tests),
         made_for=", ".join(describe_tensor(name, spec) for name, spec in shapes.items()) + " on a CUDA device",
     )  # fmt: skip

@@ -9,6 +9,7 @@ from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import PrecisionClass, Status, Task
+from tritonsmith.prompts.recipes.regions.cutting import operands
 from tritonsmith.prompts.recipes.regions.plan import read_regions
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
 
@@ -22,13 +23,35 @@ HEADS = RegionCase(
     ", ".join(["torch.randn(B, 3, 20, 16)"] * 3), arguments="q, k, v",
 )  # fmt: skip
 
+PRODUCTS = [
+    RegionCase(
+        "rows of a layer", "return torch.softmax(self.n(self.l(x)), -1)", "torch.randn(B, 20)",
+        init="self.l=nn.Linear(20, 24); self.n=nn.LayerNorm(24)",
+    ),
+    RegionCase(
+        "images", "return self.f(torch.tanh(self.b(torch.relu(self.n(self.a(x))))).mean((2, 3)))", "torch.randn(B, 8, 6, 5)",
+        init="self.a=nn.Conv2d(8, 16, 3, padding=1); self.n=nn.BatchNorm2d(16); self.b=nn.ConvTranspose2d(16, 8, 4, 2, 1); "
+        "self.f=nn.Linear(8, 5)",
+    ),
+    RegionCase("pairs of matrices", "return torch.bmm(x, y).amax(1)", "torch.randn(B, 10, 20), torch.randn(B, 20, 9)", arguments="x, y"),
+    RegionCase(
+        "a transformer's block",
+        "b, n, w = x.shape; q, k, v = self.qkv(self.n(x)).view(b, n, 3, 2, w // 2).permute(2, 0, 3, 1, 4); "
+        "x = x + F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, n, w); return x + self.o(F.gelu(x))",
+        "torch.randn(B, 7, 32)", init="self.n=nn.LayerNorm(32); self.qkv=nn.Linear(32, 96); self.o=nn.Linear(32, 32)",
+    ),
+]  # fmt: skip
+
 
 def task_of(case: RegionCase, batch: int) -> Task:
     return Task(name="a_task", path="a_task.py", source=case.source().replace("(B, ", f"({batch}, "))
 
 
 def write(case: RegionCase, batch: int = 40) -> str:
-    task = task_of(case, batch)
+    return write_text(task_of(case, batch))
+
+
+def write_text(task: Task) -> str:
     plan = read_regions(task, probe(task)[0])
     settings = RECIPE.defaults(plan, CARDS["h200"], PrecisionClass.IEEE)
     assert settings is not None
@@ -41,6 +64,32 @@ def test_kernels_are_right_for_another_batch(evaluator: LocalEvaluator, case: Re
     assert ".shape[0]\n" in text and "[a, 3, 20" in text
     verdict = asyncio.run(evaluator.evaluate(task_of(case, 7), text))
     assert verdict.status is Status.OK, verdict.message
+
+
+def of_several_sizes(case: RegionCase, batch: int, *others: int) -> Task:
+    shapes = [{"batch": other} for other in others]
+    source = f"batch = {batch}\nSHAPES = {shapes}\n{case.source().replace('(B, ', '(batch, ')}"
+    return Task(name="a_task", path="a_task.py", source=source)
+
+
+@pytest.mark.parametrize("ahead", [pytest.param(False, marks=pytest.mark.slow), True], ids=["at once", "split ahead"])
+@pytest.mark.parametrize("case", PRODUCTS, ids=lambda case: case.name)
+def test_products_are_right_for_every_declared_batch(
+    evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch, case: RegionCase, ahead: bool
+) -> None:
+    if ahead:
+        monkeypatch.setattr(operands, "_WINDOW_FLOPS", 0.0)
+        monkeypatch.setattr(operands, "_MATRIX_FLOPS", 0.0)
+    monkeypatch.setattr("tritonsmith.prompts.recipes.regions.plan.prefers_call", lambda *_: False)
+    text = write_text(of_several_sizes(case, 5, 1, 40))
+    assert ".shape[0]\n" in text and ("_largest_ptr" in text or not ahead)
+    verdict = asyncio.run(evaluator.evaluate(of_several_sizes(case, 4, 1, 19), text))
+    assert verdict.status is Status.OK, verdict.message
+
+
+def test_products_of_a_task_of_one_batch_are_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tritonsmith.prompts.recipes.regions.plan.prefers_call", lambda *_: False)
+    assert "x.shape != (40, 20)" in write(PRODUCTS[0])
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,11 @@ class FreshOperand:
         return tuple(size for axis, size in enumerate(self.base.shape) if axis != self.axis)
 
     @property
+    def places(self) -> int:
+        """Lines of the base along the axis."""
+        return self.base.size // max(1, self.depth)
+
+    @property
     def depth(self) -> int:
         """Elements along the axis."""
         return self.base.shape[self.axis]
@@ -89,6 +94,18 @@ def has_rim(region: ProductRegion) -> bool:
 
 def find_fresh(region: ProductRegion) -> dict[str, FreshOperand]:
     """By side: the operands that a pass ahead of the product splits. Nothing where the product does too little with one of them."""
+    return _read_operands(region) if _is_worth(region.usual) else {}
+
+
+def _is_worth(region: ProductRegion) -> bool:
+    """Whether the product does enough with each operand."""
+    taps, flops = region.product.sizes[3], region.product.flops
+    found = _read_operands(region).values()
+    return all(flops >= (_WINDOW_FLOPS if one.steps * taps > 1 else _MATRIX_FLOPS) * one.base.size for one in found)
+
+
+def _read_operands(region: ProductRegion) -> dict[str, FreshOperand]:
+    """By side: the operands that are no parameters; nothing where one of them cannot be split ahead of the product."""
     product, kept = region.product, find_kept(region)
     if product.source.dtype != "float32":
         return {}
@@ -97,12 +114,7 @@ def find_fresh(region: ProductRegion) -> dict[str, FreshOperand]:
         if side == kept:
             continue
         operand = _read_operand(side, value, at, name, lambda one: id(one) in region.reads, product.sizes[-1])
-        if operand is None:
-            return {}
-        taps = operand.steps * product.sizes[3]
-        if product.flops < (_WINDOW_FLOPS if taps > 1 else _MATRIX_FLOPS) * operand.base.size:
-            return {}
-        if taps > _MOST_PLACES:
+        if operand is None or operand.steps * product.sizes[3] > _MOST_PLACES:
             return {}
         found[side] = operand
     return found

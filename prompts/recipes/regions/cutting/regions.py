@@ -123,6 +123,20 @@ class ProductRegion(WorkRegion):
 
     product: MatrixProduct
     split: bool = False
+    twins: tuple[ProductRegion, ProductRegion] | None = None
+    """The region at the usual size of the forward's leading axis and at a longer one, where its kernel shall take any size."""
+
+    @property
+    def usual(self) -> ProductRegion:
+        """The region whose sizes its kernel is laid out for."""
+        return self.twins[0] if self.twins else self
+
+    @property
+    def free_axis(self) -> str:
+        """The variable whose size forward says; empty where its kernel has one size."""
+        here, there = (one.product.sizes for one in self.twins or (self, self))
+        changed = [name for name, *sizes in zip((BATCH, LINE, COLUMN, TAP, ACROSS), here, there, strict=True) if len({*sizes}) > 1]
+        return changed[0] if len(changed) == 1 and changed[0] in (BATCH, LINE, COLUMN) else ""
 
     @property
     def flops(self) -> float:

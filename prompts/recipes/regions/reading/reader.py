@@ -151,7 +151,10 @@ class ForwardReader:
     def _change(self, node: OpNode, held: str) -> None:
         """A node that writes to a tensor: from here on that has another value, wherever it is shown."""
         value = self._set_item(node, held) if node.target.endswith("setitem") else self._make(node)
-        root = self.aliases.write(node, held, value)
+        try:
+            root = self.aliases.write(node, held, value)
+        except NotCovered as error:
+            raise NoPlan((f"{name_node(node)} {error}", node)) from None
         self.aliases.bind(node.name, held)
         if root in self.paths:
             self.forward.updates[self.paths[root]] = self.made[root]

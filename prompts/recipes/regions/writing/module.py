@@ -19,6 +19,7 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
     RowRegion,
     WorkRegion,
 )
+from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COLUMN, LINE, TAP
 from tritonsmith.prompts.recipes.regions.reading.complexes import ComplexPair
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward, NamedValues
 from tritonsmith.prompts.recipes.regions.values.tensors import Held, Item, Tensor, TensorView
@@ -28,7 +29,7 @@ from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptPart
 from tritonsmith.prompts.recipes.regions.writing.names import Namer, list_operations
 from tritonsmith.prompts.recipes.regions.writing.pointwise import write_pointwise
 from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts
-from tritonsmith.prompts.recipes.regions.writing.product_tiles import number_products, pick_settings
+from tritonsmith.prompts.recipes.regions.writing.product_tiles import SIZES, number_products, pick_settings
 from tritonsmith.prompts.recipes.regions.writing.products import write_product
 from tritonsmith.prompts.recipes.regions.writing.rows import write_rows
 from tritonsmith.prompts.recipes.regions.writing.sharing import SharedTexts
@@ -208,8 +209,11 @@ def _describe(region: WorkRegion) -> str:
     if isinstance(region, RowRegion):
         return f"{'' if region.free else f'{region.space.rows} '}rows of {region.space.length}"
     if isinstance(region, ProductRegion):
-        batch, rows, columns, taps, depth = region.product.sizes
-        return f"{f'{batch} times ' if batch > 1 else ''}{rows} x {columns}, each a sum over {f'{taps} x ' if taps > 1 else ''}{depth}"
+        batch, rows, columns, taps, depth = (
+            SIZES[axis] if region.free_axis == axis else size
+            for axis, size in zip((BATCH, LINE, COLUMN, TAP, ACROSS), region.product.sizes, strict=True)
+        )
+        return f"{f'{batch} times ' if batch != 1 else ''}{rows} x {columns}, each a sum over {f'{taps} x ' if taps != 1 else ''}{depth}"
     shown = region.stores[0]
     if region.free:
         return f"{shown.dtype}[{', '.join(['...', *map(str, shown.shape[1:])])}]"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tritonsmith.prompts.recipes.regions.cutting.operands import FreshOperand
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COLUMN, DOWN, LINE, TAP
-from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Index, count, unravel, variable
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, unravel, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import Held, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold
@@ -22,7 +22,7 @@ _NAMES = (*OUTER, *INNER, "line", "values", "scaled", "largest", "exponent", "ro
 """Names of the kernel's own."""
 LINES, PLACES = 4, 256
 """Lines of a program, and places of them at once."""
-_FRESH = (*OUTER, *INNER, "values", "largest", "high", "low", "inside", "span")
+_FRESH = (*OUTER, *INNER, "values", "largest", "high", "low", "inside", "span", "places")
 """Names of the kernel for an operand of every call."""
 _SIDE_BY_SIDE, _APART = (512, 8), (64, 64)
 """Depth and places of a program at once: where the depth lies side by side in memory already, and where places do."""
@@ -111,41 +111,54 @@ class FreshParts:
 
     operand: FreshOperand
     kernel: Kernel
-    parts: Buffer
-    """[high and low, other axes, depth], with zeros up to whole loads."""
+    parts: tuple[Buffer, ...]
+    """High and low, or high alone: [other axes, depth], with zeros up to whole loads."""
     largest: Buffer
-    """[spans of the depth, other axes]: the greatest `magnitude` there."""
+    """[other axes, spans of the depth]: the greatest `magnitude` there."""
 
     def view(self, value: Tensor, part: int) -> TensorView:
         """The operand `value` as it lies in the parts: the high one, or the low one."""
         operand = self.operand
 
         def move(at: Coordinates) -> Coordinates:
-            return (Index(constant=part), *operand.place_last(operand.follow(at)[0]))
+            return operand.place_last(operand.follow(at)[0])
 
         return TensorView(
-            shape=value.shape, dtype="float16", source=self.parts, move=move, guard=lambda at: operand.follow(at)[1], name=value.name
+            shape=value.shape, dtype="float16", source=self.parts[part], move=move, guard=lambda at: operand.follow(at)[1], name=value.name
         )
 
 
-def write_fresh(operand: FreshOperand, scheme: str, name: str, in_memory: Callable[[Tensor], bool]) -> FreshParts:
-    """The kernel that splits an operand of every call, its depth last."""
-    base, depth, places = operand.base, operand.depth, count(operand.others)
+def write_fresh(
+    operand: FreshOperand, usual: int, free: bool, scheme: str, name: str, in_memory: Callable[[Tensor], bool]
+) -> FreshParts:
+    """The kernel that splits an operand of every call, its depth last.
+
+    Args:
+        operand: what it splits.
+        usual: lines along the depth that the kernel is laid out for.
+        free: whether it shall take any number of them.
+        scheme: of the product.
+        name: of the kernel.
+        in_memory: whether a value is read from memory.
+    """
+    base, depth, places = operand.base, operand.depth, operand.places
     title = base.name or "x"
     deep, wide = _SIDE_BY_SIDE if operand.axis == len(base.shape) - 1 else _APART
     padded = operand.padded
     fitting = min(deep, 1 << (padded - 1).bit_length())
     deep, wide = fitting, wide * min(4, deep // fitting)
-    blocks, chunks = -(-places // wide), -(-padded // deep)
-    per_span = -(-chunks // min(chunks, -(-_PROGRAMS // blocks)))
+    chunks = -(-padded // deep)
+    per_span = -(-chunks // min(chunks, -(-_PROGRAMS // -(-usual // wide))))
     spans = -(-chunks // per_span)
     both = scheme == "fp16x3"
-    parts = Buffer(shape=(2 if both else 1, *operand.others, operand.padded), dtype="float16", name=f"{title}_parts")
-    largest = Buffer(shape=(spans, *operand.others), dtype="int32", name=f"{title}_largest")
+    named = ("high", "low") if both else ("half",)
+    parts = tuple(Buffer(shape=(*operand.others, padded), dtype="float16", name=f"{title}_{part}") for part in named)
+    largest = Buffer(shape=(*operand.others, spans), dtype="int32", name=f"{title}_largest")
     arguments = Arguments()
     arguments.used |= set(_FRESH)
     whole = spans * per_span * deep  # the last span of an operand may have less to do
-    bounds = {COLUMN: f"(n < {places})" if places % wide else "", DOWN: f"(down < {depth})" if whole > depth else ""}
+    inside = f"(n < {'places' if free else places})" if free or places % wide else ""
+    bounds = {COLUMN: inside, DOWN: f"(down < {depth})" if whole > depth else ""}
     emitter = TileEmitter(arguments, in_memory, bounds, OUTER)
     emitter.line("largest = tl.zeros((DEPTH, PLACES), tl.int32)")
     emitter.open(INNER)
@@ -158,16 +171,16 @@ def write_fresh(operand: FreshOperand, scheme: str, name: str, in_memory: Callab
     emitter.line("largest = tl.maximum(largest, magnitude(values))")
     emitter.line("high, low = split_value(values)" if both else "high = values.to(tl.float16)")
     place = variable(COLUMN, places) * operand.padded + variable(DOWN, depth)
-    for number, one in enumerate(("high", "low")[: parts.shape[0]]):
+    for part, one in zip(parts, ("high", "low"), strict=False):
         mask = " & ".join(text for text in (bounds[COLUMN], f"(down < {padded})" if whole > padded else "") if text)
-        where = emitter.address(parts, place + number * (parts.size // 2), stored=True)
+        where = emitter.address(part, place, stored=True)
         emitter.line(f"tl.store({where}, {one}{f', mask={mask}' if mask else ''})")
     if per_span > 1:
         emitter.close(f"for step in range({per_span}):")
     else:
         scope = emitter.scopes.pop()
         emitter.scopes[0].lines += scope.lines
-    where = emitter.address(largest, variable("span", spans) * places + variable(COLUMN, places), stored=True)
+    where = emitter.address(largest, variable(COLUMN, places) * spans + variable("span", spans), stored=True)
     mask = bounds[COLUMN]
     emitter.line("largest = tl.max(largest, 0)[None, :]")
     emitter.line(f"tl.store({where}, largest{f', mask={mask}' if mask else ''})")
@@ -175,10 +188,13 @@ def write_fresh(operand: FreshOperand, scheme: str, name: str, in_memory: Callab
     head = [f"n = ({own} * PLACES + tl.arange(0, PLACES))[None, :]{'.to(tl.int64)' if arguments.largest >= 2**31 else ''}"]
     head += [f"span = tl.program_id(0) % {spans}"] if spans > 1 else []
     constants = [("DEPTH", deep), ("PLACES", wide), *([("SPAN", per_span * deep)] if spans > 1 else [])]
+    where = "of each line" if free else f"in each of {places} lines"
+    programs = f"triton.cdiv({places}, {wide})" if free else str(-(-places // wide) * spans)
     kernel = Kernel(
-        name=name, does=f"fp16 parts of {title}, {depth} values side by side, and the largest of these at {places} places.",
-        arguments=[(arguments.names[id(one)], one) for one in arguments.values], sizes=[], constants=constants,
-        lines=[*head, *emitter.scopes[0].lines], grid=f"({blocks * spans},)", stores=[parts, largest],
+        name=name, does=f"fp16 parts of {title}, {depth} values side by side, and the largest of these {where}.",
+        arguments=[(arguments.names[id(one)], one) for one in arguments.values], sizes=[("places", str(places))] if free else [],
+        constants=constants, lines=[*head, *emitter.scopes[0].lines],
+        grid=f"({programs}{f' * {spans}' if free and spans > 1 else ''},)", stores=[*parts, largest],
     )  # fmt: skip
     return FreshParts(operand, kernel, parts, largest)
 
@@ -188,7 +204,7 @@ def watch_places(emitter: TileEmitter, fresh: FreshParts, sizes: tuple[int, int,
     operand = fresh.operand
     copies, rows, columns, taps, _ = sizes
     batch, own = variable(BATCH, copies), taps * operand.steps
-    spans = fresh.largest.shape[0]
+    spans = fresh.largest.shape[-1]
     every = variable("every", own * spans)
     tap, down = every % own // operand.steps, every % own % operand.steps * operand.depth
     left = operand.side == "left"
@@ -198,5 +214,5 @@ def watch_places(emitter: TileEmitter, fresh: FreshParts, sizes: tuple[int, int,
         size = 1 << (own * spans - 1).bit_length()
         emitter.line(f"every = tl.arange(0, {size}){'[None, :]' if left else '[:, None]'}")
         emitter.bounds["every"] = f"(every < {own * spans})" if size != own * spans else ""
-    text = emitter.load_at(fresh.largest, (every // own, *operand.place_last(moved)[:-1]), guards, "0")
+    text = emitter.load_at(fresh.largest, (*operand.place_last(moved)[:-1], every // own), guards, "0")
     emitter.line(f"{operand.side}_wide = leaves_range({text}, {1 if left else 0})")

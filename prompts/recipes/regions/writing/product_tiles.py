@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -64,6 +65,7 @@ class ProductTile:
 
 def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     """The tile of the settings, no larger than the product asks for."""
+    region = region.usual
     depth = region.product.sizes[-1]
     half = region.product.source.dtype != "float32"
     scheme = "as they are" if half else str(settings["scheme"])
@@ -83,9 +85,9 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
 
 def number_products(regions: Iterable[WorkRegion]) -> dict[int, int]:
     """By region: a number for all products of one size, from 1, the costliest first."""
-    found = [one for one in regions if isinstance(one, ProductRegion)]
-    sizes = sorted(dict.fromkeys(one.product.sizes for one in found), key=lambda one: -math.prod(one))
-    return {id(one): sizes.index(one.product.sizes) + 1 for one in found}
+    found = {id(one): one.usual.product.sizes for one in regions if isinstance(one, ProductRegion)}
+    sizes = sorted(dict.fromkeys(found.values()), key=lambda one: -math.prod(one))
+    return {key: sizes.index(one) + 1 for key, one in found.items()}
 
 
 def pick_settings(settings: Settings, number: int) -> Settings:
@@ -93,28 +95,91 @@ def pick_settings(settings: Settings, number: int) -> Settings:
     return settings | {name: settings[f"{name}_{number}"] for name in TUNED if f"{name}_{number}" in settings}
 
 
-def write_head(product: MatrixProduct, tile: ProductTile, big: bool) -> list[str]:
+@dataclass(frozen=True)
+class TileGrid:
+    """The tiles of a product's result; along one axis their number may follow from a size that the kernel is given."""
+
+    product: MatrixProduct
+    tile: ProductTile
+    free: str = ""
+    """The variable of that axis."""
+
+    def size(self, axis: str) -> str:
+        """How many products, rows or columns there are."""
+        return SIZES[axis] if axis == self.free else str(self.product.sizes[(BATCH, LINE, COLUMN).index(axis)])
+
+    @property
+    def above(self) -> str:
+        """Tiles above each other; empty for one."""
+        return self._count(LINE, self.tile.rows, "above")
+
+    @property
+    def beside(self) -> str:
+        """Tiles beside each other; empty for one."""
+        return self._count(COLUMN, self.tile.columns, "beside")
+
+    def _count(self, axis: str, block: int, name: str) -> str:
+        if axis == self.free:
+            return name
+        count = -(-int(self.size(axis)) // block)
+        return str(count) if count > 1 else ""
+
+    def list_sizes(self, lines: Iterable[str]) -> list[tuple[str, str]]:
+        """The size that the kernel is given and forward's text of it, where its lines use it."""
+        name = SIZES.get(self.free)
+        if name is None or not any(re.search(rf"\b{name}\b", line) for line in lines):
+            return []
+        return [(name, str(self.product.sizes[(BATCH, LINE, COLUMN).index(self.free)]))]
+
+    @property
+    def launched(self) -> str:
+        """The number of programs as forward writes it."""
+        numbers, factor = self.product.sizes, 1
+        parts: list[str] = []
+        for axis, count, block in zip((BATCH, LINE, COLUMN), numbers, (1, self.tile.rows, self.tile.columns), strict=False):
+            if axis == self.free and block > 1:
+                parts = [f"triton.cdiv({count}, {block})"]
+            else:
+                factor *= -(-count // block)
+        return " * ".join([*parts, *([str(factor)] if factor > 1 or not parts else [])])
+
+
+SIZES = {BATCH: "batches", LINE: "rows", COLUMN: "columns"}
+"""By variable: the argument for its size."""
+
+
+def write_head(grid: TileGrid, big: bool) -> list[str]:
     """Which tile a program has: GROUP tiles above each other are done one after the other."""
-    batch, rows, columns, _, _ = product.sizes
+    product, above, beside = grid.product, grid.above, grid.beside
     wide = ".to(tl.int64)" if big else ""
-    above, beside = -(-rows // tile.rows), -(-columns // tile.columns)
     lines = ["pid = tl.program_id(0)"]
-    if batch > 1 and product.interleaved:
+    lines += [f"above = tl.cdiv({SIZES[LINE]}, BLOCK_M)"] if grid.free == LINE else []
+    lines += [f"beside = tl.cdiv({SIZES[COLUMN]}, BLOCK_N)"] if grid.free == COLUMN else []
+    if product.sizes[0] > 1 and product.interleaved:
+        batch = grid.size(BATCH)
         lines += [f"batch = {f'(pid % {batch}){wide}' if big else f'pid % {batch}'}", f"pid = pid // {batch}"]
-    elif batch > 1:
-        tiles = above * beside
+    elif product.sizes[0] > 1:
+        tiles = _multiply(above, beside)
         lines += [f"batch = {f'(pid // {tiles}){wide}' if big else f'pid // {tiles}'}", f"pid = pid % {tiles}"]
-    if above > 1 and beside > 1:
+    if above and beside:
         lines += [f"group = pid // (GROUP * {beside})", f"height = tl.minimum({above} - group * GROUP, GROUP)"]
-    return lines + write_places(product, tile, big, "BLOCK_M", "BLOCK_N")
+    return lines + write_places(grid, big, "BLOCK_M", "BLOCK_N")
 
 
-def write_places(product: MatrixProduct, tile: ProductTile, big: bool, high: str, wide: str) -> list[str]:
+def _multiply(above: str, beside: str) -> str:
+    """The number of tiles of one product."""
+    named = [one for one in (above, beside) if one and not one.isdigit()]
+    number = math.prod(int(one) for one in (above, beside) if one.isdigit())
+    if not named:
+        return str(number)
+    return named[0] if number == 1 else f"({named[0]} * {number})"
+
+
+def write_places(grid: TileGrid, big: bool, high: str, wide: str) -> list[str]:
     """The rows and columns of a program, of which it has `high` and `wide`."""
-    _, rows, columns, _, _ = product.sizes
-    above, beside = -(-rows // tile.rows), -(-columns // tile.columns)
-    first, second = "pid" if above > 1 else "", "pid" if beside > 1 else ""
-    if above > 1 and beside > 1:
+    above, beside = grid.above, grid.beside
+    first, second = "pid" if above else "", "pid" if beside else ""
+    if above and beside:
         first, second = f"(group * GROUP + pid % (GROUP * {beside}) % height)", f"(pid % (GROUP * {beside}) // height)"
     lines = []
     for name, block, start, axis in ((LINE, high, first, "[:, None]"), (COLUMN, wide, second, "[None, :]")):
@@ -123,15 +188,16 @@ def write_places(product: MatrixProduct, tile: ProductTile, big: bool, high: str
     return lines
 
 
-def unfold_sums(product: MatrixProduct, tile: ProductTile, big: bool) -> list[str]:
+def unfold_sums(grid: TileGrid, big: bool) -> list[str]:
     """Lines that lay sums of several rows beside each other, where they are neighbours in the result."""
-    if product.folded == 1:
+    folded = grid.product.folded
+    if folded == 1:
         return []
-    high, wide = f"BLOCK_M // {product.folded}", f"BLOCK_N * {product.folded}"
+    high, wide = f"BLOCK_M // {folded}", f"BLOCK_N * {folded}"
     return [
-        f"total = tl.permute(tl.reshape(total, ({high}, {product.folded}, BLOCK_N)), (0, 2, 1))  # neighbours in the result",
+        f"total = tl.permute(tl.reshape(total, ({high}, {folded}, BLOCK_N)), (0, 2, 1))  # neighbours in the result",
         f"total = tl.reshape(total, ({high}, {wide}))",
-        *write_places(product, tile, big, high, wide),
+        *write_places(grid, big, high, wide),
     ]
 
 

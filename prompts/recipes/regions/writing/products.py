@@ -16,9 +16,11 @@ from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import (
     INNER,
     OUTER,
+    SIZES,
     SPLIT,
     ProductTile,
     TileEmitter,
+    TileGrid,
     choose_tile,
     unfold_sums,
     write_head,
@@ -29,8 +31,8 @@ _EXACT_STEP = 16
 """Places of the depth at once where values are multiplied one by one."""
 _PARTS = {"fp16x3": ("high", "low"), "fp16": ("high",)}
 """By scheme: the parts of an operand that it multiplies."""
-_NAMES = (*OUTER, *INNER, "every", "left_wide", "right_wide", "total", "total_rest", "total_block", "left", "right",
-          "left_high", "left_low", "right_high", "right_low",
+_NAMES = (*OUTER, *INNER, *SIZES.values(), "above", "beside", "every", "left_wide", "right_wide",
+          "total", "total_rest", "total_block", "left", "right", "left_high", "left_low", "right_high", "right_low",
           "left_largest", "right_largest", "pid", "group", "height", "position", "exponent")  # fmt: skip
 """Names of the kernel's own."""
 
@@ -43,11 +45,14 @@ def write_product(region: ProductRegion, name: str, settings: Settings, made: di
     tile = choose_tile(region, settings)
     fresh: dict[str, FreshParts] = {}
     kernels: list[Kernel] = []
+    twins = [find_fresh(one) if tile.ahead else {} for one in region.twins or (region, region)]
     for side, operand in (find_fresh(region) if tile.ahead else {}).items():
         key = id(operand.base), operand.axis
         if key not in made:
             title = f"split_{operand.base.name or side}_of_{name}"
-            made[key] = write_fresh(operand, tile.scheme, title, lambda one: id(one) in region.reads)
+            usual, other = (one.get(side, operand) for one in twins)
+            free = usual.others != other.others
+            made[key] = write_fresh(operand, usual.places, free, tile.scheme, title, lambda one: id(one) in region.reads)
             kernels.append(made[key].kernel)
         fresh[side] = replace(made[key], operand=operand)
     return [*kernels, ProductWriter(region, tile, name, fresh).write()]
@@ -65,6 +70,7 @@ class ProductWriter:
         self.arguments = Arguments()
         self.arguments.used |= set(_NAMES)
         self.batch, self.rows, self.columns, self.taps, self.depth = region.product.sizes
+        self.grid = TileGrid(region.product, tile, region.free_axis)
         self.macros = load_macros("_products.py.j2")
         self.parts: KeptParts | None = write_parts(region, tile, name) if tile.kept else None
         self.turned = tile.kept == "left"
@@ -81,15 +87,14 @@ class ProductWriter:
             ahead = self._write_exactly()
         tail = self._finish()
         arguments = self.arguments
-        tiles = -(-self.rows // self.tile.rows) * -(-self.columns // self.tile.columns) * self.batch
         constants = {"BLOCK_M": self.tile.rows, "BLOCK_N": self.tile.columns, "BLOCK_K": self.tile.depth}
-        lines = [*write_head(self.region.product, self.tile, arguments.largest >= _BIG), *body, *tail]
+        lines = [*write_head(self.grid, arguments.largest >= _BIG), *body, *tail]
         if any("GROUP" in line for line in lines):
             constants["GROUP"] = self.tile.group
         return Kernel(
-            name=self.name, does="", arguments=[(arguments.names[id(one)], one) for one in arguments.values], sizes=[],
-            constants=list(constants.items()), lines=lines, grid=f"({tiles},)", stores=list(self.region.stores), warps=self.tile.warps,
-            stages=self.tile.stages, ahead=ahead, parts=self.parts,
+            name=self.name, does="", arguments=[(arguments.names[id(one)], one) for one in arguments.values],
+            sizes=self.grid.list_sizes(lines), constants=list(constants.items()), lines=lines, grid=f"({self.grid.launched},)",
+            stores=list(self.region.stores), warps=self.tile.warps, stages=self.tile.stages, ahead=ahead, parts=self.parts,
         )  # fmt: skip
 
     @property
@@ -97,10 +102,19 @@ class ProductWriter:
         """What says which tile a program has."""
         return [*([BATCH] if self.batch > 1 else []), LINE, COLUMN]
 
+    @property
+    def _sizes(self) -> list[str]:
+        """What says how many rows or columns there are, where that is free."""
+        return [SIZES[self.grid.free]] if self.grid.free in (LINE, COLUMN) else []
+
     def _bounds(self, folded: int = 1) -> dict[str, str]:
         """Conditions under which rows and columns are in range; `folded`: of the result."""
         sides = ((LINE, self.rows // folded, self.tile.rows // folded), (COLUMN, self.columns * folded, self.tile.columns * folded))
-        return {name: f"({name} < {size})" if size % block else "" for name, size, block in sides}
+        bounds = {name: f"({name} < {size})" if size % block else "" for name, size, block in sides}
+        if self.grid.free in bounds:
+            turns = f" {'//' if self.grid.free == LINE else '*'} {folded}" if folded > 1 else ""
+            bounds[self.grid.free] = f"({self.grid.free} < {SIZES[self.grid.free]}{turns})"
+        return bounds
 
     def _in_memory(self, value: Tensor) -> bool:
         return id(value) in self.region.reads or isinstance(value, Buffer)
@@ -206,7 +220,7 @@ class ProductWriter:
             lines.append("total = shift(total, -exponent)")
             test = f"({test}) | is_rough(tl.max(exponent, {1 if self.turned else 0}))"
         self.operands = self._take_operands()
-        given = ", ".join([*(self.arguments.names[id(one)] for one in self.operands), *self._place])
+        given = ", ".join([*(self.arguments.names[id(one)] for one in self.operands), *self._sizes, *self._place])
         call = f"total = {self.name}_exactly({given}, BLOCK_M, BLOCK_N, {_EXACT_STEP})"
         return [*lines, f"if {test}:  # rare: fp16 parts would lose digits", f"    {call}"]
 
@@ -225,7 +239,7 @@ class ProductWriter:
         self.arguments = Arguments(names=dict(kept.names), values=list(kept.values), used=set(kept.names.values()) | set(_NAMES))
         lines = self._sum("ieee", "STEP")
         self.arguments = kept
-        names = [*(kept.names[id(one)] for one in self.operands), *self._place]
+        names = [*(kept.names[id(one)] for one in self.operands), *self._sizes, *self._place]
         constants = [f"{one}: tl.constexpr" for one in ("BLOCK_M", "BLOCK_N", "STEP")]
         head = wrap(f"def {self.name}_exactly(", [*names, *constants], "):", "")
         does = f'"""A tile of the sums in {self.name}, one multiply-add after the other: right for all values that fp32 has."""'
@@ -237,7 +251,7 @@ class ProductWriter:
         guards, folded = space.guards, self.region.product.folded
         shape = f"(BLOCK_M // {folded}, BLOCK_N * {folded})" if folded > 1 else "(BLOCK_M, BLOCK_N)"
         emitter = TileEmitter(self.arguments, self._in_memory, self._bounds(folded), OUTER)
-        for line in unfold_sums(self.region.product, self.tile, self.arguments.largest >= _BIG):
+        for line in unfold_sums(self.grid, self.arguments.largest >= _BIG):
             emitter.line(line)
         emitter.outcomes[id(self.region.product), 0] = "total"
         emitter.names["total"] = frozenset((LINE, COLUMN))
