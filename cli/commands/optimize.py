@@ -109,7 +109,7 @@ TasksArgument = Annotated[
     typer.Argument(metavar="TASK...", help="Task files (Model, get_inputs, get_init_inputs), folders, patterns, numbers, or a TOML list."),
 ]
 ParallelOption = Annotated[
-    int | None, _about_limits("--parallel", min=1, max=1000, help="Tasks worked on at a time; default 4, offline 2.")
+    int | None, _about_limits("--parallel", min=1, max=1000, help="Tasks worked on at a time; default 4 for each card, offline 2.")
 ]
 ModelCallsOption = Annotated[
     int, _about_limits("--model-calls", min=1, max=1000, help="Requests to models under way at a time, over all tasks.")

@@ -31,7 +31,8 @@ _FILES = {
 def carry_out(plan: SuitePlan, root: Path, *, must_be_faster: bool = False, as_json: bool = False) -> None:
     """Run what is missing of a suite, and answer. Ends the command with its exit code."""
     finished = sum(row_of(task, root).state is RowState.DONE for task in plan.tasks)
-    limits = f"{plan.parallel} at a time, {plan.model_calls} requests to models at a time"
+    at_once = f"{plan.parallel} at a time" if plan.parallel else f"{plan.each_card} at a time for each card"
+    limits = f"{at_once}, {plan.model_calls} requests to models at a time"
     err.print(f"{len(plan.tasks)} tasks, {finished} of them finished; {limits}. Stopped or killed, go on with: tritonsmith resume {root}")
     drawing = threading.Lock()
     with open_suite_progress(err, len(plan.tasks), finished) as progress:

@@ -207,6 +207,7 @@ class KeptEvaluator:
         self.hardware: Hardware = inner.hardware
         self.parallel = int(getattr(inner, "parallel", 1))
         self.admits = int(getattr(inner, "admits", self.parallel))
+        self.cards = int(getattr(inner, "cards", 1))
         driver = card_in_nvml().get("driver", "") if self.hardware.present else ""
         told = {"hardware": self.hardware.model_dump(mode="json"), "versions": versions(), "code": digest_code(), "driver": driver}
         self._conditions = json.dumps({**told, "settings": settings}, sort_keys=True)

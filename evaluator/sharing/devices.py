@@ -68,7 +68,8 @@ class CardPlaces:
         self._cards, self._alone = cards, alone
         self._changed = threading.Condition()
         self._busy = [0] * len(cards)
-        self._known: list[set[str]] = [set() for _ in cards]
+        self._ready = [""] * len(cards)
+        """The task of each card's last question: its reference and baselines are ready there."""
         self._queue: deque[object] = deque()
         self._resting = False
         """Whether somebody has the host alone."""
@@ -85,7 +86,7 @@ class CardPlaces:
             assert chosen is not None
             self._queue.popleft()
             self._busy[chosen] += 1
-            self._known[chosen].add(task.sha)
+            self._ready[chosen] = task.sha
             self._resting = alone
             self._changed.notify_all()
         try:
@@ -102,8 +103,8 @@ class CardPlaces:
         free = [number for number, card in enumerate(self._cards) if self._busy[number] < max(card.parallel, card.admits)]
         others = [number for number in free if number != avoid]
         wanted = others if others or len(self._cards) > 1 else free
-        # an idle card goes before one that only compiles ahead, then one that has the reference ready
-        return min(wanted, key=lambda number: (self._busy[number], task.sha not in self._known[number]), default=None)
+        # one that has the reference ready goes before one that would begin with it, then an idle card before one that only compiles ahead
+        return min(wanted, key=lambda number: (self._ready[number] != task.sha, self._busy[number]), default=None)
 
 
 class DeviceEvaluator:
@@ -121,6 +122,7 @@ class DeviceEvaluator:
         self.hardware: Hardware = cards[0].hardware
         self.parallel = sum(card.parallel for card in cards)
         self.admits = sum(max(card.parallel, card.admits) for card in cards)
+        self.cards = len(cards)
         self._cards = cards
         self._places = CardPlaces(cards, alone=confirm == "alone")
         self._threads = ThreadPoolExecutor(self.admits, thread_name_prefix="card")

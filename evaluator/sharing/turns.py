@@ -1,62 +1,109 @@
-"""Turns at something that several runs share: whoever has waited longest since its last turn goes next, however much others ask for."""
+"""Turns at cards that several runs share: each card stays with a task for a while, and whoever has waited longest goes next."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+IN_A_ROW = 8
+"""Turns that a card gives to one task while other tasks wait: the evaluator has one task's reference and baselines ready at a time."""
+_WORTH_A_START = 2
+"""Waiting questions of a task for which another card makes its reference ready too."""
+
+
+@dataclass
+class _Card:
+    """What a card is taken for."""
+
+    room: int
+    """Further questions that it can take."""
+    task: str = ""
+    """The task of the last turn."""
+    row: int = 0
+    """Turns in a row that this task has had."""
+
+
+@dataclass
+class _Question:
+    owner: str
+    task: str
+    given: asyncio.Future[int]
+    """The number of the card, once it is this question's turn."""
 
 
 class FairTurns:
-    """So many turns at a time, given to the owners in rotation; an owner's own questions keep their order. For one event loop.
+    """So many turns at a time. A card goes on with its task, up to `IN_A_ROW` turns; then the owner whose last turn is longest ago has one.
+
+    For one event loop.
 
     Args:
-        places: turns that may go on at a time.
+        places: turns that may go on at a time, on all cards.
+        cards: how many cards share them.
     """
 
-    def __init__(self, places: int) -> None:
-        self.places = max(1, places)
-        self._free = self.places
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        """Owners with questions, in the order in which they began to wait."""
+    def __init__(self, places: int, cards: int = 1) -> None:
+        self._cards = [_Card(max(1, places // max(1, cards))) for _ in range(max(1, cards))]
+        self._waiting: list[_Question] = []
         self._last: dict[str, int] = {}
         """Number of each owner's last turn."""
         self._given = 0
 
     @asynccontextmanager
-    async def turn(self, owner: str) -> AsyncIterator[None]:
-        """A turn until the block ends; waits until one is free."""
-        await self._take(owner)
+    async def turn(self, owner: str, task: str = "") -> AsyncIterator[int]:
+        """A turn until the block ends, at the card of this number; waits until one is free. `task` names what a card makes ready for it."""
+        card = await self._take(owner, task)
         try:
-            yield
+            yield card
         finally:
-            self._free += 1
+            self._cards[card].room += 1
             self._give()
 
-    async def _take(self, owner: str) -> None:
-        mine = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(owner, deque()).append(mine)
+    async def _take(self, owner: str, task: str) -> int:
+        mine = _Question(owner, task, asyncio.get_running_loop().create_future())
+        self._waiting.append(mine)
         self._give()
         try:
-            await mine
+            return await mine.given
         except asyncio.CancelledError:
-            if mine.done() and not mine.cancelled():  # the turn came together with the cancellation
-                self._free += 1
+            if mine.given.done() and not mine.given.cancelled():  # the turn came together with the cancellation
+                self._cards[mine.given.result()].room += 1
             self._give()
             raise
 
     def _give(self) -> None:
-        while self._free and self._waiting:
-            owner = min(self._waiting, key=lambda name: self._last.get(name, 0))  # of equals, who waits longest
-            questions = self._waiting.pop(owner)
-            while questions and questions[0].done():  # cancelled while it waited
-                questions.popleft()
-            if not questions:
-                continue
-            self._free -= 1
+        self._waiting = [one for one in self._waiting if not one.given.done()]
+        while found := self._find():
+            number, question = found
+            card = self._cards[number]
+            card.room -= 1
+            card.row = card.row % IN_A_ROW + 1 if question.task == card.task else 1
+            card.task = question.task
             self._given += 1
-            self._last[owner] = self._given
-            questions.popleft().set_result(None)
-            if questions:
-                self._waiting[owner] = questions
+            self._last[question.owner] = self._given
+            self._waiting.remove(question)
+            question.given.set_result(number)
+
+    def _find(self) -> tuple[int, _Question] | None:
+        """A card with room, and the question that it goes on with: the card with most room first."""
+        free = sorted((number for number, card in enumerate(self._cards) if card.room), key=lambda number: -self._cards[number].room)
+        for number in free:
+            if question := self._choose(number):
+                return number, question
+        return None
+
+    def _choose(self, number: int) -> _Question | None:
+        card = self._cards[number]
+        if card.row < IN_A_ROW and (own := [one for one in self._waiting if one.task == card.task]):
+            return self._pick_longest(own)
+        elsewhere = {other.task for other in self._cards if other is not card} - {card.task}
+        if loose := [one for one in self._waiting if one.task not in elsewhere]:
+            return self._pick_longest(loose)
+        waiting = Counter(one.task for one in self._waiting)
+        return self._pick_longest([one for one in self._waiting if waiting[one.task] >= _WORTH_A_START])
+
+    def _pick_longest(self, questions: list[_Question]) -> _Question | None:
+        """The one whose owner's last turn is longest ago; of equals, the one that waits longest."""
+        return min(questions, key=lambda one: self._last.get(one.owner, 0), default=None)

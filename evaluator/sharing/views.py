@@ -18,14 +18,15 @@ class SharedEvaluator:
 
     Args:
         inner: the evaluator. `parallel` is how many questions it answers side by side, `admits` how many it can use at a time: on a
-            card one more, which is compiled while the other is measured.
+            card one more, which is compiled while the other is measured. `cards` is how many cards it has.
     """
 
     def __init__(self, inner: Evaluator) -> None:
         self.inner = inner
         self.parallel = max(1, int(getattr(inner, "parallel", 1)))
         self.admits = max(self.parallel, int(getattr(inner, "admits", 1)))
-        self.turns = FairTurns(self.admits)
+        self.cards = max(1, int(getattr(inner, "cards", 1)))
+        self.turns = FairTurns(self.admits, self.cards)
 
     def view(self, owner: str) -> EvaluatorView:
         """The evaluator as one run sees it."""
@@ -50,7 +51,7 @@ class EvaluatorView:
 
     async def describe(self, task: Task) -> TaskFacts:
         """The facts of the task. Raises TaskError."""
-        async with self._shared.turns.turn(self._owner):
+        async with self._shared.turns.turn(self._owner, task.sha):
             return await self._shared.inner.describe(task)
 
     async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
@@ -68,7 +69,7 @@ class EvaluatorView:
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
     ) -> RaceReport | None:
         """The race of the texts, in a turn like a verdict's; None where the evaluator has none. Raises InfrastructureError."""
-        async with self._shared.turns.turn(self._owner):
+        async with self._shared.turns.turn(self._owner, task.sha):
             return await race_with(self._shared.inner, task, incumbent, entrants, facts, keep, seconds)
 
     async def count(self, task: Task, kernel: KernelText) -> Counters | None:
@@ -76,7 +77,7 @@ class EvaluatorView:
         inner = self._shared.inner
         if not isinstance(inner, Counting):
             return None
-        async with self._shared.turns.turn(self._owner):
+        async with self._shared.turns.turn(self._owner, task.sha):
             return await inner.count(task, kernel)
 
     async def read_code(self, task: Task, kernel: KernelText) -> str:
@@ -85,7 +86,7 @@ class EvaluatorView:
         return await inner.read_code(task, kernel) if isinstance(inner, CodeReading) else ""
 
     async def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
-        async with self._shared.turns.turn(self._owner):
+        async with self._shared.turns.turn(self._owner, task.sha):
             return await self._shared.inner.evaluate(task, kernel, profile)
 
     async def aclose(self) -> None:

@@ -36,8 +36,10 @@ class SuitePlan(Record):
     """Fields of RunConfig that all runs have in common."""
     precision: PrecisionClass | None = None
     mode: str | None = None
-    parallel: int = 2
-    """Tasks that are worked on at a time."""
+    parallel: int | None = None
+    """Tasks that are worked on at a time; None: `each_card` for each card."""
+    each_card: int = 2
+    """Tasks at a time for each card, where nobody said how many."""
     model_calls: int = 8
     """Requests to models that are under way at a time, over all tasks."""
     card: str = ""

@@ -98,7 +98,7 @@ def plan_suite(
     return SuitePlan(
         tasks=find_tasks(names, size=size, overrides=overrides, precision=precision, mode=mode),
         settings=config.model_dump(mode="json", exclude=set(_OWN)), precision=precision, mode=mode,
-        parallel=parallel or (2 if config.model == "offline" else 4), model_calls=model_calls,
+        parallel=parallel, each_card=2 if config.model == "offline" else 4, model_calls=model_calls,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )  # fmt: skip
 
@@ -131,7 +131,8 @@ async def optimize_suite_async(
             work = _Work(plan, root, shared, asyncio.Semaphore(plan.model_calls), author, on_event, on_row, missing)
             try:
                 async with asyncio.TaskGroup() as group:
-                    for _ in range(min(plan.parallel, len(missing))):
+                    at_once = plan.parallel or plan.each_card * (shared.cards if shared is not None else 1)
+                    for _ in range(min(at_once, len(missing))):
                         group.create_task(_work_off(work))
             except ExceptionGroup as several:
                 raise several.exceptions[0] from None

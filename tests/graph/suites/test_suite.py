@@ -136,6 +136,32 @@ def test_turns_go_round():
     assert asyncio.run(play()) == "abcaa"
 
 
+def play_turns(questions, cards, places):
+    """The order in which cards judge: by card, the first letters of the tasks; each verdict takes a moment."""
+
+    async def play():
+        turns, order = FairTurns(places, cards), [[] for _ in range(cards)]
+
+        async def ask(name):
+            async with turns.turn(name, name) as card:
+                order[card].append(name)
+                await asyncio.sleep(0.001)
+
+        await asyncio.gather(*[ask(name) for name in questions])
+        return ["".join(names) for names in order]
+
+    return asyncio.run(play())
+
+
+def test_a_card_goes_on_with_a_task_but_not_for_ever():
+    assert play_turns("abab" * 5, 1, 1) == ["aaaaaaaabbbbbbbbaabb"]
+    first, second = play_turns("abcdabcdabcd", 2, 2)
+    assert sorted((first, second)) == ["aaaccc", "bbbddd"], "no reference is made ready twice"
+    first, second = play_turns("a" * 20, 2, 4)
+    assert len(first) + len(second) == 20 and min(len(first), len(second)) >= 8, "an idle card helps with a task of many questions"
+    assert play_turns("ab", 2, 4) == ["a", "b"] and sorted(play_turns("aa", 2, 4)) == ["", "aa"]
+
+
 @pytest.mark.slow
 def test_a_full_disk_loses_nothing(tasks, tmp_path):
     """A limit on the size of files stands for the full disk, in the middle of every run."""
