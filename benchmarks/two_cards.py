@@ -47,14 +47,16 @@ PLACES: dict[str, list[str]] = {
 }
 """By part: where the suite's verdicts are made."""
 NEIGHBOUR = "neighbour"
-ROUNDS = 8
+ROUNDS = 6
 """Verdicts of each phase beside a neighbour, and without one."""
 _POLL = 0.2
+_KERNEL = _HERE / "kernelbench" / "kernels" / "softmax.py"
+_CALL = "from tritonsmith.cli.main import main; main()"
 
 
 def start_suite(words: Sequence[str], folder: Path, suite: Path, target: str) -> subprocess.Popen[str]:
     """A suite in a process of its own, whose compilers find nothing of earlier parts."""
-    command = [sys.executable, "-c", "from tritonsmith.cli.main import main; main()", "optimize", str(suite), "--fresh", "--policy", "best-of-n"]
+    command = [sys.executable, "-c", _CALL, "optimize", str(suite), "--fresh", "--policy", "best-of-n"]
     command += ["--seeds", str(CANDIDATES), "--budget-candidates", str(CANDIDATES), "--out", str(folder / "run"), *words]
     command += ["--target", target, "--size", "small"] if target else []
     caches = {name: str(folder / name.lower()) for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")}
@@ -100,7 +102,8 @@ def run_suite(part: str, folder: Path, suite: Path, target: str, seconds: float)
         time.sleep(_POLL)
         if part == "killed" and not killed and len(read_verdicts(folder)) >= after and (found := find_supervisors()):
             os.kill(found[0], signal.SIGKILL)
-            killed = {"supervisors": len(found), "after_verdicts": len(read_verdicts(folder)), "after_s": round(time.monotonic() - started, 1)}
+            when = round(time.monotonic() - started, 1)
+            killed = {"supervisors": len(found), "after_verdicts": len(read_verdicts(folder)), "after_s": when}
     took = time.monotonic() - started
     ended = process.poll() is not None
     end_suite(process)
@@ -108,8 +111,8 @@ def run_suite(part: str, folder: Path, suite: Path, target: str, seconds: float)
     asked = Counter((row["task"], row["candidate"], row["profile"]) for row in rows)
     log = (folder / "log").read_text(encoding="utf-8").splitlines()
     return {
-        "part": part, "words": PLACES[part], "ended": ended, "exit_code": process.returncode, "seconds": round(took, 1), "verdicts": len(rows),
-        "per_hour": round(3600 * len(rows) / took, 1), "twice": sum(count > 1 for count in asked.values()),
+        "part": part, "words": PLACES[part], "ended": ended, "exit_code": process.returncode, "seconds": round(took, 1),
+        "verdicts": len(rows), "per_hour": round(3600 * len(rows) / took, 1), "twice": sum(count > 1 for count in asked.values()),
         "statuses": dict(Counter(str(row["status"]) for row in rows)), "killed": killed, "rows": rows, "last_lines": log[-24:],
     }  # fmt: skip
 
@@ -128,7 +131,7 @@ def end_suite(process: subprocess.Popen[str]) -> None:
 async def watch_neighbour(folder: Path, suite: Path, target: str, kernel: Path) -> dict[str, Any]:
     """Verdicts of one kernel on card 0, in three phases: card 1 rests, works on the suite, rests."""
     planned = next(one for one in load_suite(str(suite)) if one.key == kernel.stem)
-    task = load_task(planned.path, size="small" if target else None, overrides=planned.overrides)
+    task = load_task(planned.path, size="small" if target else "full", overrides=planned.overrides)
     text = kernel.read_text(encoding="utf-8")
     evaluator = open_judges(JudgeSettings(target=target or "auto", devices="0", fresh=True), keep=False)
     phases: dict[str, list[dict[str, Any]]] = {}
@@ -175,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="What a second card of a host gives.")
     parser.add_argument("--parts", default=",".join([*PLACES, NEIGHBOUR]))
     parser.add_argument("--list", type=Path, default=_HERE / "two_cards.toml", dest="suite")
-    parser.add_argument("--kernel", type=Path, default=_HERE / "kernelbench" / "kernels" / "softmax.py", help="the kernel beside a neighbour")
+    parser.add_argument("--kernel", type=Path, default=_KERNEL, help="the kernel beside a neighbour")
     parser.add_argument("--limit", type=float, default=540.0, help="seconds of a part")
     parser.add_argument("--target", default="", help="estimates for a card, without one")
     parser.add_argument("--out", type=Path, default=_HERE / "results" / "two_cards.json")
