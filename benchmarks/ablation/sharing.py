@@ -127,7 +127,7 @@ class MemoEvaluator(SharedEvaluator):
         async with self._locks.setdefault((memo.folder, name), asyncio.Lock()):
             known = await asyncio.to_thread(memo.read, kind, name)
             if known is None or known.task != task.sha:
-                async with self.turns.turn(cell):  # the queue is here, so that no thread waits for the card
+                async with self.turns.turn(cell, task.sha):  # the queue is here, so that no thread waits for the card
                     started = time.monotonic()
                     found = await ask()
                     answer = kind.model_validate(

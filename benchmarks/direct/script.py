@@ -45,7 +45,7 @@ def find_jobs(tasks: dict[str, Path], folder: Path) -> list[DirectJob]:
     texts = sorted(folder.glob("*__*.py"))
     jobs = [
         DirectJob(name=text.stem, task=str(path), text=str(text.resolve()))
-        for name, path in tasks.items() for text in texts if text.stem.rpartition("__")[0] == name.replace("/", "_")
+        for name, path in tasks.items() for text in texts if text.stem.startswith(f"{name.replace('/', '_')}__")
     ]  # fmt: skip
     if not jobs:
         raise UsageError(f"--texts {folder}: holds no kernel TASK__NAME.py of these tasks; `kernelbench.author FOLDER --plan --texts` does")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-IN_A_ROW = 8
+IN_A_ROW = 16
 """Turns that a card gives to one task while other tasks wait: the evaluator has one task's reference and baselines ready at a time."""
+PATIENCE = 1.0
+"""Seconds that a card waits for its task's next question before another task has it: to make a reference ready takes 5 to 15 seconds."""
 _WORTH_A_START = 2
 """Waiting questions of a task for which another card makes its reference ready too."""
 
@@ -24,6 +27,10 @@ class _Card:
     """The task of the last turn."""
     row: int = 0
     """Turns in a row that this task has had."""
+    works: int = 0
+    """Turns that go on."""
+    ended: float = 0.0
+    """When the last turn ended, by the loop's clock."""
 
 
 @dataclass
@@ -37,7 +44,8 @@ class _Question:
 class FairTurns:
     """So many turns at a time. A card goes on with its task, up to `IN_A_ROW` turns; then the owner whose last turn is longest ago has one.
 
-    For one event loop.
+    It waits for the next question of a task whose questions come within `PATIENCE`: a confirmation follows the last verdict at once, and
+    a model's next text does not. For one event loop.
 
     Args:
         places: turns that may go on at a time, on all cards.
@@ -49,6 +57,12 @@ class FairTurns:
         self._waiting: list[_Question] = []
         self._last: dict[str, int] = {}
         """Number of each owner's last turn."""
+        self._going: Counter[str] = Counter()
+        """By task: its turns that go on."""
+        self._ended: dict[str, float] = {}
+        """By task: when its last turn ended, by the loop's clock."""
+        self._paused: set[str] = set()
+        """Tasks whose next question is not waited for: the one before came too late, or their run is over."""
         self._given = 0
 
     @asynccontextmanager
@@ -58,18 +72,35 @@ class FairTurns:
         try:
             yield card
         finally:
-            self._cards[card].room += 1
-            self._give()
+            self._end(self._cards[card], task)
+
+    def leave(self, task: str) -> None:
+        """No card waits for a question of this task any longer."""
+        self._paused.add(task)
+        self._give()
+
+    def _end(self, card: _Card, task: str) -> None:
+        loop = asyncio.get_running_loop()
+        card.room, card.works, card.ended = card.room + 1, card.works - 1, loop.time()
+        self._going[task] -= 1
+        self._ended[task] = card.ended
+        self._give()
+        loop.call_later(PATIENCE, self._give)
 
     async def _take(self, owner: str, task: str) -> int:
-        mine = _Question(owner, task, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        mine = _Question(owner, task, loop.create_future())
+        if not self._going[task] and loop.time() < self._ended.get(task, math.inf) + PATIENCE:
+            self._paused.discard(task)
+        elif not self._going[task]:
+            self._paused.add(task)  # it came late
         self._waiting.append(mine)
         self._give()
         try:
             return await mine.given
         except asyncio.CancelledError:
             if mine.given.done() and not mine.given.cancelled():  # the turn came together with the cancellation
-                self._cards[mine.given.result()].room += 1
+                self._end(self._cards[mine.given.result()], task)
             self._give()
             raise
 
@@ -78,9 +109,10 @@ class FairTurns:
         while found := self._find():
             number, question = found
             card = self._cards[number]
-            card.room -= 1
+            card.room, card.works = card.room - 1, card.works + 1
             card.row = card.row % IN_A_ROW + 1 if question.task == card.task else 1
             card.task = question.task
+            self._going[question.task] += 1
             self._given += 1
             self._last[question.owner] = self._given
             self._waiting.remove(question)
@@ -98,11 +130,19 @@ class FairTurns:
         card = self._cards[number]
         if card.row < IN_A_ROW and (own := [one for one in self._waiting if one.task == card.task]):
             return self._pick_longest(own)
+        if self._waits(card):
+            return None
         elsewhere = {other.task for other in self._cards if other is not card} - {card.task}
         if loose := [one for one in self._waiting if one.task not in elsewhere]:
             return self._pick_longest(loose)
         waiting = Counter(one.task for one in self._waiting)
         return self._pick_longest([one for one in self._waiting if waiting[one.task] >= _WORTH_A_START])
+
+    def _waits(self, card: _Card) -> bool:
+        """Whether the card is kept for the next question of its task."""
+        if card.row in (0, IN_A_ROW) or card.task in self._paused:
+            return False
+        return card.works > 0 or asyncio.get_running_loop().time() < card.ended + PATIENCE
 
     def _pick_longest(self, questions: list[_Question]) -> _Question | None:
         """The one whose owner's last turn is longest ago; of equals, the one that waits longest."""

@@ -47,11 +47,13 @@ class EvaluatorView:
         self.broken = ""
         """Why the machinery failed twice on one kernel: what the run found is then no result."""
         self._failed: set[tuple[str, str]] = set()
+        self._asked: set[str] = set()
+        """Tasks that this run asked about."""
         self._shared, self._owner = shared, owner
 
     async def describe(self, task: Task) -> TaskFacts:
         """The facts of the task. Raises TaskError."""
-        async with self._shared.turns.turn(self._owner, task.sha):
+        async with self._shared.turns.turn(self._owner, self._note(task)):
             return await self._shared.inner.describe(task)
 
     async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
@@ -69,7 +71,7 @@ class EvaluatorView:
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
     ) -> RaceReport | None:
         """The race of the texts, in a turn like a verdict's; None where the evaluator has none. Raises InfrastructureError."""
-        async with self._shared.turns.turn(self._owner, task.sha):
+        async with self._shared.turns.turn(self._owner, self._note(task)):
             return await race_with(self._shared.inner, task, incumbent, entrants, facts, keep, seconds)
 
     async def count(self, task: Task, kernel: KernelText) -> Counters | None:
@@ -77,7 +79,7 @@ class EvaluatorView:
         inner = self._shared.inner
         if not isinstance(inner, Counting):
             return None
-        async with self._shared.turns.turn(self._owner, task.sha):
+        async with self._shared.turns.turn(self._owner, self._note(task)):
             return await inner.count(task, kernel)
 
     async def read_code(self, task: Task, kernel: KernelText) -> str:
@@ -86,8 +88,17 @@ class EvaluatorView:
         return await inner.read_code(task, kernel) if isinstance(inner, CodeReading) else ""
 
     async def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
-        async with self._shared.turns.turn(self._owner, task.sha):
+        async with self._shared.turns.turn(self._owner, self._note(task)):
             return await self._shared.inner.evaluate(task, kernel, profile)
+
+    def _note(self, task: Task) -> str:
+        self._asked.add(task.sha)
+        return task.sha
+
+    def leave(self) -> None:
+        """The run is over: no card waits for its next question."""
+        for task in self._asked:
+            self._shared.turns.leave(task)
 
     async def aclose(self) -> None:
         """Nothing: other runs use the evaluator."""

@@ -199,6 +199,9 @@ async def _run_task(task: PlannedTask, work: _Work) -> tuple[str, bool]:
         return str(error), False
     except Exception as error:  # noqa: BLE001 - the boundary of one task: what ends its run is its row, and the suite goes on
         return f"{type(error).__name__}: {error}", False
+    finally:
+        if view is not None:
+            view.leave()
     return "", False
 
 

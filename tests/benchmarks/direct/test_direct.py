@@ -16,9 +16,9 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
     tasks, texts = tmp_path / "tasks", tmp_path / "texts"
     for folder in (tasks / "level1", texts):
         folder.mkdir(parents=True)
-    for name in ("2_b", "10_c", "1_a"):
+    for name in ("2_b", "10_c_", "1_a"):
         (tasks / "level1" / f"{name}.py").write_text("")
-    for name in ("level1_10_c__regions", "level1_2_b__regions", "level1_2_b__regions__wide", "level1_2_bb__regions"):
+    for name in ("level1_10_c___regions", "level1_2_b__regions", "level1_2_b__regions__wide", "level1_2_bb__regions"):
         (texts / f"{name}.py").write_text("")
     return tasks, texts
 
@@ -47,7 +47,7 @@ def test_a_fault_costs_one_row(folders: tuple[Path, Path], tmp_path: Path, monke
     rows = tmp_path / "rows.jsonl"
     assert script.main([str(folders[0]), "--texts", str(folders[1]), "--rows", str(rows)]) == 0
     found = [json.loads(line) for line in rows.read_text().splitlines()]
-    assert [row["kernel"] for row in found] == ["level1_2_b__regions", "level1_2_b__regions__wide", "level1_10_c__regions"]
+    assert [row["kernel"] for row in found] == ["level1_2_b__regions", "level1_2_b__regions__wide", "level1_10_c___regions"]
     assert [row.get("fault") for row in found] == [None, "its process ended with -11", None]
     assert Answers.started.count("timer") == 2
     assert script.main([str(folders[0]), "--texts", str(folders[1]), "--rows", str(rows), "--seconds", "-1"]) == 1

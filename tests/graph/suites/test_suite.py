@@ -14,6 +14,7 @@ from suites import driver
 from tritonsmith.cli.main import run
 from tritonsmith.cli.report.write import write_report
 from tritonsmith.evaluator.errors import RunStopped, UsageError
+from tritonsmith.evaluator.sharing import turns
 from tritonsmith.evaluator.sharing.turns import FairTurns
 from tritonsmith.graph.runs.active import active_runs
 from tritonsmith.graph.suites.records import RowState
@@ -120,10 +121,10 @@ def test_what_names_no_task_is_said_of_the_argument(tmp_path, capsys):
 
 def test_turns_go_round():
     async def play():
-        turns, order = FairTurns(1), []
+        shared, order = FairTurns(1), []
 
         async def ask(owner):
-            async with turns.turn(owner):
+            async with shared.turn(owner):
                 order.append(owner)
                 await asyncio.sleep(0)
 
@@ -136,30 +137,40 @@ def test_turns_go_round():
     assert asyncio.run(play()) == "abcaa"
 
 
-def play_turns(questions, cards, places):
-    """The order in which cards judge: by card, the first letters of the tasks; each verdict takes a moment."""
+def play_turns(questions, cards, places, *, leave=True):
+    """The tasks that each card judges, in their order: each task asks its questions at once, and one more a moment after the last."""
 
     async def play():
-        turns, order = FairTurns(places, cards), [[] for _ in range(cards)]
+        shared, order = FairTurns(places, cards), [[] for _ in range(cards)]
 
         async def ask(name):
-            async with turns.turn(name, name) as card:
+            async with shared.turn(name, name) as card:
                 order[card].append(name)
                 await asyncio.sleep(0.001)
 
-        await asyncio.gather(*[ask(name) for name in questions])
-        return ["".join(names) for names in order]
+        async def run(name, count):
+            await asyncio.gather(*[ask(name) for _ in range(count - 1)])
+            await asyncio.sleep(0.001)
+            await ask(name)
+            if leave:
+                shared.leave(name)
+
+        await asyncio.gather(*[run(name, count) for name, count in questions.items()])
+        return sorted("".join(names) for names in order)
 
     return asyncio.run(play())
 
 
-def test_a_card_goes_on_with_a_task_but_not_for_ever():
-    assert play_turns("abab" * 5, 1, 1) == ["aaaaaaaabbbbbbbbaabb"]
-    first, second = play_turns("abcdabcdabcd", 2, 2)
-    assert sorted((first, second)) == ["aaaccc", "bbbddd"], "no reference is made ready twice"
-    first, second = play_turns("a" * 20, 2, 4)
+def test_a_card_goes_on_with_a_task_but_not_for_ever(monkeypatch):
+    assert play_turns({"a": 7, "b": 7}, 1, 2) == ["aaaaaaabbbbbbb"], "it waits for the question that follows the others"
+    assert play_turns({"a": 20, "b": 3}, 1, 1) == ["a" * 16 + "bbb" + "aaaa"]
+    assert play_turns({"a": 3, "b": 3, "c": 3, "d": 3}, 2, 2) == ["aaaccc", "bbbddd"], "no reference is made ready twice"
+    first, second = play_turns({"a": 20}, 2, 4)
     assert len(first) + len(second) == 20 and min(len(first), len(second)) >= 8, "an idle card helps with a task of many questions"
-    assert play_turns("ab", 2, 4) == ["a", "b"] and sorted(play_turns("aa", 2, 4)) == ["", "aa"]
+    monkeypatch.setattr(turns, "PATIENCE", 0.02)
+    assert play_turns({"a": 3, "b": 3}, 1, 1, leave=False) == ["aaabbb"]
+    monkeypatch.setattr(turns, "PATIENCE", 0.0)
+    assert play_turns({"a": 3, "b": 3}, 1, 1) == ["aabbab"], "a task that takes its time is not waited for"
 
 
 @pytest.mark.slow
