@@ -44,15 +44,17 @@ class _Question:
 class FairTurns:
     """So many turns at a time. A card goes on with its task, up to `IN_A_ROW` turns; then the owner whose last turn is longest ago has one.
 
-    It waits for the next question of a task whose questions come within `PATIENCE`: a confirmation follows the last verdict at once, and
+    It waits for the next question of a task whose questions come within `patience`: a confirmation follows the last verdict at once, and
     a model's next text does not. For one event loop.
 
     Args:
         places: turns that may go on at a time, on all cards.
         cards: how many cards share them.
+        patience: seconds that a card waits for its task's next question; 0 where a reference is made ready at once.
     """
 
-    def __init__(self, places: int, cards: int = 1) -> None:
+    def __init__(self, places: int, cards: int = 1, patience: float = PATIENCE) -> None:
+        self._patience = patience
         self._cards = [_Card(max(1, places // max(1, cards))) for _ in range(max(1, cards))]
         self._waiting: list[_Question] = []
         self._last: dict[str, int] = {}
@@ -85,12 +87,12 @@ class FairTurns:
         self._going[task] -= 1
         self._ended[task] = card.ended
         self._give()
-        loop.call_later(PATIENCE, self._give)
+        loop.call_later(self._patience, self._give)
 
     async def _take(self, owner: str, task: str) -> int:
         loop = asyncio.get_running_loop()
         mine = _Question(owner, task, loop.create_future())
-        if not self._going[task] and loop.time() < self._ended.get(task, math.inf) + PATIENCE:
+        if not self._going[task] and loop.time() < self._ended.get(task, math.inf) + self._patience:
             self._paused.discard(task)
         elif not self._going[task]:
             self._paused.add(task)  # it came late
@@ -140,9 +142,9 @@ class FairTurns:
 
     def _waits(self, card: _Card) -> bool:
         """Whether the card is kept for the next question of its task."""
-        if card.row in (0, IN_A_ROW) or card.task in self._paused:
+        if not self._patience or card.row in (0, IN_A_ROW) or card.task in self._paused:
             return False
-        return card.works > 0 or asyncio.get_running_loop().time() < card.ended + PATIENCE
+        return card.works > 0 or asyncio.get_running_loop().time() < card.ended + self._patience
 
     def _pick_longest(self, questions: list[_Question]) -> _Question | None:
         """The one whose owner's last turn is longest ago; of equals, the one that waits longest."""

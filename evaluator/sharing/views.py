@@ -9,7 +9,7 @@ from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.protocol import CodeReading, Counting, Evaluator, race_with
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
-from tritonsmith.evaluator.sharing.turns import FairTurns
+from tritonsmith.evaluator.sharing.turns import PATIENCE, FairTurns
 from tritonsmith.evaluator.timed_race import RaceReport
 
 
@@ -26,7 +26,7 @@ class SharedEvaluator:
         self.parallel = max(1, int(getattr(inner, "parallel", 1)))
         self.admits = max(self.parallel, int(getattr(inner, "admits", 1)))
         self.cards = max(1, int(getattr(inner, "cards", 1)))
-        self.turns = FairTurns(self.admits, self.cards)
+        self.turns = FairTurns(self.admits, self.cards, PATIENCE if inner.hardware.present else 0.0)
 
     def view(self, owner: str) -> EvaluatorView:
         """The evaluator as one run sees it."""

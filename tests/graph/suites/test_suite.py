@@ -14,8 +14,7 @@ from suites import driver
 from tritonsmith.cli.main import run
 from tritonsmith.cli.report.write import write_report
 from tritonsmith.evaluator.errors import RunStopped, UsageError
-from tritonsmith.evaluator.sharing import turns
-from tritonsmith.evaluator.sharing.turns import FairTurns
+from tritonsmith.evaluator.sharing.turns import PATIENCE, FairTurns
 from tritonsmith.graph.runs.active import active_runs
 from tritonsmith.graph.suites.records import RowState
 from tritonsmith.graph.suites.run import optimize_suite, plan_suite
@@ -137,11 +136,11 @@ def test_turns_go_round():
     assert asyncio.run(play()) == "abcaa"
 
 
-def play_turns(questions, cards, places, *, leave=True):
+def play_turns(questions, cards, places, *, patience=PATIENCE, leave=True):
     """The tasks that each card judges, in their order: each task asks its questions at once, and one more a moment after the last."""
 
     async def play():
-        shared, order = FairTurns(places, cards), [[] for _ in range(cards)]
+        shared, order = FairTurns(places, cards, patience), [[] for _ in range(cards)]
 
         async def ask(name):
             async with shared.turn(name, name) as card:
@@ -161,16 +160,15 @@ def play_turns(questions, cards, places, *, leave=True):
     return asyncio.run(play())
 
 
-def test_a_card_goes_on_with_a_task_but_not_for_ever(monkeypatch):
+def test_a_card_goes_on_with_a_task_but_not_for_ever():
     assert play_turns({"a": 7, "b": 7}, 1, 2) == ["aaaaaaabbbbbbb"], "it waits for the question that follows the others"
     assert play_turns({"a": 20, "b": 3}, 1, 1) == ["a" * 16 + "bbb" + "aaaa"]
     assert play_turns({"a": 3, "b": 3, "c": 3, "d": 3}, 2, 2) == ["aaaccc", "bbbddd"], "no reference is made ready twice"
     first, second = play_turns({"a": 20}, 2, 4)
     assert len(first) + len(second) == 20 and min(len(first), len(second)) >= 8, "an idle card helps with a task of many questions"
-    monkeypatch.setattr(turns, "PATIENCE", 0.02)
-    assert play_turns({"a": 3, "b": 3}, 1, 1, leave=False) == ["aaabbb"]
-    monkeypatch.setattr(turns, "PATIENCE", 0.0)
-    assert play_turns({"a": 3, "b": 3}, 1, 1) == ["aabbab"], "a task that takes its time is not waited for"
+    assert play_turns({"a": 3, "b": 3}, 1, 1, patience=0.02, leave=False) == ["aaabbb"]
+    assert play_turns({"a": 3, "b": 3}, 1, 1, patience=0.0) == ["aabbab"], "where nothing is made ready, nobody waits"
+    assert play_turns({"a": 3, "b": 3}, 1, 1, patience=1e-6) == ["aabbab"], "a task that takes its time is not waited for"
 
 
 @pytest.mark.slow
