@@ -109,10 +109,12 @@ def run_suite(part: str, folder: Path, suite: Path, target: str, seconds: float)
     end_suite(process)
     rows = read_verdicts(folder)
     asked = Counter((row["task"], row["candidate"], row["profile"]) for row in rows)
+    different = len({(row["task"], row["profile"], row["time"]) for row in rows})  # equal texts are asked about once
     log = (folder / "log").read_text(encoding="utf-8").splitlines()
     return {
         "part": part, "words": PLACES[part], "ended": ended, "exit_code": process.returncode, "seconds": round(took, 1),
-        "verdicts": len(rows), "per_hour": round(3600 * len(rows) / took, 1), "twice": sum(count > 1 for count in asked.values()),
+        "verdicts": len(rows), "different_answers": different,
+        "per_hour": round(3600 * different / took, 1), "twice": sum(count > 1 for count in asked.values()),
         "statuses": dict(Counter(str(row["status"]) for row in rows)), "killed": killed, "rows": rows, "last_lines": log[-24:],
     }  # fmt: skip
 
