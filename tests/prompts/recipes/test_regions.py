@@ -122,7 +122,7 @@ def test_windows_without_a_rim_need_no_mask() -> None:
     """Addresses of taps are computed; what does not change from tap to tap is computed ahead of the loop."""
     text = write(plan_of("return torch.relu(self.c(x))", "torch.randn(4, 64, 66, 66)", init="self.c = nn.Conv2d(64, 128, 3)"))
     (load,) = re.findall(r"        right_high = tl.trans\((.*)\)\n", text)
-    assert load == "tl.load(x_high_ptr + x_high_at + ((tap // 3) * 4224 + (tap % 3) * 64) + down)"
+    assert load == "tl.load(x_parts_ptr + x_parts_at + ((tap // 3) * 4224 + (tap % 3) * 64) + down)"
 
 
 @pytest.mark.parametrize(
