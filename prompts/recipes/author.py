@@ -14,6 +14,10 @@ from tritonsmith.prompts.recipes.recipe import Recipe, Settings
 
 _MAX_VARIANTS = 8
 """Variants of one tuning stage."""
+_VARIED = (Stage.TUNE_BLOCK, Stage.TUNE_MEMORY, Stage.TUNE_GRID)
+"""Stages whose tunables make the seeds of further rounds."""
+_MOST_LOOKS = 24
+"""Settings that are written out in search of another seed."""
 _SHARED = re.compile(r"shared memory, Required: (\d+), Hardware limit: (\d+)")
 """Bytes that a kernel needs and may have, in Triton's message."""
 
@@ -38,7 +42,7 @@ class RecipeAuthor:
         settings = _default_settings(recipe, found, brief)
         rounds = brief.branch // len(ways)
         if rounds:
-            options = [settings, *_list_variants(recipe, settings, Stage.TUNE_BLOCK, found, brief)]
+            options = _list_different(recipe, settings, rounds + 1, found, brief)
             settings = options[rounds % len(options)]
         return _write_draft(recipe, found, settings, f"{recipe.name} {recipe.describes}")
 
@@ -146,6 +150,17 @@ def _list_variants(recipe: Recipe, current: Settings, stage: Stage, found: Match
         if changed != current and changed not in made and recipe.fits(found.plan, changed, brief.hardware):
             made.append(changed)
     return sorted(made, key=lambda changed: sum(changed[key] != current[key] for key in tunables))
+
+
+def _list_different(recipe: Recipe, settings: Settings, most: int, found: Match, brief: Brief) -> list[Settings]:
+    """These settings and others next to them, up to `most`, each with a text of its own."""
+    variants = [one for stage in _VARIED for one in _list_variants(recipe, settings, stage, found, brief)]
+    texts: dict[str, Settings] = {}
+    for one in [settings, *variants[:_MOST_LOOKS]]:
+        texts.setdefault(recipe.render(found.plan, one), one)
+        if len(texts) == most:
+            break
+    return list(texts.values())
 
 
 def _is_new(recipe: Recipe, settings: Settings, brief: Brief) -> bool:

@@ -154,20 +154,10 @@ def write_fresh(
     """
     base, depth, places = operand.base, operand.depth, operand.places
     title = base.name or "x"
-    deep, wide = _SIDE_BY_SIDE if operand.axis == len(base.shape) - 1 else _APART
     padded = operand.padded
-    fitting = min(deep, 1 << (padded - 1).bit_length())
-    deep, wide = fitting, wide * min(4, deep // fitting)
-    chunks = -(-padded // deep)
-    per_span = -(-chunks // min(chunks, -(-_PROGRAMS // -(-usual // wide))))
-    spans = -(-chunks // per_span)
+    deep, wide, per_span, spans = _share_out(operand, usual)
     both = scheme == "fp16x3"
-    shape, named = (*operand.others, padded), ("high", "low") if both else ("half",)
-    if free:
-        parts = tuple(Buffer(shape=shape, dtype="float16", name=f"{title}_{part}") for part in named)
-    else:
-        parts = (Buffer(shape=(len(named), *shape), dtype="float16", name=f"{title}_parts"),)
-    largest = Buffer(shape=(*operand.others, spans) if free else (spans, *operand.others), dtype="int32", name=f"{title}_largest")
+    parts, largest = _make_buffers(operand, spans, both, free)
     arguments = Arguments()
     arguments.used |= set(_FRESH)
     whole = spans * per_span * deep  # the last span of an operand may have less to do
@@ -184,12 +174,8 @@ def write_fresh(
     emitter.line(f"values = {emitter.read_tile(base, tuple(at), ('DEPTH', 'PLACES'), (DOWN, COLUMN), depth, bool(bounds[DOWN]))}")
     emitter.line("largest = tl.maximum(largest, magnitude(values))")
     emitter.line("high, low = split_value(values)" if both else "high = values.to(tl.float16)")
-    place = variable(COLUMN, places) * operand.padded + variable(DOWN, depth)
-    for number, one in enumerate(("high", "low")[: len(named)]):
-        mask = " & ".join(text for text in (bounds[COLUMN], f"(down < {padded})" if whole > padded else "") if text)
-        part = parts[number if free else 0]
-        where = emitter.address(part, place if free else place + number * (part.size // len(named)), stored=True)
-        emitter.line(f"tl.store({where}, {one}{f', mask={mask}' if mask else ''})")
+    mask = " & ".join(text for text in (bounds[COLUMN], f"(down < {padded})" if whole > padded else "") if text)
+    _store_parts(emitter, parts, variable(COLUMN, places) * padded + variable(DOWN, depth), mask, both)
     if per_span > 1:
         emitter.close(f"for step in range({per_span}):")
     else:
@@ -213,6 +199,35 @@ def write_fresh(
         grid=f"({programs}{f' * {spans}' if free and spans > 1 else ''},)", stores=[*parts, largest],
     )  # fmt: skip
     return FreshParts(operand, kernel, parts, largest, free)
+
+
+def _share_out(operand: FreshOperand, usual: int) -> tuple[int, int, int, int]:
+    """Depth and places of a program at once, its steps along the depth, and how many programs share a depth."""
+    deep, wide = _SIDE_BY_SIDE if operand.axis == len(operand.base.shape) - 1 else _APART
+    fitting = min(deep, 1 << (operand.padded - 1).bit_length())
+    deep, wide = fitting, wide * min(4, deep // fitting)
+    chunks = -(-operand.padded // deep)
+    per_span = -(-chunks // min(chunks, -(-_PROGRAMS // -(-usual // wide))))
+    return deep, wide, per_span, -(-chunks // per_span)
+
+
+def _make_buffers(operand: FreshOperand, spans: int, both: bool, free: bool) -> tuple[tuple[Buffer, ...], Buffer]:
+    """Where the parts lie, and the largest of each span."""
+    title, shape, named = operand.base.name or "x", (*operand.others, operand.padded), ("high", "low") if both else ("half",)
+    if free:
+        parts = tuple(Buffer(shape=shape, dtype="float16", name=f"{title}_{part}") for part in named)
+    else:
+        parts = (Buffer(shape=(len(named), *shape), dtype="float16", name=f"{title}_parts"),)
+    largest = Buffer(shape=(*operand.others, spans) if free else (spans, *operand.others), dtype="int32", name=f"{title}_largest")
+    return parts, largest
+
+
+def _store_parts(emitter: TileEmitter, parts: tuple[Buffer, ...], place: Index, mask: str, both: bool) -> None:
+    """Store the parts of a tile: in a buffer each, or behind each other in one."""
+    for number, name in enumerate(("high", "low") if both else ("high",)):
+        part = parts[number % len(parts)]
+        offset = number * (part.size // 2) if len(parts) == 1 else 0
+        emitter.line(f"tl.store({emitter.address(part, place + offset, stored=True)}, {name}{f', mask={mask}' if mask else ''})")
 
 
 def watch_places(emitter: TileEmitter, fresh: FreshParts, sizes: tuple[int, int, int, int, int]) -> None:

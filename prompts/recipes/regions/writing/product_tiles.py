@@ -131,6 +131,16 @@ class TileGrid:
             return []
         return [(name, str(self.product.sizes[(BATCH, LINE, COLUMN).index(self.free)]))]
 
+    def list_bounds(self, folded: int = 1) -> dict[str, str]:
+        """Conditions under which rows and columns are in range; `folded`: of the result."""
+        _, rows, columns, _, _ = self.product.sizes
+        sides = ((LINE, rows // folded, self.tile.rows // folded), (COLUMN, columns * folded, self.tile.columns * folded))
+        bounds = {name: f"({name} < {size})" if size % block else "" for name, size, block in sides}
+        if self.free in bounds:
+            turns = f" {'//' if self.free == LINE else '*'} {folded}" if folded > 1 else ""
+            bounds[self.free] = f"({self.free} < {SIZES[self.free]}{turns})"
+        return bounds
+
     @property
     def launched(self) -> str:
         """The number of programs as forward writes it."""

@@ -107,15 +107,6 @@ class ProductWriter:
         """What says how many rows or columns there are, where that is free."""
         return [SIZES[self.grid.free]] if self.grid.free in (LINE, COLUMN) else []
 
-    def _bounds(self, folded: int = 1) -> dict[str, str]:
-        """Conditions under which rows and columns are in range; `folded`: of the result."""
-        sides = ((LINE, self.rows // folded, self.tile.rows // folded), (COLUMN, self.columns * folded, self.tile.columns * folded))
-        bounds = {name: f"({name} < {size})" if size % block else "" for name, size, block in sides}
-        if self.grid.free in bounds:
-            turns = f" {'//' if self.grid.free == LINE else '*'} {folded}" if folded > 1 else ""
-            bounds[self.grid.free] = f"({self.grid.free} < {SIZES[self.grid.free]}{turns})"
-        return bounds
-
     def _in_memory(self, value: Tensor) -> bool:
         return id(value) in self.region.reads or isinstance(value, Buffer)
 
@@ -132,7 +123,7 @@ class ProductWriter:
         turned = self.turned and own
         fresh, carried = (self.fresh, self.carried) if own else ({}, False)
         ends = {one: _find_end(fresh.get(side), self.depth) for one, side in ((ACROSS, "left"), (DOWN, "right"))}
-        bounds = self._bounds() | {one: f"({one} < {end})" if end % block else "" for one, end in ends.items()}
+        bounds = self.grid.list_bounds() | {one: f"({one} < {end})" if end % block else "" for one, end in ends.items()}
         emitter = TileEmitter(self.arguments, self._in_memory, bounds, OUTER)
         for one in fresh.values():
             watch_places(emitter, one, self.region.product.sizes)
@@ -214,7 +205,7 @@ class ProductWriter:
         test = f"({' | '.join(tests)}) > 0" if len(tests) > 1 else f"{tests[0]} > 0"
         if self.parts is not None:
             line = LINE if self.turned else COLUMN
-            pointer, bound = self.arguments.take(self.parts.exponents), self._bounds()[line]
+            pointer, bound = self.arguments.take(self.parts.exponents), self.grid.list_bounds()[line]
             where = f"batch * {self.parts.exponents.shape[1]} + {line}" if self.batch > 1 else line
             lines.append(f"exponent = tl.load({pointer} + {where}{f', mask={bound}, other=0' if bound else ''})")
             lines.append("total = shift(total, -exponent)")
@@ -250,7 +241,7 @@ class ProductWriter:
         space = self.region.space
         guards, folded = space.guards, self.region.product.folded
         shape = f"(BLOCK_M // {folded}, BLOCK_N * {folded})" if folded > 1 else "(BLOCK_M, BLOCK_N)"
-        emitter = TileEmitter(self.arguments, self._in_memory, self._bounds(folded), OUTER)
+        emitter = TileEmitter(self.arguments, self._in_memory, self.grid.list_bounds(folded), OUTER)
         for line in unfold_sums(self.grid, self.arguments.largest >= _BIG):
             emitter.line(line)
         emitter.outcomes[id(self.region.product), 0] = "total"
