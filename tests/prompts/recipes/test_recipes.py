@@ -124,12 +124,6 @@ def test_seeds_differ_by_branch_and_repeat_themselves() -> None:
     assert seed(gru_facts(), 0) == plain
 
 
-def test_each_seed_of_a_single_recipe_has_a_text_of_its_own() -> None:
-    rows = task(RegionCase("", "return torch.softmax(x, -1)", "torch.randn(32, 300)").source())
-    drafts = [seed(probe(rows)[0], branch, task=rows) for branch in range(3)]
-    assert {draft.recipe for draft in drafts} == {"regions"} and len({draft.source for draft in drafts}) == 3
-
-
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("level", ["recurrent_per_step", "recurrent_persistent_batch", "recurrent_wavefront"])
 def test_gru_kernels_are_complete_modules_without_a_library_gru(level: str, index: int) -> None:
