@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import importlib
 import json
+import logging
 import os
 import socket
 import threading
@@ -266,6 +267,7 @@ def _connect(ray: Any, address: str) -> None:
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or error
             raise UsageError(f"--evaluator ray:{address}: no cluster answers there ({why}); start one with `ray start --head`") from error
+    logging.getLogger("ray").setLevel(logging.ERROR)  # its advice about signals and tokens is nothing that a user of ours can act on
     quiet = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": "error", "configure_logging": False}
     try:
         if address:
