@@ -22,7 +22,7 @@ from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.evaluator.questions.describe import TaskDescriptions
 from tritonsmith.evaluator.schema import Task
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.prompts.recipes.book import match
+from tritonsmith.prompts.recipes.book import match_recipe
 
 BENCHMARKS = Path(__file__).parents[1]
 RESULTS = BENCHMARKS / "results"
@@ -113,7 +113,7 @@ def _find_text(texts: Mapping[str, str], row: Mapping[str, Any], task: Task, des
         if text_sha(changed) == row["sha"]:
             return changed
     facts, _ = descriptions.describe(task)
-    found = match(task, facts, CARDS["h200"])
+    found = match_recipe(row["recipe"], task, facts, CARDS["h200"])
     recipe = found.recipe(row["recipe"]) if found else None
     if found is None or recipe is None:
         return ""

@@ -16,7 +16,7 @@ from tritonsmith.benchmarks.hacks.edits import Edit, edit_kernel
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts
 from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.prompts.recipes.book import match
+from tritonsmith.prompts.recipes.book import match_recipe
 
 HERE = Path(__file__).resolve().parent
 BENCHMARKS = HERE.parent
@@ -102,7 +102,7 @@ class RepeatedKernel:
         """The candidate; facts are asked for where a recipe needs them. Raises UsageError where the recipe does not fit."""
         if self.kernel:
             return edit_kernel(self.kernel, *self.edits)
-        found = match(task, facts(), hardware)
+        found = match_recipe(self.recipe, task, facts(), hardware)
         recipe = found.recipe(self.recipe) if found else None
         settings = recipe.defaults(found.plan, hardware, task.precision) if found and recipe else None
         if found is None or recipe is None or settings is None:

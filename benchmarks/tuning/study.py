@@ -33,7 +33,7 @@ from tritonsmith.evaluator.timed_race import RaceReport
 from tritonsmith.nodes.search.driver import FINALISTS, Limits, TuningSearch
 from tritonsmith.nodes.search.stage import STAGES
 from tritonsmith.prompts.author import Attempt, Brief, Draft
-from tritonsmith.prompts.recipes.book import match
+from tritonsmith.prompts.recipes.book import match_recipe
 from tritonsmith.prompts.recipes.space import TuningSpace, space_of
 
 _PERSISTENT = "recurrent_wavefront"
@@ -117,7 +117,7 @@ class TuningStudy:
         """The untuned kernel."""
         if case.kernel is not None:
             return Draft(source=case.read_kernel(), rationale="untuned")
-        found = match(task, facts, self._evaluator.hardware)
+        found = match_recipe(_PERSISTENT, task, facts, self._evaluator.hardware)
         recipe = found.recipe(_PERSISTENT) if found else None
         settings = recipe.defaults(found.plan, self._evaluator.hardware, task.precision) if recipe and found else None
         if recipe is None or found is None or settings is None:

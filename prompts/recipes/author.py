@@ -9,7 +9,7 @@ from tritonsmith.evaluator.schema import Hardware, Stage, Status, Task, TaskFact
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Attempt, AuthorError, Brief, Draft
 from tritonsmith.prompts.recipes.analyst import analyze
-from tritonsmith.prompts.recipes.book import BOOK, Match, explain_refusal, list_matches, match
+from tritonsmith.prompts.recipes.book import BOOK, Match, explain_refusal, list_matches, match, match_recipe
 from tritonsmith.prompts.recipes.recipe import Recipe, Settings
 
 _MAX_VARIANTS = 8
@@ -101,11 +101,8 @@ class RecipeAuthor:
 def _require_match(brief: Brief) -> Match:
     """The plan and recipes of the current kernel's family; of the first that can write the task where it has none."""
     name = brief.current.candidate.recipe if brief.current else ""
-    if name in BOOK:
-        for found in list_matches(brief.task, brief.facts, brief.hardware):
-            if found.recipe(name) is not None:
-                return found
-    return _match_or_refuse(brief.task, brief.facts, brief.hardware)
+    found = match_recipe(name, brief.task, brief.facts, brief.hardware) if name in BOOK else None
+    return found if found is not None else _match_or_refuse(brief.task, brief.facts, brief.hardware)
 
 
 def _fall_back(recipe: Recipe, found: Match, brief: Brief) -> Draft | None:

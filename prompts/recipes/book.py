@@ -44,6 +44,11 @@ def match(task: Task, facts: TaskFacts, hardware: Hardware) -> Match | None:
     return found if found is not None and found.recipes else None
 
 
+def match_recipe(name: str, task: Task, facts: TaskFacts, hardware: Hardware) -> Match | None:
+    """What the family of this recipe makes of the task; None where the recipe cannot write it."""
+    return next((found for found in _try_families(task, facts, hardware) if found.recipe(name) is not None), None)
+
+
 def list_matches(task: Task, facts: TaskFacts, hardware: Hardware) -> tuple[Match, ...]:
     """What every family that can write this task makes of it; the first is that of `match`."""
     return tuple(found for found in _try_families(task, facts, hardware) if found.recipes)

@@ -9,7 +9,7 @@ from tritonsmith.evaluator.schema import Stage, TaskFacts
 from tritonsmith.evaluator.spaces.read import read_space
 from tritonsmith.evaluator.spaces.space import Parameter, TextSpace, Value, Values
 from tritonsmith.prompts.author import Brief
-from tritonsmith.prompts.recipes.book import Match, match
+from tritonsmith.prompts.recipes.book import Match, match_recipe
 from tritonsmith.prompts.recipes.recipe import Recipe, Settings
 
 _EXTRAS = ("maxnreg", "hint_", "num_stages", "loop_stages")
@@ -108,7 +108,7 @@ def space_of(brief: Brief) -> TuningSpace:
         return TextSpace("")
     candidate = attempt.candidate
     if candidate.recipe:
-        found = match(brief.task, brief.facts, brief.hardware)
+        found = match_recipe(candidate.recipe, brief.task, brief.facts, brief.hardware)
         recipe = found.recipe(candidate.recipe) if found else None
         if found is not None and recipe is not None:
             return RecipeSpace(recipe, found, dict(candidate.settings), brief)

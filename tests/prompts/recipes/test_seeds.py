@@ -5,9 +5,10 @@ import asyncio
 from recipe_cases.regions import RegionCase
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.reference.probe import probe
-from tritonsmith.evaluator.schema import Task
-from tritonsmith.prompts.author import Brief
+from tritonsmith.evaluator.schema import Candidate, Stage, Task
+from tritonsmith.prompts.author import Attempt, Brief
 from tritonsmith.prompts.recipes.author import RecipeAuthor
+from tritonsmith.prompts.recipes.space import RecipeSpace, space_of
 
 
 def test_each_seed_of_a_single_recipe_has_a_text_of_its_own() -> None:
@@ -17,3 +18,13 @@ def test_each_seed_of_a_single_recipe_has_a_text_of_its_own() -> None:
     briefs = [Brief(task=task, facts=facts, hardware=CARDS["h200"], branch=branch) for branch in range(3)]
     drafts = [asyncio.run(RecipeAuthor().seed(brief)) for brief in briefs]
     assert {draft.recipe for draft in drafts} == {"regions"} and len({draft.source for draft in drafts}) == 3
+
+
+def test_a_seed_of_another_family_is_tuned_by_its_own_recipe() -> None:
+    case = RegionCase("", "return torch.relu(x)*2", "torch.randn(32, 300)")
+    task = Task(name="a_task", path="a_task.py", source=case.source())
+    brief = Brief(task=task, facts=probe(task)[0], hardware=CARDS["h200"], branch=1)
+    draft = asyncio.run(RecipeAuthor().seed(brief))
+    candidate = Candidate(id="c", sha="0", stage=Stage.SEED, recipe=draft.recipe, settings=draft.settings)
+    space = space_of(brief.model_copy(update={"current": Attempt(candidate=candidate, source=draft.source)}))
+    assert draft.recipe == "regions" and isinstance(space, RecipeSpace) and space.recipe_name == "regions"
