@@ -106,7 +106,7 @@ class ModelNew(nn.Module):
             norm_rows[(1,)](x[row], self.weight, y[row], x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
         return y
 """
-CONVOLUTION = """
+PROJECTED = """
 import torch
 from torch import nn
 
@@ -114,14 +114,14 @@ from torch import nn
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.wide = nn.Conv1d(3, 4, 5)
+        self.wide = nn.LSTM(3, 4, proj_size=2)
 
     def forward(self, x):
-        return self.wide(x)
+        return self.wide(x)[0]
 
 
 def get_inputs():
-    return [torch.randn(2, 3, 20)]
+    return [torch.rand(5, 2, 3)]
 
 
 def get_init_inputs():
@@ -136,7 +136,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     readme = (ROOT / "README.md").read_text().split("## Your own task in five minutes\n", 1)[1]
     files = {
         "softmax.py": SOFTMAX, "right.py": SOFTMAX_KERNEL, "wrong.py": SOFTMAX_KERNEL.replace('-float("inf")', "0.0"), "norm.py": NORM,
-        "convolution.py": CONVOLUTION, "mine.py": readme.split("```python\n", 1)[1].split("```", 1)[0],
+        "projected.py": PROJECTED, "mine.py": readme.split("```python\n", 1)[1].split("```", 1)[0],
     }  # fmt: skip
     for name, text in files.items():
         (folder / name).write_text(text.lstrip())
@@ -157,14 +157,14 @@ def words_of(text: str) -> str:
 
 @pytest.mark.slow
 def test_what_the_built_in_author_cannot_write_is_said_once(desk: Path) -> None:
-    done = call(desk, "optimize", "convolution.py", *HERE, "--out", "runs/convolution")
+    done = call(desk, "optimize", "projected.py", *HERE, "--out", "runs/projected")
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.splitlines()[-1] == (
-        "error: convolution.py: the built-in author has no recipe for nn.Conv1d (line 11: return self.wide(x)); README, 'What the "
-        "built-in author can write', lists what it can; ask a model instead: --model openai:NAME [--base-url URL]"
+        "error: projected.py: the built-in author has no recipe for an nn.LSTM with proj_size (line 11: return self.wide(x)[0]); "
+        "README, 'What the built-in author can write', lists what it can; ask a model instead: --model openai:NAME [--base-url URL]"
     )
     assert done.stderr.count("has no recipe") == 1 and "seed0" not in done.stderr
-    assert not (desk / "runs" / "convolution").exists()  # so that the next try may take the same folder
+    assert not (desk / "runs" / "projected").exists()  # so that the next try may take the same folder
 
 
 @pytest.mark.slow
