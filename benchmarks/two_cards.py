@@ -50,6 +50,7 @@ NEIGHBOUR = "neighbour"
 ROUNDS = 6
 """Verdicts of each phase beside a neighbour, and without one."""
 _POLL = 0.2
+LIST = _HERE / "two_cards.toml"
 _KERNEL = _HERE / "kernelbench" / "kernels" / "softmax.py"
 _CALL = "from tritonsmith.cli.main import main; main()"
 
@@ -179,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; 1 where a suite did not end or has a question with two verdicts."""
     parser = argparse.ArgumentParser(description="What a second card of a host gives.")
     parser.add_argument("--parts", default=",".join([*PLACES, NEIGHBOUR]))
-    parser.add_argument("--list", type=Path, default=_HERE / "two_cards.toml", dest="suite")
+    parser.add_argument("--list", type=Path, default=LIST, dest="suite")
     parser.add_argument("--kernel", type=Path, default=_KERNEL, help="the kernel beside a neighbour")
     parser.add_argument("--limit", type=float, default=540.0, help="seconds of a part")
     parser.add_argument("--target", default="", help="estimates for a card, without one")

@@ -27,8 +27,6 @@ class _Card:
     """The task of the last turn."""
     row: int = 0
     """Turns in a row that this task has had."""
-    works: int = 0
-    """Turns that go on."""
     ended: float = 0.0
     """When the last turn ended, by the loop's clock."""
 
@@ -55,7 +53,9 @@ class FairTurns:
 
     def __init__(self, places: int, cards: int = 1, patience: float = PATIENCE) -> None:
         self._patience = patience
-        self._cards = [_Card(max(1, places // max(1, cards))) for _ in range(max(1, cards))]
+        self._places = max(1, places // max(1, cards))
+        """Turns at each card."""
+        self._cards = [_Card(self._places) for _ in range(max(1, cards))]
         self._waiting: list[_Question] = []
         self._last: dict[str, int] = {}
         """Number of each owner's last turn."""
@@ -83,7 +83,7 @@ class FairTurns:
 
     def _end(self, card: _Card, task: str) -> None:
         loop = asyncio.get_running_loop()
-        card.room, card.works, card.ended = card.room + 1, card.works - 1, loop.time()
+        card.room, card.ended = card.room + 1, loop.time()
         self._going[task] -= 1
         self._ended[task] = card.ended
         self._give()
@@ -101,17 +101,16 @@ class FairTurns:
         try:
             return await mine.given
         except asyncio.CancelledError:
-            if mine.given.done() and not mine.given.cancelled():  # the turn came together with the cancellation
+            if not mine.given.cancelled():  # the turn came together with the cancellation
                 self._end(self._cards[mine.given.result()], task)
-            self._give()
             raise
 
     def _give(self) -> None:
-        self._waiting = [one for one in self._waiting if not one.given.done()]
+        self._waiting = [one for one in self._waiting if not one.given.cancelled()]
         while found := self._find():
             number, question = found
             card = self._cards[number]
-            card.room, card.works = card.room - 1, card.works + 1
+            card.room -= 1
             card.row = card.row % IN_A_ROW + 1 if question.task == card.task else 1
             card.task = question.task
             self._going[question.task] += 1
@@ -144,7 +143,7 @@ class FairTurns:
         """Whether the card is kept for the next question of its task."""
         if not self._patience or card.row in (0, IN_A_ROW) or card.task in self._paused:
             return False
-        return card.works > 0 or asyncio.get_running_loop().time() < card.ended + self._patience
+        return card.room < self._places or asyncio.get_running_loop().time() < card.ended + self._patience
 
     def _pick_longest(self, questions: list[_Question]) -> _Question | None:
         """The one whose owner's last turn is longest ago; of equals, the one that waits longest."""

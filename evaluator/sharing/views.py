@@ -26,8 +26,7 @@ class SharedEvaluator:
         self.parallel = max(1, int(getattr(inner, "parallel", 1)))
         self.admits = max(self.parallel, int(getattr(inner, "admits", 1)))
         self.cards = max(1, int(getattr(inner, "cards", 1)))
-        is_here = bool(getattr(getattr(inner, "hardware", None), "present", False))
-        self.turns = FairTurns(self.admits, self.cards, PATIENCE if is_here else 0.0)
+        self.turns = FairTurns(self.admits, self.cards, PATIENCE if inner.hardware.present else 0.0)
 
     def view(self, owner: str) -> EvaluatorView:
         """The evaluator as one run sees it."""

@@ -20,6 +20,7 @@ from tritonsmith.benchmarks.ablation.keep import keep
 from tritonsmith.benchmarks.ablation.runner import ablate, retabulate
 from tritonsmith.benchmarks.ablation.schema import Ablation, CellState, Rule
 from tritonsmith.benchmarks.ablation.sharing import Memo, MemoEvaluator
+from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import RunStopped, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.schema import Status, Task, Verdict
@@ -159,6 +160,8 @@ def test_an_answer_is_kept_before_the_next_question(tmp_path, monkeypatch):
         return put(self, *about)
 
     class Asked:
+        hardware = named_card("h200")
+
         async def evaluate(self, task, source, profile):
             kept.append(len(memo.all()))
             return Verdict(status=Status.CRASHED)

@@ -12,7 +12,6 @@ from tritonsmith.evaluator.schema import OpNode, TaskFacts, TensorSpec
 from tritonsmith.prompts.recipes.members import attribute
 from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall, NotCovered, hold_constant, hold_member
-from tritonsmith.prompts.recipes.regions.lowering.kinds import find_lowering
 from tritonsmith.prompts.recipes.regions.lowering.patches import put
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import constant
 from tritonsmith.prompts.recipes.regions.reading.changes import Aliases
@@ -24,6 +23,7 @@ from tritonsmith.prompts.recipes.regions.reading.complexes import (
     lower_complex,
     put_complex,
 )
+from tritonsmith.prompts.recipes.regions.reading.kinds import find_lowering
 from tritonsmith.prompts.recipes.regions.reading.library import call_library, put_by_call
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     TRITON_TYPES,

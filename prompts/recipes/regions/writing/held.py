@@ -14,11 +14,10 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import RowRegion, WorkR
 from tritonsmith.prompts.recipes.regions.cutting.space import PLACE, ROW, anchor_coordinates
 from tritonsmith.prompts.recipes.regions.values.tensors import BYTES, Anchor, Reduction
 from tritonsmith.prompts.recipes.regions.writing.anchors import LEAST
-from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, Kernel
+from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, Kernel, share_quotients
 from tritonsmith.prompts.recipes.regions.writing.rows import RowWriter, list_row_stores, order_passes
 from tritonsmith.prompts.recipes.regions.writing.split import JOINED, find_part_type, list_suffixes, pick_other
 from tritonsmith.prompts.recipes.regions.writing.tiling import RowLayout, Tiling, choose_tiling, round_up
-from tritonsmith.prompts.recipes.regions.writing.uniform import share_quotients
 
 _KINDS = ("moments", "exponentials", "sum", "prod", "max", "min")
 _LOST_BYTES = 2**26

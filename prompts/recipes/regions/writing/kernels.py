@@ -121,3 +121,22 @@ def fold(line: str) -> list[str]:
         else:
             parts[-1] += letter
     return wrap(head, [part.strip() for part in parts], tail, indent)
+
+
+def share_quotients(lines: list[str], place: str, first: str, block: int) -> list[str]:
+    """Lines with `first // n` for `place // n` where no block crosses a multiple of n: computed once, and what they read is read once.
+
+    place: the variable of the elements' places, `block` of them from `first`, a multiple of `block`, on.
+    """
+    return [_share_quotient(line, place, first, block) for line in lines]
+
+
+def _share_quotient(line: str, place: str, first: str, block: int) -> str:
+    if "tl.store(" in line:
+        return line
+    shared = re.sub(rf"\b{place} // (\d+)\b", lambda found: f"{first} // {found[1]}" if int(found[1]) % block == 0 else found[0], line)
+    pointers, _, condition = shared.partition(", mask=")
+    varies = re.compile(rf"\b({place}|inside|valid)\b")
+    if "tl.load(" in line and varies.search(condition) and not varies.search(pointers):
+        return line  # a pointer to one element cannot have a mask for many
+    return shared

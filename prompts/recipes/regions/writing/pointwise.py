@@ -12,8 +12,7 @@ from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, PLACE, ROW
 from tritonsmith.prompts.recipes.regions.values.indices import Index, unravel, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
-from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel
-from tritonsmith.prompts.recipes.regions.writing.uniform import share_quotients
+from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel, share_quotients
 
 _BIG = 2**31
 _FIRST = "first"

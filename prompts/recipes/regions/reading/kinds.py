@@ -1,4 +1,4 @@
-"""The kinds of operation that regions are made of: one file each. A new kind is a new file and one line here."""
+"""The kinds of operation that regions are made of: one file of `lowering` each. A new kind is a new file and one line here."""
 
 from __future__ import annotations
 
