@@ -30,7 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.benchmarks.host import begin_record, print_line, write_record
+from tritonsmith.evaluator.errors import TritonsmithError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.sharing.devices import visible_cards
 from tritonsmith.evaluator.sharing.open import JudgeSettings, open_judges
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.suites.tasks import load_suite
@@ -49,6 +51,7 @@ PLACES: dict[str, list[str]] = {
 NEIGHBOUR = "neighbour"
 ROUNDS = 6
 """Verdicts of each phase beside a neighbour, and without one."""
+_CARDS = 2
 _POLL = 0.2
 LIST = _HERE / "two_cards.toml"
 _KERNEL = _HERE / "kernelbench" / "kernels" / "softmax.py"
@@ -111,13 +114,20 @@ def run_suite(part: str, folder: Path, suite: Path, target: str, seconds: float)
     rows = read_verdicts(folder)
     asked = Counter((row["task"], row["candidate"], row["profile"]) for row in rows)
     different = len({(row["task"], row["profile"], row["time"]) for row in rows})  # equal texts are asked about once
-    log = (folder / "log").read_text(encoding="utf-8").splitlines()
+    if ended and not rows:
+        raise UsageError(f"the suite of the part {part} has no verdict; its last words: {_read_last(folder)}")
     return {
         "part": part, "words": PLACES[part], "ended": ended, "exit_code": process.returncode, "seconds": round(took, 1),
         "verdicts": len(rows), "different_answers": different,
         "per_hour": round(3600 * different / took, 1), "twice": sum(count > 1 for count in asked.values()),
-        "statuses": dict(Counter(str(row["status"]) for row in rows)), "killed": killed, "rows": rows, "last_lines": log[-24:],
+        "statuses": dict(Counter(str(row["status"]) for row in rows)), "killed": killed, "rows": rows,
     }  # fmt: skip
+
+
+def _read_last(folder: Path) -> str:
+    """The last line that a suite wrote."""
+    lines = (folder / "log").read_text(encoding="utf-8").strip().splitlines()
+    return lines[-1] if lines else "none"
 
 
 def end_suite(process: subprocess.Popen[str]) -> None:
@@ -155,7 +165,7 @@ async def watch_neighbour(folder: Path, suite: Path, target: str, kernel: Path) 
             while process is not None and not read_verdicts(folder):
                 await asyncio.sleep(_POLL)
                 if process.poll() is not None:
-                    raise SystemExit(f"the neighbour ended: {(folder / 'log').read_text(encoding='utf-8')[-500:]}")
+                    raise UsageError(f"the neighbour ended; its last words: {_read_last(folder)}")
             for number in range(ROUNDS):
                 await judge(phase, "strict" if number == ROUNDS - 1 else "quick")
             if process is not None:
@@ -177,7 +187,7 @@ def _spread(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; 1 where a suite did not end or has a question with two verdicts."""
+    """0, 1 where a suite did not end or has a question with two verdicts, 2 for bad input."""
     parser = argparse.ArgumentParser(description="What a second card of a host gives.")
     parser.add_argument("--parts", default=",".join([*PLACES, NEIGHBOUR]))
     parser.add_argument("--list", type=Path, default=LIST, dest="suite")
@@ -190,6 +200,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := sorted(set(parts) - {*PLACES, NEIGHBOUR}):
         parser.error(f"--parts {','.join(unknown)}: choose among {', '.join([*PLACES, NEIGHBOUR])}")
     record: dict[str, Any] = {**begin_record("two_cards", arguments), "parts": []}
+    try:
+        return _measure(parts, options, record)
+    except TritonsmithError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2 if isinstance(error, UsageError) else 1
+
+
+def _measure(parts: Sequence[str], options: argparse.Namespace, record: dict[str, Any]) -> int:
+    load_suite(str(options.suite))  # a list that cannot be read is told before anything starts
+    found = len(visible_cards())
+    if not options.target and found < _CARDS:
+        raise UsageError(f"{_CARDS} cards are needed, and this host shows {found}; --target h200 tries the script without cards")
     with tempfile.TemporaryDirectory(prefix="two-cards-", ignore_cleanup_errors=True) as temporary:
         for part in parts:
             folder = Path(temporary) / part
@@ -198,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print_line(json.dumps(told["spread"]))
             else:
                 told = run_suite(part, folder, options.suite, options.target, options.limit)
-                print_line(json.dumps({key: value for key, value in told.items() if key not in ("rows", "last_lines")}))
+                print_line(json.dumps({key: value for key, value in told.items() if key != "rows"}))
             record["parts"].append(told)
             write_record(record, options.out)
     suites = [told for told in record["parts"] if told["part"] in PLACES]

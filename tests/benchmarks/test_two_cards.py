@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.benchmarks import two_cards
+from tritonsmith.evaluator.errors import UsageError
 
 
 class EndedSuite:
@@ -44,3 +45,15 @@ def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         two_cards.main(["--parts", "one,three"])
     assert stop.value.code == 2 and "--parts three: choose among one, two, alone, ray, killed, neighbour" in capsys.readouterr().err
+
+
+def test_what_is_missing_is_said_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(two_cards, "visible_cards", lambda: ["0"])
+    words = ["--parts", "two", "--out", str(tmp_path / "out.json")]
+    assert two_cards.main(words) == 2 and "2 cards are needed, and this host shows 1;" in capsys.readouterr().err
+    assert two_cards.main([*words, "--list", str(tmp_path / "no.toml")]) == 2
+    assert "no.toml: there is no such file" in capsys.readouterr().err
+    (tmp_path / "log").write_text("error: it did not start\n")
+    monkeypatch.setattr(two_cards, "start_suite", lambda *_: EndedSuite())
+    with pytest.raises(UsageError, match="the part two has no verdict; its last words: error: it did not start"):
+        two_cards.run_suite("two", tmp_path, two_cards.LIST, "", 1.0)
