@@ -60,6 +60,6 @@ def write_author(rows: Sequence[JudgeRow], names: Sequence[str], results: Path, 
         why = "" if row.ruling is Ruling.JUDGED else f"{row.status} {row.message}".replace("|", "/")
         lines.append(f"| {row.name} | {row.ruling.value} | {row.label} | {score} | {time} | {why} |")
     missing = [name for name in names if name not in {row.name for row in rows}]
-    lines += ["", f"No row: {', '.join(missing) or 'none'}. The command with `--plan` says which of them no recipe can write."]
+    lines += ["", f"No row: {', '.join(missing) or 'none'}."]
     write_page("Kernels of the built-in author", "The best recipe with its plain settings, one kernel for each task.", lines, rows, path)
     return print_figures(figures)

@@ -1,51 +1,69 @@
-"""Rows on lines of a file: each is added when it is there, so that a run that was cut short goes on."""
+"""Records on lines of a file: each is added when it is there, so that a run that was cut short goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from pydantic import ValidationError
 
 from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import Record
+
+Kept = TypeVar("Kept", bound=Record)
 
 
-class RowFile:
-    """A JSON-lines file of rows. The last row of a name and kind counts.
+class RecordFile(Generic[Kept]):
+    """A JSON-lines file of records. The last record of a key counts.
 
     Args:
-        path: the file; made when the first row is added.
+        path: the file; made when the first record is added.
+        kind: the records' class.
+        find_key: what tells a record from others.
+        option: the option that names the file, for messages.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kind: type[Kept], find_key: Callable[[Kept], Hashable], option: str) -> None:
         self.path = path
+        self._kind, self._find_key, self._option = kind, find_key, option
 
-    def read(self) -> list[JudgeRow]:
-        """The rows that count, in the order of their first appearance. Raises UsageError for a line that is no row.
+    def read(self) -> list[Kept]:
+        """The records that count, in the order of their first appearance. Raises UsageError for a line that is none.
 
-        A last line without its end is what a kill left of a row; it is passed over.
+        A last line without its end is what a kill left of a record; it is passed over.
         """
         if not self.path.exists():
             return []
-        rows: dict[tuple[str, str], JudgeRow] = {}
+        found: dict[Hashable, Kept] = {}
         lines = self.path.read_text(encoding="utf-8").split("\n")
         for number, line in enumerate(lines[:-1], 1):
             try:
-                row = JudgeRow.model_validate_json(line)
+                record = self._kind.model_validate_json(line)
             except ValidationError:
-                raise UsageError(f"{self.path}, line {number}: is no row; remove the line or name another file with --rows") from None
-            rows[row.key] = row
-        return list(rows.values())
+                raise UsageError(
+                    f"{self.path}, line {number}: is no {self._option.strip('-')[:-1]}; "
+                    f"remove the line or name another file with {self._option}"
+                ) from None
+            found[self._find_key(record)] = record
+        return list(found.values())
 
-    def add(self, row: JudgeRow) -> None:
-        """Add a row at the end, in the place of half a line that a kill left."""
+    def add(self, record: Kept) -> None:
+        """Add a record at the end, in the place of half a line that a kill left."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a+b") as file:
             file.seek(0)
             whole = file.read()
             file.truncate(whole.rfind(b"\n") + 1)
-            file.write(row.model_dump_json().encode() + b"\n")
+            file.write(record.model_dump_json().encode() + b"\n")
+
+
+class RowFile(RecordFile[JudgeRow]):
+    """A file of rows, each found by its name and kind."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, JudgeRow, lambda row: row.key, "--rows")
 
 
 def select_open(jobs: Iterable[JudgeJob], rows: Iterable[JudgeRow], again: Sequence[str] = ()) -> list[JudgeJob]:

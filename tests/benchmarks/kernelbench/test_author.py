@@ -1,38 +1,72 @@
 """The built-in author over a folder of tasks: what it can write, and the figures of its page."""
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from bench_tasks import write_task
-from tritonsmith.benchmarks.kernelbench import author
+from tritonsmith.benchmarks.kernelbench import author, planning
 from tritonsmith.benchmarks.kernelbench.author_page import summarize_author
-from tritonsmith.benchmarks.kernelbench.records import JudgeRow, Ruling
+from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Ruling
+from tritonsmith.benchmarks.kernelbench.sheet import RowFile
 from tritonsmith.evaluator.questions.describe import Description
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Task
 
 
-def test_a_plan_says_what_stays_a_call_and_what_nobody_can_write(
+class Recorder:
+    """A worker that finds every kernel right, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.jobs: list[JudgeJob] = []
+
+    def ask(self, job: JudgeJob, after: JudgeJob | None = None) -> JudgeRow:
+        self.jobs.append(job)
+        return JudgeRow(name=job.name, kind=job.kind, ruling=Ruling.JUDGED, label="kernel", score=2.0)
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def test_kernels_are_written_once_and_judged_later(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock = threading.Lock()
+    lock, traced = threading.Lock(), []
 
     def probe_here(task: Task) -> Description:  # for a process for each task would import torch again
         with lock:
+            traced.append(task.path)
             return probe(task)
 
-    monkeypatch.setattr(author, "run_probe", probe_here)
+    monkeypatch.setattr(planning, "run_probe", probe_here)
     for name, call in (("1_rows", "torch.softmax(x, -1)"), ("2_sorted", "torch.sort(x)[0]"), ("3_mixed", "torch.sort(x)[0] * 2")):
         path = tmp_path / "level1" / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(write_task("rows = 8", "torch.rand(rows, 40)", call))
-    assert author.main([str(tmp_path), "--plan", "--rows", str(tmp_path / "rows.jsonl")]) == 0
+    files = ["--rows", str(tmp_path / "rows.jsonl"), "--plans", str(tmp_path / "plans.jsonl")]
+    assert author.main([str(tmp_path), "--plan", *files]) == 0
     said = capsys.readouterr().out
     assert "level1/1_rows: regions\n" in said and "level1/3_mixed: regions, PyTorch does torch.sort" in said
     assert "level1/2_sorted: none, no recipe for torch.sort" in said
     assert "level1: 2 of 3 have kernels of their own, 1 of them without PyTorch calls" in said
+    assert len(traced) == 3
+
+    worker = Recorder()
+
+    def open_recorder(target: str, devices: Sequence[str], limit: float) -> list[Recorder]:
+        return [worker]
+
+    assert author.main([str(tmp_path), *files], open_recorder) == 0
+    assert [job.name for job in worker.jobs] == ["level1/1_rows", "level1/3_mixed"] and "class ModelNew" in worker.jobs[0].text
+    rows = {row.name: row for row in RowFile(tmp_path / "rows.jsonl").read()}
+    assert rows["level1/2_sorted"].ruling is Ruling.OPEN and "no recipe for torch.sort" in rows["level1/2_sorted"].message
+    assert len(rows) == 3 and len(traced) == 3  # nothing was traced again
+
+    (tmp_path / "plans.jsonl").write_text("{}\n")
+    assert author.main([str(tmp_path), "--plan", *files]) == 2
+    assert "plans.jsonl, line 1: is no plan; remove the line or name another file with --plans" in capsys.readouterr().err
 
 
 def test_figures_count_right_kernels_that_are_not_the_librarys() -> None:

@@ -1,0 +1,90 @@
+"""What the built-in author writes for each task of a folder, made ahead of the card and kept in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tritonsmith.benchmarks.kernelbench.sheet import RecordFile
+from tritonsmith.evaluator.errors import InfrastructureError, TaskError
+from tritonsmith.evaluator.questions.describe import run_probe
+from tritonsmith.evaluator.schema import Hardware, Record
+from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.prompts.recipes.book import explain_refusal, match
+
+_PROBES = 2
+"""Tasks that are traced at the same time."""
+_MESSAGE_CHARACTERS = 200
+
+
+class AuthorPlan(Record):
+    """What the built-in author makes of a task."""
+
+    name: str
+    recipe: str = ""
+    """Empty where no recipe can write it."""
+    calls: tuple[str, ...] = ()
+    """What stays a PyTorch call."""
+    reason: str = ""
+    """Why no recipe can write it."""
+    text: str = ""
+
+
+class PlanFile(RecordFile[AuthorPlan]):
+    """A file of plans, each found by its task's name."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, AuthorPlan, lambda plan: plan.name, "--plans")
+
+
+def plan_task(name: str, path: Path, hardware: Hardware, size: str = "full") -> AuthorPlan:
+    """The kernel for a task on a card, or the reason why there is none."""
+    try:
+        task = load_task(str(path), size)
+        facts, _ = run_probe(task)
+    except (TaskError, InfrastructureError) as error:
+        return AuthorPlan(name=name, reason=" ".join(str(error).split())[:_MESSAGE_CHARACTERS])
+    task = task.model_copy(update={"precision": facts.precision})
+    found = match(task, facts, hardware)
+    if found is None:
+        return AuthorPlan(name=name, reason=f"no recipe for {explain_refusal(task, facts, hardware)}"[:_MESSAGE_CHARACTERS])
+    recipe = found.recipes[-1]
+    settings = recipe.defaults(found.plan, hardware, task.precision)
+    assert settings is not None, "match() keeps only recipes that have settings"
+    return AuthorPlan(name=name, recipe=recipe.name, calls=found.plan.calls, text=recipe.render(found.plan, settings))
+
+
+def plan_tasks(
+    tasks: Mapping[str, Path], hardware: Hardware, size: str, kept: PlanFile | None, tell: Callable[[AuthorPlan], None]
+) -> list[AuthorPlan]:
+    """A plan per task, in their order. Those in `kept` are not made again, and new ones are added to it."""
+    known = {plan.name: plan for plan in kept.read()} if kept else {}
+    plans: list[AuthorPlan] = []
+    with ThreadPoolExecutor(_PROBES) as pool:
+        for plan in pool.map(lambda item: known.get(item[0]) or plan_task(item[0], item[1], hardware, size), tasks.items()):
+            if kept and plan.name not in known:
+                kept.add(plan)
+            tell(plan)
+            plans.append(plan)
+    return plans
+
+
+def count_plans(plans: Iterable[AuthorPlan]) -> list[str]:
+    """For each folder of tasks: how many have kernels of their own, how many of them alone, and how many have none."""
+    folders: dict[str, list[AuthorPlan]] = {}
+    for plan in plans:
+        folders.setdefault(plan.name.rpartition("/")[0] or "tasks", []).append(plan)
+    return [
+        f"{folder}: {sum(bool(one.recipe) for one in found)} of {len(found)} have kernels of their own, "
+        f"{sum(bool(one.recipe) and not one.calls for one in found)} of them without PyTorch calls"
+        for folder, found in sorted(folders.items())
+    ]
+
+
+def describe_plan(plan: AuthorPlan) -> str:
+    """A plan on one line of the screen."""
+    if not plan.recipe:
+        return f"{plan.name}: none, {plan.reason}"
+    calls = f", PyTorch does {', '.join(plan.calls)}" if plan.calls else ""
+    return f"{plan.name}: {plan.recipe}{calls}"
