@@ -309,6 +309,8 @@ class LaunchFacts(Record):
     device_ms: float | None = None  # milliseconds of all kernels of the profiled forward, one after the other (measured)
     order_dependent: bool | None = None
     races: tuple[str, ...] = ()
+    copied_outputs: tuple[int, ...] = ()
+    """Outputs in a memory layout that is neither contiguous nor the reference's; copying them is part of the time on a card."""
     counters: Counters | None = None  # what bounds the kernels: evidence for analysis and detection; no status depends on it
 
 

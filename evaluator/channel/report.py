@@ -85,6 +85,15 @@ class OperatorCounter(Protocol):
     bytes: float
 
 
+_MOST_OUTPUTS = 20
+"""Numbers of outputs that are kept."""
+
+
+def read_copied(values: Mapping[str, Any]) -> tuple[int, ...]:
+    """Numbers of the outputs that a runner copied into another memory layout. Raises TypeError or ValueError for a report without sense."""
+    return tuple(int(number) for number in list(values.get("copied", ()))[:_MOST_OUTPUTS])
+
+
 @dataclass(frozen=True)
 class ForwardReport:
     """Torch operators of one forward that would run as library kernels, as one process saw them.

@@ -5,6 +5,13 @@ from __future__ import annotations
 import torch
 
 
+def read_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """How a tensor lies in memory: None where it is contiguous, else the strides of its axes of more than one element."""
+    if tensor.is_contiguous():
+        return None
+    return tuple(stride for stride, extent in zip(tensor.stride(), tensor.shape, strict=True) if extent > 1)
+
+
 def distinct(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
     """The view that holds each element of an expanded tensor once; `like` says which axes are expanded, by default those of `tensor`."""
     for axis, (stride, extent) in enumerate(zip((tensor if like is None else like).stride(), tensor.shape, strict=True)):

@@ -133,6 +133,41 @@ def test_the_card_is_clean_after_the_faults(evaluator: LocalEvaluator, chain: Ta
     assert len(runners) <= 7  # the baselines' own, and three of each kind that wait for their candidates
 
 
+TURNED = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.size = nn.Parameter(torch.rand(1) + 0.5)
+
+    def forward(self, x):
+        return x * self.size
+
+
+def get_inputs():
+    return [torch.randn(64, 64, 128, 128)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_an_output_in_a_layout_of_its_own_is_no_cheating(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    """Copying channels-last memory into the reference's order takes longer than the baselines' delivery; it is part of the time."""
+    path = tmp_path / "turned.py"
+    path.write_text(TURNED)
+    text = TURNED.replace("class Model(", "class ModelNew(").replace(
+        "return x * self.size", "return (x * self.size).contiguous(memory_format=torch.channels_last)"
+    )
+    verdict = evaluator.evaluate_now(load_task(path), text, "strict")
+    assert verdict.status is Status.OK, verdict.message
+    assert verdict.facts.copied_outputs == (0,) and verdict.timing is not None and verdict.timing.score < 0.9
+
+
 def test_a_library_call_is_labelled_as_one(evaluator: LocalEvaluator, chain: Task) -> None:
     source = changed(START, "        return torch.clamp(torch.nn.functional.gelu(x + self.bias) * self.scale, max=self.limit)\n" + START)
     verdict = evaluator.evaluate_now(chain, source)

@@ -185,7 +185,7 @@ class Model(nn.Module):
 
     def forward(self, x, k):
         values, indices = torch.topk(x * self.scale, k)
-        return {"top": (values, indices), "sum": x.sum(-1)}
+        return {"top": (values, indices), "sum": x.sum(-1), "turned": x.t()}
 
 
 def get_inputs():
@@ -226,6 +226,14 @@ def test_every_tensor_of_a_nested_output_counts(evaluator: LocalEvaluator, neste
     assert verdict.status is status, f"{verdict.status}: {verdict.message}"
     if status is Status.OK:
         assert verdict.label is Label.LIBRARY and verdict.facts.triton_launches == 0
+        assert verdict.facts.copied_outputs == ()  # x.t() lies in memory as the reference's does
+
+
+def test_an_output_in_a_layout_of_its_own_is_named(evaluator: LocalEvaluator, nested: Task) -> None:
+    """On a card such an output is copied within the timed call, so that its delivery takes no longer than a baseline's."""
+    verdict = judge(evaluator, nested, NESTED.replace("(values, indices)", "(values.t().contiguous().t(), indices)"))
+    assert verdict.status is Status.OK, verdict.message
+    assert verdict.facts.copied_outputs == (1,)
 
 
 def test_a_text_longer_than_any_answer_is_judged_like_others(evaluator: LocalEvaluator, nested: Task) -> None:

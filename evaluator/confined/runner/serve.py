@@ -38,8 +38,12 @@ class RunnerServer:
         self.layout = Layout(**pickle.loads(bytes.fromhex(config["layout"])))
         # What the protocol itself uses is bound to torch's C functions before candidate code, which may patch names, is imported.
         self._sync: Callable[[], object] = torch._C._cuda_synchronize if self.cuda else (lambda: None)
-        self._copy = torch.Tensor.copy_
+        self._copy, self._contiguous, self._is_contiguous = torch.Tensor.copy_, torch.Tensor.contiguous, torch.Tensor.is_contiguous
+        self._size, self._stride = torch.Tensor.size, torch.Tensor.stride
         reference = config["role"] == "reference"
+        self._copied: list[int] = []
+        """Outputs of the last call in a memory layout of their own."""
+        self._order: Callable[[Any], Any] = (lambda results: results) if reference else self._lay_out
         kind: type[candidate.Subject] = Baselines if reference else candidate.choose_candidate_class(cuda=self.cuda)
         self._facts = kind.facts
         self._type, self._plain = type, (torch.Tensor, torch.nn.Parameter)
@@ -85,6 +89,28 @@ class RunnerServer:
                 )
             self._copy(slot, tensor)
 
+    def _lay_out(self, results: Any) -> Any:
+        """A candidate's outputs, those in a memory layout of their own copied: neither contiguous nor in the reference's layout.
+
+        On a card that is part of the timed call: the user of such an output pays for the copy. Else the delivery would take longer than
+        the baselines', as where work is put off. What `deliver` refuses stays as it is.
+        """
+        self._copied = []
+        if self._type(results) is not list or len(results) != len(self.config["orders"]):
+            return results
+        for number, (tensor, order) in enumerate(zip(results, self.config["orders"], strict=True)):
+            if self._type(tensor) in self._plain and self._has_own_order(tensor, order):
+                self._copied.append(number)
+                if self.cuda:
+                    results[number] = self._contiguous(tensor)
+        return results
+
+    def _has_own_order(self, tensor: torch.Tensor, order: list[int] | None) -> bool:
+        if self._is_contiguous(tensor):
+            return False
+        own = [stride for stride, extent in zip(self._stride(tensor), self._size(tensor), strict=False) if extent > 1]
+        return own != order
+
     def report(self, message: dict[str, Any]) -> None:
         """One JSON line to the oracle; long text is cut so that the line stays within its limit."""
         if "message" in message:
@@ -129,7 +155,7 @@ class RunnerServer:
     def _do(self, command: Command, argument: int, nonce: int) -> None:
         if command is Command.CALL:
             with torch.no_grad():
-                self._result = self.subject.call(self.arguments, argument)
+                self._result = self._order(self.subject.call(self.arguments, argument))
             self._sync()
         elif command is Command.DELIVER:
             if self._clocked:
@@ -149,7 +175,7 @@ class RunnerServer:
         elif command is Command.CLOCKED:
             self._record(self._start, self._stream)
             with torch.no_grad():
-                self._result = self.subject.call(self.arguments, argument)
+                self._result = self._order(self.subject.call(self.arguments, argument))
             self._record(self._stop, self._stream)
             self._sync()
             self._clocked = True
@@ -158,5 +184,6 @@ class RunnerServer:
             self._sync()
         elif command is Command.FACTS:
             with torch.no_grad():
-                facts, self._result = self._facts(self.subject, self.arguments)
-            self.report({"event": "facts", "nonce": nonce, "facts": facts})
+                facts, result = self._facts(self.subject, self.arguments)
+                self._result = result if result is None else self._order(result)
+            self.report({"event": "facts", "nonce": nonce, "facts": facts | {"copied": self._copied}})

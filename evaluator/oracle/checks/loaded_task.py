@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from tritonsmith.evaluator.channel.slots import Layout, SharedBlock, fill_slots, input_spec, spec_of
-from tritonsmith.evaluator.channel.strides import distinct
+from tritonsmith.evaluator.channel.strides import distinct, read_order
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.arithmetic import Arithmetic
 from tritonsmith.evaluator.oracle.checks.batch import Batch
@@ -137,7 +137,7 @@ class LoadedTask:
             path.chmod(0o644)  # runners of the pool, which are another user, find them in the folder
         self.setup = RunnerSetup(
             device, self.layout, init_path, arguments_path, self.weights_path, hardware, self.block, self.arithmetic.tf32,
-            train=task.mode == "train", updates=self.updates,
+            train=task.mode == "train", updates=self.updates, orders=tuple(map(read_order, shown.outputs)),
         )  # fmt: skip
         self.mark: Path | None = None  # a file that exists while something is measured
         self.compile_request = folder / "compile.pkl"

@@ -48,6 +48,8 @@ class RunnerSetup:
     """Whether modules are in training mode."""
     updates: tuple[str, ...] = ()
     """The reference's names of buffers whose values after a call are its last outputs."""
+    orders: tuple[tuple[int, ...] | None, ...] = ()
+    """How each output of the reference lies in memory, as `read_order` says it."""
 
 
 class RunnerHandle:
@@ -91,6 +93,7 @@ class RunnerHandle:
             "init": str(setup.init), "arguments": str(setup.arguments), "weights": str(setup.weights), "source": str(process.source),
             "inputs": setup.inputs.handle(), "outputs": self.block.handle(), "hardware": setup.hardware.model_dump(mode="json"),
             "tf32": setup.tf32, "train": setup.train, "updates": setup.updates, "memory": setup.memory,
+            "orders": setup.orders,
             "trace": self.trace.handle() if self.trace else None,
         } | config  # fmt: skip
         with contextlib.suppress(OSError):  # it died at once; wait_ready says so

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
+from tritonsmith.evaluator.channel.report import read_copied
 from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts
 from tritonsmith.evaluator.source.kernel_file import read_kernel_source
 
@@ -33,7 +34,8 @@ def read_launch_facts(report: dict[str, Any], source: str, order_dependent: bool
     """
     try:
         device, kernels = _Device.validate_python(report["device"]), _Kernels.validate_python(report["kernels"])
-    except (KeyError, ValidationError) as error:
+        copied = read_copied(report)
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"unreadable facts: {type(error).__name__}") from error
     if any(count < 0 or not 0 <= ms < float("inf") for count, ms in device.values()):
         raise ValueError("unreadable facts: a negative count or time")
@@ -52,5 +54,5 @@ def read_launch_facts(report: dict[str, Any], source: str, order_dependent: bool
             for kernel in kernels
         ),
         own_time_share=sum(ms for _, ms in own_device.values()) / total if total else None, device_ms=total or None,
-        order_dependent=order_dependent,
+        order_dependent=order_dependent, copied_outputs=copied,
     )  # fmt: skip

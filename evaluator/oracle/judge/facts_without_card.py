@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from tritonsmith.evaluator.channel.report import ForwardReport, LaunchCount
+from tritonsmith.evaluator.channel.report import ForwardReport, LaunchCount, read_copied
 from tritonsmith.evaluator.limits import LineFacts
 from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts
 
@@ -59,7 +59,7 @@ def merge_launch_facts(compiled: dict[str, Any], interpreted: dict[str, Any], or
     triton_launches = sum(kernel.launches for kernel in kernels)
     facts = LaunchFacts(
         launches_per_forward=triton_launches + library.torch_launches, triton_launches=triton_launches, library_calls=library.torch_ops,
-        kernels=tuple(add_counts(kernels, counts)), order_dependent=order_dependent,
+        kernels=tuple(add_counts(kernels, counts)), order_dependent=order_dependent, copied_outputs=read_copied(interpreted),
     )  # fmt: skip
     return facts, library
 

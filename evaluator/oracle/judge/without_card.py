@@ -174,7 +174,7 @@ class CardFreeJudge:
         report = self._replay_beside_other_inputs((earlier, trace), same, tensors, profile, kernel, log, runner)
         if same.differs and not any(launch.get("atomics") for launch in report.get("launches", ())):
             raise RunnerFault(Status.RACY, _OTHER_ORDER)
-        return same.differs, report
+        return same.differs, report | {"copied": facts.get("copied", ())}  # what the runner alone sees
 
     def _call_shuffled(self, same: _Outcomes, runner: RunnerHandle, tensors: list[torch.Tensor], order: int) -> set[str]:
         """Add the outcome of one call in another order; the races of that call."""

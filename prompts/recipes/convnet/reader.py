@@ -121,9 +121,7 @@ class NetworkReader(ElementReader):
         if image.step != len(self.steps) - 1:
             raise ValueError("a forward with operations behind its result")
         self.steps[-1] = self.steps[-1].model_copy(update={"last": True})
-        if not image.flat:
-            return f"{image.variable}[0].permute(0, 3, 1, 2)"
-        return f"{image.variable}[0].flatten(1)" if image.size == (1, 1) else f"{image.variable}[0].permute(0, 3, 1, 2).flatten(1)"
+        return f"{image.variable}[0].flatten(1)" if image.flat else f"{image.variable}[0]"
 
     def _skip(self, node: OpNode) -> None:
         """Sizes, which a view that follows asks for."""
