@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.reference.module import Reference, flatten
 from tritonsmith.evaluator.reference.updates import find_updates, run_forward
 from tritonsmith.evaluator.schema import PrecisionClass
@@ -22,6 +23,16 @@ _CHANCES = ("dropout_p", "p")
 _OTHER_SEED = 20261123
 _ALIKE = 0.01
 """Results of equal calls that differ by less, as a share of their norm, differ by rounding."""
+_EQUAL = 64.0
+"""As `_ALIKE`, in units of the type's rounding, where only random numbers could make the difference."""
+_UNEQUAL = (
+    "gives other results when it is called again on equal arguments in training mode, so no kernel could be compared with it; "
+    'make it a function of its arguments, or judge it with MODE = "eval" (--mode eval)'
+)
+_BY_CHANCE = (
+    "draws random numbers ({}) and gives other results with others, so no kernel could be compared with it; "
+    "draw them in get_inputs() and give them to forward"
+)
 _SWITCHES = ("train", "training")
 """Arguments of random operators that draw nothing where they are false."""
 
@@ -82,7 +93,7 @@ class WatchedForward:
 
 
 def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) -> WatchedForward:
-    """Run the reference once; in training mode twice, since there its results must be the same each time. Raises TaskError."""
+    """Run the reference once; twice in training mode and where it draws random numbers: its results must be the same. Raises TaskError."""
     watch = ForwardWatch()
 
     def forward() -> Any:
@@ -94,14 +105,24 @@ def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) ->
         result, found = find_updates(model, forward)
         require_no_chance(reference, model, watch)
         updates, outputs = tuple(found), [*flatten(result), *found.values()]
-        _require_repetition(reference, outputs, lambda: run_forward(model, given, updates))
+        _require_repetition(outputs, lambda: run_forward(model, given, updates), lambda: reference.refuse_forward(_UNEQUAL))
     else:
         updates, outputs = tuple[str, ...](), flatten(forward())
+        if watch.random:  # initial states that are drawn leave no trace after some hundred steps; other draws do
+            by_chance = _BY_CHANCE.format(", ".join(watch.random))
+            _require_repetition(
+                outputs, lambda: flatten(reference.forward(model, arguments)), lambda: reference.refuse_forward(by_chance), _EQUAL
+            )
     return WatchedForward(outputs, updates, find_class(arguments, model.state_dict().values(), outputs, watch))
 
 
-def _require_repetition(reference: Reference, outputs: list[torch.Tensor], again: Callable[[], list[torch.Tensor]]) -> None:
-    """Raises TaskError where a second call under another seed gives other results, beyond what the order of a sum makes for."""
+def _require_repetition(
+    outputs: list[torch.Tensor], again: Callable[[], list[torch.Tensor]], refuse: Callable[[], TaskError], most_eps: float = 0.0
+) -> None:
+    """Raises TaskError where a second call under another seed gives other results, beyond what the order of a sum makes for.
+
+    `most_eps`: the largest difference in units of the type's rounding; 0 for a share of the norm, and for floating results alone.
+    """
     state = random.getstate()
     random.seed(_OTHER_SEED)
     with torch.random.fork_rng(devices=list({tensor.device for tensor in outputs if tensor.is_cuda})):
@@ -109,11 +130,13 @@ def _require_repetition(reference: Reference, outputs: list[torch.Tensor], again
         repeated = again()
     random.setstate(state)
     for first, second in zip(outputs, repeated, strict=True):
-        if first.is_floating_point() and float((first.double() - second.double()).norm()) > _ALIKE * float(first.double().norm()):
-            raise reference.refuse_forward(
-                "gives other results when it is called again on equal arguments in training mode, so no kernel could be compared with it; "
-                'make it a function of its arguments, or judge it with MODE = "eval" (--mode eval)'
-            )
+        if not first.is_floating_point():
+            differs = bool(most_eps) and not torch.equal(first, second)
+        else:
+            alike = most_eps * torch.finfo(first.dtype).eps if most_eps else _ALIKE
+            differs = float((first.double() - second.double()).norm()) > alike * float(first.double().norm())
+        if differs:
+            raise refuse()
 
 
 def require_no_chance(reference: Reference, model: nn.Module, watch: ForwardWatch) -> None:

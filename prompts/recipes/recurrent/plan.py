@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tritonsmith.evaluator.plain import Plain
 from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts, TensorSpec
 from tritonsmith.prompts.recipes.members import assign, attribute, complete_members, parameter_lines, parent_lines
 from tritonsmith.prompts.recipes.plan import GETITEM, KernelPlan, NoPlan, forward_arguments, name_node
@@ -13,6 +14,11 @@ CASTS = ("to", "float", "contiguous", "cuda", "detach")
 """Methods that change neither values nor shape."""
 GATES = {"GRU": ("reset", "update", "new"), "LSTM": ("enter", "forget", "new", "out"), "RNN": ("new",)}
 """Gates of each kind of cell, in the order in which PyTorch stacks their weights."""
+_ZEROS = ("zeros", "zeros_like", "new_zeros")
+_DRAWN = ("torch.randn", "torch.rand")
+"""Functions that draw initial states."""
+_ASKED = ("device", "shape")
+"""What initial states are made by, of forward's arguments."""
 _RESULTS = {"GRU": ("sequence", "last"), "LSTM": ("sequence", ("last", "cell")), "RNN": ("sequence", "last")}
 """What each kind of module returns."""
 
@@ -180,8 +186,9 @@ class _Reader:
             self._visit(item)
         (result,) = [item for item in self.facts.ops if item.op == "output"]
         value = self._text(result.args[0], result)
-        if "None" in value:
-            raise NoPlan(("zeros in what forward returns", result))
+        for written, what in (("None", "zeros"), *((name, "random numbers") for name in _DRAWN)):
+            if written in value:
+                raise NoPlan((f"{what} in what forward returns", result))
         first = bool(attributes.get("batch_first", False))
         steps, batch = (spec.shape[1], spec.shape[0]) if first else (spec.shape[0], spec.shape[1])
         make, signature, fixed = call_holder(self.task.source, self.facts, node, layout=self.picks_step, kept=self.indexes)
@@ -248,11 +255,36 @@ class _Reader:
         elif node.target in GETITEM:
             self._getitem(node)
         elif node.op == "call_method" and node.target in CASTS and node.args:
-            self.values[node.name] = self._text(node.args[0], node)
-        elif node.op == "call_function" and node.target.rpartition(".")[2] in ("zeros", "zeros_like"):
+            text = self._text(node.args[0], node)
+            if text.startswith(_DRAWN) and node.target in ("to", "cuda"):  # which generator draws is the reference's choice
+                text = f"{text}.{node.target}({', '.join(self._text(place, node) for place in node.args[1:])})"
+            self.values[node.name] = text
+        elif node.target.rpartition(".")[2] in _ZEROS and node.op in ("call_function", "call_method"):
             self.values[node.name] = "None"
-        elif node.op != "output" and not (node.op == "call_method" and node.target == "size"):
+        elif node.target in _DRAWN and node.op == "call_function":
+            self._draw(node)
+        elif node.target == "builtins.getattr" and node.args[1] in _ASKED and node.args[0] in self._inputs():
+            self.values[node.name] = f"{self._text(node.args[0], node)}.{node.args[1]}"
+        elif node.op == "call_method" and node.target == "size":
+            if len(node.args) > 1 and node.args[0] in self._inputs():
+                self.values[node.name] = f"{self._text(node.args[0], node)}.size({node.args[1]})"
+        elif node.op != "output":
             raise NoPlan((f"{name_node(node)} next to {name_node(self.node)}", node))
+
+    def _inputs(self) -> list[Plain]:
+        """Forward's own arguments, as nodes name them."""
+        return [{"ref": node.name} for node in self.facts.ops if node.op == "placeholder"]
+
+    def _draw(self, node: OpNode) -> None:
+        """Random numbers stay PyTorch's call, in the same place and as often: under one seed they are the reference's."""
+        shape = node.args[0] if len(node.args) == 1 and isinstance(node.args[0], list | tuple) else node.args
+        sizes = [str(size) if isinstance(size, int) else self._text(size, node) for size in shape]
+        readers = sum(str(other.args).count(f"'ref': '{node.name}'") for other in self.facts.ops)
+        if readers != 1 or set(node.kwargs) - {"device"}:
+            raise NoPlan((f"{name_node(node)} next to {name_node(self.node)}", node))
+        device = node.kwargs.get("device")
+        place = "" if device is None else f", device={self._text(device, node)}"
+        self.values[node.name] = f"{node.target}({', '.join(sizes)}{place})"
 
     def _linear(self, node: OpNode) -> None:
         if not node.args:
@@ -274,7 +306,9 @@ class _Reader:
             self.values[node.name] = value[index]
             return
         text = self._text(source, node)
-        if text == "sequence" and self.directions == 1 and _is_last_step(index, bool(self.node.attributes.get("batch_first"))):
+        if text.endswith(".shape") and isinstance(index, int):
+            self.values[node.name] = f"{text}[{index}]"
+        elif text == "sequence" and self.directions == 1 and _is_last_step(index, bool(self.node.attributes.get("batch_first"))):
             self.values[node.name] = "last[-1]"
             self.picks_step = True
         elif text in ("sequence", "last", "cell") and (written := _write_index(index)):

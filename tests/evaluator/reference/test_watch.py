@@ -9,8 +9,10 @@ from torch.nn import functional as F
 
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.reference.float64 import InFloat64
+from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.reference.updates import UpdatedBuffers, run_forward
+from tritonsmith.evaluator.reference.watch import WatchedForward, run_watched
 from tritonsmith.evaluator.schema import PrecisionClass, Task, TaskFacts
 from tritonsmith.evaluator.tasks import load_task, settle_task
 
@@ -67,6 +69,21 @@ def test_chance_in_training_mode_is_named(tmp_path: Path, init: str, forward: st
         facts_of(task_of(tmp_path, init, forward, "torch.randn(2, 8)", "train"))
     assert named in str(refused.value) and "--mode eval" in str(refused.value)
     facts_of(task_of(tmp_path, init, forward, "torch.randn(2, 8)"))  # evaluation as before
+
+
+def watched(task: Task) -> WatchedForward:
+    reference = load_reference(task)
+    return run_watched(reference, reference.build(1), reference.draw_inputs(2, "cpu"))
+
+
+def test_random_numbers_in_evaluation_mode_must_leave_no_trace(tmp_path: Path) -> None:
+    forward = "s = torch.randn(1, 2, 8); return self.a(x, (s, torch.zeros_like(s)))[0][{}]"
+    init = "self.a = nn.LSTM(8, 8)"
+    forgotten = task_of(tmp_path, init, forward.format("-1"), "torch.randn(400, 2, 8)")
+    assert len(watched(forgotten).outputs) == 1
+    for text in (forward.format("0"), "return torch.randint(9, (4,)) + 0 * x[0, 0, 0].long()"):
+        with pytest.raises(TaskError, match=r"line \d+: forward draws random numbers \(rand.*\) and gives other results .* get_inputs\(\)"):
+            watched(task_of(tmp_path, init, text, "torch.randn(400, 2, 8)"))
 
 
 def test_dropout_of_nothing_is_no_chance(tmp_path: Path) -> None:

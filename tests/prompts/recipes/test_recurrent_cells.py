@@ -1,6 +1,7 @@
 """Every recurrent cell, in one direction and two, at small ragged sizes before the evaluator: right, and free of races."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Status, Task
+from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.prompts.recipes.book import Match, match
 from tritonsmith.prompts.recipes.recurrent.plan import RecurrentPlan
 
@@ -149,3 +151,27 @@ def test_every_release_follows_a_barrier(name: str) -> None:
     assert all(lines[n - 1] == "tl.debug_barrier()" for n in releases)
     assert "launch_cooperative_grid=True" in text
     assert not {"nn.GRU(", "nn.LSTM(", "nn.RNN(", "torch.matmul", "F.linear"} & set(text.split())
+
+
+MADE = "self.rnn(x, ({h0}, {c0}))"
+
+
+@pytest.mark.parametrize(
+    ("h0", "c0", "states"),
+    [
+        ("torch.zeros(2, x.size(1), 33, device=x.device)", "x.new_zeros(2, x.shape[1], 33)", ("None", "None")),
+        (
+            "torch.randn(2, x.size(1), 33, device=x.device)",
+            "torch.rand((2, x.shape[1], 33)).to(x.device)",
+            ("torch.randn(2, x.size(1), 33, device=x.device)", "torch.rand(2, x.shape[1], 33).to(x.device)"),
+        ),
+    ],
+)
+def test_states_that_forward_makes(tmp_path: Path, h0: str, c0: str, states: tuple[str, str]) -> None:
+    """Zeros need no tensor; random numbers are drawn as the reference draws them."""
+    path = tmp_path / "task.py"
+    path.write_text(write("LSTM").replace("self.rnn(x)", MADE.format(h0=h0, c0=c0)))
+    task = load_task(path)
+    found = match(task, probe(task)[0], H200)
+    assert found is not None and isinstance(found.plan, RecurrentPlan)
+    assert (found.plan.h0, found.plan.c0) == states
