@@ -44,21 +44,30 @@ def find_mean(scores: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, scores)) / len(scores)) if scores else 0.0
 
 
+def _tabulate_shares(rows: Sequence[JudgeRow]) -> list[str]:
+    """How many accepted kernels of each level are above each mark."""
+    lines = ["## Shares of the accepted", "", f"| level | geometric mean | {' | '.join(f'above {mark}x' for mark in _MARKS)} |", "|--|--|--|--|--|"]
+    for level in ACCEPTED:
+        scores = [row.score or 0.0 for row in select_accepted([row for row in rows if row.name.startswith(f"{level}/")])]
+        counts = [f"{sum(score > mark for score in scores)} of {len(scores)}" for mark in _MARKS]
+        lines.append(f"| {level} | {find_mean(scores):.2f}x | {' | '.join(counts)} |")
+    return lines
+
+
 def write_author(rows: Sequence[JudgeRow], names: Sequence[str], results: Path, name: str) -> bool:
     """Write the page and the data, and print the figures. True when all are reached. Raises UsageError without measured rows."""
     rows = [row for row in rows if row.name in set(names)]
     path = results / name
     require_measured(rows, path)
     figures = summarize_author(rows, names)
-    accepted = select_accepted(rows)
-    lines = [*tabulate_figures(figures), "", "## Shares of the accepted", "", "| above | tasks |", "|--|--|"]
-    lines += [f"| {mark}x | {sum((row.score or 0) > mark for row in accepted)} of {len(accepted)} |" for mark in _MARKS]
-    lines += ["", "## All", "", "| task | ruling | label | x strongest | ms | why not |", "|--|--|--|--|--|--|"]
-    for row in rows:
-        score = f"{row.score:.3f}" if row.score is not None else ""
+    lines = [*tabulate_figures(figures), "", *_tabulate_shares(rows)]
+    lines += ["", "## All", "", "| task | profile | ruling | label | x strongest | of | x eager | ms | why not |", "|--|--|--|--|--|--|--|--|--|"]
+    for row in sorted(rows, key=lambda row: list(names).index(row.name)):
+        score, eager = (f"{one:.3f}" if one is not None else "" for one in (row.score, row.score_eager))
         time = f"{row.median_ms:.4g}" if row.median_ms is not None else ""
         why = "" if row.ruling is Ruling.JUDGED else f"{row.status} {row.message}".replace("|", "/")
-        lines.append(f"| {row.name} | {row.ruling.value} | {row.label} | {score} | {time} | {why} |")
+        cells = (row.name, row.profile, row.ruling.value, row.label, score, row.baseline, eager, time, why)
+        lines.append(f"| {' | '.join(cells)} |")
     missing = [name for name in names if name not in {row.name for row in rows}]
     lines += ["", f"No row: {', '.join(missing) or 'none'}."]
     write_page("Kernels of the built-in author", "The best recipe with its plain settings, one kernel for each task.", lines, rows, path)
