@@ -152,6 +152,7 @@ class LocalEvaluator:
         self.parallel = 1 if self.hardware.present else min(_MOST_ORACLES, os.cpu_count() or 1)
         self.admits = self.parallel + self.hardware.present  # on a card one more is compiled while the other is measured
         self._mark = folder / "measuring"  # exists while something is timed
+        self._code = folder / "code"  # what texts compile to, for processes that run them
         others = [ServerProcess(target, sandbox=sandbox, environment=shown) for _ in range(self.parallel - 1)]
         self._oracles = OracleLease([first, *others], self._mark, _open_lock(device) if self.hardware.present else None)
         self._requests = CompileRequests(folder, self._oracles.lease, self._prepare)
@@ -167,7 +168,7 @@ class LocalEvaluator:
         self._races = Races(self._racing, self._oracles, self.hardware)
 
     def _open_compilers(self, sandbox: str) -> CompileReports:
-        return CompileReports(CompilePool(self.hardware.key, sandbox, self._mark), self._requests.path, self._call_seconds)
+        return CompileReports(CompilePool(self.hardware.key, sandbox, self._mark), self._requests.path, self._call_seconds, self._code)
 
     def evaluate_now(self, task: Task, kernel: KernelText | str, profile: str = "quick") -> Verdict:
         """As `evaluate`, blocking; an oracle that fails is started again and asked once more."""
@@ -213,7 +214,7 @@ class LocalEvaluator:
             request = {
                 "op": "evaluate", "kernel": kernel.as_message(), "profile": profile, "raw": str(raw.resolve()),
                 "task": task.model_dump(mode="json"), "trace": trace, "measuring": str(self._mark), "call_seconds": self._call_seconds,
-                "baselines": self.baselines,
+                "baselines": self.baselines, "code": str(self._code),
             }  # fmt: skip
             answer = oracles.ask(oracle, request)
         return Verdict.model_validate(answer["verdict"])
@@ -222,7 +223,9 @@ class LocalEvaluator:
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
     ) -> RaceReport | None:
         """As `race`, blocking."""
-        settings = {"baselines": self.baselines, "measuring": str(self._mark), "call_seconds": self._call_seconds}
+        settings = {
+            "baselines": self.baselines, "measuring": str(self._mark), "call_seconds": self._call_seconds, "code": str(self._code)
+        }  # fmt: skip
         return self._races.run(settings, task, incumbent, entrants, facts, keep, seconds)
 
     async def race(
@@ -253,7 +256,8 @@ class LocalEvaluator:
         """Whether compute-sanitizer found memory errors, and what it says."""
         path = self._requests.path_from(oracle, task)
         seconds = min(self._call_seconds, _SANITIZER_SECONDS)
-        request = {"op": "sanitize", "kernel": kernel.as_message(), "request": str(path), "seconds": seconds}
+        code = str(self._compiling.code_path(task, kernel)) if self._compiling else ""
+        request = {"op": "sanitize", "kernel": kernel.as_message(), "request": str(path), "seconds": seconds, "code": code}
         answer = self._oracles.ask(oracle, request)
         return bool(answer["found"]), str(answer["text"])
 

@@ -41,14 +41,14 @@ class Compilation:
         )
         self._still = False
 
-    def begin(self, kernel: KernelText, request: bytes, target: str) -> None:
-        """Compile for the named card; `request` is the session's pickle of arguments."""
+    def begin(self, kernel: KernelText, request: bytes, target: str, *, keep: bool = False) -> None:
+        """Compile for the named card; `request` is the session's pickle of arguments. With `keep` the report holds what was compiled."""
         self._source.write_text(kernel.text)
         self._request.write_bytes(request)
         for file in (self._source, self._request):
             file.chmod(0o644)
         assert self._sandbox.process.stdin is not None
-        message = {"candidate": str(self._source), "target": target, "init_pickle": str(self._request)}
+        message = {"candidate": str(self._source), "target": target, "init_pickle": str(self._request), "keep": keep}
         with contextlib.suppress(OSError):  # it died at once; `report` says so
             send_line(self._sandbox.process.stdin.fileno(), message)
 

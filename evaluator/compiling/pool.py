@@ -42,19 +42,22 @@ class CompilePool:
             self._free.put(compiler)
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="compile")
 
-    def submit(self, kernel: KernelText, request: Path, seconds: float) -> Future[CompileReport]:
-        """The report of `confined/compiler` in the future; the request's file must stay until then.
+    def submit(self, kernel: KernelText, request: Path, seconds: float, keep: Path | None = None) -> Future[CompileReport]:
+        """The report of `confined/compiler` in the future; the request's file must stay until then. `keep`: where what is compiled goes.
 
         It raises InfrastructureError, and so does this.
         """
         try:
-            return self._threads.submit(self._compile, kernel, request, seconds)
+            return self._threads.submit(self._compile, kernel, request, seconds, keep)
         except RuntimeError as error:
             raise InfrastructureError("the compilers are closed") from error
 
-    def _compile(self, kernel: KernelText, request: Path, seconds: float) -> CompileReport:
+    def _compile(self, kernel: KernelText, request: Path, seconds: float, keep: Path | None) -> CompileReport:
         compiler = self._free.get()
-        message = {"op": "compile", "kernel": kernel.as_message(), "request": str(request), "seconds": seconds, "mark": str(self._mark)}
+        message = {
+            "op": "compile", "kernel": kernel.as_message(), "request": str(request), "seconds": seconds, "mark": str(self._mark),
+            "keep": str(keep or ""),
+        }  # fmt: skip
         try:
             report: CompileReport = compiler.ask(message, seconds + _ANSWER_SECONDS)["report"]
         except InfrastructureError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager
@@ -13,6 +14,10 @@ from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.schema import Task
+
+
+_MOST_KEPT = 500
+"""Texts whose compiled code is kept, up to some hundred kB each."""
 
 
 class CompileRequests:
@@ -61,12 +66,16 @@ class CompileReports:
         pool: the compilers.
         request_path: gives the file of a task that compilers read.
         seconds: the longest that one compilation may take.
+        kept: folder for what texts compile to.
     """
 
-    def __init__(self, pool: CompilePool, request_path: Callable[[Task], Path], seconds: float) -> None:
+    def __init__(self, pool: CompilePool, request_path: Callable[[Task], Path], seconds: float, kept: Path) -> None:
         self._pool = pool
         self._request_path = request_path
         self._seconds = seconds
+        self._kept = kept
+        self._files: deque[Path] = deque()
+        """Of the texts in `kept`, the oldest first."""
         self._reports: dict[tuple[str, str], Future[CompileReport]] = {}
 
     def start(self, task: Task, kernel: KernelText, *, again: bool = False) -> Future[CompileReport]:
@@ -77,8 +86,16 @@ class CompileReports:
         key = (task.sha, kernel.sha)
         known = self._reports.get(key)
         if again or known is None or known.cancelled() or (known.done() and known.exception() is not None):
-            self._reports[key] = self._pool.submit(kernel, self._request_path(task), self._seconds)
+            code = self.code_path(task, kernel)
+            self._reports[key] = self._pool.submit(kernel, self._request_path(task), self._seconds, code)
+            self._files.append(code)
+            if len(self._files) > _MOST_KEPT:
+                self._files.popleft().unlink(missing_ok=True)
         return self._reports[key]
+
+    def code_path(self, task: Task, kernel: KernelText) -> Path:
+        """The file with what a text compiles to, once its compilation is done; see `channel.compiled_code`."""
+        return self._kept / task.sha / f"{kernel.sha}.json"
 
     def wait_for(self, task: Task, kernel: KernelText, *, again: bool) -> CompileReport:
         """The report of a candidate once it is there; `again`, of a new compilation. Raises InfrastructureError."""

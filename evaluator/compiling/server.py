@@ -4,7 +4,8 @@ Its requests come line by line, as the oracle's do:
 
     {"op": "hello", "target": key, "sandbox": mode}                        -> {"hardware": {...}}
     {"op": "compile", "kernel": {"text", "sha"}, "request": path, "seconds": limit,
-     "mark": path of a file that exists while something is timed}          -> {"report": {...}}, or {"report": {"status", "message"}}
+     "mark": path of a file that exists while something is timed,
+     "keep": path of a file for what was compiled, or nothing}             -> {"report": {...}}, or {"report": {"status", "message"}}
 
 The process for the next compilation starts when the last one has reported, and waits with its imports done.
 """
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.channel.compiled_code import keep_packed
 from tritonsmith.evaluator.compiling.client import COMPILER, Compilation, CompileFault
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.sandbox.self_test import establish
@@ -39,11 +41,14 @@ class CompilerServer:
             return {"hardware": named_card(self._target).model_dump(mode="json")}
         with self._next or Compilation() as compilation:
             self._next = None
-            compilation.begin(KernelText(**request["kernel"]), Path(request["request"]).read_bytes(), self._target)
+            keep, asked = request["keep"], Path(request["request"]).read_bytes()
+            compilation.begin(KernelText(**request["kernel"]), asked, self._target, keep=bool(keep))
             try:
                 report = compilation.report(request["seconds"], Path(request["mark"]))
             except CompileFault as fault:
                 report = {"status": fault.status.value, "message": str(fault)}
+        if (packed := report.pop("compiled", None)) and keep:
+            keep_packed(packed, Path(keep))
         self._next = Compilation()
         return {"report": report}
 

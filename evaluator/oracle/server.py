@@ -9,7 +9,7 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
     {"op": "prepare", "task": {...}, "baselines": [...]}                  -> {"request": path that compilers read}
     {"op": "race", "task": {...}, "incumbent": {"text", "sha"}, "entrants": [...], "keep": count,
      "call_seconds": limit, "seconds": limit, "measuring": path}           -> {"rows": [...], "note": why there are none}
-    {"op": "sanitize", "kernel": {"text", "sha"}, "request": path, "seconds": limit}  -> {"found": bool, "text": sentence}
+    {"op": "sanitize", "kernel": {"text", "sha"}, "request": path, "code": path, "seconds": limit} -> {"found": bool, "text": sentence}
     {"op": "count", "kernel": {"text", "sha"}, "request": path, "seconds": limit}     -> {"counters": {...}, "final": bool}
     faults                         -> {"error": sentence, "kind": "task" | "usage" | "infrastructure"}
 """
@@ -86,7 +86,8 @@ class Oracle:
             return self._race(request)
         if request["op"] == "sanitize":
             assert self._pool is not None  # only the oracle of a card is asked
-            found, text = self._pool.sanitize(KernelText(**request["kernel"]), Path(request["request"]), request["seconds"])
+            paths = Path(request["request"]), Path(request["code"])
+            found, text = self._pool.sanitize(KernelText(**request["kernel"]), *paths, request["seconds"])
             self._require_healthy_card()
             return {"found": found, "text": text}
         if request["op"] == "count":
@@ -125,10 +126,12 @@ class Oracle:
 
     def _race(self, request: dict[str, Any]) -> dict[str, Any]:
         """The rows of a timed race, or why there is none: a failed race is no failed verdict, and nobody asks for it again."""
-        judge = self._judge(Task.model_validate(request["task"]))
+        request_task = Task.model_validate(request["task"])
+        judge = self._judge(request_task)
         if not isinstance(judge, CardJudge):
             return {"rows": [], "note": "there is no card to race on"}
         judge.session.mark = Path(request["measuring"])
+        judge.session.code = Path(request["code"]) / request_task.sha
         try:
             rows = run_card_race(
                 judge.baselines, judge.timer, KernelText(**request["incumbent"]), [KernelText(**text) for text in request["entrants"]],
@@ -149,6 +152,7 @@ class Oracle:
             judge = self._judge(task, after, why)
             judge.take_trace([OperatorCost(**cost) for cost in request["trace"]])
             judge.session.mark = Path(request["measuring"])
+            judge.session.code = Path(request["code"]) / task.sha
             try:
                 return judge, judge.judge(kernel, request["profile"], Path(request["raw"]), request["call_seconds"])
             except (torch.OutOfMemoryError, CardMemoryError) as error:  # neither comes without a card

@@ -1,13 +1,14 @@
 """A candidate under compute-sanitizer: `python -P -m tritonsmith.evaluator.confined.compiler.sanitize TOOL INBOX`, inside the sandbox.
 
 The first process becomes compute-sanitizer around a second one (`--target`). That one imports what candidates need and opens the card,
-which takes seconds under the tool. Then it waits for a file: INBOX/question.json with {"candidate", "request"}.
+which takes seconds under the tool. Then it waits for a file: INBOX/question.json with {"candidate", "request", "code"}.
 It builds the model with weights of its own and calls it on random inputs. Every tensor has an allocation of its own, so that one element
 past its end is seen. Results are not looked at. Imports torch in the target.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -15,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 
+from tritonsmith.evaluator.channel.compiled_code import unpack_cache
 from tritonsmith.evaluator.channel.report import FINISHED, QUESTION
 
 _CALLS = 2
@@ -36,6 +38,8 @@ def _run_target(inbox: Path) -> None:
     while not (inbox / QUESTION).exists():
         time.sleep(_POLL_SECONDS)
     question = json.loads((inbox / QUESTION).read_text())
+    with contextlib.suppress(OSError, ValueError):  # then the kernels are compiled here
+        unpack_cache(Path(question["code"]), Path(os.environ["TRITON_CACHE_DIR"]))
     said = pickle.loads(Path(question["request"]).read_bytes())
     made = [make_argument(spec) for spec in said["inputs"]]
     arguments = [value.cuda() if isinstance(value, torch.Tensor) else value for value in made]

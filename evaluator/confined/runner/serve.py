@@ -6,7 +6,9 @@ the oracle's clock.
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 import torch
 
 from tritonsmith.evaluator.channel import slots
+from tritonsmith.evaluator.channel.compiled_code import unpack_cache
 from tritonsmith.evaluator.channel.doorbell import Command, Doorbell
 from tritonsmith.evaluator.channel.slots import Layout
 from tritonsmith.evaluator.confined.runner import candidate, quiet
@@ -125,6 +128,9 @@ class RunnerServer:
             weights, build, updates, frugal = (config[name] for name in ("weights", "build", "updates", "frugal"))
             self.subject: candidate.Subject | Baselines = Baselines(task, weights, self.arguments, build, updates, frugal=frugal)
         else:
+            if self.config["code"]:
+                with contextlib.suppress(OSError, ValueError):  # then this process compiles
+                    unpack_cache(Path(self.config["code"]), Path(os.environ["TRITON_CACHE_DIR"]))
             self.subject = candidate.open_candidate(
                 Path(self.config["source"]), pickle.loads(Path(self.config["init"]).read_bytes()), Path(self.config["weights"]),
                 Hardware.model_validate(self.config["hardware"]), cuda=self.cuda, trace=self.config["trace"],

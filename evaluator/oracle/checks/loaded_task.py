@@ -140,6 +140,7 @@ class LoadedTask:
             train=task.mode == "train", updates=self.updates, orders=tuple(map(read_order, shown.outputs)),
         )  # fmt: skip
         self.mark: Path | None = None  # a file that exists while something is measured
+        self.code: Path | None = None  # a folder with what candidates compile to, by text
         self.compile_request = folder / "compile.pkl"
         self.compile_request.write_bytes(pickle.dumps(self._compile_arguments()))
 
@@ -257,8 +258,12 @@ class LoadedTask:
     def runner(self, kernel: KernelText, environment: dict[str, str] | None = None) -> RunnerHandle:
         """A runner for this candidate: the one that has waited longest, where one does."""
         runner = self.new_runner("candidate", self.setup, environment)
-        runner.begin(kernel)
+        self.begin(runner, kernel)
         return runner
+
+    def begin(self, runner: RunnerHandle, kernel: KernelText) -> None:
+        """Let a runner import a candidate; on a card with what its text compiles to, where that is known by now."""
+        runner.begin(kernel, self.code / f"{kernel.sha}.json" if self.code and self.device == "cuda" else None)
 
     def new_runner(self, role: str, setup: RunnerSetup, environment: dict[str, str] | None = None) -> RunnerHandle:
         """A runner that does not know yet what to run."""

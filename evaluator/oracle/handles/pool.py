@@ -61,7 +61,7 @@ class RunnerPool:
         if self._sanitizer is None and not say_why_not():
             self._sanitizer = SanitizerProcess()
 
-    def sanitize(self, kernel: KernelText, request: Path, seconds: float) -> tuple[bool, str]:
+    def sanitize(self, kernel: KernelText, request: Path, code: Path, seconds: float) -> tuple[bool, str]:
         """Whether memory errors were found in a candidate, and what was found or why nothing can be said."""
         if reason := say_why_not():
             return False, reason
@@ -70,7 +70,7 @@ class RunnerPool:
             waiting.close()
             waiting = None
         with contextlib.closing(waiting or SanitizerProcess()) as process:
-            return process.examine(kernel, request, seconds)
+            return process.examine(kernel, request, code, seconds)
 
     def _start(self, role: str, *, waits: bool) -> RunnerProcess:
         folder = Path(self._compiled.name)

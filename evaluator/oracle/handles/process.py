@@ -80,6 +80,15 @@ class RunnerProcess:
             raise InfrastructureError(f"a runner did not start within {timeout:.0f} s: {self.sandbox.stderr_tail().strip()[-300:]}")
         self._warm = True
 
+    def hand_over_code(self, code: Path | None) -> str:
+        """A file with what the candidate's text compiles to, where the process can read it; empty where there is none."""
+        if code is None or not code.exists():  # it is not compiled yet, or did not compile
+            return ""
+        place = self.source.with_name("code.json")
+        place.write_bytes(code.read_bytes())
+        place.chmod(0o444)
+        return str(place)
+
     def run_on(self, processors: set[int]) -> None:
         """Let every thread of the run have these processors only; where that is not allowed it stays as it is."""
         for _ in range(2):  # what starts meanwhile has the processors of what started it

@@ -82,8 +82,11 @@ class RunnerHandle:
         self.process = process
         self._doorbell, self._sandbox, self._lines = process.doorbell, process.sandbox, process.lines
 
-    def begin(self, kernel: KernelText | None = None, **config: Any) -> None:
-        """Tell the process what to run: the candidate's text, or additions to the configuration line (`task`)."""
+    def begin(self, kernel: KernelText | None = None, code: Path | None = None, **config: Any) -> None:
+        """Tell the process what to run: the candidate's text, or additions to the configuration line (`task`).
+
+        `code`: a file with what the text compiles to, which may be missing.
+        """
         setup, process, bell = self.setup, self.process, self._doorbell
         process.source.write_text(kernel.text if kernel else "")
         process.source.chmod(0o444)
@@ -93,7 +96,7 @@ class RunnerHandle:
             "init": str(setup.init), "arguments": str(setup.arguments), "weights": str(setup.weights), "source": str(process.source),
             "inputs": setup.inputs.handle(), "outputs": self.block.handle(), "hardware": setup.hardware.model_dump(mode="json"),
             "tf32": setup.tf32, "train": setup.train, "updates": setup.updates, "memory": setup.memory,
-            "orders": setup.orders,
+            "orders": setup.orders, "code": self.process.hand_over_code(code),
             "trace": self.trace.handle() if self.trace else None,
         } | config  # fmt: skip
         with contextlib.suppress(OSError):  # it died at once; wait_ready says so

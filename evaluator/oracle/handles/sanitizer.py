@@ -55,12 +55,16 @@ class SanitizerProcess:
             environment={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, confined=True, read=[self._inbox, *tool], proc=True,
         )  # fmt: skip
 
-    def examine(self, kernel: KernelText, request: Path, seconds: float) -> tuple[bool, str]:
-        """Whether memory errors were found in a candidate, and what was found or why nothing can be said; once for each process."""
+    def examine(self, kernel: KernelText, request: Path, code: Path, seconds: float) -> tuple[bool, str]:
+        """Whether memory errors were found in a candidate, and what was found or why nothing can be said; once for each process.
+
+        `code`: a file with what the text compiles to, which may be missing.
+        """
         draft, question = self._inbox / "question.draft", self._inbox / QUESTION
         source = self._hand_over("candidate.py", kernel.text.encode())
         asked = self._hand_over("request.pkl", request.read_bytes())
-        self._hand_over(draft.name, json.dumps({"candidate": str(source), "request": str(asked)}).encode())
+        compiled = self._hand_over("code.json", code.read_bytes() if code.is_file() else b"{}")
+        self._hand_over(draft.name, json.dumps({"candidate": str(source), "request": str(asked), "code": str(compiled)}).encode())
         draft.rename(question)  # whole, once it is there
         output = self.sandbox.read_output(seconds, _MOST_BYTES)
         if output is None:

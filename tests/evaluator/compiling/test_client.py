@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -12,6 +16,7 @@ from typing import Any
 import pytest
 
 from project import ROOT
+from tritonsmith.evaluator.channel.compiled_code import keep_packed, unpack_cache
 from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
 from tritonsmith.evaluator.compiling.pool import CompilePool
 from tritonsmith.evaluator.compiling.reports import CompileReports
@@ -63,6 +68,43 @@ def test_imports_take_no_time_of_the_candidates() -> None:
         assert "ModelNew" in compilation.report(1.5)["message"]
 
 
+AGAIN = """
+import json, sys
+from pathlib import Path
+from tritonsmith.evaluator.confined.compiler.compile import examine
+print(json.dumps(examine(Path(sys.argv[1]), "h200", {"init": [96, 1.5, 2.0], "inputs": [((64, 96), "float32")], "overrides": {}})))
+"""
+
+
+def test_what_was_compiled_is_found_by_the_next_process(tmp_path: Path) -> None:
+    text, cache = (ROOT / "tests/helpers/kernels/gelu_chain.py").read_text(), tmp_path / "cache"
+    request = pickle.dumps({"init": [96, 1.5, 2.0], "inputs": [((64, 96), "float32")], "overrides": {}})
+    with Compilation() as compilation:
+        compilation.begin(KernelText.of(text), request, "h200", keep=True)
+        report = compilation.report(120.0)
+    assert report["status"] == "ok", report["message"]
+    packed = report.pop("compiled")
+    keep_packed(packed, tmp_path / "task" / "code.json")
+    unpack_cache(tmp_path / "task" / "code.json", cache)
+    (tmp_path / "candidate.py").write_text(text)
+    before = sorted(cache.glob("*/*"))
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"} | {"TRITON_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-P", "-c", AGAIN, str(tmp_path / "candidate.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    assert json.loads(done.stdout) == report
+    assert sorted(cache.glob("*/*")) == before and any(file.suffix == ".cubin" for file in before), "nothing was compiled again"
+
+
+def test_only_files_of_a_cache_are_kept(tmp_path: Path) -> None:
+    packed = {"KEY/kernel.cubin": "eJwDAAAAAAE="}
+    for wrong in ({"../kernel.cubin": "eJwDAAAAAAE="}, {"KEY/a/b.cubin": ""}, {"KEY/kernel.cubin": 3}, [packed], {}, None):
+        keep_packed(wrong, tmp_path / "code.json")
+        assert not (tmp_path / "code.json").exists()
+    keep_packed(packed | {"KEY/broken.cubin": "no base64"}, tmp_path / "code.json")
+    unpack_cache(tmp_path / "code.json", tmp_path / "cache")
+    assert [file.name for file in (tmp_path / "cache").glob("*/*")] == ["kernel.cubin"]
+
+
 class Pool:
     """Compilers beside a card, which say in turn what they are told to."""
 
@@ -80,7 +122,7 @@ class Pool:
 def beside_a_card(pool: Pool, tmp_path: Path) -> Callable[[bool], dict[str, Any]]:
     """What an evaluator asks for a second opinion."""
     task = load_task(ROOT / "benchmarks" / "tasks" / "26_gelu_scale_bias.py", size="small")
-    reports = CompileReports(pool, lambda about: tmp_path / "request.pkl", 1.0)
+    reports = CompileReports(pool, lambda about: tmp_path / "request.pkl", 1.0, tmp_path / "code")
     return lambda again: reports.wait_for(task, KernelText.of("x = 1"), again=again)
 
 

@@ -53,8 +53,9 @@ def test_a_process_reads_a_request_that_lies_anywhere(folder: Path, *, ahead: bo
         (folder / "elsewhere").mkdir(mode=0o700)
         request = folder / "elsewhere" / "request.pkl"
         request.write_text("__global__ read")
-        assert pool.sanitize(KernelText.of("a right kernel"), request, 60.0) == (False, "no memory error found")
-        found = pool.sanitize(KernelText.of("reads_past_its_end"), request, 60.0)
+        code = folder / "elsewhere" / "code.json"  # is missing, as for a kernel that is not compiled yet
+        assert pool.sanitize(KernelText.of("a right kernel"), request, code, 60.0) == (False, "no memory error found")
+        found = pool.sanitize(KernelText.of("reads_past_its_end"), request, code, 60.0)
         assert found == (True, "Invalid __global__ read of size 4 bytes")
     finally:
         pool.close()
