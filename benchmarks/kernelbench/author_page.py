@@ -46,7 +46,8 @@ def find_mean(scores: Sequence[float]) -> float:
 
 def _tabulate_shares(rows: Sequence[JudgeRow]) -> list[str]:
     """How many accepted kernels of each level are above each mark."""
-    lines = ["## Shares of the accepted", "", f"| level | geometric mean | {' | '.join(f'above {mark}x' for mark in _MARKS)} |", "|--|--|--|--|--|"]
+    marks = " | ".join(f"above {mark}x" for mark in _MARKS)
+    lines = ["## Shares of the accepted", "", f"| level | geometric mean | {marks} |", "|--|--|--|--|--|"]
     for level in ACCEPTED:
         scores = [row.score or 0.0 for row in select_accepted([row for row in rows if row.name.startswith(f"{level}/")])]
         counts = [f"{sum(score > mark for score in scores)} of {len(scores)}" for mark in _MARKS]
@@ -61,7 +62,8 @@ def write_author(rows: Sequence[JudgeRow], names: Sequence[str], results: Path, 
     require_measured(rows, path)
     figures = summarize_author(rows, names)
     lines = [*tabulate_figures(figures), "", *_tabulate_shares(rows)]
-    lines += ["", "## All", "", "| task | profile | ruling | label | x strongest | of | x eager | ms | why not |", "|--|--|--|--|--|--|--|--|--|"]
+    columns = ("task", "profile", "ruling", "label", "x strongest", "of", "x eager", "ms", "why not")
+    lines += ["", "## All", "", f"| {' | '.join(columns)} |", "|" + "--|" * len(columns)]
     for row in sorted(rows, key=lambda row: list(names).index(row.name)):
         score, eager = (f"{one:.3f}" if one is not None else "" for one in (row.score, row.score_eager))
         time = f"{row.median_ms:.4g}" if row.median_ms is not None else ""

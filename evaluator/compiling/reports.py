@@ -15,7 +15,6 @@ from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.schema import Task
 
-
 _MOST_KEPT = 500
 """Texts whose compiled code is kept, up to some hundred kB each."""
 
