@@ -151,8 +151,7 @@ class LocalEvaluator:
             raise
         self.parallel = 1 if self.hardware.present else min(_MOST_ORACLES, os.cpu_count() or 1)
         self.admits = self.parallel + self.hardware.present  # on a card one more is compiled while the other is measured
-        self._mark = folder / "measuring"  # exists while something is timed
-        self._code = folder / "code"  # what texts compile to, for processes that run them
+        self._mark, self._code = folder / "measuring", folder / "code"  # exists while something is timed; what texts compile to
         others = [ServerProcess(target, sandbox=sandbox, environment=shown) for _ in range(self.parallel - 1)]
         self._oracles = OracleLease([first, *others], self._mark, _open_lock(device) if self.hardware.present else None)
         self._requests = CompileRequests(folder, self._oracles.lease, self._prepare)
@@ -181,8 +180,8 @@ class LocalEvaluator:
         )
         if verdict.timing is not None:
             verdict = add_floor(verdict, self._descriptions.describe(task)[0], self.hardware, task.precision)
-        more = {"size": task.sized} if task.sized else {}
-        return verdict.model_copy(update={"advice": advice, "environment": verdict.environment | more})
+        environment = verdict.environment | ({"size": task.sized} if task.sized else {})
+        return verdict.model_copy(update={"advice": advice, "environment": environment})
 
     def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
         """The verdict of one profile. On a card the candidate is compiled at the same time, for a second opinion about its label."""
@@ -213,9 +212,8 @@ class LocalEvaluator:
             trace = [asdict(operator) for operator in self._descriptions.describe(task)[1]] if profile != CORRECTNESS_ONLY else []
             request = {
                 "op": "evaluate", "kernel": kernel.as_message(), "profile": profile, "raw": str(raw.resolve()),
-                "task": task.model_dump(mode="json"), "trace": trace, "measuring": str(self._mark), "call_seconds": self._call_seconds,
-                "baselines": self.baselines, "code": str(self._code),
-            }  # fmt: skip
+                "task": task.model_dump(mode="json"), "trace": trace,
+            } | self._settings()  # fmt: skip
             answer = oracles.ask(oracle, request)
         return Verdict.model_validate(answer["verdict"])
 
@@ -223,10 +221,11 @@ class LocalEvaluator:
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
     ) -> RaceReport | None:
         """As `race`, blocking."""
-        settings = {
-            "baselines": self.baselines, "measuring": str(self._mark), "call_seconds": self._call_seconds, "code": str(self._code)
-        }  # fmt: skip
-        return self._races.run(settings, task, incumbent, entrants, facts, keep, seconds)
+        return self._races.run(self._settings(), task, incumbent, entrants, facts, keep, seconds)
+
+    def _settings(self) -> dict[str, Any]:
+        """What an oracle is told besides the question."""
+        return {"measuring": str(self._mark), "code": str(self._code), "baselines": self.baselines, "call_seconds": self._call_seconds}
 
     async def race(
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
@@ -254,10 +253,9 @@ class LocalEvaluator:
 
     def _sanitize(self, task: Task, kernel: KernelText, oracle: ServerProcess) -> tuple[bool, str]:
         """Whether compute-sanitizer found memory errors, and what it says."""
-        path = self._requests.path_from(oracle, task)
-        seconds = min(self._call_seconds, _SANITIZER_SECONDS)
-        code = str(self._compiling.code_path(task, kernel)) if self._compiling else ""
-        request = {"op": "sanitize", "kernel": kernel.as_message(), "request": str(path), "seconds": seconds, "code": code}
+        path, seconds = self._requests.path_from(oracle, task), min(self._call_seconds, _SANITIZER_SECONDS)
+        code = self._code / task.sha / f"{kernel.sha}.json"
+        request = {"op": "sanitize", "kernel": kernel.as_message(), "request": str(path), "seconds": seconds, "code": str(code)}
         answer = self._oracles.ask(oracle, request)
         return bool(answer["found"]), str(answer["text"])
 

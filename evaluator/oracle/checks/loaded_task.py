@@ -103,8 +103,7 @@ class LoadedTask:
         self.reference = load_reference(task)
         self.pool = pool
         self.plan: MemoryPlan = ROOMY
-        self.batch: Batch | None = None
-        """How the task is taken apart, where its plan wants that."""
+        self.batch: Batch | None = None  # how the task is taken apart, where its plan wants that
         self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-oracle-", dir=pool.sessions if pool else None)
         folder = Path(self._folder.name)
         folder.chmod(0o755)
@@ -140,15 +139,15 @@ class LoadedTask:
             train=task.mode == "train", updates=self.updates, orders=tuple(map(read_order, shown.outputs)),
         )  # fmt: skip
         self.mark: Path | None = None  # a file that exists while something is measured
-        self.code: Path | None = None  # a folder with what candidates compile to, by text
+        self.code: Path | None = None  # a folder with what texts compile to
         self.compile_request = folder / "compile.pkl"
         self.compile_request.write_bytes(pickle.dumps(self._compile_arguments()))
 
     def _compile_arguments(self) -> dict[str, Any]:
         specs = iter([spec if spec.strides or spec.offset else (spec.shape, spec.dtype) for spec in self.layout.inputs])
         values = [next(specs) if is_tensor else plain for plain, is_tensor in zip(self.plain, self.is_tensor, strict=True)]
-        asked = {"train": self.task.mode == "train", "tf32": self.arithmetic.tf32}
-        return {"init": self.reference.init_inputs(), "inputs": values, "overrides": {}, **asked}
+        asked = {"overrides": {}, "train": self.task.mode == "train", "tf32": self.arithmetic.tf32}
+        return asked | {"init": self.reference.init_inputs(), "inputs": values}
 
     def _draw_weights(self, *, moved: bool = False) -> None:
         self.model: nn.Module = self.reference.build(fresh_seed())
@@ -258,12 +257,8 @@ class LoadedTask:
     def runner(self, kernel: KernelText, environment: dict[str, str] | None = None) -> RunnerHandle:
         """A runner for this candidate: the one that has waited longest, where one does."""
         runner = self.new_runner("candidate", self.setup, environment)
-        self.begin(runner, kernel)
+        runner.begin(kernel, self.code)
         return runner
-
-    def begin(self, runner: RunnerHandle, kernel: KernelText) -> None:
-        """Let a runner import a candidate; on a card with what its text compiles to, where that is known by now."""
-        runner.begin(kernel, self.code / f"{kernel.sha}.json" if self.code and self.device == "cuda" else None)
 
     def new_runner(self, role: str, setup: RunnerSetup, environment: dict[str, str] | None = None) -> RunnerHandle:
         """A runner that does not know yet what to run."""

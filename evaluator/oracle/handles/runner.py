@@ -85,7 +85,7 @@ class RunnerHandle:
     def begin(self, kernel: KernelText | None = None, code: Path | None = None, **config: Any) -> None:
         """Tell the process what to run: the candidate's text, or additions to the configuration line (`task`).
 
-        `code`: a file with what the text compiles to, which may be missing.
+        `code`: a folder with what texts compile to; a card's runners begin with it where it is known by now.
         """
         setup, process, bell = self.setup, self.process, self._doorbell
         process.source.write_text(kernel.text if kernel else "")
@@ -96,7 +96,7 @@ class RunnerHandle:
             "init": str(setup.init), "arguments": str(setup.arguments), "weights": str(setup.weights), "source": str(process.source),
             "inputs": setup.inputs.handle(), "outputs": self.block.handle(), "hardware": setup.hardware.model_dump(mode="json"),
             "tf32": setup.tf32, "train": setup.train, "updates": setup.updates, "memory": setup.memory,
-            "orders": setup.orders, "code": self.process.hand_over_code(code),
+            "orders": setup.orders, "code": process.hand_over_code(code, kernel) if code and kernel and setup.device == "cuda" else "",
             "trace": self.trace.handle() if self.trace else None,
         } | config  # fmt: skip
         with contextlib.suppress(OSError):  # it died at once; wait_ready says so

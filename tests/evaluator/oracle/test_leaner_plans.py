@@ -65,7 +65,7 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Verdict]:
         monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
         oracle = Oracle()
         oracle._hardware = named_card("h200").model_copy(update={"present": True})
-        request = {"trace": [], "measuring": "mark", "raw": "raw.json", "profile": "quick", "call_seconds": 1.0}
+        request = {"trace": [], "measuring": "mark", "code": "code", "raw": "raw.json", "profile": "quick", "call_seconds": 1.0}
         task = load_task(ROOT / "benchmarks/tasks/26_gelu_scale_bias.py")
         return cast(Verdict, oracle._judge_in_memory(task, request, KernelText.of("x = 1"))[1])
 

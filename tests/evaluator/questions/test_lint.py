@@ -76,7 +76,7 @@ BAD = {
     "weight unused": planted("y = self.linear(x); return y - y.mean(0)"),
     "inputs do not vary": planted(draw="[torch.linspace(0, 1, rows * 24).view(rows, 24)]"),
     "inputs changed": planted("return self.linear(x.mul_(2.0))"),
-    "random": planted("return F.dropout(self.linear(x), 0.5, training=True)"),
+    "random": planted("import random; return self.linear(x) * random.random()"),
     "not finite": planted("return torch.log(self.linear(x) - 2)"),
     "no float64 oracle": planted("assert x.dtype == torch.float32; return self.linear(x)"),
     "size": FRAME.replace("rows = 16", "rows = 16\nwide = 24\nSHAPES = [{'rows': 3}, {'wide': (23, 24)}]").replace(
@@ -92,6 +92,11 @@ def test_a_bad_task_is_reported_with_the_reason(name: str) -> None:
     assert name in names(found), found
     reason = next(finding.reason for finding in found.findings if finding.name == name)
     assert len(reason.split()) > 5 and "\n" not in reason
+
+
+def test_a_task_that_draws_with_torch_is_no_task() -> None:
+    with pytest.raises(TaskError, match=r"planted\.py, line \d+: forward draws random numbers \(bernoulli_\)"):
+        report(planted("return F.dropout(self.linear(x), 0.5, training=True)"))
 
 
 def test_a_sound_task_has_no_finding() -> None:

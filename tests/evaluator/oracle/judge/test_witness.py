@@ -51,7 +51,7 @@ class Process:
         self.outputs = [torch.empty(6, 8)]
         self.done: list[str] = []
 
-    def begin(self, kernel: KernelText) -> None:
+    def begin(self, kernel: KernelText, code: Path | None) -> None:
         self.done.append("begin")
 
     def post(self, command: Command) -> None:
