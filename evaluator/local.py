@@ -174,14 +174,13 @@ class LocalEvaluator:
         text = kernel if isinstance(kernel, KernelText) else KernelText.of(kernel)
         if refused := refuse_text(text, profile):
             return refused
-        advice = advice_lines(text.text, task.precision)  # next to the verdict, which never depends on it
         verdict = examine(
             profile, lambda name: self._judge(task, text, name), lambda ended: self._audit(task, text, ended), at_once=self.parallel > 1
         )
         if verdict.timing is not None:
             verdict = add_floor(verdict, self._descriptions.describe(task)[0], self.hardware, task.precision)
         environment = verdict.environment | ({"size": task.sized} if task.sized else {})
-        return verdict.model_copy(update={"advice": advice, "environment": environment})
+        return verdict.model_copy(update={"advice": advice_lines(text.text, task.precision), "environment": environment})
 
     def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
         """The verdict of one profile. On a card the candidate is compiled at the same time, for a second opinion about its label."""
