@@ -78,7 +78,7 @@ OPERATIONS: dict[str, Operation] = {
     "pow": Operation((("a", _REQUIRED), ("b", _REQUIRED)), _power, 2.0),
     "neg": _form("-{a}"),
     "abs": _form("tl.abs({a})"),
-    "exp": _form("tl.exp({a})"),
+    "exp": _form("libdevice.exp({a})"),  # tl.exp loses digits where its argument is large: it multiplies by log2(e) in fp32
     "log": _form("tl.log({a})"),
     "sqrt": _form("tl.sqrt({a})"),
     "rsqrt": _form("1.0 / tl.sqrt({a})", flops=2.0),

@@ -26,6 +26,11 @@ class KernelPlan(Record):
         """What stays a PyTorch call, as people write it."""
         return ()
 
+    @property
+    def uses_libdevice(self) -> bool:
+        """Whether a kernel calls CUDA's device library."""
+        return "libdevice." in repr(self)
+
     def name_local(self, name: str) -> str:
         """A name for a variable of forward that none of its arguments has."""
         while name in [argument.partition("=")[0] for argument in self.arguments.split(", ")]:
