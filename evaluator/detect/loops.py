@@ -90,6 +90,8 @@ def _explain_persistence(walk: KernelWalk, loop: Loop, reducing: set[str]) -> It
         yield "each program takes several tiles, as far apart as there are programs", _OTHER_WORK[0]
     yield from _explain_registers(walk, loop)
     yield from _explain_memory(walk, loop)
+    if _moves_on_from_share(walk, loop):
+        yield "each program goes from one piece of work to the next in a share of its own", _OTHER_WORK[1]
     if _takes_share(walk, loop) or loop.bound not in reducing and not loop.updates and _takes_several_rows(walk, loop):
         yield f"each program takes {loop.bound} pieces of work in turn", _OTHER_WORK[1]
 
@@ -206,7 +208,8 @@ def _drop(form: Polynomial, inner: set[str]) -> Polynomial:
 def takes_work_in_turn(walk: KernelWalk) -> bool:
     """Whether programs take several pieces of work each, so that their number is free."""
     return any(
-        loop.queue or _strides_over_programs(walk, loop) or _takes_several_rows(walk, loop) or _takes_share(walk, loop)
+        loop.queue or _strides_over_programs(walk, loop) or _takes_share(walk, loop)
+        or not loop.updates and _takes_several_rows(walk, loop)  # else time steps, which lie side by side in memory as rows do
         for loop in walk.loops.values()
     )
 
@@ -256,6 +259,16 @@ def _takes_share(walk: KernelWalk, loop: Loop) -> bool:
         and not any((owner, name) == (loop.id, name) and name in loop.updates for owner, name, _ in store.value.carried)
         for store in _stores(walk, loop)
     )
+
+
+def _moves_on_from_share(walk: KernelWalk, loop: Loop) -> bool:
+    """Whether a number that begins at a program's share, and grows unevenly, says where an iteration's results go, as in stream-K."""
+    shares = {
+        f"carried:{loop.id}:{name}" for name, start in loop.starts.items()
+        if any(_is_share(start.coefficient(f"program:{axis}")) for axis in walk.program_axes)
+    }  # fmt: skip
+    written = [access for access in walk.accesses if access.kind != "load" and loop.id in access.loops]
+    return any(shares & access.address.form.deps for access in written)
 
 
 def _is_share(form: Polynomial) -> bool:

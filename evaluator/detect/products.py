@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tritonsmith.evaluator.detect.convolutions import SHORT_TRIPS, find_sliding, find_taps, find_written_taps
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
-from tritonsmith.evaluator.source.forms import Polynomial
+from tritonsmith.evaluator.source.forms import Polynomial, Symbol
 from tritonsmith.evaluator.source.values import KernelWalk, Loop, Product, Use, Value
 
 _MOST_UNROLLED = 32
@@ -38,11 +38,25 @@ def _name_kind(product: Product, loop: Loop) -> str:
         return ""  # a weight that is computed from a place, say
     if any(_is_gathered(form, loop) for side in sides for form in side.origins):
         return ""
+    if any(side.rank and _is_elementwise(side, loop) for side in sides):
+        return ""
     ranks = sorted(side.rank for side in sides)
     crossed = _cross_programs(*sides) if ranks == [0, 0] else ranks == [1, 1] and _cross_places(*sides, loop)
     if not (ranks[0] == 0 < ranks[1] or product.outer or crossed):
         return ""
     return "column times row" if product.outer else "scalar times vector" if ranks[-1] else "scalar times scalar"
+
+
+def _is_elementwise(side: Value, loop: Loop) -> bool:
+    """Whether a factor is itself made of several tensors at one place, such as a gradient and what it was taken at."""
+    roots = {("parameter", root) for root, _ in side.reads}
+    moving = [form for form in side.origins if loop.name in form.deps]
+    places = {frozenset(term for term in form.terms if not _is_root(term[0], roots)) for form in moving}
+    return len(places) < len(moving)
+
+
+def _is_root(symbols: tuple[Symbol, ...], roots: set[tuple[str, str]]) -> bool:
+    return len(symbols) == 1 and (symbols[0].kind, symbols[0].key) in roots
 
 
 def _is_gathered(form: Polynomial, loop: Loop) -> bool:

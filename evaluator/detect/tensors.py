@@ -45,7 +45,9 @@ class Tensors:
             return node.attr not in _FIGURES and self.is_input(node.value, frame, less)
         if isinstance(node, ast.Call):
             inner = [node.func.value] if isinstance(node.func, ast.Attribute) and node.func.attr not in _FIGURES else []
-            return any(self.is_input(part, frame, less) for part in [*inner, *node.args[:1]])
+            written = bool(node.args) and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
+            given = node.args[1:] if written else node.args[:1]  # behind an equation any operand may be the input
+            return any(self.is_input(part, frame, less) for part in [*inner, *given])
         if isinstance(node, ast.Subscript | ast.Starred | ast.NamedExpr):
             return self.is_input(node.value, frame, less)
         parts: list[ast.expr] = []

@@ -146,9 +146,10 @@ class Language:
 
     def _note_mixing(self, folded: Value, result: Value, env: Env) -> Value:
         """A sum or maximum over elements that a loop carries: each new element rests on many old ones, as in a product of tiles."""
-        held = {item for item in folded.carried if env.get(item[1], NOTHING).rank > 0}
+        loops = self._facts.loops  # a helper has other names than the loop around its call
+        held = {item for item in folded.carried if env.get(item[1], NOTHING).rank > 0 or item[1] in loops[item[0]].held}
         for loop, name, _ in held:
-            self._facts.loops[loop].mixed.add(name)
+            loops[loop].mixed.add(name)
         keys = {item[:2] for item in held}
         full = frozenset((loop, name, Use.FULL if (loop, name) in keys else use) for loop, name, use in result.carried)
         return replace(result, carried=full)

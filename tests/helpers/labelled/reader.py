@@ -98,7 +98,13 @@ def _launch(text: str) -> str:
 def rename_everything(case: Labelled) -> str:
     """The file with names of kernels' variables, parameters and of kernels themselves replaced by ones that say the opposite."""
     tree = ast.parse(case.source)
-    kernels = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    attributes = {  # of classes of the file, by which a function may be called as well
+        part.id
+        for node in tree.body if isinstance(node, ast.ClassDef)
+        for line in node.body if isinstance(line, ast.Assign)
+        for part in line.targets if isinstance(part, ast.Name)
+    }  # fmt: skip
+    kernels = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name not in attributes]
     stranger = {node.name: f"persistent_winograd_{number}" for number, node in enumerate(kernels)}
     keywords: dict[str, str] = {}
     for node in (node for node in kernels if any("jit" in ast.unparse(decorator) for decorator in node.decorator_list)):
