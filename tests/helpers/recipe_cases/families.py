@@ -252,6 +252,14 @@ FAMILIES = [
         "F.pad(x, (1, 2, 0, 1), mode='reflect'), torch.roll(x, (1, -2), (2, 3)), torch.flip(x, [2])",
         "torch.randn(2, 3, 6, 8)",
     ),
+    RegionCase(
+        "sampling at places",
+        "g = F.affine_grid(t, x.shape, align_corners=False); return F.grid_sample(x, g, align_corners=False), "
+        "F.grid_sample(x, p, mode='nearest', align_corners=False), "
+        "F.grid_sample(x, p, padding_mode='border', align_corners=True) + F.affine_grid(t, (2, 1, 5, 7), align_corners=True).sum()",
+        "torch.randn(2, 3, 6, 8), torch.rand(2, 2, 3) - 0.3, torch.rand(2, 5, 7, 2) * 2.6 - 1.3",
+        arguments="x, t, p",
+    ),
     RegionCase("triangles", "return torch.triu(x), torch.tril(x, -1) @ x, torch.tril(torch.ones(9, 9))[None] * x", "torch.randn(2, 9, 9)"),
     RegionCase("sorted", "v, i = torch.topk(x, 4, dim=1); return torch.softmax(v, 1), i, torch.sort(x, 1)[0] * 2", "torch.randn(7, 30)"),
     RegionCase(

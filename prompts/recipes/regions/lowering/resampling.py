@@ -6,12 +6,14 @@ import math
 from collections.abc import Sequence
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
-from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
-from tritonsmith.prompts.recipes.regions.lowering.views import pad, reshape, view
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula, select_where
+from tritonsmith.prompts.recipes.regions.lowering.views import pad, pick, reshape, view
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Index, Shape
-from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Lookup, Position, Tensor, rename, widen
+from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Lookup, Position, Tensor, align, rename, widen
 
 _MODES = {"Zero": "constant", "Constant": "constant", "Reflection": "reflect", "Replication": "replicate", "Circular": "circular"}
+_FLAT = 4
+"""Axes of a batch of flat images."""
 _LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
 
 
@@ -141,7 +143,73 @@ def _interpolate_axis(source: Tensor, axis: int, new: int, aligned: bool, scale:
     return formula("{0} * (1.0 - {2}) + {1} * {2}", *neighbours, share, like=wide)
 
 
+def _sample(call: NodeCall) -> Lowered:
+    """`grid_sample` of flat images: the nearest pixel or the four around a place; beyond the rim lie zeros, or the rim itself."""
+    source, grid = call.tensor(0, "input"), call.tensor(1, "grid")
+    mode, rim = call.option(2, "mode", "bilinear"), call.option(3, "padding_mode", "zeros")
+    if len(source.shape) != _FLAT or mode not in ("bilinear", "nearest") or rim not in ("zeros", "border"):
+        raise NotCovered(f"with {len(source.shape)} axes, the mode {mode} and the padding {rim}")
+    template = "({0} + 1.0) * {1} * 0.5" if call.option(4, "align_corners", False) else "(({0} + 1.0) * {2} - 1.0) * 0.5"
+    places = []
+    for part, size in ((1, source.shape[2]), (0, source.shape[3])):  # the grid has columns first
+        place = formula(template, pick(grid, 3, part), size - 1, size, like="float32")
+        places.append(formula("tl.minimum(tl.maximum({0}, 0.0), {1})", place, float(size - 1), like="float32") if rim == "border" else place)
+    if mode == "nearest":
+        return _read_pixel(source, [formula("libdevice.rint({0})", place, like="float32") for place in places], None, call)
+    corners = []
+    for below in (0, 1):
+        for right in (0, 1):
+            steps = zip((below, right), places, strict=True)
+            pixel = [formula(f"tl.floor({{0}}) + {ahead}.0", place, like="float32") for ahead, place in steps]
+            line, column = (formula("1.0 - tl.abs({0} - {1})", *pair, like="float32") for pair in zip(places, pixel, strict=True))
+            share = formula("{0} * {1}", line, column, like="float32")
+            corners.append(_read_pixel(source, pixel, share, call))
+    return formula("{0} + {1} + {2} + {3}", *corners, like=widen(call.dtype), result=call.dtype)
+
+
+def _read_pixel(source: Tensor, pixel: Sequence[Tensor], share: Tensor | None, call: NodeCall) -> Tensor:
+    """The pixel at a line and a column, times a share; zero beyond the rim."""
+    limits = source.shape[2:]
+    inside = formula(
+        "({0} >= 0.0) & ({0} <= {2}) & ({1} >= 0.0) & ({1} <= {3})", *pixel, *(float(size - 1) for size in limits), like="float32",
+        result="bool",
+    )  # fmt: skip
+    places = tuple(
+        Formula(shape=one.shape, dtype="int32", template=f"tl.minimum(tl.maximum({{0}}, 0.0), {size - 1}.0).to(tl.int32)", inputs=(one,))
+        for one, size in zip(pixel, limits, strict=True)
+    )
+    found = Lookup(
+        shape=call.shape, dtype=source.dtype, table=source, places=places, limits=limits,
+        where=lambda at: tuple(align((at[0], *at[2:]), one.shape) for one in places), move=lambda at, found: (*at[:2], *found),
+    )  # fmt: skip
+    beside = (inside.shape[0], 1, *inside.shape[1:])
+    wide = widen(call.dtype)
+    value = found if share is None else formula("{0} * {1}", found, reshape(share, beside), like=wide)
+    kept = select_where(reshape(inside, beside), value, 0.0, wide, call.shape)
+    return kept if share is not None else formula("{0}", kept, like=wide, result=call.dtype)
+
+
+def _place_grid(call: NodeCall) -> Lowered:
+    """`affine_grid` of flat images: for each pixel, the place that a matrix of its image gives."""
+    theta = call.tensor(0, "theta")
+    if len(call.shape) != _FLAT:
+        raise NotCovered("of images with depth")
+    aligned = bool(call.option(2, "align_corners", False))
+    batch, height, width, _ = call.shape
+    lines, columns = (_spread(size, aligned) for size in (height, width))
+    factors = [reshape(pick(theta, 2, part), (batch, 1, 1, 2)) for part in range(3)]
+    across, down = reshape(columns, (1, 1, width, 1)), reshape(lines, (1, height, 1, 1))
+    return formula("{0} * {1} + {2} * {3} + {4}", factors[0], across, factors[1], down, factors[2], like="float32", result=call.dtype)
+
+
+def _spread(size: int, aligned: bool) -> Tensor:
+    """The pixels of one axis as places from -1 to 1: their middles, or with `aligned` from the first to the last."""
+    if aligned:
+        return formula("{0} * {1} - {2}", _count(size), 2.0 / (size - 1) if size > 1 else 0.0, 1.0 if size > 1 else 0.0, like="float32")
+    return formula("({0} * 2.0 + 1.0) * {1} - 1.0", _count(size), 1.0 / size, like="float32")
+
+
 TABLE: dict[str, Lower] = {
-    "pad": _pad, **{f"nn.{kind}Pad{axes}d": _pad for kind in _MODES for axes in (1, 2, 3)},
+    "pad": _pad, "grid_sample": _sample, "affine_grid": _place_grid, **{f"nn.{kind}Pad{axes}d": _pad for kind in _MODES for axes in (1, 2, 3)},
     **dict.fromkeys(("interpolate", "nn.Upsample", "nn.UpsamplingNearest2d"), _interpolate),
 }  # fmt: skip
