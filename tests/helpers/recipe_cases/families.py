@@ -253,6 +253,12 @@ FAMILIES = [
         "torch.randn(2, 3, 6, 8)",
     ),
     RegionCase(
+        "pools of uneven parts and places of maxima",
+        "return F.adaptive_avg_pool2d(x, (3, 4)), F.adaptive_max_pool1d(x.flatten(2), 5), "
+        "*F.max_pool2d(F.relu(x), 3, stride=2, padding=1, return_indices=True)",
+        "torch.randn(2, 3, 11, 9)",
+    ),
+    RegionCase(
         "sampling at places",
         "g = F.affine_grid(t, x.shape, align_corners=False); return F.grid_sample(x, g, align_corners=False), "
         "F.grid_sample(x, p, mode='nearest', align_corners=False), "

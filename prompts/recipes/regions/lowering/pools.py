@@ -7,10 +7,10 @@ from typing import Any
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
-from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
+from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce, take
 from tritonsmith.prompts.recipes.regions.lowering.views import permute, reshape, unfold_axis
-from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index, Shape
-from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Position, Tensor, TensorView, widen
+from tritonsmith.prompts.recipes.regions.values.indices import ZERO, Coordinates, Guard, Index, Shape
+from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Position, Reduction, Tensor, TensorView, widen
 
 Sizes = tuple[int, ...]
 
@@ -46,14 +46,16 @@ def _pool(call: NodeCall) -> Lowered:
     stride = spread(call.option(2, "stride", None) or window, axes)
     padding = spread(call.option(3, "padding", 0), axes)
     dilation = spread(call.option(4, "dilation", 1), axes) if largest else (1,) * axes
-    if len(call.node.outputs) > 1 or call.get(-1, "return_indices", default=False):
-        raise NotCovered("with indices")
     outputs = call.shape[len(call.shape) - axes :]
     lead = len(call.shape) - axes
     behind = tuple(range(len(call.shape), len(call.shape) + axes))
     if largest:
         views = open_windows(source, window, stride, padding, dilation, outputs, 'float("-inf")')
-        return reduce(views, behind, "max")
+        if len(call.node.outputs) == 1:
+            return reduce(views, behind, "max")
+        best = Reduction(shape=views.shape, dtype=source.dtype, source=views, axes=behind, kind="argmax")
+        starts = [_find_start(call.shape, lead + axis, stride[axis], padding[axis]) for axis in range(axes)]
+        return take(best, 0, source.dtype, keep=False), _place(take(best, 1, "int64", keep=False), starts, window, dilation, source.shape)
     views = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
     total = reduce(views, behind, "sum", widen(source.dtype))
     divisor = call.option(6, "divisor_override", None)
@@ -66,6 +68,21 @@ def _pool(call: NodeCall) -> Lowered:
     counts = [_count(axis, lead, window, stride, padding, rims, sizes, call.shape) for axis in range(axes)]
     template = "{0} / (" + " * ".join(f"{{{number + 1}}}" for number in range(axes)) + ")"
     return formula(template, total, *counts, like=widen(source.dtype), result=source.dtype)
+
+
+def _find_start(shape: Shape, axis: int, stride: int, padding: int) -> Tensor:
+    """Where a window begins along an axis."""
+    return Position(shape=shape, dtype="int64", index=lambda at: at[axis] * stride - padding)
+
+
+def _place(found: Tensor, starts: list[Tensor], window: Sizes, dilation: Sizes, shape: Shape) -> Tensor:
+    """The number of an element in its image, by its number in a window."""
+    text, left = "", math.prod(window)
+    for axis, (size, apart) in enumerate(zip(window, dilation, strict=True)):
+        left //= size
+        text = f"({text}) * {shape[len(shape) - len(window) + axis]} + " if text else ""
+        text += f"{{{axis + 1}}} + {{0}} // {left} % {size} * {apart}"
+    return formula(text, found, *starts, like="int64")
 
 
 def _count(axis: int, lead: int, window: Sizes, stride: Sizes, padding: Sizes, rims: Sizes, sizes: Shape, shape: Shape) -> Tensor:
@@ -135,7 +152,7 @@ def _divide(call: NodeCall) -> Lowered:
         raise NotCovered("with indices")
     outputs, sizes = call.shape[-axes:], source.shape[-axes:]
     if any(size % parts for size, parts in zip(sizes, outputs, strict=True)):
-        raise NotCovered("with windows of different sizes")
+        return _divide_unevenly(source, outputs, "max" in name)
     window = tuple(size // parts for size, parts in zip(sizes, outputs, strict=True))
     views = open_windows(source, window, window, (0,) * axes, (1,) * axes, outputs, "0.0")
     behind = tuple(range(len(call.shape), len(call.shape) + axes))
@@ -145,9 +162,39 @@ def _divide(call: NodeCall) -> Lowered:
     return formula("{0} / {1}", total, math.prod(window), like=widen(source.dtype), result=source.dtype)
 
 
+def _divide_unevenly(source: Tensor, outputs: Shape, largest: bool) -> Tensor:
+    """Parts of different sizes: windows as long as the longest, whose last places may not count."""
+    axes, lead = len(outputs), len(source.shape) - len(outputs)
+    pairs = list(zip(source.shape[lead:], outputs, strict=True))
+    window = tuple(max(-(-(part + 1) * size // parts) - part * size // parts for part in range(parts)) for size, parts in pairs)
+
+    def find(at: Coordinates, axis: int) -> tuple[Index, Index]:
+        """The place along an axis, and the places from there to the end of its part."""
+        (size, parts), part = pairs[axis], at[lead + axis]
+        place = part * size // parts + at[lead + axes + axis]
+        return place, (part * size + (size + parts - 1)) // parts - place
+
+    views = TensorView(
+        shape=(*source.shape[:lead], *outputs, *window), dtype=source.dtype, source=source, fill='float("-inf")' if largest else "0.0",
+        move=lambda at: (*at[:lead], *(find(at, axis)[0] for axis in range(axes))),
+        guard=lambda at: tuple(Guard(find(at, axis)[1], 1, length + 1) for axis, length in enumerate(window)),
+    )  # fmt: skip
+    behind = tuple(range(lead + axes, lead + 2 * axes))
+    if largest:
+        return reduce(views, behind, "max")
+    shape, wide = (*source.shape[:lead], *outputs), widen(source.dtype)
+
+    def measure(axis: int) -> Tensor:
+        return Position(shape=shape, dtype="int32", index=lambda at: find((*at, *(ZERO,) * axes), axis)[1])
+
+    sizes = [measure(axis) for axis in range(axes)]
+    template = "{0} / (" + " * ".join(f"{{{number + 1}}}" for number in range(axes)) + ")"
+    return formula(template, reduce(views, behind, "sum", wide), *sizes, like=wide, result=source.dtype)
+
+
 _KINDS = [(f"{kind}_pool{axes}d", f"nn.{kind.title()}Pool{axes}d") for kind in ("max", "avg") for axes in (1, 2, 3)]
 TABLE: dict[str, Lower] = {
-    **{name: _pool for pair in _KINDS for name in pair},
+    **{name: _pool for pair in _KINDS for name in pair}, **{f"max_pool{axes}d_with_indices": _pool for axes in (1, 2, 3)},
     **dict.fromkeys((f"lp_pool{axes}d" for axes in (1, 2, 3)), _sum_powers),
     **dict.fromkeys((f"nn.LPPool{axes}d" for axes in (1, 2, 3)), _sum_powers),
     **dict.fromkeys(("local_response_norm", "nn.LocalResponseNorm"), _inhibit),

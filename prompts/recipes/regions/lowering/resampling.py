@@ -153,7 +153,9 @@ def _sample(call: NodeCall) -> Lowered:
     places = []
     for part, size in ((1, source.shape[2]), (0, source.shape[3])):  # the grid has columns first
         place = formula(template, pick(grid, 3, part), size - 1, size, like="float32")
-        places.append(formula("tl.minimum(tl.maximum({0}, 0.0), {1})", place, float(size - 1), like="float32") if rim == "border" else place)
+        if rim == "border":
+            place = formula("tl.minimum(tl.maximum({0}, 0.0), {1})", place, size - 1, like="float32")
+        places.append(place)
     if mode == "nearest":
         return _read_pixel(source, [formula("libdevice.rint({0})", place, like="float32") for place in places], None, call)
     corners = []
@@ -210,6 +212,7 @@ def _spread(size: int, aligned: bool) -> Tensor:
 
 
 TABLE: dict[str, Lower] = {
-    "pad": _pad, "grid_sample": _sample, "affine_grid": _place_grid, **{f"nn.{kind}Pad{axes}d": _pad for kind in _MODES for axes in (1, 2, 3)},
+    "pad": _pad, "grid_sample": _sample, "affine_grid": _place_grid,
+    **{f"nn.{kind}Pad{axes}d": _pad for kind in _MODES for axes in (1, 2, 3)},
     **dict.fromkeys(("interpolate", "nn.Upsample", "nn.UpsamplingNearest2d"), _interpolate),
 }  # fmt: skip
