@@ -264,8 +264,8 @@ def _takes_share(walk: KernelWalk, loop: Loop) -> bool:
 def _moves_on_from_share(walk: KernelWalk, loop: Loop) -> bool:
     """Whether a number that begins at a program's share, and grows unevenly, says where an iteration's results go, as in stream-K."""
     shares = {
-        f"carried:{loop.id}:{name}" for name, start in loop.starts.items()
-        if any(_is_share(start.coefficient(f"program:{axis}")) for axis in walk.program_axes)
+        f"carried:{loop.id}:{name}" for name, entry in loop.entries.items()
+        if not entry.roots and any(_is_share(entry.form.coefficient(f"program:{axis}")) for axis in walk.program_axes)
     }  # fmt: skip
     written = [access for access in walk.accesses if access.kind != "load" and loop.id in access.loops]
     return any(shares & access.address.form.deps for access in written)

@@ -146,8 +146,9 @@ class Language:
 
     def _note_mixing(self, folded: Value, result: Value, env: Env) -> Value:
         """A sum or maximum over elements that a loop carries: each new element rests on many old ones, as in a product of tiles."""
-        loops = self._facts.loops  # a helper has other names than the loop around its call
-        held = {item for item in folded.carried if env.get(item[1], NOTHING).rank > 0 or item[1] in loops[item[0]].held}
+        loops = self._facts.loops
+        before = {item: (env.get(item[1], NOTHING), loops[item[0]].entries.get(item[1], NOTHING)) for item in folded.carried}
+        held = {item for item, values in before.items() if any(value.rank > 0 for value in values)}  # a helper knows other names
         for loop, name, _ in held:
             loops[loop].mixed.add(name)
         keys = {item[:2] for item in held}

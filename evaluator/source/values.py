@@ -152,10 +152,8 @@ class Loop:
     """Those of them that are no pointers."""
     leaps: list[Polynomial] = field(default_factory=list)
     """Numbers that only some iterations move on, each time by the same."""
-    starts: dict[str, Polynomial] = field(default_factory=dict)
-    """What names begin with that an iteration moves on unevenly."""
-    held: set[str] = field(default_factory=set)
-    """Names that are tiles as the loop begins."""
+    entries: dict[str, Value] = field(default_factory=dict)
+    """What the names that it assigns hold before it."""
     updates: dict[str, Use] = field(default_factory=dict)
     """Names that rest on their value of the iteration before, with what an iteration does to it."""
     tiles: set[str] = field(default_factory=set)

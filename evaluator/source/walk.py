@@ -199,9 +199,7 @@ class Walker:
             pairs = enumerate(entry.elements)
             elements = [self._enter_iteration(f"{name}.{at}", loop, part, left.elements[at] if left else None) for at, part in pairs]
             return replace(union(*elements, signature=hash(("carried", name, loop.id))), elements=tuple(elements))
-        symbol = make_symbol("carried", f"{loop.id}:{name}")
-        if entry.rank > 0:
-            loop.held.add(name)
+        loop.entries[name], symbol = entry, make_symbol("carried", f"{loop.id}:{name}")
         if left is None:
             return replace(entry, form=symbol, carried=entry.carried | {(loop.id, name, Use.COPY)}, reads=frozenset(), origins=frozenset())
         step = left.form - symbol
@@ -213,7 +211,6 @@ class Walker:
                 signature = hash((entry.signature, step, loop.id))
                 return replace(entry, signature=signature, form=form, loops=entry.loops | {loop.id}, pids=entry.pids | left.pids)
         loop.leaps += [entry.form + step * make_symbol("loop", str(loop.id)) for step in _find_leaps(left.form, symbol)]
-        loop.starts[name] = entry.form
         before = union(entry, left, signature=hash(("carried", name, loop.id)), form=symbol)
         if before.roots and not left.reads:
             loop.pointers.add(name)

@@ -25,8 +25,7 @@ from tritonsmith.prompts.recipes.regions.reading.complexes import (
 )
 from tritonsmith.prompts.recipes.regions.reading.kinds import find_lowering
 from tritonsmith.prompts.recipes.regions.reading.library import call_library, put_by_call
-from tritonsmith.prompts.recipes.regions.values.attention import Attention
-from tritonsmith.prompts.recipes.regions.values.recurrence import Recurrence
+from tritonsmith.prompts.recipes.regions.reading.passes import EqualPasses
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     TRITON_TYPES,
     AnchorResult,
@@ -49,8 +48,6 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 """Calls on numbers, which follow from the sizes that the task has."""
 _MISREAD = (TypeError, ValueError, KeyError, IndexError, AttributeError, StopIteration, ZeroDivisionError)
 """What a file raises that did not foresee some argument. PyTorch then does the call, as for any other that is not covered."""
-_PASSES = (AnchorResult, Attention, LibraryCall, Recurrence)
-"""Values that a pass over memory makes; what is pointwise is cheaper to compute again."""
 _DEVICE = "<device>"
 """What stands for a tensor's device among arguments; all tensors of a kernel lie on the same one."""
 
@@ -106,8 +103,7 @@ class ForwardReader:
         self.aliases = Aliases(self.made, self._make)
         self.paths: dict[str, str] = {}
         """By node that gives a parameter or buffer: its path."""
-        self._passes: dict[str, Any] = {}
-        """By call: the value of one that is a pass over memory."""
+        self.passes = EqualPasses(training)
         self.forward = Forward([], None)
 
     def read(self) -> Forward:
@@ -139,7 +135,7 @@ class ForwardReader:
         elif is_write(node) and (held := refer(node)) is not None and self._shows_tensor(held):
             self._change(node, held)
         elif node.outputs:
-            self.made[node.name] = self._make_once(node)
+            self.made[node.name] = self.passes.make_once(node, self._make)
             self.aliases.note(node)
         else:
             self.made[node.name] = self._compute(node)
@@ -156,7 +152,7 @@ class ForwardReader:
 
     def _change(self, node: OpNode, held: str) -> None:
         """A node that writes to a tensor: from here on that has another value, wherever it is shown."""
-        self._passes.clear()
+        self.passes.forget()
         value = self._set_item(node, held) if node.target.endswith("setitem") else self._make(node)
         try:
             root = self.aliases.write(node, held, value)
@@ -216,17 +212,6 @@ class ForwardReader:
         if isinstance(argument, list | tuple):
             return [self._resolve(one) for one in argument]
         return argument
-
-    def _make_once(self, node: OpNode) -> Any:
-        """What a node gives: the value of an equal earlier call where each is a pass over memory."""
-        call = repr((node.op, node.target, node.args, node.kwargs))
-        if call in self._passes:
-            return self._passes[call]
-        made = self._make(node)
-        repeats = not (self.training and node.op == "call_module")  # a module may update its buffers
-        if repeats and any(isinstance(_look_behind(one), _PASSES) for one in list_values(made)):
-            self._passes[call] = made
-        return made
 
     def _make(self, node: OpNode) -> Any:
         """What a node gives."""
@@ -318,13 +303,6 @@ def _name(value: Any, name: str) -> None:
         value.name = name
     if isinstance(value, AnchorResult) and not value.anchor.name:
         value.anchor.name = name
-
-
-def _look_behind(value: Tensor) -> Tensor:
-    """What a view shows."""
-    while isinstance(value, TensorView):
-        value = value.source
-    return value
 
 
 def _is_as_shown(made: Any, node: OpNode) -> bool:
