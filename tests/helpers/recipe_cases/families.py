@@ -259,6 +259,13 @@ FAMILIES = [
         "torch.randn(2, 3, 11, 9)",
     ),
     RegionCase(
+        "places among sorted numbers",
+        "b = torch.cumsum(x.abs(), -1); return torch.searchsorted(b, y), torch.searchsorted(b[0], y, side='right'), "
+        "torch.bucketize(x, b[1]), torch.bucketize(x, b[1], right=True) * 2",
+        "torch.randn(4, 15), torch.rand(4, 6) * 8",
+        arguments="x, y",
+    ),
+    RegionCase(
         "sampling at places",
         "g = F.affine_grid(t, x.shape, align_corners=False); return F.grid_sample(x, g, align_corners=False), "
         "F.grid_sample(x, p, mode='nearest', align_corners=False), "

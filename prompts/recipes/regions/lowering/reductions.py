@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
-from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, formula
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, common_type, formula
 from tritonsmith.prompts.recipes.regions.lowering.views import expand, reshape
 from tritonsmith.prompts.recipes.regions.values.indices import Shape, count
 from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, AnchorResult, Reduction, Tensor, rename, widen
+
+_MOST_NUMBERS = 4096
+"""Sorted numbers that are all compared with each value."""
 
 
 def reduce(source: Tensor, axes: tuple[int, ...], kind: str, dtype: str = "", keep: bool = False, which: int = 0) -> Tensor:
@@ -250,7 +253,24 @@ def _distances(call: NodeCall) -> Lowered:
     return vector_norm(apart, order, (len(apart.shape) - 1,), False, call.dtype)
 
 
+def _find_place(call: NodeCall) -> Lowered:
+    """`bucketize` and `searchsorted`: how many sorted numbers lie before each value. NaN lies behind all, as in torch."""
+    sought = call.node.target.rpartition(".")[2] == "searchsorted"
+    numbers = call.tensor(0, "sorted_sequence") if sought else call.tensor(1, "boundaries")
+    values = call.get(1, "input", "self") if sought else call.get(0, "input", "self")
+    if not isinstance(values, Tensor) or call.kwargs.get("sorter") is not None:
+        raise NotCovered("of a number, or by a sorter")
+    if numbers.shape[-1] > _MOST_NUMBERS:
+        raise NotCovered(f"among {numbers.shape[-1]} numbers")  # a search by halves would be faster
+    behind = bool(call.kwargs.get("right", False)) or call.kwargs.get("side") == "right"
+    spread = reshape(numbers, (*numbers.shape[:-1], 1, numbers.shape[-1])) if len(numbers.shape) > 1 else numbers
+    template = "tl.where({0} > {1}, 0, 1)" if behind else "tl.where({0} >= {1}, 0, 1)"
+    before = formula(template, spread, reshape(values, (*values.shape, 1)), like=common_type(numbers, values), result="int32")
+    return reduce(before, (len(before.shape) - 1,), "sum", call.dtype)
+
+
 TABLE: dict[str, Lower] = {
+    **dict.fromkeys(("bucketize", "searchsorted"), _find_place),
     **dict.fromkeys(("sum", "mean", "prod"), _accumulate),
     **dict.fromkeys(("max", "min", "amax", "amin"), _extreme),
     **dict.fromkeys(("argmax", "argmin"), _place),
