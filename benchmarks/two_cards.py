@@ -208,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(parts: Sequence[str], options: argparse.Namespace, record: dict[str, Any]) -> int:
-    load_suite(str(options.suite))  # a list that cannot be read is told before anything starts
+    load_suite(str(options.suite), argument="--list")  # a list that cannot be read is told before anything starts
     found = len(visible_cards())
     if not options.target and found < _CARDS:
         raise UsageError(f"{_CARDS} cards are needed, and this host shows {found}; --target h200 tries the script without cards")

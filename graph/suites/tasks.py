@@ -75,13 +75,13 @@ def _name_argument(argument: str) -> Iterator[None]:
 
 def load_suite(
     suite: str, *, size: str | None = None, overrides: Overrides | None = None, precision: PrecisionClass | None = None,
-    mode: str | None = None,
+    mode: str | None = None, argument: str = "SUITE",
 ) -> tuple[PlannedTask, ...]:  # fmt: skip
     """The tasks of a suite, each read and checked; `size` and `overrides` hold where an entry of the suite says nothing else.
 
-    Raises UsageError that names the entry.
+    Raises UsageError that names the entry, behind the command's argument that gives the suite.
     """
-    with _name_argument("SUITE"):
+    with _name_argument(argument):
         tasks = [_plan_task(entry, base, suite, size, overrides or {}, precision, mode) for entry, base in _find_entries(suite)]
         twice = sorted({task.key for task in tasks if sum(task.key == other.key for other in tasks) > 1})
         if twice:
