@@ -22,6 +22,7 @@ from tritonsmith.evaluator.audits.findings import AuditFinding
 from tritonsmith.evaluator.audits.other_sizes import audit_other_sizes
 from tritonsmith.evaluator.audits.second_opinion import add_second_opinion, find_refusal
 from tritonsmith.evaluator.cards import CARDS, named_card
+from tritonsmith.evaluator.channel.compiled_code import locate_code
 from tritonsmith.evaluator.compiling.counted import CountedKernels
 from tritonsmith.evaluator.compiling.outlook import digest_report
 from tritonsmith.evaluator.compiling.pool import CompilePool, CompileReport
@@ -167,7 +168,8 @@ class LocalEvaluator:
         self._races = Races(self._racing, self._oracles, self.hardware)
 
     def _open_compilers(self, sandbox: str) -> CompileReports:
-        return CompileReports(CompilePool(self.hardware.key, sandbox, self._mark), self._requests.path, self._call_seconds, self._code)
+        compilers, kept = CompilePool(self.hardware.key, sandbox, self._mark), self._code if self.hardware.present else None
+        return CompileReports(compilers, self._requests.path, self._call_seconds, kept)
 
     def evaluate_now(self, task: Task, kernel: KernelText | str, profile: str = "quick") -> Verdict:
         """As `evaluate`, blocking; an oracle that fails is started again and asked once more."""
@@ -252,10 +254,9 @@ class LocalEvaluator:
 
     def _sanitize(self, task: Task, kernel: KernelText, oracle: ServerProcess) -> tuple[bool, str]:
         """Whether compute-sanitizer found memory errors, and what it says."""
-        path, seconds = self._requests.path_from(oracle, task), min(self._call_seconds, _SANITIZER_SECONDS)
-        code = self._code / task.sha / f"{kernel.sha}.json"
-        request = {"op": "sanitize", "kernel": kernel.as_message(), "request": str(path), "seconds": seconds, "code": str(code)}
-        answer = self._oracles.ask(oracle, request)
+        paths = {"request": str(self._requests.path_from(oracle, task)), "code": str(locate_code(self._code, task.sha, kernel.sha))}
+        seconds = min(self._call_seconds, _SANITIZER_SECONDS)
+        answer = self._oracles.ask(oracle, {"op": "sanitize", "kernel": kernel.as_message(), "seconds": seconds, **paths})
         return bool(answer["found"]), str(answer["text"])
 
     async def count(self, task: Task, kernel: KernelText) -> Counters | None:

@@ -26,6 +26,11 @@ _MOST_BYTES = 8 << 20
 """Of all files, compressed and written as text; what is beyond is compiled again."""
 
 
+def locate_code(folder: Path, task: str, kernel: str) -> Path:
+    """The file below a folder with what a kernel of that digest compiles to, for a task of that digest; it may be missing."""
+    return folder / task / f"{kernel}.json"
+
+
 def pack_cache(folder: Path) -> dict[str, str]:
     """The files of a cache as text by `folder/name`, as many as fit."""
     packed: dict[str, str] = {}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import torch
 
+# Bound now: in a runner, candidate code may patch the names later.
+_is_contiguous, _size, _stride = torch.Tensor.is_contiguous, torch.Tensor.size, torch.Tensor.stride
 
-def read_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
+
+def read_order(tensor: torch.Tensor) -> list[int] | None:
     """How a tensor lies in memory: None where it is contiguous, else the strides of its axes of more than one element."""
-    if tensor.is_contiguous():
+    if _is_contiguous(tensor):
         return None
-    return tuple(stride for stride, extent in zip(tensor.stride(), tensor.shape, strict=True) if extent > 1)
+    return [stride for stride, extent in zip(_stride(tensor), _size(tensor), strict=True) if extent > 1]
 
 
 def distinct(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:

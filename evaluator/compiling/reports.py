@@ -9,6 +9,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from tritonsmith.evaluator.channel.compiled_code import locate_code
 from tritonsmith.evaluator.compiling.pool import CompilePool, CompileReport
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
@@ -65,10 +66,10 @@ class CompileReports:
         pool: the compilers.
         request_path: gives the file of a task that compilers read.
         seconds: the longest that one compilation may take.
-        kept: folder for what texts compile to.
+        kept: folder for what texts compile to; None where nobody runs them.
     """
 
-    def __init__(self, pool: CompilePool, request_path: Callable[[Task], Path], seconds: float, kept: Path) -> None:
+    def __init__(self, pool: CompilePool, request_path: Callable[[Task], Path], seconds: float, kept: Path | None = None) -> None:
         self._pool = pool
         self._request_path = request_path
         self._seconds = seconds
@@ -85,16 +86,12 @@ class CompileReports:
         key = (task.sha, kernel.sha)
         known = self._reports.get(key)
         if again or known is None or known.cancelled() or (known.done() and known.exception() is not None):
-            code = self.code_path(task, kernel)
+            code = locate_code(self._kept, task.sha, kernel.sha) if self._kept else None
             self._reports[key] = self._pool.submit(kernel, self._request_path(task), self._seconds, code)
-            self._files.append(code)
+            self._files += [code] if code else []
             if len(self._files) > _MOST_KEPT:
                 self._files.popleft().unlink(missing_ok=True)
         return self._reports[key]
-
-    def code_path(self, task: Task, kernel: KernelText) -> Path:
-        """The file with what a text compiles to, once its compilation is done; see `channel.compiled_code`."""
-        return self._kept / task.sha / f"{kernel.sha}.json"
 
     def wait_for(self, task: Task, kernel: KernelText, *, again: bool) -> CompileReport:
         """The report of a candidate once it is there; `again`, of a new compilation. Raises InfrastructureError."""

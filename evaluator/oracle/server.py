@@ -5,10 +5,11 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
     {"op": "hello", "target": key, "use_card": bool, "sandbox": mode}      -> {"hardware": {...}}
     {"op": "evaluate", "task": {...}, "trace": [...], "kernel": {"text", "sha"},
      "profile": name, "raw": path, "call_seconds": limit, "baselines": [names, none for all],
-     "measuring": path of a file that exists while something is timed}     -> {"verdict": {...}}
+     "measuring": path of a file that exists while something is timed,
+     "code": folder for what texts compile to}                             -> {"verdict": {...}}
     {"op": "prepare", "task": {...}, "baselines": [...]}                  -> {"request": path that compilers read}
     {"op": "race", "task": {...}, "incumbent": {"text", "sha"}, "entrants": [...], "keep": count,
-     "call_seconds": limit, "seconds": limit, "measuring": path}           -> {"rows": [...], "note": why there are none}
+     "call_seconds": limit, "seconds": limit, "measuring": path, "code": folder} -> {"rows": [...], "note": why there are none}
     {"op": "sanitize", "kernel": {"text", "sha"}, "request": path, "code": path, "seconds": limit} -> {"found": bool, "text": sentence}
     {"op": "count", "kernel": {"text", "sha"}, "request": path, "seconds": limit}     -> {"counters": {...}, "final": bool}
     faults                         -> {"error": sentence, "kind": "task" | "usage" | "infrastructure"}
@@ -19,12 +20,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.channel.compiled_code import locate_code
 from tritonsmith.evaluator.channel.doorbell import BASELINES
 from tritonsmith.evaluator.errors import CardMemoryError, InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
@@ -126,12 +129,12 @@ class Oracle:
 
     def _race(self, request: dict[str, Any]) -> dict[str, Any]:
         """The rows of a timed race, or why there is none: a failed race is no failed verdict, and nobody asks for it again."""
-        request_task = Task.model_validate(request["task"])
-        judge = self._judge(request_task)
+        task = Task.model_validate(request["task"])
+        judge = self._judge(task)
         if not isinstance(judge, CardJudge):
             return {"rows": [], "note": "there is no card to race on"}
         judge.session.mark = Path(request["measuring"])
-        judge.session.code = Path(request["code"]) / request_task.sha
+        judge.session.code = partial(locate_code, Path(request["code"]), task.sha)
         try:
             rows = run_card_race(
                 judge.baselines, judge.timer, KernelText(**request["incumbent"]), [KernelText(**text) for text in request["entrants"]],
@@ -152,7 +155,7 @@ class Oracle:
             judge = self._judge(task, after, why)
             judge.take_trace([OperatorCost(**cost) for cost in request["trace"]])
             judge.session.mark = Path(request["measuring"])
-            judge.session.code = Path(request["code"]) / task.sha
+            judge.session.code = partial(locate_code, Path(request["code"]), task.sha)
             try:
                 return judge, judge.judge(kernel, request["profile"], Path(request["raw"]), request["call_seconds"])
             except (torch.OutOfMemoryError, CardMemoryError) as error:  # neither comes without a card

@@ -20,6 +20,7 @@ from tritonsmith.evaluator.channel import slots
 from tritonsmith.evaluator.channel.compiled_code import unpack_cache
 from tritonsmith.evaluator.channel.doorbell import Command, Doorbell
 from tritonsmith.evaluator.channel.slots import Layout
+from tritonsmith.evaluator.channel.strides import read_order
 from tritonsmith.evaluator.confined.runner import candidate, quiet
 from tritonsmith.evaluator.confined.runner.baselines import Baselines
 from tritonsmith.evaluator.confined.runner.faults import CandidateFault, classify
@@ -41,8 +42,7 @@ class RunnerServer:
         self.layout = Layout(**pickle.loads(bytes.fromhex(config["layout"])))
         # What the protocol itself uses is bound to torch's C functions before candidate code, which may patch names, is imported.
         self._sync: Callable[[], object] = torch._C._cuda_synchronize if self.cuda else (lambda: None)
-        self._copy, self._contiguous, self._is_contiguous = torch.Tensor.copy_, torch.Tensor.contiguous, torch.Tensor.is_contiguous
-        self._size, self._stride = torch.Tensor.size, torch.Tensor.stride
+        self._copy, self._contiguous = torch.Tensor.copy_, torch.Tensor.contiguous
         reference = config["role"] == "reference"
         self._copied: list[int] = []
         """Outputs of the last call in a memory layout of their own."""
@@ -81,9 +81,9 @@ class RunnerServer:
             wrong = f"forward returned {len(tensors) - buffers} tensors, the reference returns {len(wanted) - buffers}"
             raise CandidateFault(Status.WRONG_SHAPE, wrong)
         for number, (tensor, slot, spec) in enumerate(zip(tensors, self.outputs, wanted, strict=True)):
-            kind = self._type(tensor)
-            if kind is not self._plain[0] and kind is not self._plain[1]:  # a subclass could do its work while it is delivered
-                raise CandidateFault(Status.WRONG_SHAPE, f"output {number} is a {kind.__name__}, return a plain torch.Tensor")
+            if not self._is_plain(tensor):
+                name = self._type(tensor).__name__
+                raise CandidateFault(Status.WRONG_SHAPE, f"output {number} is a {name}, return a plain torch.Tensor")
             if tuple(tensor.shape) != spec.shape or tensor.dtype != slot.dtype:
                 own = slots.spec_of(tensor)
                 raise CandidateFault(
@@ -102,17 +102,15 @@ class RunnerServer:
         if self._type(results) is not list or len(results) != len(self.config["orders"]):
             return results
         for number, (tensor, order) in enumerate(zip(results, self.config["orders"], strict=True)):
-            if self._type(tensor) in self._plain and self._has_own_order(tensor, order):
+            if self._is_plain(tensor) and read_order(tensor) not in (None, order):
                 self._copied.append(number)
                 if self.cuda:
                     results[number] = self._contiguous(tensor)
         return results
 
-    def _has_own_order(self, tensor: torch.Tensor, order: list[int] | None) -> bool:
-        if self._is_contiguous(tensor):
-            return False
-        own = [stride for stride, extent in zip(self._stride(tensor), self._size(tensor), strict=False) if extent > 1]
-        return own != order
+    def _is_plain(self, tensor: Any) -> bool:
+        """Whether it is a tensor of torch's own classes: a subclass could do its work while it is delivered."""
+        return any(self._type(tensor) is kind for kind in self._plain)
 
     def report(self, message: dict[str, Any]) -> None:
         """One JSON line to the oracle; long text is cut so that the line stays within its limit."""

@@ -9,7 +9,7 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,7 @@ class LoadedTask:
             train=task.mode == "train", updates=self.updates, orders=tuple(map(read_order, shown.outputs)),
         )  # fmt: skip
         self.mark: Path | None = None  # a file that exists while something is measured
-        self.code: Path | None = None  # a folder with what texts compile to
+        self.code: Callable[[str], Path | None] = lambda sha: None  # a file with what the text of that digest compiles to
         self.compile_request = folder / "compile.pkl"
         self.compile_request.write_bytes(pickle.dumps(self._compile_arguments()))
 
@@ -257,7 +257,7 @@ class LoadedTask:
     def runner(self, kernel: KernelText, environment: dict[str, str] | None = None) -> RunnerHandle:
         """A runner for this candidate: the one that has waited longest, where one does."""
         runner = self.new_runner("candidate", self.setup, environment)
-        runner.begin(kernel, self.code)
+        runner.begin(kernel, self.code(kernel.sha))
         return runner
 
     def new_runner(self, role: str, setup: RunnerSetup, environment: dict[str, str] | None = None) -> RunnerHandle:

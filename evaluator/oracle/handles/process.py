@@ -10,7 +10,6 @@ from pathlib import Path
 
 from tritonsmith.evaluator.channel.doorbell import Doorbell, LineReader
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.sandbox.family import threads_of
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 from tritonsmith.evaluator.sandbox.warm_start import ONE_THREAD, Branch
@@ -81,11 +80,11 @@ class RunnerProcess:
             raise InfrastructureError(f"a runner did not start within {timeout:.0f} s: {self.sandbox.stderr_tail().strip()[-300:]}")
         self._warm = True
 
-    def hand_over_code(self, folder: Path, kernel: KernelText) -> str:
+    def hand_over_code(self, code: Path) -> str:
         """What a text compiles to in a file that the process can read; empty where it is not compiled yet, or did not compile."""
-        place, code = self.source.with_name("code.json"), folder / f"{kernel.sha}.json"
         if not code.exists():
             return ""
+        place = self.source.with_name("code.json")
         place.write_bytes(code.read_bytes())
         place.chmod(0o444)
         return str(place)

@@ -48,7 +48,7 @@ class RunnerSetup:
     """Whether modules are in training mode."""
     updates: tuple[str, ...] = ()
     """The reference's names of buffers whose values after a call are its last outputs."""
-    orders: tuple[tuple[int, ...] | None, ...] = ()
+    orders: tuple[list[int] | None, ...] = ()
     """How each output of the reference lies in memory, as `read_order` says it."""
 
 
@@ -85,7 +85,7 @@ class RunnerHandle:
     def begin(self, kernel: KernelText | None = None, code: Path | None = None, **config: Any) -> None:
         """Tell the process what to run: the candidate's text, or additions to the configuration line (`task`).
 
-        `code`: a folder with what texts compile to; a card's runners begin with it where it is known by now.
+        `code`: a file with what the text compiles to, which a card's runner begins with; it may be missing.
         """
         setup, process, bell = self.setup, self.process, self._doorbell
         process.source.write_text(kernel.text if kernel else "")
@@ -96,7 +96,7 @@ class RunnerHandle:
             "init": str(setup.init), "arguments": str(setup.arguments), "weights": str(setup.weights), "source": str(process.source),
             "inputs": setup.inputs.handle(), "outputs": self.block.handle(), "hardware": setup.hardware.model_dump(mode="json"),
             "tf32": setup.tf32, "train": setup.train, "updates": setup.updates, "memory": setup.memory,
-            "orders": setup.orders, "code": process.hand_over_code(code, kernel) if code and kernel and setup.device == "cuda" else "",
+            "orders": setup.orders, "code": process.hand_over_code(code) if code else "",
             "trace": self.trace.handle() if self.trace else None,
         } | config  # fmt: skip
         with contextlib.suppress(OSError):  # it died at once; wait_ready says so

@@ -48,7 +48,7 @@ class Witness:
 
     def begin(self, kernel: KernelText) -> None:
         """Let it import the candidate and do a first call, in which kernels are compiled; does not wait."""
-        self._runner.begin(kernel, self._session.code)
+        self._runner.begin(kernel, self._session.code(kernel.sha))
         self._runner.post(Command.CALL)
 
     def report(self, limit: float) -> dict[str, Any] | None:
