@@ -18,7 +18,7 @@ from tritonsmith.benchmarks.kernelbench.author_page import write_author
 from tritonsmith.benchmarks.kernelbench.crew import open_crew
 from tritonsmith.benchmarks.kernelbench.folder import find_tasks, select_tasks
 from tritonsmith.benchmarks.kernelbench.judging import make_row
-from tritonsmith.benchmarks.kernelbench.options import ROWS, CrewOpener, judge_jobs, make_parser, run_script, split_names, write_command
+from tritonsmith.benchmarks.kernelbench.options import ROWS, CrewOpener, judge_jobs, make_parser, read_again, run_script, write_command
 from tritonsmith.benchmarks.kernelbench.planning import AuthorPlan, PlanFile, count_plans, describe_plan, plan_tasks
 from tritonsmith.benchmarks.kernelbench.records import JudgeJob, Ruling
 from tritonsmith.benchmarks.kernelbench.sheet import RowFile, select_open
@@ -48,7 +48,7 @@ def _work(options: argparse.Namespace, command: str, opener: CrewOpener) -> int:
         return 0 if write_author(rows.read(), list(tasks), options.results, options.name) else 1
     if not options.plan:  # what has a row needs no plan
         jobs = [_make_job(name, path, options) for name, path in tasks.items()]
-        tasks = {job.name: tasks[job.name] for job in select_open(jobs, rows.read(), split_names(options.again))}
+        tasks = {job.name: tasks[job.name] for job in select_open(jobs, rows.read(), read_again(options))}
 
     def tell(plan: AuthorPlan) -> None:
         print_line(describe_plan(plan))

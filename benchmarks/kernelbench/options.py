@@ -41,10 +41,8 @@ def make_parser(script: str, about: str | None) -> argparse.ArgumentParser:
 
 def judge_jobs(options: argparse.Namespace, jobs: Sequence[JudgeJob], command: str, opener: CrewOpener = open_crew) -> int:
     """Have the jobs without a row judged and their rows kept. Returns how many are left. Raises UsageError."""
-    rows, again = RowFile(options.rows), split_names(options.again)
-    if wrong := set(again) - {ruling.value for ruling in Ruling}:
-        raise UsageError(f"--again {', '.join(sorted(wrong))}: is not one of {', '.join(ruling.value for ruling in Ruling)}")
-    waiting = select_open(jobs, rows.read(), again)
+    rows = RowFile(options.rows)
+    waiting = select_open(jobs, rows.read(), read_again(options))
     print_line(f"{len(jobs) - len(waiting)} of {len(jobs)} have a row in {options.rows}; {len(waiting)} to judge")
     if not waiting:
         return 0
@@ -67,6 +65,14 @@ def judge_jobs(options: argparse.Namespace, jobs: Sequence[JudgeJob], command: s
     if left:
         print_line(f"{left} tasks are left; the same command goes on")
     return left
+
+
+def read_again(options: argparse.Namespace) -> list[str]:
+    """The rulings that are asked for again. Raises UsageError for what is none."""
+    again = split_names(options.again)
+    if wrong := set(again) - {ruling.value for ruling in Ruling}:
+        raise UsageError(f"--again {', '.join(sorted(wrong))}: is not one of {', '.join(ruling.value for ruling in Ruling)}")
+    return again
 
 
 def split_names(text: str) -> list[str]:

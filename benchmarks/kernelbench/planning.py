@@ -22,6 +22,10 @@ class AuthorPlan(Record):
     """What the built-in author makes of a task."""
 
     name: str
+    card: str
+    """Key of the card that it is for."""
+    size: str
+    """`full` or `small`."""
     recipe: str = ""
     """Empty where no recipe can write it."""
     calls: tuple[str, ...] = ()
@@ -30,40 +34,51 @@ class AuthorPlan(Record):
     """Why no recipe can write it."""
     text: str = ""
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What a plan is found by."""
+        return self.name, self.card, self.size
+
 
 class PlanFile(RecordFile[AuthorPlan]):
-    """A file of plans, each found by its task's name."""
+    """A file of plans, each found by its task, the card and the size."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, AuthorPlan, lambda plan: plan.name, "--plans")
+        super().__init__(path, AuthorPlan, lambda plan: plan.key, "plan")
 
 
 def plan_task(name: str, path: Path, hardware: Hardware, size: str = "full") -> AuthorPlan:
     """The kernel for a task on a card, or the reason why there is none."""
+    plan = AuthorPlan(name=name, card=hardware.key, size=size)
     try:
         task = load_task(str(path), size)
         facts, _ = run_probe(task)
     except (TaskError, InfrastructureError) as error:
-        return AuthorPlan(name=name, reason=" ".join(str(error).split())[:_MESSAGE_CHARACTERS])
+        return plan.model_copy(update={"reason": " ".join(str(error).split())[:_MESSAGE_CHARACTERS]})
     task = task.model_copy(update={"precision": facts.precision})
     found = match(task, facts, hardware)
     if found is None:
-        return AuthorPlan(name=name, reason=f"no recipe for {explain_refusal(task, facts, hardware)}"[:_MESSAGE_CHARACTERS])
+        return plan.model_copy(update={"reason": f"no recipe for {explain_refusal(task, facts, hardware)}"[:_MESSAGE_CHARACTERS]})
     recipe = found.recipes[-1]
     settings = recipe.defaults(found.plan, hardware, task.precision)
     assert settings is not None, "match() keeps only recipes that have settings"
-    return AuthorPlan(name=name, recipe=recipe.name, calls=found.plan.calls, text=recipe.render(found.plan, settings))
+    written = {"recipe": recipe.name, "calls": found.plan.calls, "text": recipe.render(found.plan, settings)}
+    return plan.model_copy(update=written)
 
 
 def plan_tasks(
     tasks: Mapping[str, Path], hardware: Hardware, size: str, kept: PlanFile | None, tell: Callable[[AuthorPlan], None]
 ) -> list[AuthorPlan]:
     """A plan per task, in their order. Those in `kept` are not made again, and new ones are added to it."""
-    known = {plan.name: plan for plan in kept.read()} if kept else {}
+    known = {plan.key: plan for plan in kept.read()} if kept else {}
+
+    def find(name: str) -> AuthorPlan:
+        return known.get((name, hardware.key, size)) or plan_task(name, tasks[name], hardware, size)
+
     plans: list[AuthorPlan] = []
     with ThreadPoolExecutor(_PROBES) as pool:
-        for plan in pool.map(lambda item: known.get(item[0]) or plan_task(item[0], item[1], hardware, size), tasks.items()):
-            if kept and plan.name not in known:
+        for plan in pool.map(find, tasks):
+            if kept and plan.key not in known:
                 kept.add(plan)
             tell(plan)
             plans.append(plan)

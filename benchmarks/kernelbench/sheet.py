@@ -22,12 +22,12 @@ class RecordFile(Generic[Kept]):
         path: the file; made when the first record is added.
         kind: the records' class.
         find_key: what tells a record from others.
-        option: the option that names the file, for messages.
+        name: what a record is called; the option that names the file has it in the plural.
     """
 
-    def __init__(self, path: Path, kind: type[Kept], find_key: Callable[[Kept], Hashable], option: str) -> None:
+    def __init__(self, path: Path, kind: type[Kept], find_key: Callable[[Kept], Hashable], name: str) -> None:
         self.path = path
-        self._kind, self._find_key, self._option = kind, find_key, option
+        self._kind, self._find_key, self._name = kind, find_key, name
 
     def read(self) -> list[Kept]:
         """The records that count, in the order of their first appearance. Raises UsageError for a line that is none.
@@ -42,10 +42,8 @@ class RecordFile(Generic[Kept]):
             try:
                 record = self._kind.model_validate_json(line)
             except ValidationError:
-                raise UsageError(
-                    f"{self.path}, line {number}: is no {self._option.strip('-')[:-1]}; "
-                    f"remove the line or name another file with {self._option}"
-                ) from None
+                cure = f"remove the line or name another file with --{self._name}s"
+                raise UsageError(f"{self.path}, line {number}: is no {self._name}; {cure}") from None
             found[self._find_key(record)] = record
         return list(found.values())
 
@@ -63,7 +61,7 @@ class RowFile(RecordFile[JudgeRow]):
     """A file of rows, each found by its name and kind."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, JudgeRow, lambda row: row.key, "--rows")
+        super().__init__(path, JudgeRow, lambda row: row.key, "row")
 
 
 def select_open(jobs: Iterable[JudgeJob], rows: Iterable[JudgeRow], again: Sequence[str] = ()) -> list[JudgeJob]:
