@@ -276,7 +276,7 @@ class _Reader:
         return [{"ref": node.name} for node in self.facts.ops if node.op == "placeholder"]
 
     def _draw(self, node: OpNode) -> None:
-        """Random numbers stay PyTorch's call, in the same place and as often: under one seed they are the reference's."""
+        """Random numbers stay PyTorch's call: under one seed they are the reference's, where it draws h0 before c0."""
         shape = node.args[0] if len(node.args) == 1 and isinstance(node.args[0], list | tuple) else node.args
         sizes = [str(size) if isinstance(size, int) else self._text(size, node) for size in shape]
         readers = sum(str(other.args).count(f"'ref': '{node.name}'") for other in self.facts.ops)

@@ -259,6 +259,11 @@ FAMILIES = [
         "torch.randn(2, 3, 11, 9)",
     ),
     RegionCase(
+        "equal passes around a write",
+        "y = x + 0; a = torch.cumsum(y, 1); b = torch.cumsum(y, 1); y.mul_(3); c = torch.cumsum(y, 1); a.add_(1); return a, b, c",
+        "torch.randn(5, 30)",
+    ),
+    RegionCase(
         "places among sorted numbers",
         "b = torch.cumsum(x.abs(), -1); return torch.searchsorted(b, y), torch.searchsorted(b[0], y, side='right'), "
         "torch.bucketize(x, b[1]), torch.bucketize(x, b[1], right=True) * 2",

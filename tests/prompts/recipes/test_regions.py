@@ -209,6 +209,13 @@ def test_regions_are_right(evaluator: LocalEvaluator, name: str) -> None:
     judge(evaluator, BY_NAME[name])
 
 
+@pytest.mark.parametrize(("between", "scans"), [("", 1), ("y.mul_(3); ", 2)])
+def test_an_equal_call_is_made_once(between: str, scans: int) -> None:
+    """Unless a tensor was written in between."""
+    forward = f"y = x + 0; a = torch.cumsum(y, 1); {between}b = torch.cumsum(y, 1); return torch.relu(a), b * 2"
+    assert write(plan_of(forward, "torch.randn(5, 30)")).count("tl.cumsum(") == scans
+
+
 SHARED = "return torch.where(x > 0, x * self.w, y)"
 
 

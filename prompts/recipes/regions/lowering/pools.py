@@ -72,7 +72,7 @@ def _pool(call: NodeCall) -> Lowered:
 
 def _find_start(shape: Shape, axis: int, stride: int, padding: int) -> Tensor:
     """Where a window begins along an axis."""
-    return Position(shape=shape, dtype="int64", index=lambda at: at[axis] * stride - padding)
+    return Position(shape=shape, dtype="int32", index=lambda at: at[axis] * stride - padding)
 
 
 def _place(found: Tensor, starts: list[Tensor], window: Sizes, dilation: Sizes, shape: Shape) -> Tensor:
@@ -87,7 +87,7 @@ def _place(found: Tensor, starts: list[Tensor], window: Sizes, dilation: Sizes, 
 
 def _count(axis: int, lead: int, window: Sizes, stride: Sizes, padding: Sizes, rims: Sizes, sizes: Shape, shape: Shape) -> Tensor:
     """How many places of a window count along one axis: those inside the tensor and its rim."""
-    start = Position(shape=shape, dtype="int32", index=lambda at: at[lead + axis] * stride[axis] - padding[axis])
+    start = _find_start(shape, lead + axis, stride[axis], padding[axis])
     text = f"(tl.minimum({{0}} + {window[axis]}, {sizes[axis] + rims[axis]}) - tl.maximum({{0}}, {-rims[axis]})).to(tl.float32)"
     return Formula(shape=shape, dtype="float32", template=text, inputs=(start,))
 

@@ -150,30 +150,30 @@ def _sample(call: NodeCall) -> Lowered:
     if len(source.shape) != _FLAT or mode not in ("bilinear", "nearest") or rim not in ("zeros", "border"):
         raise NotCovered(f"with {len(source.shape)} axes, the mode {mode} and the padding {rim}")
     template = "({0} + 1.0) * {1} * 0.5" if call.option(4, "align_corners", False) else "(({0} + 1.0) * {2} - 1.0) * 0.5"
-    places = []
+    exact, places = widen(call.dtype), []
     for part, size in ((1, source.shape[2]), (0, source.shape[3])):  # the grid has columns first
-        place = formula(template, pick(grid, 3, part), size - 1, size, like="float32")
+        place = formula(template, pick(grid, 3, part), size - 1, size, like=exact)
         if rim == "border":
-            place = formula("tl.minimum(tl.maximum({0}, 0.0), {1})", place, size - 1, like="float32")
+            place = formula("tl.minimum(tl.maximum({0}, 0.0), {1})", place, size - 1, like=exact)
         places.append(place)
     if mode == "nearest":
-        return _read_pixel(source, [formula("libdevice.rint({0})", place, like="float32") for place in places], None, call)
+        return _read_pixel(source, [formula("libdevice.rint({0})", place, like=exact) for place in places], None, call)
     corners = []
     for below in (0, 1):
         for right in (0, 1):
             steps = zip((below, right), places, strict=True)
-            pixel = [formula(f"tl.floor({{0}}) + {ahead}.0", place, like="float32") for ahead, place in steps]
-            line, column = (formula("1.0 - tl.abs({0} - {1})", *pair, like="float32") for pair in zip(places, pixel, strict=True))
-            share = formula("{0} * {1}", line, column, like="float32")
+            pixel = [formula(f"tl.floor({{0}}) + {ahead}.0", place, like=exact) for ahead, place in steps]
+            line, column = (formula("1.0 - tl.abs({0} - {1})", *pair, like=exact) for pair in zip(places, pixel, strict=True))
+            share = formula("{0} * {1}", line, column, like=exact)
             corners.append(_read_pixel(source, pixel, share, call))
     return formula("{0} + {1} + {2} + {3}", *corners, like=widen(call.dtype), result=call.dtype)
 
 
 def _read_pixel(source: Tensor, pixel: Sequence[Tensor], share: Tensor | None, call: NodeCall) -> Tensor:
     """The pixel at a line and a column, times a share; zero beyond the rim."""
-    limits = source.shape[2:]
+    limits, wide = source.shape[2:], widen(call.dtype)
     inside = formula(
-        "({0} >= 0.0) & ({0} <= {2}) & ({1} >= 0.0) & ({1} <= {3})", *pixel, *(float(size - 1) for size in limits), like="float32",
+        "({0} >= 0.0) & ({0} <= {2}) & ({1} >= 0.0) & ({1} <= {3})", *pixel, *(float(size - 1) for size in limits), like=wide,
         result="bool",
     )  # fmt: skip
     places = tuple(
@@ -185,7 +185,6 @@ def _read_pixel(source: Tensor, pixel: Sequence[Tensor], share: Tensor | None, c
         where=lambda at: tuple(align((at[0], *at[2:]), one.shape) for one in places), move=lambda at, found: (*at[:2], *found),
     )  # fmt: skip
     beside = (inside.shape[0], 1, *inside.shape[1:])
-    wide = widen(call.dtype)
     value = found if share is None else formula("{0} * {1}", found, reshape(share, beside), like=wide)
     kept = select_where(reshape(inside, beside), value, 0.0, wide, call.shape)
     return kept if share is not None else formula("{0}", kept, like=wide, result=call.dtype)
@@ -201,7 +200,8 @@ def _place_grid(call: NodeCall) -> Lowered:
     lines, columns = (_spread(size, aligned) for size in (height, width))
     factors = [reshape(pick(theta, 2, part), (batch, 1, 1, 2)) for part in range(3)]
     across, down = reshape(columns, (1, 1, width, 1)), reshape(lines, (1, height, 1, 1))
-    return formula("{0} * {1} + {2} * {3} + {4}", factors[0], across, factors[1], down, factors[2], like="float32", result=call.dtype)
+    parts = factors[0], across, factors[1], down, factors[2]
+    return formula("{0} * {1} + {2} * {3} + {4}", *parts, like=widen(call.dtype), result=call.dtype)
 
 
 def _spread(size: int, aligned: bool) -> Tensor:
