@@ -36,8 +36,10 @@ class RecordFile(Generic[Kept]):
         """
         if not self.path.exists():
             return []
+        if self.path.is_dir():
+            raise UsageError(f"{self.path}: is a folder; name a file with --{self._name}s")
         found: dict[Hashable, Kept] = {}
-        lines = self.path.read_text(encoding="utf-8").split("\n")
+        lines = self.path.read_bytes().split(b"\n")
         for number, line in enumerate(lines[:-1], 1):
             try:
                 record = self._kind.model_validate_json(line)

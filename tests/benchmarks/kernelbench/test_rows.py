@@ -149,6 +149,11 @@ def test_a_line_that_is_no_row_is_named(tmp_path: Path) -> None:
     path.write_text('{"name": 1}\n')
     with pytest.raises(UsageError, match=r"rows\.jsonl, line 1: is no row"):
         RowFile(path).read()
+    path.write_bytes(b"\xff\xfe\n")
+    with pytest.raises(UsageError, match=r"rows\.jsonl, line 1: is no row"):
+        RowFile(path).read()
+    with pytest.raises(UsageError, match=r"is a folder; name a file with --rows"):
+        RowFile(tmp_path).read()
 
 
 def test_work_is_shared_and_an_unexpected_error_ends_it() -> None:
