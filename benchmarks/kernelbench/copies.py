@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tritonsmith.benchmarks.kernelbench.crew import open_crew
 from tritonsmith.benchmarks.kernelbench.folder import find_tasks, select_largest, select_tasks
+from tritonsmith.benchmarks.kernelbench.held_memory import leave_free
 from tritonsmith.benchmarks.kernelbench.options import ROWS, CrewOpener, judge_jobs, make_parser, run_script, split_names, write_command
 from tritonsmith.benchmarks.kernelbench.pages import write_copies
 from tritonsmith.benchmarks.kernelbench.records import JudgeJob
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str] | None = None, opener: CrewOpener = open_crew)
     classes = [choice.value for choice in PrecisionClass]
     parser.add_argument("--precision", default="", choices=classes, help="default: the task's own class")
     parser.add_argument("--baselines", default="", help="comma-separated, such as eager: only those are built and timed; default: all four")
+    parser.add_argument("--card-gb", type=float, help="leave so many GB (10^9 bytes) of the card free; hold the rest")
     options = parser.parse_args(arguments)
     options.rows = options.rows or ROWS / "copies.jsonl"
     return run_script(lambda: _work(options, write_command("copies", arguments), opener), options.rows)
@@ -62,7 +64,9 @@ def _work(options: argparse.Namespace, command: str, opener: CrewOpener) -> int:
         tasks = select_largest(tasks, options.largest, options.rows.with_suffix(".sizes.json"))
     if options.table:
         return 0 if write_copies(RowFile(options.rows).read(), list(tasks), options.results, options.name) else 1
-    return 1 if judge_jobs(options, make_jobs(tasks, options.profile, options.size, options.precision, baselines), command, opener) else 0
+    jobs = make_jobs(tasks, options.profile, options.size, options.precision, baselines)
+    with leave_free(options.card_gb, split_names(options.devices)):
+        return 1 if judge_jobs(options, jobs, command, opener) else 0
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ def make_parser(script: str, about: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--table", action="store_true", help="judge nothing, and write the results' page and data from the rows")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the page and the data")
     parser.add_argument("--name", default=f"kernelbench_{script}", help="name of the page and the data, without suffix")
+    parser.set_defaults(card_gb=None)  # all of the card, unless a script lets it be chosen
     return parser
 
 
@@ -54,7 +55,7 @@ def judge_jobs(options: argparse.Namespace, jobs: Sequence[JudgeJob], command: s
         row = worker.ask(waiting[number], waiting[coming] if coming < len(waiting) else None)
         with keeping:
             done += 1
-            rows.add(row.model_copy(update={"command": command}))
+            rows.add(row.model_copy(update={"command": command, "card_gb": options.card_gb}))
             print_line(f"[{done}/{len(waiting)}] {describe_row(row)}")
 
     crew = opener(options.target, split_names(options.devices), options.limit)

@@ -65,6 +65,8 @@ def write_copies(rows: Sequence[JudgeRow], names: Sequence[str], results: Path, 
         ("All", _table(_COLUMNS, rows, _cells)),
     ]
     about = "The reference's own text (class renamed) as candidate. Memory is that of the whole card while the verdict was made."
+    if free := sorted({row.card_gb for row in rows if row.card_gb is not None}):
+        about += f" An idle process held memory, so that {' or '.join(f'{size:g}' for size in free)} GB were free at the start."
     return _write("Copies of references", about, summarize_copies(rows, names), sections, rows, results / name)
 
 

@@ -85,6 +85,8 @@ class JudgeRow(Record):
     """Memory of the card in use before the question."""
     card_bytes_peak: int | None = None
     """Most memory of the card in use while the question was answered."""
+    card_gb: float | None = None
+    """Memory (10^9 bytes) that was left free at the start, where an idle process held the rest of the card."""
     seconds: float = 0.0
     """From the question to the verdict."""
     seconds_by_step: dict[str, float] = {}

@@ -12,6 +12,7 @@ from bench_tasks import write_task
 from tritonsmith.benchmarks.kernelbench import copies, pairs
 from tritonsmith.benchmarks.kernelbench.crew import share_work
 from tritonsmith.benchmarks.kernelbench.folder import find_tasks
+from tritonsmith.benchmarks.kernelbench.held_memory import count_held
 from tritonsmith.benchmarks.kernelbench.judging import count_bytes, judge_job
 from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Ruling
 from tritonsmith.benchmarks.kernelbench.sheet import RowFile, select_open
@@ -228,3 +229,17 @@ def test_baselines_are_chosen_by_name(folder: Path, tmp_path: Path, capsys: pyte
     assert [job.baselines for job in asked] == [("eager", "compile")]
     assert copies.main([*options, "--baselines", "eagle"], lambda *_: []) == 2
     assert "eagle: is not one of eager, cuda_graph" in capsys.readouterr().err
+
+
+def test_a_smaller_card_holds_what_is_over(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert count_held(140_000_000_000, 80_000_000_000) == 60_000_000_000
+    with pytest.raises(UsageError, match=r"--card-gb 80: only 24\.0 GB of the card are free"):
+        count_held(24_000_000_000, 80_000_000_000)
+    rows, evaluator = tmp_path / "rows.jsonl", scripted(folder, {"level1/2_two": measured(1.0)})
+    assert judge(folder, rows, evaluator, "--only", "level1/2", "--card-gb", "0") == 2
+    assert "--card-gb 0: is no size" in capsys.readouterr().err
+    assert judge(folder, rows, evaluator, "--only", "level1/2", "--card-gb", "80") == 2
+    assert "no CUDA card here whose memory could be held" in capsys.readouterr().err and not evaluator.calls
