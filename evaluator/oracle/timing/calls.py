@@ -15,7 +15,8 @@ The runner reports the card's events around forward. They are finer, and count w
 A candidate whose kernels are queued too slowly leaves gaps, in which the oracle gets the card too soon. Such a call is taken again. After
 some of them the oracle asks only when the candidate has answered; that may hide 20 microseconds, which are counted.
 
-A candidate's processes stand still while the baselines are timed. The card is looked at now and then, and should be idle then.
+A candidate's processes stand still while the baselines are timed, and the baselines' process while a candidate is: else the one that is
+not timed would wake up now and then on their processor. The card is looked at between the baselines' calls, and should be idle then.
 """
 
 from __future__ import annotations
@@ -134,8 +135,9 @@ class CallTimer:
         """
         of_baseline = self.baselines.owns(runner)
         stopped = self.candidate if of_baseline else None
+        idle = self.baselines.runner if self.baselines.is_running else None
         call = TimedCall(runner, draw, timeout, mode, delivered, _BASELINES if of_baseline else _CANDIDATES)
-        with _pause(stopped):
+        with _pause(stopped if of_baseline else idle):
             if stopped is not None and secrets.randbelow(_CALLS_PER_LOOK) == 0:
                 self.looks[self._disturbed()] += 1
             while call.disturbed < MAX_VOID and call.asleep < MAX_ASLEEP and self._too_soon <= self._allowed_too_soon:
@@ -277,7 +279,7 @@ class CallTimer:
 
 @contextlib.contextmanager
 def _pause(runner: RunnerHandle | None) -> Iterator[None]:
-    """Meanwhile nothing of a candidate's runs on the host, where it shares a processor with the baselines."""
+    """Meanwhile nothing of a candidate's, or of the baselines', runs on the host, where the two share a processor."""
     try:
         if runner is not None:
             runner.process.pause()

@@ -108,6 +108,19 @@ def test_a_candidate_stands_still_while_the_baselines_are_timed() -> None:
     assert not runner.stopped
 
 
+def test_the_baselines_stand_still_while_a_candidate_is_timed() -> None:
+    made, runner, baselines = make_timer(clocked=1.8, card=1.0, deliver=0.7)
+    made.set_candidate(runner)
+    stops: list[bool] = []
+    runner.echo = lambda start, timeout: stops.append(baselines.stopped) or 0.0
+    made.time_call(runner, list, 1.0)
+    assert set(stops) == {True} and not baselines.stopped
+    runner.echo = lambda start, timeout: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        made.time_call(runner, list, 1.0)
+    assert not baselines.stopped
+
+
 def test_a_clock_that_started_late_counts_for_nothing() -> None:
     made, runner, _ = make_timer(clocked=1.5, card=1.0, deliver=0.7)
     made.set_candidate(runner)
