@@ -35,7 +35,7 @@ def count_per_hour(rows: Sequence[JudgeRow]) -> float:
 def summarize_rate(rows: Sequence[JudgeRow], keys: Sequence[tuple[str, str]]) -> list[Figure]:
     """What is required of the price, and what was reached; a row that is missing counts against the first figure."""
     missing = len(set(keys) - {row.key for row in rows})
-    refused = [row for row in rows if not row.as_expected]
+    refused = [row for row in rows if not row.as_expected and not row.kind.startswith(f"{OUTSIDE}: ")]
     sides = {side: list(select_side(rows, side).values()) for side in (*PROFILES, OUTSIDE)}
     outside = count_per_hour(sides[OUTSIDE])
     quick = statistics.median(row.seconds for row in sides["quick"]) if sides["quick"] else float("inf")
@@ -64,11 +64,19 @@ def write_rate(rows: Sequence[JudgeRow], keys: Sequence[tuple[str, str]], path: 
     lines += ["", "| kernel | quick | strict | KernelBench | quick x eager | KernelBench x eager |", "|--|--|--|--|--|--|"]
     for key in sides["quick"]:
         cells = [f"{row.seconds:.1f}" if (row := sides[side].get(key)) else "" for side in sides]
-        scores = [f"{row.score_eager:.3f}" if (row := sides[side].get(key)) and row.score_eager else "" for side in ("quick", OUTSIDE)]
+        scores = [_say_score(sides[side].get(key)) for side in ("quick", OUTSIDE)]
         lines.append(f"| {key[0]}, {key[1]} | {' | '.join([*cells, *scores])} |")
     about = (
         "Seconds from the question to the verdict, without a pause in between. KernelBench's evaluation is `eval_kernel_against_ref` with "
-        "5 correctness and 100 timing trials, each in a fresh process on the same card, after our evaluator of the task has ended."
+        "5 correctness and 100 timing trials, each in a fresh process on the same card, after our evaluator of the task has ended. "
+        "It compares fp32 results at a tolerance of 1e-4. What it refuses it does not time."
     )
     write_page("The price of a verdict", about, lines, rows, path)
     return print_figures(figures)
+
+
+def _say_score(row: JudgeRow | None) -> str:
+    """The score against eager, or what came in its place."""
+    if row is None:
+        return ""
+    return f"{row.score_eager:.3f}" if row.score_eager else row.ruling.value

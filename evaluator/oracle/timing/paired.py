@@ -198,9 +198,14 @@ def compare(intervals: Sequence[tuple[float, float]], candidate_ms: float, contr
     return Comparison.SAME if alike else Comparison.AMBIGUOUS
 
 
+def seen_ms(sample: Sample, empty: Empty) -> float:
+    """Milliseconds of forward by the oracle's clock, with what was put off."""
+    return sample.wall - (empty.early if sample.early else empty.late) + sample.late
+
+
 def excess(sample: Sample, empty: Empty) -> float:
     """Milliseconds that the oracle saw beyond what the card's clock says."""
-    return sample.wall - (empty.early if sample.early else empty.late) - sample.card + sample.late
+    return seen_ms(sample, empty) - sample.card
 
 
 class Weighed(NamedTuple):
@@ -282,6 +287,17 @@ def alone_factor(together_ms: float, alone_ms: float) -> float:
     """
     factor = alone_ms / together_ms
     return factor if factor < _CONTROL[0] and together_ms - alone_ms > _TICKS_MS else 1.0
+
+
+def gain_in_a_row(in_turns: Sequence[Sample], in_a_row: Sequence[Sample], empty: Empty) -> float:
+    """What a candidate's calls in a row take of those in turn with a baseline's: a share, at most 1; also without calls in a row.
+
+    By the oracle's clock, since the runner's word may say anything.
+    """
+    if not in_a_row:
+        return 1.0
+    alternating, alone = (float(np.median([seen_ms(sample, empty) for sample in samples])) for samples in (in_turns, in_a_row))
+    return float(np.clip(alone / alternating, 0.0, 1.0)) if alternating > 0.0 else 1.0
 
 
 def take_is_valid(weighed: Weighed, control: float) -> bool:

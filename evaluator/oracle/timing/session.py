@@ -29,6 +29,7 @@ from tritonsmith.evaluator.oracle.timing.paired import (
     alone_factor,
     count_needed,
     find_strongest,
+    gain_in_a_row,
     pair_count,
     split_rounds,
     take_is_valid,
@@ -60,6 +61,10 @@ _MIN_CALLS_ALONE = 12
 """And at the least."""
 _ROUGH_CALLS = 5
 """Calls of each other baseline then."""
+_CALLS_IN_A_ROW = 12
+"""Calls of the candidate without a baseline's in between, at the most."""
+_MIN_CALLS_IN_A_ROW = 5
+"""And at the least; the oracle's time decides, since each is judged."""
 _HELD_BACK = 0.95
 """Of a few calls: another baseline that takes less than this part of the strongest one's time was held back."""
 _ROUNDS = 6
@@ -91,6 +96,8 @@ class TimingSession:
         self._discarded: list[dict[str, Any]] = []
         """Takes that were taken again: the calls of the candidate and of the strongest baseline."""
         self._weighed: dict[str, Weighed] = {}
+        self._in_a_row: list[Sample] = []
+        """The candidate's calls without a baseline's in between."""
         self.paired: dict[str, Paired] = {}
         self.strongest: str
         self.control: Paired
@@ -127,6 +134,7 @@ class TimingSession:
                     self._take(pairs, needed, control)
                     if take_is_valid(self._weighed[self.strongest], self.control.ratio):
                         break
+                self._in_a_row = self._call_in_a_row()
             finally:
                 self._placement.release(processors)
             self._looks, self._void_calls = timer.looks, dict(timer.void_calls)
@@ -140,10 +148,12 @@ class TimingSession:
     def compare_alone(self) -> None:
         """End the candidate's processes and time the baselines once more, without what slowed them down.
 
-        Where they are faster, the score is against these times. Raises InfrastructureError.
+        Where they are faster, the score is against these times, less what the candidate gained by calls in a row. Raises
+        InfrastructureError.
         """
         timer, processors, best = self.timer, os.sched_getaffinity(0), self.strongest
         together = self.paired[best].baseline
+        expected = median(together) * gain_in_a_row(self._samples[best][0], self._in_a_row, self._empty)
         self.runner.process.kill()
         timer.set_candidate(None)
         counts = {name: _ROUGH_CALLS for name in self.paired} | {best: max(_MIN_CALLS_ALONE, min(len(together), _MAX_CALLS_ALONE))}
@@ -156,7 +166,7 @@ class TimingSession:
                 self._placement.release(processors)
         alone = {name: median(samples) for name, samples in self._alone.items()}
         least = min(alone.values())
-        factor = alone_factor(median(together), least if least < _HELD_BACK * alone[best] else alone[best])
+        factor = alone_factor(expected, least if least < _HELD_BACK * alone[best] else alone[best])
         if factor < 1.0:
             self.notes.append(f"baselines take {1.0 - factor:.1%} less once the candidate's processes are gone: the score is against that")
             self._weighed = {name: weighed.scale_baseline(factor) for name, weighed in self._weighed.items()}
@@ -198,6 +208,22 @@ class TimingSession:
     def _count_open(self, needed: int) -> int:
         """Pairs with the strongest baseline that are still to be taken; few do for a candidate that is far slower by these pairs."""
         return (min(needed, _FEW_PAIRS) if self.far_slower else needed) - len(self._samples[self.strongest][0])
+
+    def _call_in_a_row(self) -> list[Sample]:
+        """The candidate's calls without a baseline's in between, each judged; none where the baselines gain nothing by that.
+
+        A forward that keeps the host busy for longer than the card is held finds the processor's caches full of the other process's
+        data after each turn of that process. Alone the baselines do without that, so the candidate is called alone as well.
+        """
+        if alone_factor(median(self.paired[self.strongest].baseline), median((*self.control.candidate, *self.control.baseline))) == 1.0:
+            return []
+        affordable = int(_ORACLE_SECONDS / max(self._oracle_seconds, 1e-3))
+        samples = []
+        for _ in range(max(_MIN_CALLS_IN_A_ROW, min(affordable, _CALLS_IN_A_ROW))):
+            call = self._call(self._inputs.next)
+            self._judge(*call)
+            samples.append(call[0])
+        return samples
 
     def _weigh(self, empties: list[Empty]) -> None:
         """What the samples so far say, and which baseline is the strongest."""
@@ -264,6 +290,7 @@ class TimingSession:
         control = {"one_ms": self.control.candidate, "other_ms": self.control.baseline}
         about = {
             "empty_ms": self._empty._asdict(), "clocks_agree": self.takes, "baselines_alone_ms": self._alone,
+            "candidate_in_a_row_wall_ms": [sample.wall for sample in self._in_a_row],
             "looks": self._looks, "void_calls": self._void_calls, "discarded_takes": self._discarded,
         }  # fmt: skip
         return {"samples": samples, "control": control, **about, "clocks_before": self.before, "clocks_after": self.after}

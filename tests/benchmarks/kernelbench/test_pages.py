@@ -116,6 +116,12 @@ def test_rates_are_taken_task_by_task_and_compared(tmp_path: Path, monkeypatch: 
     assert "| quick verdicts per hour, over KernelBench's | at least 3.0 times | 4.00 times (1800 and 450) | yes |" in page
     assert "| strict verdicts per hour, over KernelBench's | at least 1.0 times | 0.80 times (360 and 450) | **no** |" in page
     assert "| gelu, BLOCK 512 | 2.0 | 10.0 | 8.0 | 1.000 | 1.500 |" in page
+    assert "| right kernels that were not accepted | 0 | 0 | yes |" in page
+    other = {"ruling": Ruling.REFUSED, "score_eager": None}
+    write_rate([one.model_copy(update=other) if one.key == keys[-1] else one for one in kept], keys, results / "rate")
+    page = (results / "rate.md").read_text()
+    assert "| right kernels that were not accepted | 0 | 0 | yes |" in page, "what KernelBench refuses is no refusal of ours"
+    assert "| running_sum, BLOCK 4096 | 2.0 | 10.0 | 8.0 | 1.000 | refused |" in page
     slow = [one.model_copy(update={"seconds": 20.0}) if one.kind.startswith("kernelbench") else one for one in kept]
     assert write_rate(slow, keys, results / "rate") and not write_rate(slow[:-1], keys, results / "rate")
 

@@ -18,7 +18,8 @@ BASELINE_MS = 0.1
 class Timer:
     """Whoever is timed takes what a test says; the oracle sees no more of a baseline than the card's clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, in_a_row_ms: float) -> None:
+        self.in_a_row_ms = in_a_row_ms
         self.session = SimpleNamespace(measuring=contextlib.nullcontext)
         self.baselines = SimpleNamespace(is_running=False)
         self.calls = 0
@@ -32,26 +33,32 @@ class Timer:
 
     def time_baseline(self, name: str, draw: Any, limit: float) -> Sample:
         self.calls += 1
-        ms = {"far off": 5 * BASELINE_MS}.get(name, BASELINE_MS) * (1.0 + 0.01 * (self.calls % 3))
+        ms = {"far off": 5 * BASELINE_MS}.get(name, self.in_a_row_ms) * (1.0 + 0.01 * (self.calls % 3))
         return Sample(ms, ms)
 
 
 @pytest.fixture
 def session_of(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes a session of a candidate of so many milliseconds, of which the oracle sees so much more in each take."""
+    """Makes a session of a candidate of so many milliseconds, of which the oracle sees so much more in each take.
 
-    def made(card_ms: float, *beyond_ms: float, names: tuple[str, ...] = ("eager",)) -> TimingSession:
+    In a row, without the other side's calls in between, baselines and the candidate may take less.
+    """
+
+    def made(
+        card_ms: float, *beyond_ms: float, names: tuple[str, ...] = ("eager",), in_a_row_ms: tuple[float, Sample] | None = None
+    ) -> TimingSession:
         def pairs(self: TimingSession, name: str, count: int) -> None:
             mine, theirs = self._samples[name]
             mine += [Sample(card_ms + beyond_ms[len(self.takes)], card_ms)] * count
             theirs += [Sample(BASELINE_MS, BASELINE_MS)] * count
 
         monkeypatch.setattr(TimingSession, "_take_pairs", pairs)
-        monkeypatch.setattr(TimingSession, "_call", lambda self, draw: ())
-        monkeypatch.setattr(TimingSession, "_judge", lambda self: None)
+        baseline_ms, own = in_a_row_ms or (BASELINE_MS, Sample(card_ms, card_ms))
+        monkeypatch.setattr(TimingSession, "_call", lambda self, draw: (own, [], []))
+        monkeypatch.setattr(TimingSession, "_judge", lambda self, *call: None)
         monkeypatch.setattr("tritonsmith.evaluator.oracle.timing.session.Inputs", lambda session: SimpleNamespace(next=list))
-        runner = SimpleNamespace(outputs=[], process=SimpleNamespace(run_on=lambda processors: None))
-        return TimingSession(cast(Any, Timer()), cast(Any, runner), "strict", 1.0, names)
+        runner = SimpleNamespace(outputs=[], process=SimpleNamespace(run_on=lambda processors: None, kill=lambda: None))
+        return TimingSession(cast(Any, Timer(baseline_ms)), cast(Any, runner), "strict", 1.0, names)
 
     return made
 
@@ -89,3 +96,27 @@ def test_pairs_go_to_the_strongest_baseline_and_to_candidates_that_may_win(sessi
     (near, far_off), (slow, of_slow) = count(BASELINE_MS), count(3 * BASELINE_MS)
     assert far_off == of_slow == 6
     assert 16 == slow < near
+
+
+@pytest.mark.parametrize(
+    ("own", "score"),
+    [
+        (Sample(0.8, 0.8), 1.0),  # the host's caches: both sides gain alike
+        (Sample(1.0, 1.0), 0.8),  # the baselines alone were held back
+        (Sample(0.5, 0.5), 1.0),  # a candidate that gains more is given no more than what the pairs say
+        (Sample(1.0, 0.8), 0.8),  # its own word does not count
+        (Sample(0.8, 0.8, late=0.2), 0.8),  # nor does work that it puts off
+    ],
+)
+def test_calls_in_a_row_are_compared_with_calls_in_a_row(session_of: Any, own: Sample, score: float) -> None:
+    scaled = own._replace(wall=own.wall * BASELINE_MS, card=own.card * BASELINE_MS, late=own.late * BASELINE_MS)
+    session = session_of(BASELINE_MS, 0.0, in_a_row_ms=(0.79 * BASELINE_MS, scaled))
+    session.compare_alone()
+    assert session.measurement.ratio == pytest.approx(score, abs=0.011)
+    assert len(session.raw()["candidate_in_a_row_wall_ms"]) == 12
+
+
+def test_a_candidate_is_not_called_in_a_row_where_the_baselines_gain_nothing(session_of: Any) -> None:
+    session = session_of(BASELINE_MS, 0.0)
+    session.compare_alone()
+    assert session.raw()["candidate_in_a_row_wall_ms"] == [] and session.measurement.ratio == pytest.approx(1.0)
