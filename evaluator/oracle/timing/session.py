@@ -64,7 +64,9 @@ _ROUGH_CALLS = 5
 _CALLS_IN_A_ROW = 12
 """Calls of the candidate without a baseline's in between, at the most."""
 _MIN_CALLS_IN_A_ROW = 5
-"""And at the least; the oracle's time decides, since each is judged."""
+"""And at the least; the oracle's time decides, since each is judged. Where these few take too long, none is made."""
+_SECONDS_IN_A_ROW = 4.0
+"""What their oracles may take."""
 _HELD_BACK = 0.95
 """Of a few calls: another baseline that takes less than this part of the strongest one's time was held back."""
 _ROUNDS = 6
@@ -217,9 +219,9 @@ class TimingSession:
         """
         if alone_factor(median(self.paired[self.strongest].baseline), median((*self.control.candidate, *self.control.baseline))) == 1.0:
             return []
-        affordable = int(_ORACLE_SECONDS / max(self._oracle_seconds, 1e-3))
+        affordable = min(int(_SECONDS_IN_A_ROW / max(self._oracle_seconds, 1e-3)), _CALLS_IN_A_ROW)
         samples = []
-        for _ in range(max(_MIN_CALLS_IN_A_ROW, min(affordable, _CALLS_IN_A_ROW))):
+        for _ in range(affordable if affordable >= _MIN_CALLS_IN_A_ROW else 0):
             call = self._call(self._inputs.next)
             self._judge(*call)
             samples.append(call[0])

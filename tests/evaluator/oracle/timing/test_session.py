@@ -116,6 +116,14 @@ def test_calls_in_a_row_are_compared_with_calls_in_a_row(session_of: Any, own: S
     assert len(session.raw()["candidate_in_a_row_wall_ms"]) == 12
 
 
+def test_no_calls_in_a_row_where_their_oracles_take_too_long(session_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tritonsmith.evaluator.oracle.timing.session._SECONDS_IN_A_ROW", 0.004)
+    gains = {"in_a_row_ms": (0.79 * BASELINE_MS, Sample(0.8 * BASELINE_MS, 0.8 * BASELINE_MS))}
+    session = session_of(BASELINE_MS, 0.0, **gains)
+    session.compare_alone()
+    assert session.raw()["candidate_in_a_row_wall_ms"] == [] and session.measurement.ratio == pytest.approx(0.8, abs=0.011)
+
+
 def test_a_candidate_is_not_called_in_a_row_where_the_baselines_gain_nothing(session_of: Any) -> None:
     session = session_of(BASELINE_MS, 0.0)
     session.compare_alone()
