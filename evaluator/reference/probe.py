@@ -21,7 +21,7 @@ from tritonsmith.evaluator.operator_cost import OperatorCost, TraceWay
 from tritonsmith.evaluator.reference.calls import ExecutedForward, execute_forward
 from tritonsmith.evaluator.reference.choose_size import choose_size
 from tritonsmith.evaluator.reference.forward import leaf_modules, trace_forward
-from tritonsmith.evaluator.reference.module import Reference, flatten, load_reference
+from tritonsmith.evaluator.reference.module import Reference, flatten, list_tensors, load_reference
 from tritonsmith.evaluator.reference.nodes import list_specs
 from tritonsmith.evaluator.reference.stand_in import StandIn, available_bytes, is_out_of_memory, limit_memory, make_stand_in
 from tritonsmith.evaluator.reference.tables import find_tables
@@ -118,6 +118,7 @@ def _describe_still(reference: Reference, model: nn.Module, inputs: list[Any]) -
     state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
     return TaskFacts(
         inputs=tuple(list_specs(value)[0] if isinstance(value, torch.Tensor) else None for value in inputs),
+        values=tuple(write_literal(value) if not list_tensors(value) else "" for value in inputs),
         parameters={name: list_specs(value)[0] for name, value in state.items()},
         init_inputs=tuple(map(write_literal, reference.init_inputs())),
         modules=dict(Counter(type(module).__name__ for _, module in leaf_modules(model))),
