@@ -27,7 +27,7 @@ from tritonsmith.evaluator.reference.stand_in import StandIn, available_bytes, i
 from tritonsmith.evaluator.reference.tables import find_tables
 from tritonsmith.evaluator.reference.trace import tensor_bytes
 from tritonsmith.evaluator.reference.updates import find_updates
-from tritonsmith.evaluator.reference.watch import ForwardWatch, find_class, require_no_chance
+from tritonsmith.evaluator.reference.watch import ForwardWatch, find_class, require_no_chance, run_watched
 from tritonsmith.evaluator.schema import FIT, OpNode, Task, TaskFacts
 from tritonsmith.evaluator.tasks import at_chosen_size
 
@@ -71,7 +71,8 @@ def probe(task: Task) -> Description:
         facts, costs = _describe_for_real(reference, stand_in, error)
     else:
         if chosen is None and facts.flops <= _MOST_FLOPS and sum(cost.bytes for cost in costs) <= _MOST_BYTES:
-            reference.forward(reference.build(_SEED), reference.draw_inputs(_SEED))  # fake tensors accept some calls that fail
+            # fake tensors accept some calls that fail, and show no other results of a second call
+            run_watched(reference, reference.build(_SEED), reference.draw_inputs(_SEED))
     return facts.model_copy(update={"chosen": chosen, "tables": find_tables(reference, stand_in.model)}), costs
 
 
