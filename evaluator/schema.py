@@ -80,6 +80,7 @@ class TaskFacts(Record):
 
     inputs: tuple[TensorSpec | None, ...] = ()
     """One per argument of `forward`; None for an argument that is not a tensor."""
+    values: tuple[str, ...] = ()  # one per argument too: as Python writes it; empty for a tensor, and for one that is no literal
     outputs: tuple[TensorSpec, ...] = ()
     """Flattened tensors that `forward` returns, in order."""
     returns: str = ""

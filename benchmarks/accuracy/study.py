@@ -13,7 +13,7 @@ import json
 import platform
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import torch
 
 from tritonsmith.benchmarks.accuracy.products import BLOCK, PRODUCTS, multiply_bf16, multiply_in_chain, multiply_tf32
 from tritonsmith.benchmarks.host import cpu_name, print_line
+from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.oracle.checks.correctness import Trial, reached_class
 from tritonsmith.evaluator.oracle.checks.measure import error_stats
 from tritonsmith.evaluator.schema import PrecisionClass
@@ -149,20 +150,50 @@ def replace_tables(page: str, found: Mapping[str, Any]) -> str:
     return f"{before}{_BEGIN}\n{render(found)}\n{_END}{rest.split(_END)[1]}"
 
 
-def main() -> None:
-    """Measure into a file, or write the page from one."""
+def read_lengths(text: str) -> list[int]:
+    """Lengths that stand between commas. Raises ArgumentTypeError."""
+    try:
+        lengths = [int(length) for length in text.split(",")]
+    except ValueError:
+        lengths = []
+    if not lengths or min(lengths) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of lengths from 1 on; write some like 64,4096")
+    return lengths
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure into a file, or write the page from one; 2 for bad input."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))
+    parser.add_argument("--lengths", type=read_lengths, default=LENGTHS)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--write", type=Path, help="the page whose tables are made from the file")
-    options = parser.parse_args()
-    if options.write:
-        found = json.loads(options.out.read_text(encoding="utf-8"))
-        options.write.write_text(replace_tables(options.write.read_text(encoding="utf-8"), found), encoding="utf-8")
-        return
-    found = measure([int(length) for length in options.lengths.split(",")])
-    options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    options = parser.parse_args(arguments)
+    try:
+        if options.write:
+            _write_page(options.write, options.out)
+            return 0
+        if not options.out.parent.is_dir():  # measuring takes a minute
+            raise UsageError(f"--out {options.out}: there is no folder {options.out.parent}; make it, or name another place")
+        options.out.write_text(json.dumps(measure(options.lengths), indent=1) + "\n", encoding="utf-8")
+    except (UsageError, OSError) as error:
+        why = f"{error.filename}: {error.strerror}; name another place" if isinstance(error, OSError) else error
+        sys.stderr.write(f"error: {why}\n")
+        return 2
+    return 0
+
+
+def _write_page(page: Path, results: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    if _BEGIN not in text or _END not in text:
+        raise UsageError(f"--write {page}: has no line {_BEGIN!r} followed by {_END!r}; name docs/correctness.md")
+    if not results.is_file():
+        raise UsageError(f"--out {results}: there is no such file; make it by a call without --write")
+    try:
+        written = replace_tables(text, json.loads(results.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"--out {results}: is no file of this study ({type(error).__name__}); make one without --write") from error
+    page.write_text(written, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

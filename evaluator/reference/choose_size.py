@@ -16,6 +16,7 @@ from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.reference.interpreter_time import predict_seconds
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.trace import trace_operators
+from tritonsmith.evaluator.reference.watch import run_watched
 from tritonsmith.evaluator.schema import ChosenSize, Task
 from tritonsmith.evaluator.source.parse import parse
 from tritonsmith.evaluator.tasks import at_chosen_size, list_assigned
@@ -162,10 +163,12 @@ def _at(task: Task, overrides: Sizes) -> Task:
 
 
 def _run_twice(task: Task) -> bool:
-    """Run the reference on two draws of inputs; whether results are finite and differ. Raises TaskError where it does not run."""
+    """Run the reference on two draws of inputs; whether results are finite and differ. Raises TaskError where it cannot be judged by."""
     reference = load_reference(task)
     model = reference.build(0)
-    firsts, seconds = (flatten(reference.forward(model, reference.draw_inputs(seed))) for seed in (0, 1))
+    watched = run_watched(reference, model, reference.draw_inputs(0)).outputs
+    seconds = flatten(reference.forward(model, reference.draw_inputs(1)))
+    firsts = watched[: len(seconds)]  # without the buffers that it updates
     reference.require_elements(firsts)
     finite = all(bool(torch.isfinite(first).all()) for first in firsts)
     return finite and any(_differ(first, second) for first, second in zip(firsts, seconds, strict=True))

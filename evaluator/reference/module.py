@@ -79,6 +79,13 @@ class Reference:
         with _blame_task(self.task, "get_inputs()", "it must return the list of forward's arguments"):
             values = self._call_get_inputs(seed, torch.device(device))
         values = self._as_list("get_inputs", values)
+        for number, value in enumerate(values):
+            if not isinstance(value, torch.Tensor) and list_tensors(value):  # drawn once, they would be the same in every trial
+                raise TaskError(
+                    f"{self._locate('get_inputs')}: argument {number + 1} that get_inputs() gives is a {type(value).__name__} that holds "
+                    "tensors, which would not be drawn anew for each trial; give each tensor as an argument of its own "
+                    "(def forward(self, *tensors) takes any number)"
+                )
         return [value.detach().to(device) if isinstance(value, torch.Tensor) else value for value in values]
 
     def _call_get_inputs(self, seed: int, device: torch.device) -> Any:
@@ -113,15 +120,17 @@ class Reference:
 
     def _locate_forward(self) -> str:
         """Where a fault of the reference's forward lies."""
-        line = _find_line(self.task.source, "forward")
-        return f"{self.task.path}, line {line}: forward" if line else f"{self.task.path}: forward"
+        return f"{self._locate('forward')}: forward"
+
+    def _locate(self, function: str) -> str:
+        """File and line of a function of the task; only the file where it is not found."""
+        line = _find_line(self.task.source, function)
+        return f"{self.task.path}, line {line}" if line else self.task.path
 
     def _as_list(self, function: str, values: Any) -> list[Any]:
         if isinstance(values, list | tuple):
             return list(values)
-        line = _find_line(self.task.source, function)
-        where = f"{self.task.path}, line {line}" if line else self.task.path
-        raise TaskError(f"{where}: {function}() returns {type(values).__name__}; return a list, one entry per argument")
+        raise TaskError(f"{self._locate(function)}: {function}() returns {type(values).__name__}; return a list, one entry per argument")
 
 
 def load_reference(task: Task) -> Reference:

@@ -21,13 +21,13 @@ from tritonsmith.evaluator.operator_cost import OperatorCost, TraceWay
 from tritonsmith.evaluator.reference.calls import ExecutedForward, execute_forward
 from tritonsmith.evaluator.reference.choose_size import choose_size
 from tritonsmith.evaluator.reference.forward import leaf_modules, trace_forward
-from tritonsmith.evaluator.reference.module import Reference, flatten, load_reference
+from tritonsmith.evaluator.reference.module import Reference, flatten, list_tensors, load_reference
 from tritonsmith.evaluator.reference.nodes import list_specs
 from tritonsmith.evaluator.reference.stand_in import StandIn, available_bytes, is_out_of_memory, limit_memory, make_stand_in
 from tritonsmith.evaluator.reference.tables import find_tables
 from tritonsmith.evaluator.reference.trace import tensor_bytes
 from tritonsmith.evaluator.reference.updates import find_updates
-from tritonsmith.evaluator.reference.watch import ForwardWatch, find_class, require_no_chance
+from tritonsmith.evaluator.reference.watch import ForwardWatch, find_class, require_no_chance, run_watched
 from tritonsmith.evaluator.schema import FIT, OpNode, Task, TaskFacts
 from tritonsmith.evaluator.tasks import at_chosen_size
 
@@ -71,7 +71,8 @@ def probe(task: Task) -> Description:
         facts, costs = _describe_for_real(reference, stand_in, error)
     else:
         if chosen is None and facts.flops <= _MOST_FLOPS and sum(cost.bytes for cost in costs) <= _MOST_BYTES:
-            reference.forward(reference.build(_SEED), reference.draw_inputs(_SEED))  # fake tensors accept some calls that fail
+            # fake tensors accept some calls that fail, and show no other results of a second call
+            run_watched(reference, reference.build(_SEED), reference.draw_inputs(_SEED))
     return facts.model_copy(update={"chosen": chosen, "tables": find_tables(reference, stand_in.model)}), costs
 
 
@@ -118,6 +119,7 @@ def _describe_still(reference: Reference, model: nn.Module, inputs: list[Any]) -
     state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
     return TaskFacts(
         inputs=tuple(list_specs(value)[0] if isinstance(value, torch.Tensor) else None for value in inputs),
+        values=tuple(write_literal(value) if not list_tensors(value) else "" for value in inputs),
         parameters={name: list_specs(value)[0] for name, value in state.items()},
         init_inputs=tuple(map(write_literal, reference.init_inputs())),
         modules=dict(Counter(type(module).__name__ for _, module in leaf_modules(model))),

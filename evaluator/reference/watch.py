@@ -33,6 +33,12 @@ _BY_CHANCE = (
     "draws random numbers ({}) and gives other results with others, so no kernel could be compared with it; "
     "draw them in get_inputs() and give them to forward"
 )
+_BY_STATE = (
+    "keeps {} from call to call and gives other results with it, so no kernel could be compared with it; "
+    "make it a function of its arguments, with what it keeps among them"
+)
+_EVERY_MODULE_HAS = frozenset(vars(nn.Module()))
+_PLAIN = (int, float, str, bytes)
 _SWITCHES = ("train", "training")
 """Arguments of random operators that draw nothing where they are false."""
 
@@ -70,6 +76,39 @@ def _draws(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     return not any(given.get(name) == 0 for name in _CHANCES) and not any(given.get(name) is False for name in _SWITCHES)
 
 
+class KeptState:
+    """What a model's attributes and buffers hold beside its parameters, to find those that a forward changes."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._before = self._read()
+
+    def list_changed(self) -> list[str]:
+        """Dotted names of attributes and buffers that hold something else now."""
+        now = self._read()
+        return [name for name in dict.fromkeys((*self._before, *now)) if not _are_same(self._before.get(name), now.get(name))]
+
+    def _read(self) -> dict[str, list[tuple[Any, int]]]:
+        found: dict[str, list[tuple[Any, int]]] = {}
+        for path, module in self._model.named_modules():
+            own = {name: value for name, value in vars(module).items() if name not in _EVERY_MODULE_HAS} | module._buffers
+            for name, value in own.items():
+                leaves = tree_leaves(value)
+                found[f"{path}.{name}" if path else name] = [(one, one._version if isinstance(one, torch.Tensor) else 0) for one in leaves]
+        return found
+
+
+def _are_same(first: list[tuple[Any, int]] | None, second: list[tuple[Any, int]] | None) -> bool:
+    """Whether values are the same objects, unchanged; plain ones may be equal instead."""
+    if first is None or second is None or len(first) != len(second):
+        return False
+    pairs = zip(first, second, strict=True)
+    return all(
+        (one is other or (isinstance(one, _PLAIN) and type(one) is type(other) and one == other)) and version == later
+        for (one, version), (other, later) in pairs
+    )
+
+
 def find_class(
     inputs: Iterable[Any], weights: Iterable[Any], outputs: Iterable[torch.Tensor], watch: ForwardWatch
 ) -> PrecisionClass:
@@ -93,8 +132,11 @@ class WatchedForward:
 
 
 def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) -> WatchedForward:
-    """Run the reference once; twice in training mode and where it draws random numbers: its results must be the same. Raises TaskError."""
-    watch = ForwardWatch()
+    """Run the reference once; twice in training mode, and where it draws random numbers or keeps something: its results must be the same.
+
+    Raises TaskError.
+    """
+    watch, before = ForwardWatch(), KeptState(model)
 
     def forward() -> Any:
         with watch:
@@ -105,15 +147,24 @@ def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) ->
         result, found = find_updates(model, forward)
         require_no_chance(reference, model, watch)
         updates, outputs = tuple(found), [*flatten(result), *found.values()]
-        _require_repetition(outputs, lambda: run_forward(model, given, updates), lambda: reference.refuse_forward(_UNEQUAL))
+        kept = [name for name in before.list_changed() if name not in updates]  # what is compared starts from the same values in each call
+        _require_repetition(
+            outputs, lambda: run_forward(model, given, updates), lambda: reference.refuse_forward(_say_kept(kept) or _UNEQUAL),
+            _EQUAL if kept else 0.0,
+        )  # fmt: skip
     else:
         updates, outputs = tuple[str, ...](), flatten(forward())
-        if watch.random:  # initial states that are drawn leave no trace after some hundred steps; other draws do
-            by_chance = _BY_CHANCE.format(", ".join(watch.random))
+        # initial states that are drawn leave no trace after some hundred steps, and a counter none at all; other draws and states do
+        why = _BY_CHANCE.format(", ".join(watch.random)) if watch.random else _say_kept(before.list_changed())
+        if why:
             _require_repetition(
-                outputs, lambda: flatten(reference.forward(model, arguments)), lambda: reference.refuse_forward(by_chance), _EQUAL
+                outputs, lambda: flatten(reference.forward(model, arguments)), lambda: reference.refuse_forward(why), _EQUAL
             )
     return WatchedForward(outputs, updates, find_class(arguments, model.state_dict().values(), outputs, watch))
+
+
+def _say_kept(names: list[str]) -> str:
+    return _BY_STATE.format(", ".join(f"self.{name}" for name in names)) if names else ""
 
 
 def _require_repetition(

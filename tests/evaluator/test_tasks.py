@@ -227,12 +227,14 @@ def test_overrides_of_the_command_line() -> None:
         (("self.linear = nn.Linear(width, width)", "self.linear = nn.Linear(width, -1)"), r"task\.py, line 8: Model\(8\) raised Runtime"),
         (("return [width]", "return [width, 3]"), r"task\.py: Model\(8, 3\) raised TypeError .*; fix __init__ or get_init_inputs"),
         (("return [torch.rand(batch_size, width)]", "return torch.rand(4, 8)"), r"line 17: get_inputs\(\) returns Tensor; return a list"),
+        (("return [torch.rand(batch_size, width)]", "return [{'x': [torch.rand(4, 8)]}]"),
+         r"line 17: argument 1 that get_inputs\(\) gives is a dict that holds tensors, .*; give each tensor as an argument"),
         (("torch.rand(batch_size, width)", "torch.rand(batch_size, 5)"), r"task\.py, line 11: forward raised Runtime.*; make Model"),
         (("return self.linear(x)", "return None"), r"task\.py, line 10: forward returns NoneType, which holds no tensor; return a tensor"),
         (("return self.linear(x)", "raise SystemExit(3)"), r"task\.py, line 11: forward raised SystemExit"),
         (("(nn.Module)", ""), r"task\.py, line 8: Model\(8\)|task\.py: Model is not a torch\.nn\.Module"),
     ],
-)
+)  # fmt: skip
 def test_faults_at_run_time_name_the_line(tmp_path: Path, change: tuple[str, str], sentence: str) -> None:
     task = load_task(write(tmp_path, PLAIN.replace(*change)))
     with pytest.raises(TaskError, match=sentence) as caught:

@@ -88,7 +88,7 @@ def describe_error(trials: list[Trial], asked: PrecisionClass) -> str:
     if part is None and worst.within_on_average(bound) and (rows := worst.wrong_rows(bound)) is not None:
         return (
             f"output {rows}: every element of a row is off by one factor ({worst.row_scales[rows]:.3g} root mean square, "
-            f"the reference's rows {own.row_scales[rows]:.3g}): a sum or a statistic of the row is rounded to 16 bits; keep it in fp32"
+            f"the reference's rows {own.row_scales[rows]:.3g}): a sum or a statistic of the row is wrong or rounded to 16 bits; use fp32"
         )
     where = f"{part.words}: too far off by itself (root mean square error {part.rms:.3g}); over all outputs " if part else ""
     return (

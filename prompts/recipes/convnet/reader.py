@@ -173,14 +173,15 @@ class NetworkReader(ElementReader):
             alone = NetworkLayer(name=node.target, weighs=False, norm=node.target, eps=eps, columns=image.channels)
             self.finish(node, image, NORM, layer=alone)
             return
-        if given["track_running_stats"] and given["momentum"] is None:
+        momentum = given.get("momentum")  # None is no plain value, and is left out
+        if given["track_running_stats"] and momentum is None:
             raise ValueError("nn.BatchNorm2d with momentum=None in training mode")
         if not self.is_open(node, image, MEASURE):
             raise ValueError("nn.BatchNorm2d that does not follow a convolution, in training mode")
         measured = self.steps[image.step]
         self.steps[image.step], self.stages[image.step] = measured.model_copy(update={"measures": True}), POOL
         self.finish(
-            node, image, NORM, moments=f"{measured.result}_moments", norm=node.target, eps=eps, momentum=float(given["momentum"] or 0.0),
+            node, image, NORM, moments=f"{measured.result}_moments", norm=node.target, eps=eps, momentum=float(momentum or 0.0),
             tracks=bool(given["track_running_stats"]),
         )  # fmt: skip
 

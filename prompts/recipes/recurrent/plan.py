@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tritonsmith.evaluator.operator_cost import TraceWay
 from tritonsmith.evaluator.plain import Plain
 from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts, TensorSpec
 from tritonsmith.prompts.recipes.members import assign, attribute, complete_members, parameter_lines, parent_lines
@@ -240,6 +241,8 @@ class _Reader:
     def _visit(self, node: OpNode) -> None:
         if node.op == "placeholder":
             spec = self.facts.inputs[len(self.dtypes)] if len(self.dtypes) < len(self.facts.inputs) else None
+            if spec is None and self.facts.traced_by is TraceWay.RUN:
+                raise NoPlan((f"the argument {node.target} of forward, which is no tensor and which forward may go by", node))
             self.dtypes[node.target] = spec.dtype if spec else "float32"
             self.values[node.name] = node.target
         elif node.op == "get_attr":

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from pydantic import Field
 
+from tritonsmith.evaluator.operator_cost import TraceWay
 from tritonsmith.evaluator.schema import OpNode, PrecisionClass, Task, TaskFacts
 from tritonsmith.evaluator.tasks import declared_shapes
 from tritonsmith.prompts.recipes.builder import table_lines, write_builder
@@ -40,6 +41,10 @@ PLAIN: Settings = {
 Blocks of attention are for heads of up to 128 features on sm_90, and so are the tiles of products."""
 
 
+_SINGLE = ("None", "True", "False")
+"""Values that there is one object of: another one may equal `True`, and a tensor cannot be compared with `None`."""
+
+
 class RegionPlan(KernelPlan):
     """A traced forward. Its regions are found when they are first asked for."""
 
@@ -56,6 +61,12 @@ class RegionPlan(KernelPlan):
     """Whether it got other types, or tensors of another device."""
     made_for: str = ""
     """What they are made for, in words."""
+    wrong_values: str = ""
+    """Whether forward got other values that are no tensors than those that its operators were recorded with."""
+    values: tuple[str, ...] = ()
+    """The names of those."""
+    made_with_values: str = ""
+    """What they were, in words."""
     unpacked: str = ""
     """The line that gives several arguments `*rest` their names."""
     builder: str = ""
@@ -117,10 +128,15 @@ class RegionPlan(KernelPlan):
             free = write_free(own, self.batch, settings, taken)
             if free is not None:
                 shapes, words = describe_free(self.facts, self.batch)
-                return replace(free, wrong=f"{shapes} or {self.wrong_types}", made_for=f"{words} on a CUDA device")
+                return self._guard(free, shapes, f"{words} on a CUDA device")
             fix_sizes(self.regions)
         text = write_regions(self.regions, self.forward, settings, taken)
-        return replace(text, wrong=" or ".join(part for part in (self.wrong_shapes, self.wrong_types) if part), made_for=self.made_for)
+        return self._guard(text, self.wrong_shapes, self.made_for)
+
+    def _guard(self, text: ModuleText, wrong_shapes: str, words: str) -> ModuleText:
+        """The text with what forward refuses."""
+        wrong = " or ".join(part for part in (wrong_shapes, self.wrong_types, self.wrong_values) if part)
+        return replace(text, wrong=wrong, made_for=f"{words}{self.made_with_values}")
 
 
 def cut_task(
@@ -163,6 +179,20 @@ def _forget_places(forward: Forward) -> None:
             one.kind = one.kind.removeprefix("arg")
 
 
+def _guard_values(facts: TaskFacts, forward: Forward) -> tuple[str, dict[str, str]]:
+    """Whether forward got other values than those that its operators were recorded with, and these by name. Raises NoPlan.
+
+    torch.fx follows such an argument like a tensor. A recorded run has its value in it, or has gone by it: a count, a flag.
+    """
+    if facts.traced_by is not TraceWay.RUN:
+        return "", {}
+    numbers = {one.source: literal for one, literal in zip(forward.inputs, facts.values, strict=False) if one.number}
+    for one in forward.inputs:
+        if one.number and not numbers.get(one.source):
+            raise NoPlan((f"the argument {one.source} of forward, which is neither a tensor nor a literal", None))
+    return " or ".join(f"{name} {'is not' if text in _SINGLE else '!='} {text}" for name, text in numbers.items()), numbers
+
+
 def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
     """The plan of any forward of which at least one region has a kernel. Raises NoPlan."""
     training = task.mode == "train"
@@ -180,6 +210,7 @@ def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
         cards = " and ".join(f"{one.source}.is_cuda" for one in tensors)
         tests.append(f"COMPILED and not {f'({cards})' if len(tensors) > 1 else cards}")
     shapes = {one.source: spec for one, spec in zip(forward.inputs, facts.inputs, strict=False) if spec is not None}
+    wrong_values, numbers = _guard_values(facts, forward)
     needed = TaskFacts(
         inputs=facts.inputs, parameters=facts.parameters, ops=tuple(strip_node(node) for node in facts.ops), updates=facts.updates,
         traced_by=facts.traced_by, size_lines=facts.size_lines, tables=facts.tables,
@@ -189,7 +220,9 @@ def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
         facts=needed, training=training, precision=task.precision,
         several=bool(declared_shapes(task)), builder=builder, given=tuple(one.source for one in tensors),
         wrong_shapes=shapes_differ, wrong_types=" or ".join(tests),
-        made_for=", ".join(describe_tensor(name, spec) for name, spec in shapes.items()) + " on a CUDA device",
+        made_for=", ".join(describe_tensor(name, spec) for name, spec in shapes.items()) + (" on a CUDA device" if tensors else "a call"),
+        wrong_values=wrong_values, values=tuple(numbers),
+        made_with_values=" with " + ", ".join(f"{name} = {literal}" for name, literal in numbers.items()) if numbers else "",
     )  # fmt: skip
     nodes = {node.name: node for node in facts.ops}
     calls = [region.call for region in plan.regions if isinstance(region, CallRegion)]

@@ -7,7 +7,7 @@ import torch
 
 from project import ROOT
 from tritonsmith.benchmarks.accuracy.products import PRODUCTS, multiply_in_chain, multiply_tf32, round_towards_zero
-from tritonsmith.benchmarks.accuracy.study import BLOCKS, CHAIN, LENGTHS, RESULTS, measure_length, replace_tables
+from tritonsmith.benchmarks.accuracy.study import BLOCKS, CHAIN, LENGTHS, RESULTS, main, measure_length, replace_tables
 
 PAGE = ROOT / "docs" / "correctness.md"
 
@@ -43,6 +43,29 @@ def test_products_are_measured_again(found):
     """At the shortest length the study gives the classes of the file."""
     rows = measure_length(64, PRODUCTS, {CHAIN: (multiply_in_chain, multiply_tf32)})
     assert {row["product"]: row["class"] for row in rows} == {product: classes(found, product)[64] for product in PRODUCTS}
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("--lengths 64,many", "argument --lengths: '64,many' is no list of lengths from 1 on"),
+        ("--lengths 0", "argument --lengths: '0' is no list of lengths"),
+        ("--out {0}/none/results.json", "there is no folder {0}/none; make it"),
+        ("--write {0}/page.md", "{0}/page.md: No such file or directory"),
+        ("--write {0}/plain.md", "--write {0}/plain.md: has no line '<!-- accuracy: begin -->'"),
+        ("--write {0}/marked.md --out {0}/none.json", "--out {0}/none.json: there is no such file"),
+        ("--write {0}/marked.md --out {0}/plain.md", "--out {0}/plain.md: is no file of this study"),
+    ],
+)
+def test_bad_input_gets_one_sentence(tmp_path, capsys, line, sentence):
+    (tmp_path / "plain.md").write_text("No table.")
+    (tmp_path / "marked.md").write_text(PAGE.read_text(encoding="utf-8"))
+    try:
+        code = main(line.format(tmp_path).split())
+    except SystemExit as ended:  # argparse's own way
+        code = ended.code
+    told = capsys.readouterr()
+    assert code == 2 and sentence.format(tmp_path) in told.err.strip().splitlines()[-1] and not told.out
 
 
 def test_sums_are_cut_towards_zero():

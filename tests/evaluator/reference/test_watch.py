@@ -68,7 +68,7 @@ def test_chance_in_training_mode_is_named(tmp_path: Path, init: str, forward: st
     with pytest.raises(TaskError, match=r"line \d+: forward draws random numbers in training mode") as refused:
         facts_of(task_of(tmp_path, init, forward, "torch.randn(2, 8)", "train"))
     assert named in str(refused.value) and "--mode eval" in str(refused.value)
-    facts_of(task_of(tmp_path, init, forward, "torch.randn(2, 8)"))  # evaluation as before
+    facts_of(task_of(tmp_path, init, forward.replace(" + torch.rand(8)", ""), "torch.randn(2, 8)"))  # evaluation as before
 
 
 def watched(task: Task) -> WatchedForward:
@@ -84,6 +84,28 @@ def test_random_numbers_in_evaluation_mode_must_leave_no_trace(tmp_path: Path) -
     for text in (forward.format("0"), "return torch.randint(9, (4,)) + 0 * x[0, 0, 0].long()"):
         with pytest.raises(TaskError, match=r"line \d+: forward draws random numbers \(rand.*\) and gives other results .* get_inputs\(\)"):
             watched(task_of(tmp_path, init, text, "torch.randn(400, 2, 8)"))
+
+
+@pytest.mark.parametrize("mode", ["eval", "train"])
+@pytest.mark.parametrize(
+    ("init", "forward", "kept"),
+    [
+        ("self.last = None", "y = x if self.last is None else x + self.last; self.last = x.mean(); return y", "self.last"),
+        ("self.calls = 0", "self.calls += 1; return x * self.calls", "self.calls"),
+        ("self.a = nn.Module(); self.a.seen = []", "self.a.seen.append(x.mean()); return x + 1e-3 * len(self.a.seen)", "self.a.seen"),
+        ("self.register_buffer('mean', torch.zeros(8), False)", "self.mean.mul_(0.9).add_(x.mean(0)); return x - self.mean", "self.mean"),
+    ],
+)  # fmt: skip
+def test_what_forward_keeps_must_leave_no_trace(tmp_path: Path, mode: str, init: str, forward: str, kept: str) -> None:
+    with pytest.raises(TaskError, match=rf"line \d+: forward keeps {kept} from call to call and gives other results .* its arguments"):
+        watched(task_of(tmp_path, init, forward, "torch.randn(64, 8)", mode))
+    with pytest.raises(TaskError, match=f"forward keeps {kept} "):  # before an author is asked
+        facts_of(task_of(tmp_path, init, forward, "torch.randn(64, 8)", mode))
+
+
+def test_a_forward_may_count_its_calls_and_keep_what_follows_from_sizes(tmp_path: Path) -> None:
+    forward = "self.calls += 1; self.cache.setdefault(x.shape, torch.arange(8.0)); return x + self.cache[x.shape]"
+    assert len(watched(task_of(tmp_path, "self.calls, self.cache = 0, {}", forward, "torch.randn(4, 8)")).outputs) == 1
 
 
 def test_dropout_of_nothing_is_no_chance(tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ REFUSED = {
     "product": ("self.a, self.b = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 4, 3)", "return self.a(x) * self.b(x)"),
     "padding": ("self.a = nn.Conv2d(3, 4, 3, padding=1, padding_mode='reflect')", "return self.a(x)"),
     "uneven parts": ("self.a = nn.Conv2d(3, 4, 3)", "return F.adaptive_avg_pool2d(self.a(x), 4)"),
+    "all batches": ("self.a, self.b = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, momentum=None)", "return self.b(self.a(x))", "train"),
     "in place": ("self.a = nn.Conv2d(3, 4, 3)", "y = self.a(x); z = F.relu(y, inplace=True); return z + y"),
 }
 
@@ -123,11 +124,11 @@ def write_task(init: str, forward: str, shape: str, mode: str = "eval", precisio
     return Task(name="case", path="case.py", source=text, mode=mode, precision=PrecisionClass(precision))
 
 
-def read_refusal(init: str, forward: str) -> str:
+def read_refusal(init: str, forward: str, mode: str = "eval") -> str:
     """What no recipe writes, in words."""
     from tritonsmith.prompts.recipes.book import explain_refusal
 
-    task = write_task(init, forward, "2, 3, 9, 9")
+    task = write_task(init, forward, "2, 3, 9, 9", mode)
     return explain_refusal(task, probe(task)[0], CARDS["h200"])
 
 

@@ -9,6 +9,7 @@ from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import PrecisionClass, Status, Task
+from tritonsmith.prompts.recipes.book import match
 from tritonsmith.prompts.recipes.regions.cutting import operands
 from tritonsmith.prompts.recipes.regions.plan import read_regions
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
@@ -118,3 +119,29 @@ def test_a_recorded_forward_that_asks_for_sizes_is_for_one_size() -> None:
     """Numbers of such a trace may follow from the batch, and look like any other number."""
     case = RegionCase("one", "s=[one*x.shape[0] for one in range(x.shape[1]-28)]; return torch.softmax(x*s[1], -1)", "torch.randn(B, 30)")
     assert "x.shape != (40, 30)" in write(case)
+
+
+VALUES = [
+    ("for _ in range(k):;    x = torch.cos(x) * 2;return x", "2", "3", "k = 2", "k = 3"),
+    ("return (torch.relu(x) if k == 'relu' else torch.tanh(x)) * 2", "'relu'", "'tanh'", "k = 'relu'", "k = 'tanh'"),
+    ("x = self.gru(x)[0]; return x[-1] if k else x[0]", "True", "False", "k = True", "k = False"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("forward", "own", "other", "made_for", "given"), VALUES, ids=["a count", "a name", "a flag of a recurrence"])
+def test_a_value_that_forward_goes_by_is_the_tasks_own_or_refused(
+    evaluator: LocalEvaluator, forward: str, own: str, other: str, made_for: str, given: str
+) -> None:
+    case = RegionCase("values", forward, f"torch.randn(4, 3, 8), {own}", init="self.gru=nn.GRU(8, 8)", arguments="x, k")
+    task = task_of(case, 4)
+    found = match(task, probe(task)[0], CARDS["h200"])
+    assert found is not None
+    settings = found.recipes[0].defaults(found.plan, CARDS["h200"], PrecisionClass.IEEE)
+    assert settings is not None
+    text = found.recipes[0].render(found.plan, settings)
+    assert asyncio.run(evaluator.evaluate(task, text)).status is Status.OK
+    elsewhere = task.model_copy(update={"source": task.source.replace(f"8), {own}", f"8), {other}")})
+    verdict = asyncio.run(evaluator.evaluate(elsewhere, text))
+    assert verdict.status is Status.RUNTIME_ERROR
+    assert f"with {made_for}, and was given x float32[4, 3, 8] on " in verdict.message
+    assert verdict.message.endswith(given)

@@ -71,6 +71,7 @@ def test_other_types_and_who_computes() -> None:
         ("product", "the operator * of two images (line 19: "),
         ("padding", "nn.Conv2d with padding_mode='reflect' (line 19: "),
         ("uneven parts", "F.adaptive_avg_pool2d of [7, 7] to [4, 4], whose windows have different sizes (line 19: "),
+        ("all batches", "nn.BatchNorm2d with momentum=None in training mode (line 19: "),
         ("in place", "F.relu in place, on a tensor that is read again (line 19: "),
     ],
 )
