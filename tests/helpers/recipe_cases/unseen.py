@@ -148,4 +148,12 @@ UNSEEN = [
         "torch.randn(7, 130), torch.randint(-9, 9, (9, 50))",
         arguments="x, n",
     ),
+    RegionCase(
+        "quotients of whole numbers and of fractions",
+        "return n // m, n % m, torch.fmod(n, -m), torch.div(n, m, rounding_mode='trunc'), u % w, u // w, ~u, u % 201, u - w, "
+        "x // 0.1, x % 0.1, torch.remainder(x, -y), torch.floor_divide(x, y), torch.round(y * 7, decimals=1)",
+        "torch.randint(-50, 50, (5, 33)), torch.randint(1, 9, (5, 33)), torch.randint(0, 256, (5, 33)).byte(), "
+        "torch.randint(200, 256, (5, 33)).byte(), torch.arange(-80, 85).view(5, 33) * 0.1, torch.rand(5, 33) + 0.2",
+        arguments="n, m, u, w, x, y",
+    ),
 ]

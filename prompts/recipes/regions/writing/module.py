@@ -36,8 +36,8 @@ from tritonsmith.prompts.recipes.regions.writing.sharing import SharedTexts
 from tritonsmith.prompts.recipes.regions.writing.split import write_split
 from tritonsmith.prompts.recipes.regions.writing.steps import write_steps
 
-_HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller", "add_logs", "split_lines", "split_value",
-            "leaves_range", "wait_until")  # fmt: skip
+_HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller", "add_logs", "floor_quotient", "floor_remainder",
+            "real_quotient", "real_remainder", "split_lines", "split_value", "leaves_range", "wait_until")  # fmt: skip
 
 
 @dataclass
@@ -106,7 +106,7 @@ class ModuleWriter:
             self.text.forward.append(f"{attribute(path)}.detach().copy_({self.express(value)})")
         everything = "\n".join(self.text.kernels)
         self.text.helpers = tuple(name for name in _HELPERS if re.search(rf"\b{name}\b(?!-)", everything))
-        self.text.libdevice = any(word in everything for word in ("libdevice.", "softplus", "add_logs"))
+        self.text.libdevice = any(word in everything for word in ("libdevice.", "softplus", "add_logs", "real_"))
         self.text.functional = any("F." in line for line in self.text.forward)
         return self.text
 
