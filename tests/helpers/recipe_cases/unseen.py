@@ -156,4 +156,28 @@ UNSEEN = [
         "torch.randint(200, 256, (5, 33)).byte(), torch.arange(-80, 85).view(5, 33) * 0.1, torch.rand(5, 33) + 0.2",
         arguments="n, m, u, w, x, y",
     ),
+    RegionCase(
+        "sums and extremes by place",
+        "a = x.scatter_reduce(1, i, y, 'mean'), x.scatter_reduce(1, i, y[:, :5], 'amax', include_self=False); "
+        "b = x.index_add(0, j, y[:4, :1].expand(4, 7), alpha=-2); c = (x > 0).long().scatter_add(1, i, i * 2); "
+        "d = torch.ones_like(x).scatter(1, i, 0.5); e = x.new_full((9, 6), float('inf')).index_reduce(0, k, y, 'amin'); "
+        "return *a, b, c, d, e, torch.zeros(3, 4).index_add(1, torch.tensor([3, 0, 3]), x[:3, :3].t())",
+        "torch.randn(9, 7), torch.randint(0, 7, (9, 5)), torch.randn(9, 6), torch.randint(0, 9, (4,)), torch.randint(0, 9, (9,))",
+        arguments="x, i, y, j, k",
+    ),
+    RegionCase(
+        "counts",
+        "return torch.bincount(n, minlength=9) * 2, torch.bincount(n[:100] % 4, x[0, :100], 4), torch.histc(x, 10, -0.5, 1.5), "
+        "torch.histc(x.abs(), bins=2000, min=0, max=4).cumsum(0)",
+        "torch.rand(3, 133) * 3 - 1, torch.randint(0, 9, (2000,))",
+        arguments="x, n",
+    ),
+    RegionCase(
+        "attention along the edges of a graph",
+        "a, b = e; s = F.leaky_relu((torch.cat([h[a], h[b]], -1) * w).sum(-1)); i = b[:, None].expand(-1, 2); "
+        "m = s.new_full((13, 2), float('-inf')).scatter_reduce(0, i, s, 'amax'); p = (s - m[b]).exp(); "
+        "z = torch.zeros_like(m).scatter_add(0, i, p); return torch.zeros_like(h).index_add(0, b, h[a] * (p / z[b])[..., None])",
+        "torch.randn(13, 2, 8), torch.randint(0, 13, (2, 40)), torch.randn(2, 16)",
+        arguments="h, e, w",
+    ),
 ]

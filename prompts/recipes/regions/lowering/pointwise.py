@@ -206,7 +206,7 @@ def _lower_whole(call: NodeCall, name: str, operands: list[Tensor]) -> Lowered:
     if call.dtype == "bool" and name in _TRUTHS and all(one.dtype == "bool" for one in operands) and len(operands) > 1:
         return formula(_TRUTHS[name], *operands[:2], like="bool", shape=call.shape)
     if name in _QUOTIENTS and call.dtype != "bool":
-        return divide_whole(name, *call.args[:2], call)
+        return divide_whole(name, call.get(0, "input", "self"), call.get(1, "other"), call)
     if name not in _WHOLE or call.dtype == "bool" or call.get(-1, "alpha", default=1) != 1:
         raise NotCovered(f"on {call.dtype}")
     template, number = _WHOLE[name]

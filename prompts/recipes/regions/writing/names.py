@@ -5,7 +5,14 @@ from __future__ import annotations
 import keyword
 import re
 
-from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, ProductRegion, RecurrentRegion, RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import (
+    AttentionRegion,
+    ProductRegion,
+    RecurrentRegion,
+    RowRegion,
+    ScatterRegion,
+    WorkRegion,
+)
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Joined, Lookup
 
 _WORDS = 3
@@ -27,6 +34,7 @@ def list_operations(region: WorkRegion) -> list[str]:
     own = region.anchors if isinstance(region, RowRegion | ProductRegion) else []
     anchors, kinds = [one.name for one in own if one.name], list(dict.fromkeys(one.kind for one in own))
     told = [one for one in [*anchors, *(one for one in found if one not in anchors)] if one not in _QUIET]
+    told += [region.name] if isinstance(region, ScatterRegion) else []
     names = told or kinds or [region.name or "copy"]
     return list(dict.fromkeys(_OPERATORS.get(name, name) for name in (re.sub(r"(_\d+)+$", "", one) for one in names)))
 
