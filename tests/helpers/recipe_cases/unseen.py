@@ -180,4 +180,26 @@ UNSEEN = [
         "torch.randn(13, 2, 8), torch.randint(0, 13, (2, 40)), torch.randn(2, 16)",
         arguments="h, e, w",
     ),
+    RegionCase(
+        "rows in order",
+        "v, i = torch.sort(h, dim=1, descending=True); "
+        "return v, x.argsort(1).argsort(1), torch.sort(n, 1)[0], *torch.kthvalue(x, 5, 0), torch.median(n), torch.msort(x), "
+        "torch.quantile(x, 0.37), *torch.topk(x, 4, largest=False), torch.median(x, 1)[1], torch.sort(n.long(), 0, descending=True)[0], "
+        "torch.topk(x.relu(), 3)[0].softmax(-1), torch.quantile(x, 0.5, dim=0, keepdim=True)",
+        "torch.randn(5, 33), torch.randn(3, 40, 6).half(), torch.randint(-90, 90, (4, 17)).int()",
+        arguments="x, h, n",
+    ),
+    RegionCase(
+        "experts that are chosen",
+        "p, i = torch.topk(self.g(x).softmax(-1), 2); y = torch.einsum('td,tkdf->tkf', x, self.w[i]); "
+        "return (y * (p / p.sum(-1, keepdim=True))[..., None]).sum(1), torch.bincount(i.flatten(), minlength=6), "
+        "x - x.median(1)[0][:, None]",
+        "torch.randn(5, 24)",
+        init="self.g = nn.Linear(24, 6); self.w = nn.Parameter(torch.randn(6, 24, 16) * 0.1)",
+    ),
+    RegionCase(
+        "rows too long to be put in order",
+        "return x.median(1)[0] * 2, x[:, :300].topk(5)[0] + 1, torch.sort(x.double(), 1)[0] + 1, x[:, :1000].sort(1)[0]",
+        "torch.randn(2, 1500)",
+    ),
 ]

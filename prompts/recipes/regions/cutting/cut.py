@@ -111,6 +111,11 @@ def _is_cheap(value: Tensor) -> bool:
     return all(isinstance(one, Held | Formula) and not one.operands for one in bases) and sum(one.size > _SMALL for one in bases) < 2
 
 
+def _is_wider(value: Tensor) -> bool:
+    """Whether a value takes more memory than all that it is made of."""
+    return all(one.bytes < value.bytes for one in value.operands)
+
+
 def _list_formulas(value: Tensor, stored: set[int]) -> tuple[list[Tensor], list[Tensor]]:
     """Values that are computed for one, and values that are read from memory."""
     seen: dict[int, Tensor] = {}
@@ -373,7 +378,7 @@ class Cutter(CutState):
                 if one.anchor is anchor:
                     region.stores.append(one)
                     self.homes[id(one)] = region
-            elif found and not found[1] and region in self._homes_below(one) and self._fits(one, found[0], region):
+            elif found and not found[1] and not _is_wider(one) and region in self._homes_below(one) and self._fits(one, found[0], region):
                 self._keep(one, region, found[0])  # a number for each row that is made of its results
             else:
                 todo += one.operands

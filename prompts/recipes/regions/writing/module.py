@@ -39,7 +39,8 @@ from tritonsmith.prompts.recipes.regions.writing.split import write_split
 from tritonsmith.prompts.recipes.regions.writing.steps import write_steps
 
 _HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller", "add_logs", "floor_quotient", "floor_remainder",
-            "real_quotient", "real_remainder", "split_lines", "split_value", "leaves_range", "wait_until")  # fmt: skip
+            "real_quotient", "real_remainder", "as_key", "from_key", "split_lines", "split_value", "leaves_range",
+            "wait_until")  # fmt: skip
 
 
 @dataclass

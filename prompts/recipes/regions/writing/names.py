@@ -17,13 +17,13 @@ from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Joined, 
 
 _WORDS = 3
 """Operations that a kernel's name tells."""
-_QUIET = {"centered", "spread", "exponential", "clone", "contiguous", "dropout", "squares"}
+_QUIET = {"centered", "spread", "exponential", "clone", "contiguous", "dropout", "squares", "key", "place"}
 """Names of values that say nothing about what a kernel does."""
 _OPERATORS = {"truediv": "div", "iadd": "add", "imul": "mul", "isub": "sub", "getitem": "pick"}
 _TAKEN = {"torch", "nn", "F", "tl", "triton", "libdevice", "self", "describe", "sigmoid", "tanh", "softplus", "mish", "multiply", "larger",
-          "smaller", "add_logs", "floor_quotient", "floor_remainder", "real_quotient", "real_remainder", "given", "split_lines", "COMPILED",
-          "load_acquire", "wait_until", "magnitude", "namedtuple", "built", "split_value", "leaves_range", "len", "str", "isinstance",
-          "super", "range", "build_reference", "clone"}  # fmt: skip
+          "smaller", "add_logs", "floor_quotient", "floor_remainder", "real_quotient", "real_remainder", "as_key", "from_key", "given",
+          "split_lines", "COMPILED", "load_acquire", "wait_until", "magnitude", "namedtuple", "built", "split_value", "leaves_range",
+          "len", "str", "isinstance", "super", "range", "build_reference", "clone"}  # fmt: skip
 
 
 def list_operations(region: WorkRegion) -> list[str]:
