@@ -202,4 +202,18 @@ UNSEEN = [
         "return x.median(1)[0] * 2, x[:, :300].topk(5)[0] + 1, torch.sort(x.double(), 1)[0] + 1, x[:, :1000].sort(1)[0]",
         "torch.randn(2, 1500)",
     ),
+    RegionCase(
+        "diagonals and covariances",
+        "w = y @ y.T; w.diagonal().add_(1.0); z = x * 1; z.diagonal(-1, dim1=1, dim2=2).zero_(); "
+        "return w, z, x.diagonal(1, 1, 2), x.diagonal(-2, dim1=2, dim2=0), torch.diag(y, -1), torch.diag_embed(y, 1), torch.diag(y[0], 2), "
+        "torch.diag_embed(y, -2, 0, 2), torch.linalg.diagonal(x, offset=-1), torch.cov(y) * 2, torch.corrcoef(y)",
+        "torch.randn(3, 5, 7), torch.randn(4, 6)",
+        arguments="x, y",
+    ),
+    RegionCase(
+        "smooth resampling",
+        "i = F.interpolate; return i(x, size=(13, 11), mode='bicubic'), i(x, size=(4, 15), mode='bicubic', align_corners=True), "
+        "i(x, scale_factor=1.7, mode='bicubic'), i(x[0], size=17, mode='nearest-exact'), i(x, scale_factor=3, mode='nearest-exact')",
+        "torch.randn(2, 3, 9, 7)",
+    ),
 ]
