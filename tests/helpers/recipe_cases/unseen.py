@@ -216,4 +216,11 @@ UNSEEN = [
         "i(x, scale_factor=1.7, mode='bicubic'), i(x[0], size=17, mode='nearest-exact'), i(x, scale_factor=3, mode='nearest-exact')",
         "torch.randn(2, 3, 9, 7)",
     ),
+    RegionCase(
+        "largest ones among equal ones",
+        "k = h * (F.max_pool2d(h, 3, 1, 1) == h).float(); s, i = k.flatten(1).topk(20); return s, i // 9, torch.kthvalue(n, 3)[1] + 1, "
+        "torch.sort(n, 1)[1] * 2, torch.sort(n, dim=1, stable=True, descending=True)[1] - 1, torch.relu(h - 0.7).flatten(1).argsort(1)",
+        "torch.rand(2, 1, 9, 9), torch.randint(0, 5, (4, 17)).int()",
+        arguments="h, n",
+    ),
 ]

@@ -14,6 +14,8 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
     FLOATS,
     AnchorResult,
     Formula,
+    Joined,
+    Lookup,
     Position,
     Scan,
     Tensor,
@@ -26,6 +28,10 @@ _LONGEST = 1024
 """Elements of a row that one program sorts."""
 _LONGEST_CHOICE = 256
 """The same where only the first ones are asked for: PyTorch does not sort the others."""
+_PLACE = "({0} & 4294967295).to(tl.int32)"
+"""The place in a key that has one."""
+_STEPS = ("tl.where", "tl.maximum", "tl.minimum", "rint", "floor", "trunc", "ceil")
+"""What gives many elements the same value."""
 _WIDENED = "{0}.to(tl.int64)"
 
 
@@ -106,7 +112,7 @@ class _Ordered:
 
     def locate(self, key: Tensor) -> Tensor:
         """The place that the element of a key had."""
-        return cast(formula("({0} & 4294967295).to(tl.int32)", key, like="int64", result="int32"), "int64")
+        return cast(formula(_PLACE, key, like="int64", result="int32"), "int64")
 
     def pick(self, rank: int) -> Tensor:
         """The key of one rank in each row."""
@@ -115,10 +121,15 @@ class _Ordered:
         return reduce(select_where(chosen, self.keys, 0, self.keys.dtype, self.keys.shape), (self.axis,), "sum", self.keys.dtype)
 
 
-def _order(source: Tensor, axis: int, falling: bool, placed: bool) -> _Ordered:
-    """The rows along an axis in order; equal elements stay in the order in which they stood. Raises NotCovered for rows too long."""
+def _order(source: Tensor, axis: int, falling: bool, placed: bool, stable: bool = False) -> _Ordered:
+    """The rows along an axis in order; equal elements stay in the order in which they stood.
+
+    Raises NotCovered for rows too long, and where places of equal elements would have to be PyTorch's.
+    """
     short = source.inputs[0] if isinstance(source, Formula) and source.template == _WIDENED else source
     wide = widen(short.dtype)
+    if placed and not stable and _may_tie(short):
+        raise NotCovered("of equal elements")
     if source.shape[axis] > _LONGEST or wide == "float64" or (wide == "int64" and placed):
         raise NotCovered(f"of {source.shape[axis]} elements of {source.dtype}")
     key = source
@@ -135,6 +146,26 @@ def _order(source: Tensor, axis: int, falling: bool, placed: bool) -> _Ordered:
     keys = scan(key, axis, "sort", key.dtype)
     keys.anchor.name = "ordered"
     return _Ordered(source, axis, falling, keys, placed)
+
+
+def _may_tie(value: Tensor) -> bool:
+    """Whether elements may well be equal: PyTorch says for such a one any of their places, and not always the same."""
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, Formula) and one.template == _PLACE:
+            continue
+        if one.dtype != "float32" or isinstance(one, Lookup):
+            return True
+        if isinstance(one, Formula):
+            if any(word in one.template for word in _STEPS):
+                return True
+            todo += one.inputs
+        elif isinstance(one, TensorView | Joined):
+            todo += one.operands
+        elif isinstance(one, AnchorResult) and one.anchor.kind in ("max", "min"):
+            return True
+    return False
 
 
 def _count_along(shape: Shape, axis: int) -> Tensor:
@@ -162,7 +193,8 @@ def _sort(call: NodeCall) -> Lowered:
     if isinstance(given, bool) or not rank or source.dtype == "bool":
         raise NotCovered(f"on {source.dtype}")
     axis = given % rank
-    found = _order(source, axis, falling, name == "argsort" or (name != "msort" and _asks_places(call)))
+    placed = name == "argsort" or (name != "msort" and _asks_places(call))
+    found = _order(source, axis, falling, placed, stable=bool(call.kwargs.get("stable")))
     length = call.shape[axis]
     if name == "topk" and source.shape[axis] > _LONGEST_CHOICE:
         raise NotCovered("of long rows")
