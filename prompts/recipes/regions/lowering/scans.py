@@ -14,8 +14,7 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
     FLOATS,
     AnchorResult,
     Formula,
-    Joined,
-    Lookup,
+    Held,
     Position,
     Scan,
     Tensor,
@@ -30,8 +29,6 @@ _LONGEST_CHOICE = 256
 """The same where only the first ones are asked for: PyTorch does not sort the others."""
 _PLACE = "({0} & 4294967295).to(tl.int32)"
 """The place in a key that has one."""
-_STEPS = ("tl.where", "tl.maximum", "tl.minimum", "rint", "floor", "trunc", "ceil")
-"""What gives many elements the same value."""
 _WIDENED = "{0}.to(tl.int64)"
 
 
@@ -149,23 +146,14 @@ def _order(source: Tensor, axis: int, falling: bool, placed: bool, stable: bool 
 
 
 def _may_tie(value: Tensor) -> bool:
-    """Whether elements may well be equal: PyTorch says for such a one any of their places, and not always the same."""
-    todo = [value]
-    while todo:
-        one = todo.pop()
-        if isinstance(one, Formula) and one.template == _PLACE:
-            continue
-        if one.dtype != "float32" or isinstance(one, Lookup):
-            return True
-        if isinstance(one, Formula):
-            if any(word in one.template for word in _STEPS):
-                return True
-            todo += one.inputs
-        elif isinstance(one, TensorView | Joined):
-            todo += one.operands
-        elif isinstance(one, AnchorResult) and one.anchor.kind in ("max", "min"):
-            return True
-    return False
+    """Whether elements may well be equal: PyTorch gives for such a one any of their places, and the same ones if it is asked again.
+
+    Numbers of an input in fp32 rarely are. Computed ones often are: behind a ReLU, a mask, or a softmax of large values.
+    """
+    while isinstance(value, TensorView):
+        value = value.source
+    permuted = isinstance(value, Formula) and value.template == _PLACE
+    return not permuted and not (isinstance(value, Held) and value.dtype == "float32")
 
 
 def _count_along(shape: Shape, axis: int) -> Tensor:
