@@ -18,7 +18,7 @@ from tritonsmith.prompts.recipes.plan import NoPlan
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
 from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh
-from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, ProductRegion, RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, ProductRegion, RowRegion, ScatterRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.lengths import lengthen
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward, list_values, read_forward
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Joined, LibraryCall, Tensor, TensorView
@@ -166,9 +166,9 @@ def write_free(own: ModuleText, batch: FreeAxis, settings: Settings, taken: set[
 
 
 def _is_parallel(region: WorkRegion, batch: FreeAxis) -> bool:
-    """Whether a PyTorch call does the same with each place of the leading axis."""
+    """Whether a region does the same with each place of the leading axis, whatever its size."""
     if not isinstance(region, CallRegion):
-        return True
+        return not isinstance(region, ScatterRegion)
     call = region.call
     if call.several or not call.shape or not call.inputs or not call.inputs[0].shape:
         return False

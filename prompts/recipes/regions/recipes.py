@@ -216,7 +216,8 @@ def _predict_seconds(plan: KernelPlan, hardware: Hardware, precision: PrecisionC
 REGIONS = RecipeFamily(
     name="regions",
     writes="any forward that can be traced, cut into regions: elementwise work, reductions, norms, softmax, losses, scans, pools, lookups, "
-    "attention, products of matrices and convolutions where a kernel is faster than the library; other calls stay PyTorch calls",
+    "sums by place, sorts of short rows, attention, products of matrices and convolutions where a kernel is faster "
+    "than the library; other calls stay PyTorch calls",
     read=read_regions,
     recipes=(_PLAIN, _HOLDING),
     example=EXAMPLE,

@@ -41,15 +41,15 @@ def test_kernels_are_written_once_and_judged_later(
             return probe(task)
 
     monkeypatch.setattr(planning, "run_probe", probe_here)
-    for name, call in (("1_rows", "torch.softmax(x, -1)"), ("2_sorted", "torch.sort(x)[0]"), ("3_mixed", "torch.sort(x)[0] * 2")):
+    for name, call in (("1_rows", "torch.softmax(x, -1)"), ("2_inverted", "torch.pinverse(x)"), ("3_mixed", "torch.pinverse(x) * 2")):
         path = tmp_path / "level1" / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(write_task("rows = 8", "torch.rand(rows, 40)", call))
     files = ["--rows", str(tmp_path / "rows.jsonl"), "--plans", str(tmp_path / "plans.jsonl")]
     assert author.main([str(tmp_path), "--plan", *files]) == 0
     said = capsys.readouterr().out
-    assert "level1/1_rows: regions\n" in said and "level1/3_mixed: regions, PyTorch does torch.sort" in said
-    assert "level1/2_sorted: none, no recipe for torch.sort" in said
+    assert "level1/1_rows: regions\n" in said and "level1/3_mixed: regions, PyTorch does torch.pinverse" in said
+    assert "level1/2_inverted: none, no recipe for torch.pinverse" in said
     assert "level1: 2 of 3 have kernels of their own, 1 of them without PyTorch calls" in said
     assert len(traced) == 3
 
@@ -61,7 +61,7 @@ def test_kernels_are_written_once_and_judged_later(
     assert author.main([str(tmp_path), *files], open_recorder) == 0
     assert [job.name for job in worker.jobs] == ["level1/1_rows", "level1/3_mixed"] and "class ModelNew" in worker.jobs[0].text
     rows = {row.name: row for row in RowFile(tmp_path / "rows.jsonl").read()}
-    assert rows["level1/2_sorted"].ruling is Ruling.OPEN and "no recipe for torch.sort" in rows["level1/2_sorted"].message
+    assert rows["level1/2_inverted"].ruling is Ruling.OPEN and "no recipe for torch.pinverse" in rows["level1/2_inverted"].message
     assert len(rows) == 3 and len(traced) == 3  # nothing was traced again
 
     (tmp_path / "plans.jsonl").write_text("{}\n")

@@ -148,4 +148,79 @@ UNSEEN = [
         "torch.randn(7, 130), torch.randint(-9, 9, (9, 50))",
         arguments="x, n",
     ),
+    RegionCase(
+        "quotients of whole numbers and of fractions",
+        "return n // m, n % m, torch.fmod(n, -m), torch.div(n, m, rounding_mode='trunc'), u % w, u // w, ~u, u % 201, u - w, "
+        "x // 0.1, x % 0.1, torch.remainder(x, -y), torch.floor_divide(x, y), torch.round(y * 7, decimals=1)",
+        "torch.randint(-50, 50, (5, 33)), torch.randint(1, 9, (5, 33)), torch.randint(0, 256, (5, 33)).byte(), "
+        "torch.randint(200, 256, (5, 33)).byte(), torch.arange(-80, 85).view(5, 33) * 0.1, torch.rand(5, 33) + 0.2",
+        arguments="n, m, u, w, x, y",
+    ),
+    RegionCase(
+        "sums and extremes by place",
+        "a = x.scatter_reduce(1, i, y, 'mean'), x.scatter_reduce(1, i, y[:, :5], 'amax', include_self=False); "
+        "b = x.index_add(0, j, y[:4, :1].expand(4, 7), alpha=-2); c = (x > 0).long().scatter_add(1, i, i * 2); "
+        "d = torch.ones_like(x).scatter(1, i, 0.5); e = x.new_full((9, 6), float('inf')).index_reduce(0, k, y, 'amin'); "
+        "return *a, b, c, d, e, torch.zeros(3, 4).index_add(1, torch.tensor([3, 0, 3]), x[:3, :3].t())",
+        "torch.randn(9, 7), torch.randint(0, 7, (9, 5)), torch.randn(9, 6), torch.randint(0, 9, (4,)), torch.randint(0, 9, (9,))",
+        arguments="x, i, y, j, k",
+    ),
+    RegionCase(
+        "counts",
+        "return torch.bincount(n, minlength=9) * 2, torch.bincount(n[:100] % 4, x[0, :100], 4), torch.histc(x, 10, -0.5, 1.5), "
+        "torch.histc(x.abs(), bins=2000, min=0, max=4).cumsum(0)",
+        "torch.rand(3, 133) * 3 - 1, torch.randint(0, 9, (2000,))",
+        arguments="x, n",
+    ),
+    RegionCase(
+        "attention along the edges of a graph",
+        "a, b = e; s = F.leaky_relu((torch.cat([h[a], h[b]], -1) * w).sum(-1)); i = b[:, None].expand(-1, 2); "
+        "m = s.new_full((13, 2), float('-inf')).scatter_reduce(0, i, s, 'amax'); p = (s - m[b]).exp(); "
+        "z = torch.zeros_like(m).scatter_add(0, i, p); return torch.zeros_like(h).index_add(0, b, h[a] * (p / z[b])[..., None])",
+        "torch.randn(13, 2, 8), torch.randint(0, 13, (2, 40)), torch.randn(2, 16)",
+        arguments="h, e, w",
+    ),
+    RegionCase(
+        "rows in order",
+        "v, i = torch.sort(h, dim=1, descending=True); "
+        "return v, x.argsort(1).argsort(1), torch.sort(n, 1)[0], *torch.kthvalue(x, 5, 0), torch.median(n), torch.msort(x), "
+        "torch.quantile(x, 0.37), *torch.topk(x, 4, largest=False), torch.median(x, 1)[1], torch.sort(n.long(), 0, descending=True)[0], "
+        "torch.topk(x.relu(), 3)[0].softmax(-1), torch.quantile(x, 0.5, dim=0, keepdim=True)",
+        "torch.randn(5, 33), torch.randn(3, 40, 6).half(), torch.randint(-90, 90, (4, 17)).int()",
+        arguments="x, h, n",
+    ),
+    RegionCase(
+        "experts that are chosen",
+        "p, i = torch.topk(self.g(x).softmax(-1), 2); y = torch.einsum('td,tkdf->tkf', x, self.w[i]); "
+        "return (y * (p / p.sum(-1, keepdim=True))[..., None]).sum(1), torch.bincount(i.flatten(), minlength=6), "
+        "x - x.median(1)[0][:, None]",
+        "torch.randn(5, 24)",
+        init="self.g = nn.Linear(24, 6); self.w = nn.Parameter(torch.randn(6, 24, 16) * 0.1)",
+    ),
+    RegionCase(
+        "rows too long to be put in order",
+        "return x.median(1)[0] * 2, x[:, :300].topk(5)[0] + 1, torch.sort(x.double(), 1)[0] + 1, x[:, :1000].sort(1)[0]",
+        "torch.randn(2, 1500)",
+    ),
+    RegionCase(
+        "diagonals and covariances",
+        "w = y @ y.T; w.diagonal().add_(1.0); z = x * 1; z.diagonal(-1, dim1=1, dim2=2).zero_(); "
+        "return w, z, x.diagonal(1, 1, 2), x.diagonal(-2, dim1=2, dim2=0), torch.diag(y, -1), torch.diag_embed(y, 1), torch.diag(y[0], 2), "
+        "torch.diag_embed(y, -2, 0, 2), torch.linalg.diagonal(x, offset=-1), torch.cov(y) * 2, torch.corrcoef(y)",
+        "torch.randn(3, 5, 7), torch.randn(4, 6)",
+        arguments="x, y",
+    ),
+    RegionCase(
+        "smooth resampling",
+        "i = F.interpolate; return i(x, size=(13, 11), mode='bicubic'), i(x, size=(4, 15), mode='bicubic', align_corners=True), "
+        "i(x, scale_factor=1.7, mode='bicubic'), i(x[0], size=17, mode='nearest-exact'), i(x, scale_factor=3, mode='nearest-exact')",
+        "torch.randn(2, 3, 9, 7)",
+    ),
+    RegionCase(
+        "largest ones among equal ones",
+        "k = h * (F.max_pool2d(h, 3, 1, 1) == h).float(); s, i = k.flatten(1).topk(20); return s, i // 9, torch.kthvalue(n, 3)[1] + 1, "
+        "torch.sort(n, 1)[1] * 2, torch.sort(n, dim=1, stable=True, descending=True)[1] - 1, torch.relu(h - 0.7).flatten(1).argsort(1)",
+        "torch.rand(2, 1, 9, 9), torch.randint(0, 5, (4, 17)).int()",
+        arguments="h, n",
+    ),
 ]

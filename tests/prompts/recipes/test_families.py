@@ -12,8 +12,8 @@ from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Label, Status, Task
 from tritonsmith.prompts.recipes.book import match
 
-QUICK = ("GRU cell by hand", "resampling")
-"""Judged in every run: gates behind products that stay calls, and elements at computed places."""
+QUICK = ("GRU cell by hand", "resampling", "quotients of whole numbers and of fractions")
+"""Judged in every run: gates behind products that stay calls, elements at computed places, and numbers of every width."""
 
 
 def judge(evaluator: LocalEvaluator, case: RegionCase) -> None:
@@ -31,8 +31,8 @@ def judge(evaluator: LocalEvaluator, case: RegionCase) -> None:
     assert found.plan.calls or verdict.label is not Label.LIBRARY
 
 
-@pytest.mark.parametrize("case", [case for case in FAMILIES if case.name in QUICK], ids=lambda case: case.name)
-def test_calls_and_computed_places_are_right(evaluator: LocalEvaluator, case: RegionCase) -> None:
+@pytest.mark.parametrize("case", [case for case in (*FAMILIES, *UNSEEN) if case.name in QUICK], ids=lambda case: case.name)
+def test_calls_places_and_quotients_are_right(evaluator: LocalEvaluator, case: RegionCase) -> None:
     judge(evaluator, case)
 
 

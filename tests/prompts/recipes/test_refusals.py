@@ -54,12 +54,17 @@ def task(init: str, forward: str, given: str) -> Task:
 
 
 REFUSALS = [
-    ("", "return torch.sort(x)[0]", ROWS, "torch.sort (line 13: return torch.sort(x)[0])"),
+    ("", "return torch.pinverse(x)", ROWS, "torch.pinverse (line 13: return torch.pinverse(x))"),
     ("self.c = nn.Conv3d(1, 4, 3).double()", "return self.c(x)", "torch.rand(1, 1, 5, 6, 7).double()",
      "nn.Conv3d (line 13: return self.c(x))"),
-    ("", "v = torch.sort(x)[0]; v = torch.pinverse(v); return torch.topk(v, 2)[0]", ROWS,
-     "torch.sort (line 13: v = torch.sort(x)[0]), torch.pinverse (line 14: v = torch.pinverse(v)), torch.topk (line 15: "),
+    ("", "v = torch.pinverse(x); v = torch.linalg.svdvals(v); return torch.linalg.pinv(v[None])", ROWS,
+     "torch.pinverse (line 13: v = torch.pinverse(x)), torch.linalg.svdvals (line 14: v = torch.linalg.svdvals(v)), "
+     "torch.linalg.pinv (line 15: "),
     ("self.a = nn.Linear(32, 16).double()", "return self.a(x)", "torch.rand(8, 32).double()", "the float64 input x"),
+    ("", "return torch.bincount(x), x * 2", "torch.randint(0, 9, (40,))",
+     "torch.bincount, whose values decide a shape (line 13: return torch.bincount(x), x * 2)"),
+    ("", "return F.one_hot(x), x * 2", "torch.randint(0, 9, (40,))",
+     "F.one_hot, whose values decide a shape (line 13: return F.one_hot(x), x * 2)"),
     ("self.c = torch.rand(32)", "return x * self.c", ROWS, "self.c, which is neither a parameter nor a persistent buffer (line 13: "),
     ("", "return x if x.sum() > 0 else -x", ROWS,
      "this forward (it goes by the values of tensors, line 13: return x if x.sum() > 0 else -x);"),
@@ -85,7 +90,7 @@ def test_a_refusal_names_what_is_missing_and_the_way_out(init: str, forward: str
     [
         ("self.w = nn.Parameter(torch.rand(8, 8))", "return torch.addmm(x.t(), x, self.w)", "torch.rand(8, 8)"),
         ("self.c = nn.Conv3d(1, 4, 3)", "return self.c(x)", "torch.rand(1, 1, 5, 6, 7)"),
-        ("", "v = torch.sort(x)[0]; return torch.bmm(v[None], v.t()[None])", ROWS),
+        ("", "v = torch.pinverse(x); return torch.bmm(v[None], v.t()[None])", ROWS),
     ],
 )
 def test_a_slow_kernel_is_written_where_there_would_be_none(init: str, forward: str, given: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tritonsmith.prompts.recipes.regions.cutting.heads import is_cheap, make_region, peel
+from tritonsmith.prompts.recipes.regions.cutting.order import depends, order_regions
 from tritonsmith.prompts.recipes.regions.cutting.regions import (
     AnchoredRegion,
     CallRegion,
@@ -17,6 +18,7 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
     ProductRegion,
     RecurrentRegion,
     RowRegion,
+    ScatterRegion,
     WorkRegion,
 )
 from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, Misfit, Walk, anchor_coordinates, anchor_space, list_below
@@ -24,6 +26,7 @@ from tritonsmith.prompts.recipes.regions.reading.reader import list_values
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.indices import unravel, variable
 from tritonsmith.prompts.recipes.regions.values.recurrence import LastCell, Recurrence
+from tritonsmith.prompts.recipes.regions.values.scatter import Scatter
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     Anchor,
     AnchorResult,
@@ -45,7 +48,7 @@ _MOST_FORMULAS = 64
 """Elementwise values that one kernel computes for a value that others read too."""
 
 
-_WHOLE = LibraryCall | Item | Attention | Recurrence | LastCell
+_WHOLE = LibraryCall | Item | Attention | Recurrence | LastCell | Scatter
 """Values that a region gives as a whole."""
 _CHEAP = 2.0
 """Operations for each element that a product repeats instead of reading their result."""
@@ -108,6 +111,11 @@ def _is_cheap(value: Tensor) -> bool:
     return all(isinstance(one, Held | Formula) and not one.operands for one in bases) and sum(one.size > _SMALL for one in bases) < 2
 
 
+def _is_wider(value: Tensor) -> bool:
+    """Whether a value takes more memory than all that it is made of."""
+    return all(one.bytes < value.bytes for one in value.operands)
+
+
 def _list_formulas(value: Tensor, stored: set[int]) -> tuple[list[Tensor], list[Tensor]]:
     """Values that are computed for one, and values that are read from memory."""
     seen: dict[int, Tensor] = {}
@@ -123,32 +131,6 @@ def _list_formulas(value: Tensor, stored: set[int]) -> tuple[list[Tensor], list[
         seen[id(one)] = one
         todo += one.operands
     return list(seen.values()), list(leaves.values())
-
-
-def depends(region: WorkRegion | None, on: WorkRegion, homes: dict[int, WorkRegion]) -> bool:
-    """Whether a region needs, however far up, what another one stores; `homes`: by value the region that stores it."""
-    seen: set[int] = set()
-    todo = [region]
-    while todo:
-        one = todo.pop()
-        if one is None or id(one) in seen:
-            continue
-        if one is on:
-            return True
-        seen.add(id(one))
-        todo += [homes.get(key) for key in one.reads]
-    return False
-
-
-def order_regions(regions: Iterable[WorkRegion], homes: dict[int, WorkRegion]) -> list[WorkRegion]:
-    """The regions, each behind what it reads; `homes`: by value the region that stores it."""
-    done: list[WorkRegion] = []
-    waiting = list(regions)
-    while waiting:
-        ready = next(one for one in waiting if all(homes.get(key) in (None, one) or homes[key] in done for key in one.reads))
-        waiting.remove(ready)
-        done.append(ready)
-    return done
 
 
 class CutState:
@@ -188,6 +170,20 @@ class CutState:
         """The regions whose results a value is made of, each once."""
         return list(dict.fromkeys(self._places[id(one)] for one in list_below(value, self.in_memory)[1]))
 
+    def _add(self, region: WorkRegion, value: Tensor) -> None:
+        self.regions.append(region)
+        self.homes[id(value)] = region
+
+    def _keep(self, value: Tensor, region: WorkRegion, at: Any) -> None:
+        self._note(region, value, at)
+        region.stores.append(value)
+        self.homes[id(value)] = region
+
+    def _shares(self, value: Tensor, at: Any, region: WorkRegion) -> bool:
+        """Whether a value reads what a region reads, so that one kernel saves a pass."""
+        leaves, _ = list_below(value, self.in_memory)
+        return any(id(one) in region.reads and one.size * 4 > value.size for one in leaves) and self._fits(value, at, region)
+
 
 class Cutter(CutState):
     """Makes regions from the results backwards.
@@ -214,6 +210,8 @@ class Cutter(CutState):
             self._attend(value)
         elif isinstance(value, Recurrence | LastCell):
             self._run_steps(value.recurrence if isinstance(value, LastCell) else value, value)
+        elif isinstance(value, Scatter):
+            self._scatter(value)
         else:
             self._prepare(value)
             if not self.in_memory(value):
@@ -244,16 +242,27 @@ class Cutter(CutState):
             region.reads[id(base)] = base
         region.stores.append(value)
 
+    def _scatter(self, value: Scatter) -> None:
+        region = ScatterRegion(scatter=value, name=value.name)
+        if not value.is_fresh:
+            base = base_of(value.base)
+            self.store(base)
+            region.reads[id(base)] = base
+        at = unravel(variable(OFFSET, value.source.size), value.source.shape)
+        for one, where in zip((value.source, *value.places), (at, *value.where(at)), strict=True):
+            self._prepare(one)
+            for anchor in list_below(one, self.in_memory)[1]:
+                self._store_results(anchor, one)
+            self._note(region, one, where)
+        region.stores.append(value)
+        self._add(region, value)
+
     def _attend(self, value: Attention) -> None:
         for operand in value.operands:
             self._prepare(operand)
             if not is_cheap(operand, self.in_memory):
                 self.store(peel(operand))
         self._add(make_region(value, self.in_memory), value)
-
-    def _add(self, region: WorkRegion, value: Tensor) -> None:
-        self.regions.append(region)
-        self.homes[id(value)] = region
 
     def _prepare(self, value: Tensor, itself: bool = True) -> None:
         """Have everything below a value in memory or in a region; a value that shall have a region of its own too, unless that is next."""
@@ -348,22 +357,12 @@ class Cutter(CutState):
         self.regions.append(own)
         self._keep(value, own, at)
 
-    def _shares(self, value: Tensor, at: Any, region: WorkRegion) -> bool:
-        """Whether a value reads what a region reads, so that one kernel saves a pass."""
-        leaves, _ = list_below(value, self.in_memory)
-        return any(id(one) in region.reads and one.size * 4 > value.size for one in leaves) and self._fits(value, at, region)
-
     def _keep_shared(self, region: AnchoredRegion) -> None:
         """Store what others will read too, as far as it has an element for each place or row."""
         for value in [one for key, one in region.evaluated.items() if key in self._shared and not self.in_memory(one)]:
             found = region.space.find(value.shape)
             if found and not (region.split and found[1]) and self._fits(value, found[0], region):
                 self._keep(value, region, found[0])
-
-    def _keep(self, value: Tensor, region: WorkRegion, at: Any) -> None:
-        self._note(region, value, at)
-        region.stores.append(value)
-        self.homes[id(value)] = region
 
     def _store_results(self, anchor: Anchor, reader: Tensor) -> None:
         """Store the results of an anchor that a value reads from another region."""
@@ -379,7 +378,7 @@ class Cutter(CutState):
                 if one.anchor is anchor:
                     region.stores.append(one)
                     self.homes[id(one)] = region
-            elif found and not found[1] and region in self._homes_below(one) and self._fits(one, found[0], region):
+            elif found and not found[1] and not _is_wider(one) and region in self._homes_below(one) and self._fits(one, found[0], region):
                 self._keep(one, region, found[0])  # a number for each row that is made of its results
             else:
                 todo += one.operands

@@ -18,6 +18,7 @@ from tritonsmith.prompts.recipes.regions.cutting.space import (
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, variable
 from tritonsmith.prompts.recipes.regions.values.recurrence import LastCell, Recurrence
+from tritonsmith.prompts.recipes.regions.values.scatter import Scatter
 from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, LibraryCall, MatrixProduct, Scan, Tensor
 
 _FEW_ROWS = 256
@@ -86,6 +87,13 @@ class PointwiseRegion(WorkRegion):
     """Values of one size, element by element."""
 
     size: int
+
+
+@dataclass(eq=False, kw_only=True)
+class ScatterRegion(WorkRegion):
+    """Elements that meet others at places that are computed."""
+
+    scatter: Scatter
 
 
 @dataclass(eq=False, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
 from tritonsmith.prompts.recipes.regions.lowering.products import add_bias, contract, multiply
-from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
+from tritonsmith.prompts.recipes.regions.lowering.reductions import find_moments, reduce
 from tritonsmith.prompts.recipes.regions.lowering.views import permute, reshape, swap, view
 from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Tensor, widen
 
@@ -212,7 +212,23 @@ def _multiply_kronecker(call: NodeCall) -> Lowered:
     return reshape(formula("{0} * {1}", *spread, like=call.dtype), call.shape)
 
 
+def _covary(call: NodeCall) -> Lowered:
+    """`cov` and `corrcoef` of rows: the product of their distances from their means with themselves."""
+    source = call.tensor(0, "input", "self")
+    weights = [call.get(-1, name, default=None) for name in ("fweights", "aweights")]
+    if len(source.shape) != 2 or len(call.args) > 1 or any(one is not None for one in weights):
+        raise NotCovered("with weights")
+    correlated, number = call.node.target.endswith("corrcoef"), source.shape[1]
+    _, squares, distance = find_moments(source, (1,))
+    product = multiply(distance, swap(distance, 0, 1), call.name, call.node.name)
+    if not correlated:
+        return formula("{0} / {1}", product, number - call.get(-1, "correction", default=1), like=call.dtype)
+    sizes = formula("tl.sqrt({0}) * tl.sqrt({1})", squares, swap(squares, 0, 1), like=squares.dtype)
+    return formula("tl.minimum(tl.maximum({0} / {1}, -1.0), 1.0)", product, sizes, like=call.dtype)
+
+
 TABLE: dict[str, Lower] = {
     "einsum": _contract_all, "tensordot": _dot_axes, "bilinear": _apply_bilinear, "nn.Bilinear": _apply_bilinear, "inner": _multiply_rows,
     "vdot": _multiply_rows, "trace": _trace, "kron": _multiply_kronecker,
+    "cov": _covary, "corrcoef": _covary,
 }  # fmt: skip

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
-from tritonsmith.prompts.recipes.regions.lowering.pointwise import KNOWN, common_type, formula
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import KNOWN, common_type, divide_whole, formula
 from tritonsmith.prompts.recipes.regions.values.indices import Shape
 from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Tensor
 
@@ -62,10 +62,9 @@ def _divide(call: NodeCall) -> Lowered:
     whole = call.dtype not in FLOATS
     if mode not in ("floor", "trunc") or (whole and call.dtype == "bool"):
         raise NotCovered(f"with rounding_mode={mode}")
-    if not whole:
-        text = "tl.floor({0} / {1})" if mode == "floor" else "libdevice.trunc({0} / {1})"
-    else:  # Triton rounds whole numbers towards zero
-        text = "({0} - (({0} % {1}) + {1}) % {1}) // {1}" if mode == "floor" else "({0} - {0} % {1}) // {1}"
+    if whole:
+        return divide_whole("floor_divide" if mode == "floor" else "trunc_divide", left, right, call)
+    text = "real_quotient({0}, {1})" if mode == "floor" else "libdevice.trunc({0} / {1})"
     return formula(text, left, right, like=call.dtype, shape=call.shape)
 
 
@@ -97,7 +96,7 @@ def _invert(call: NodeCall) -> Lowered:
     value = call.tensor(0, "input", "self")
     if call.dtype == "bool" or call.dtype in FLOATS:
         return formula("{0} == 0" if value.dtype != "bool" else "~{0}", value, like=value.dtype, result="bool")
-    return formula("~{0}", value, like=call.dtype)
+    return formula("{0} ^ 255" if call.dtype == "uint8" else "~{0}", value, like=call.dtype)
 
 
 def _shift(call: NodeCall) -> Lowered:
@@ -140,6 +139,15 @@ def _compare_nearly(call: NodeCall) -> Lowered:
     relative, absolute = call.get(2, "rtol", default=1e-5), call.get(3, "atol", default=1e-8)
     text = "({0} == {1}) | (tl.abs({0} - {1}) <= {3} + {2} * tl.abs({1}))"
     return formula(text, left, right, relative, absolute, like=like, shape=call.shape, result="bool")
+
+
+def _round(call: NodeCall) -> Lowered:
+    """`round`, to whole numbers or to decimals."""
+    value, decimals = call.tensor(0, "input", "self"), call.kwargs.get("decimals", 0)
+    if not decimals or call.dtype not in FLOATS:
+        return formula("libdevice.rint({0})", value, like=call.dtype) if call.dtype in FLOATS else value
+    text = "libdevice.rint({0} * {1}) / {1}" if decimals > 0 else "libdevice.rint({0} / {1}) * {1}"
+    return formula(text, value, float(10 ** abs(decimals)), like=call.dtype)
 
 
 def _raise_wide(base: Any, exponent: Any, shape: Shape) -> Tensor:
@@ -185,5 +193,5 @@ TABLE: dict[str, Lower] = {
     **dict.fromkeys(("invert", "bitwise_not"), _invert),
     **dict.fromkeys(("lshift", "rshift", "bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__"), _shift),
     "nan_to_num": _replace_special, "logit": _unsquash, "rsub": _subtract_from, "isclose": _compare_nearly,
-    "float_power": _raise,
+    "float_power": _raise, "round": _round,
 }  # fmt: skip

@@ -1,17 +1,24 @@
-"""Parts of a tensor that get other values: `select_scatter`, `slice_scatter`, and what the operator [] writes to."""
+"""Parts of a tensor that get other values: slices, what the operator [] writes to, sums and extremes by place, counts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
-from tritonsmith.prompts.recipes.regions.lowering.pointwise import as_type, broadcast, cast, constant, select_where
-from tritonsmith.prompts.recipes.regions.lowering.views import expand, reshape
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import as_type, broadcast, cast, constant, formula, select_where
+from tritonsmith.prompts.recipes.regions.lowering.views import expand, reshape, view
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index
-from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Position, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.values.scatter import Meeting, Scatter
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Formula, Position, Tensor, TensorView, rename
+
+_ATOMIC = ("float32", "float64", "int32", "int64")
+"""Types for which every card has atomic operations."""
+_MEETINGS = {"sum": Meeting.SUM, "add": Meeting.SUM, "amax": Meeting.LARGEST, "amin": Meeting.SMALLEST}
+_EDGES = {Meeting.SUM: 0.0, Meeting.LARGEST: float("-inf"), Meeting.SMALLEST: float("inf")}
+"""What changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +137,7 @@ def _put_where(source: Tensor, keys: list[Any], value: Any) -> Tensor:
     return select_where(shown, given, source, source.dtype, source.shape)
 
 
-def _scatter(call: NodeCall) -> Lowered:
+def _put_slice(call: NodeCall) -> Lowered:
     """`select_scatter` and `slice_scatter`."""
     source, value = call.tensor(0, "input"), call.tensor(1, "src")
     if call.node.target.endswith("select_scatter"):
@@ -158,4 +165,120 @@ def _fill_diagonal(call: NodeCall) -> Lowered:
     return select_where(chosen, value, source, call.dtype, call.shape)
 
 
-TABLE: dict[str, Lower] = {"select_scatter": _scatter, "slice_scatter": _scatter, "copy_": _copy, "fill_diagonal_": _fill_diagonal}
+def _meet(base: Tensor, source: Tensor, places: Tensor, axis: int, meeting: Meeting, whole: bool) -> Scatter:
+    """Elements of `source` at places of an axis: the same for all other axes where `whole`."""
+    if base.dtype not in _ATOMIC:
+        raise NotCovered(f"on {base.dtype}")
+
+    def where(at: Coordinates) -> tuple[Coordinates, ...]:
+        return ((at[axis],) if whole else at,)
+
+    def move(at: Coordinates, found: Sequence[Index]) -> Coordinates:
+        return (*at[:axis], found[0], *at[axis + 1 :])
+
+    return Scatter(
+        shape=base.shape, dtype=base.dtype, base=base, source=cast(as_type(source, base.dtype), base.dtype), places=(places,), where=where,
+        move=move, limits=(base.shape[axis],), meeting=meeting,
+    )  # fmt: skip
+
+
+def _reduce(base: Tensor, source: Tensor, places: Tensor, axis: int, kind: str, kept: bool, whole: bool) -> Tensor:
+    """Elements by place, added up, averaged or their extremes, with what was there before where that is `kept`."""
+
+    def meet(into: Tensor, given: Tensor, meeting: Meeting) -> Scatter:
+        return _meet(into, given, places, axis, meeting, whole)
+
+    meeting = _MEETINGS.get("sum" if kind == "mean" else kind)
+    if meeting is None or (kind == "mean" and base.dtype not in FLOATS):
+        raise NotCovered(f"with reduce={kind}")
+    if kind in _MEETINGS and (kept or _is(base, _EDGES[meeting])):
+        return meet(base, source, meeting)
+    if base.dtype not in FLOATS:
+        raise NotCovered("without what was there before")
+    ones = constant(1, "int32", source.shape)
+    count = rename(meet(constant(1 if kept else 0, "int32", base.shape), ones, Meeting.SUM), "count")
+    found = meet(base if kept else constant(_EDGES[meeting], base.dtype, base.shape), source, meeting)
+    rename(found, meeting.name.lower())
+    value = found if kind != "mean" else formula("{0} / tl.maximum({1}, 1.0)", found, count, like=base.dtype)
+    return value if kept else select_where(formula("{0} > 0", count, like="int32", result="bool"), value, base, base.dtype, base.shape)
+
+
+def _is(value: Tensor, number: float) -> bool:
+    """Whether all elements are a number that is written out."""
+    return isinstance(value, Formula) and not value.inputs and value.template == constant(number, value.dtype).template
+
+
+def _put_number(base: Tensor, number: Any, places: Tensor, shape: tuple[int, ...], axis: int, whole: bool) -> Tensor:
+    """One number at some places of a tensor that has another one everywhere: the larger or the smaller of both."""
+    if not isinstance(number, int | float) or not isinstance(base, Formula) or base.inputs or base.dtype not in _ATOMIC:
+        raise NotCovered("of tensors")
+    given = constant(number, base.dtype, shape)
+    larger = float(given.template.strip("()")) >= float(base.template.strip("()"))
+    return _meet(base, given, places, axis, Meeting.LARGEST if larger else Meeting.SMALLEST, whole)
+
+
+def _scatter(call: NodeCall) -> Lowered:
+    """`scatter_add`, `scatter_reduce`, and `scatter` of one number."""
+    name = call.node.target.rpartition(".")[2].rstrip("_")
+    base, axis, places = call.tensor(0, "input", "self"), call.get(1, "dim"), call.tensor(2, "index")
+    given, axis = call.get(3, "src", "value"), axis % max(1, len(base.shape))
+    kind = "sum" if name == "scatter_add" else call.get(4, "reduce", default=None)
+    if name == "scatter" and kind is not None:
+        raise NotCovered(f"with reduce={kind}")
+    if not isinstance(given, Tensor):
+        return _put_number(base, given, places, places.shape, axis, whole=False)
+    if kind is None:
+        raise NotCovered("of values of which one place may get several")
+    source = given if given.shape == places.shape else view(given, places.shape, lambda at: at)
+    return _reduce(base, source, places, axis, kind, bool(call.get(5, "include_self", default=True)), whole=False)
+
+
+def _index(call: NodeCall) -> Lowered:
+    """`index_add`, `index_reduce` and `index_fill`."""
+    name = call.node.target.rpartition(".")[2].rstrip("_")
+    base, axis, places = call.tensor(0, "input", "self"), call.get(1, "dim"), call.tensor(2, "index")
+    axis %= max(1, len(base.shape))
+    places = reshape(places, (places.size,))
+    if name == "index_fill":
+        shape = (*base.shape[:axis], places.size, *base.shape[axis + 1 :])
+        return _put_number(base, call.get(3, "value"), places, shape, axis, whole=True)
+    source = call.tensor(3, "source")
+    if name == "index_reduce":
+        return _reduce(base, source, places, axis, call.get(4, "reduce"), bool(call.get(5, "include_self", default=True)), whole=True)
+    factor = call.get(4, "alpha", default=1)
+    source = source if factor == 1 else formula("{0} * {1}", source, factor, like=base.dtype)
+    return _reduce(base, source, places, axis, "sum", True, whole=True)
+
+
+def _count(call: NodeCall) -> Lowered:
+    """`bincount`, whose shape `minlength` decides: values from there on are left out."""
+    places, weights = call.tensor(0, "input"), call.get(1, "weights", default=None)
+    if call.shape != (call.get(2, "minlength", default=0),):
+        raise NotCovered("whose values decide its shape")
+    return _add_up(places, constant(1, call.dtype, places.shape) if weights is None else cast(weights, call.dtype), call)
+
+
+def _add_up(places: Tensor, source: Tensor, call: NodeCall) -> Tensor:
+    found = rename(_meet(constant(0, source.dtype, call.shape), source, places, 0, Meeting.SUM, whole=True), call.name)
+    return cast(found, call.dtype)
+
+
+def _sort_in(call: NodeCall) -> Lowered:
+    """`histc` between two numbers: each value's part of the range, the last of which has its end."""
+    value = call.tensor(0, "input", "self")
+    (bins,), low, high = call.shape, call.get(2, "min", default=0), call.get(3, "max", default=0)
+    if low == high or value.dtype != "float32":
+        raise NotCovered("between the least and the largest value")
+    value = reshape(value, (value.size,))
+    text = "tl.minimum(tl.floor(({0} - {1}) * {3} / {2}), {3} - 1.0)"
+    part = formula(text, value, float(low), float(high - low), float(bins), like="float32")
+    inside = formula("({0} >= {1}) & ({0} <= {2})", value, float(low), float(high), like="float32", result="bool")
+    places = rename(cast(select_where(inside, part, -1.0, "float32", value.shape), "int32"), "bin")
+    return _add_up(places, constant(1, "int32", value.shape), call)
+
+
+TABLE: dict[str, Lower] = {
+    "select_scatter": _put_slice, "slice_scatter": _put_slice, "copy_": _copy, "fill_diagonal_": _fill_diagonal,
+    **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce"), _scatter),
+    **dict.fromkeys(("index_add", "index_reduce", "index_fill"), _index), "bincount": _count, "histc": _sort_in,
+}  # fmt: skip

@@ -166,8 +166,9 @@ def look_along(source: Tensor, places: Tensor, axis: int, shape: tuple[int, ...]
 
 
 def _one_hot(call: NodeCall) -> Lowered:
-    places = call.tensor(0, "input")
-    classes = call.shape[-1]
+    places, classes = call.tensor(0, "input"), call.get(1, "num_classes", default=-1)
+    if classes != call.shape[-1]:
+        raise NotCovered("whose values decide its shape")
     wide = reshape(places, (*places.shape, 1))
     return cast(formula("{0} == {1}", wide, count_up(classes), like="int64", shape=call.shape, result="bool"), "int64")
 

@@ -23,10 +23,10 @@ _PLAIN: dict[str, tuple[str, int]] = {
     "asin": ("libdevice.asin({0})", 1), "acos": ("libdevice.acos({0})", 1), "atan": ("libdevice.atan({0})", 1),
     "arctan": ("libdevice.atan({0})", 1), "erfc": ("libdevice.erfc({0})", 1),
     "floor": ("tl.floor({0})", 1), "ceil": ("tl.ceil({0})", 1), "trunc": ("libdevice.trunc({0})", 1),
-    "round": ("libdevice.rint({0})", 1), "sign": ("tl.where({0} > 0.0, 1.0, tl.where({0} < 0.0, -1.0, 0.0))", 1),
+    "sign": ("tl.where({0} > 0.0, 1.0, tl.where({0} < 0.0, -1.0, 0.0))", 1),
     "atan2": ("libdevice.atan2({0}, {1})", 2), "hypot": ("libdevice.hypot({0}, {1})", 2), "fmod": ("libdevice.fmod({0}, {1})", 2),
-    "remainder": ("{0} - {1} * tl.floor({0} / {1})", 2), "mod": ("{0} - {1} * tl.floor({0} / {1})", 2),
-    "floordiv": ("tl.floor({0} / {1})", 2), "floor_divide": ("tl.floor({0} / {1})", 2),
+    **dict.fromkeys(("remainder", "mod"), ("real_remainder({0}, {1})", 2)),
+    **dict.fromkeys(("floordiv", "floor_divide"), ("real_quotient({0}, {1})", 2)),
     "lerp": ("{0} + {2} * ({1} - {0})", 3), "prelu": ("tl.where({0} > 0.0, {0}, {0} * {1})", 2),
 }  # fmt: skip
 """Expressions over floating-point operands, and how many."""
@@ -35,12 +35,18 @@ _WHOLE: dict[str, tuple[str, int]] = {
     "maximum": ("tl.maximum({0}, {1})", 2), "minimum": ("tl.minimum({0}, {1})", 2), "square": ("{0} * {0}", 1),
     "relu": ("tl.maximum({0}, 0)", 1), "bitwise_and": ("{0} & {1}", 2), "bitwise_or": ("{0} | {1}", 2), "bitwise_xor": ("{0} ^ {1}", 2),
     "lshift": ("{0} << {1}", 2), "rshift": ("{0} >> {1}", 2),
-    "mod": ("(({0} % {1}) + {1}) % {1}", 2), "remainder": ("(({0} % {1}) + {1}) % {1}", 2), "clone": ("{0}", 1),
-    "floordiv": ("({0} - (({0} % {1}) + {1}) % {1}) // {1}", 2), "floor_divide": ("({0} - (({0} % {1}) + {1}) % {1}) // {1}", 2),
-    "sign": ("tl.where({0} > 0, 1, tl.where({0} < 0, -1, 0))", 1),
-    **dict.fromkeys(("floor", "ceil", "round", "trunc"), ("{0}", 1)),
+    "clone": ("{0}", 1), "sign": ("tl.where({0} > 0, 1, tl.where({0} < 0, -1, 0))", 1),
+    **dict.fromkeys(("floor", "ceil", "trunc"), ("{0}", 1)),
 }  # fmt: skip
-"""Expressions over whole numbers; a remainder has the sign of the divisor, as in Python."""
+"""Expressions over whole numbers."""
+_QUOTIENTS = {
+    **dict.fromkeys(("floordiv", "floor_divide"), ("floor_quotient({0}, {1})", "({0} - (({0} % {1}) + {1}) % {1}) // {1}")),
+    **dict.fromkeys(("mod", "remainder"), ("floor_remainder({0}, {1})", "(({0} % {1}) + {1}) % {1}")),
+    "trunc_divide": ("{0} // {1}", "{0} // {1}"), "fmod": ("{0} % {1}", "{0} % {1}"),
+}  # fmt: skip
+"""Quotients of whole numbers and what they leave, for any divisor and for a number that is written out; Triton rounds towards zero."""
+_WIDE = ("int32", "int64")
+"""Types in which a remainder and a divisor that is written out add up."""
 _TRUTHS = {"mul": "{0} & {1}", "add": "{0} | {1}", "maximum": "{0} | {1}", "minimum": "{0} & {1}"}
 """Arithmetic of truths."""
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -199,10 +205,22 @@ def _lower_whole(call: NodeCall, name: str, operands: list[Tensor]) -> Lowered:
         return value if most is None else formula("tl.minimum({0}, {1})", value, most, like=call.dtype)
     if call.dtype == "bool" and name in _TRUTHS and all(one.dtype == "bool" for one in operands) and len(operands) > 1:
         return formula(_TRUTHS[name], *operands[:2], like="bool", shape=call.shape)
+    if name in _QUOTIENTS and call.dtype != "bool":
+        return divide_whole(name, call.get(0, "input", "self"), call.get(1, "other"), call)
     if name not in _WHOLE or call.dtype == "bool" or call.get(-1, "alpha", default=1) != 1:
         raise NotCovered(f"on {call.dtype}")
     template, number = _WHOLE[name]
     return formula(template, *call.args[:number], like=call.dtype, shape=call.shape)
+
+
+def divide_whole(name: str, left: Any, right: Any, call: NodeCall) -> Tensor:
+    """A quotient of whole numbers or what it leaves."""
+    general, plain = _QUOTIENTS[name]
+    written = not isinstance(right, Tensor)
+    if not written:  # 0 is what a program reads beyond the edge
+        right = formula("tl.where({0} == 0, 1, {0})", right, like=call.dtype)
+        right.name = "divisor"
+    return formula(plain if written and call.dtype in _WIDE else general, left, right, like=call.dtype, shape=call.shape)
 
 
 def _lower_plain(call: NodeCall) -> Lowered:

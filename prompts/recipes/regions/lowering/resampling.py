@@ -14,7 +14,10 @@ from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Lookup, 
 _MODES = {"Zero": "constant", "Constant": "constant", "Reflection": "reflect", "Replication": "replicate", "Circular": "circular"}
 _FLAT = 4
 """Axes of a batch of flat images."""
-_LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
+_SMOOTH = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
+"""Interpolation by axes."""
+_CUBIC = "(({0} * 1.25 - 2.25) * {0} * {0} + 1.0)", "(((5.0 - {0}) * {0} - 8.0) * {0} + 4.0) * 0.75"
+"""Shares of neighbours at a distance of up to 1 and up to 2, with torch's bend of -0.75."""
 
 
 def look_at(source: Tensor, shape: Shape, places: dict[int, Tensor]) -> Lookup:
@@ -75,20 +78,20 @@ def _pad(call: NodeCall) -> Lowered:
 
 
 def _interpolate(call: NodeCall) -> Lowered:
-    """Nearest neighbours, and linear interpolation along one to three axes."""
+    """Nearest neighbours, linear interpolation along one to three axes, and cubic along two."""
     source, mode = call.tensor(0, "input"), call.option(3, "mode", "nearest")
     if call.option(6, "antialias", False):
         raise NotCovered("with antialias")
     axes = [axis for axis in range(2, len(source.shape)) if source.shape[axis] != call.shape[axis]]
     scales = _find_scales(call, len(source.shape) - 2)
-    if mode == "nearest":
-        return _pick_nearest(source, call.shape, axes, scales)
-    if _LINEAR.get(str(mode)) != len(source.shape) - 2:
+    if mode in ("nearest", "nearest-exact"):
+        return _pick_nearest(source, call.shape, axes, scales, 0.0 if mode == "nearest" else 0.5)
+    if _SMOOTH.get(str(mode)) != len(source.shape) - 2:
         raise NotCovered(f"with the mode {mode}")
     aligned = bool(call.option(4, "align_corners", False))
     value = source
     for axis in reversed(axes):
-        value = _interpolate_axis(value, axis, call.shape[axis], aligned, scales[axis - 2])
+        value = _interpolate_axis(value, axis, call.shape[axis], aligned, scales[axis - 2], mode == "bicubic")
     return formula("{0}", value, like=widen(call.dtype), result=call.dtype) if axes else source
 
 
@@ -100,7 +103,7 @@ def _find_scales(call: NodeCall, axes: int) -> list[float | None]:
     return [float(one) for one in given] if isinstance(given, list | tuple) else [float(given)] * axes
 
 
-def _pick_nearest(source: Tensor, shape: Shape, axes: list[int], scales: list[float | None]) -> Tensor:
+def _pick_nearest(source: Tensor, shape: Shape, axes: list[int], scales: list[float | None], middle: float) -> Tensor:
     """Whole factors move indices only; for others the place is computed as torch has it, in fp32 and rounded down."""
     factors = {axis: shape[axis] // source.shape[axis] for axis in axes}
     if all(shape[axis] == source.shape[axis] * factor and scales[axis - 2] in (None, factor) for axis, factor in factors.items()):
@@ -108,7 +111,8 @@ def _pick_nearest(source: Tensor, shape: Shape, axes: list[int], scales: list[fl
     places: dict[int, Tensor] = {}
     for axis in axes:
         ratio = _divide(source.shape[axis], shape[axis], scales[axis - 2])
-        place = formula("{0} * {1}", _count(shape[axis]), ratio, like="float32")
+        text = "({0} + {2}) * {1}" if middle else "{0} * {1}"
+        place = formula(text, _count(shape[axis]), ratio, middle, like="float32")
         places[axis] = rename(_round_down(place, 0, source.shape[axis] - 1), "nearest")
     return look_at(source, shape, places)
 
@@ -124,8 +128,8 @@ def _divide(size: int, new: int, scale: float | None) -> float:
     return 1.0 / scale if scale else size / new
 
 
-def _interpolate_axis(source: Tensor, axis: int, new: int, aligned: bool, scale: float | None) -> Tensor:
-    """Between the two neighbours of each place along one axis."""
+def _interpolate_axis(source: Tensor, axis: int, new: int, aligned: bool, scale: float | None, cubic: bool) -> Tensor:
+    """Between the two neighbours of each place along one axis, or four."""
     size = source.shape[axis]
     shape = (*source.shape[:axis], new, *source.shape[axis + 1 :])
     if aligned:
@@ -133,14 +137,29 @@ def _interpolate_axis(source: Tensor, axis: int, new: int, aligned: bool, scale:
         template = "{0} * {1}"
     else:
         ratio = _divide(size, new, scale)
-        template = "tl.maximum(({0} + 0.5) * {1} - 0.5, 0.0)"
+        template = "({0} + 0.5) * {1} - 0.5" if cubic else "tl.maximum(({0} + 0.5) * {1} - 0.5, 0.0)"
     if not math.isfinite(ratio):
         raise NotCovered("with such a factor")
     wide = widen(source.dtype)
     place = formula(template, _count(new), ratio, like="float32")
     share = reshape(formula("{0} - tl.floor({0})", place, like="float32"), (new, *(1,) * (len(shape) - axis - 1)))
+    if cubic:
+        return _bend(source, shape, axis, place, share)
     neighbours = [look_at(source, shape, {axis: _round_down(place, ahead, size - 1)}) for ahead in (0, 1)]
     return formula("{0} * (1.0 - {2}) + {1} * {2}", *neighbours, share, like=wide)
+
+
+def _bend(source: Tensor, shape: Shape, axis: int, place: Tensor, share: Tensor) -> Tensor:
+    """Between four neighbours; beyond the rim lies the rim itself."""
+    near, far = _CUBIC
+    parts: list[Tensor] = []
+    for ahead, distance in ((-1, "({0} + 1.0)"), (0, "{0}"), (1, "(1.0 - {0})"), (2, "(2.0 - {0})")):
+        text = f"tl.minimum(tl.maximum(tl.floor({{0}}).to(tl.int32) + {ahead}, 0), {source.shape[axis] - 1})"
+        neighbour = look_at(source, shape, {axis: Formula(shape=place.shape, dtype="int32", template=text, inputs=(place,))})
+        away = formula(distance, share, like="float32")
+        weight = rename(formula(near if ahead in (0, 1) else far, away, like="float32"), "weight")
+        parts.append(formula("{0} * {1}", neighbour, weight, like=widen(source.dtype)))
+    return formula("{0} + {1} + {2} + {3}", *parts, like=widen(source.dtype))
 
 
 def _sample(call: NodeCall) -> Lowered:

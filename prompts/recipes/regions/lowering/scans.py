@@ -1,11 +1,35 @@
-"""Running sums and products, and those that run backwards."""
+"""Running sums and products, those that run backwards, and rows in order: sorts, largest elements, medians, quantiles."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, formula, select_where
-from tritonsmith.prompts.recipes.regions.lowering.views import flip
-from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, AnchorResult, Position, Scan, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
+from tritonsmith.prompts.recipes.regions.lowering.views import cut, flip, reshape
+from tritonsmith.prompts.recipes.regions.values.indices import Shape
+from tritonsmith.prompts.recipes.regions.values.tensors import (
+    FLOATS,
+    AnchorResult,
+    Formula,
+    Held,
+    Position,
+    Scan,
+    Tensor,
+    TensorView,
+    rename,
+    widen,
+)
+
+_LONGEST = 1024
+"""Elements of a row that one program sorts."""
+_LONGEST_CHOICE = 256
+"""The same where only the first ones are asked for: PyTorch does not sort the others."""
+_PLACE = "({0} & 4294967295).to(tl.int32)"
+"""The place in a key that has one."""
+_WIDENED = "{0}.to(tl.int64)"
 
 
 def scan(source: Tensor, axis: int, kind: str, dtype: str, reverse: bool = False) -> AnchorResult:
@@ -40,6 +64,8 @@ def turn_back(flipped: Tensor, axes: tuple[int, ...]) -> Tensor | None:
     """A scan of flipped values, flipped: the scan from the other end. None for anything else."""
     if not isinstance(flipped, AnchorResult) or not isinstance(flipped.anchor, Scan) or flipped.anchor.axes != axes:
         return None
+    if flipped.anchor.whole:
+        return None
     source = flipped.anchor.source
     if not isinstance(source, TensorView) or source.flipped != axes:
         return None
@@ -59,7 +85,151 @@ def _flip(call: NodeCall) -> Lowered:
     return turn_back(source, places) or flip(source, places)
 
 
+@dataclass(frozen=True)
+class _Ordered:
+    """Rows in order, as whole numbers that are in the same order as their elements."""
+
+    source: Tensor
+    axis: int
+    falling: bool
+    keys: Tensor
+    """In rising order: bits of elements, with their places in the lower half where these are asked for."""
+    placed: bool
+
+    def restore(self, key: Tensor) -> Tensor:
+        """The element of a key."""
+        if self.placed:
+            key = formula("({0} >> 32).to(tl.int32)", key, like="int64", result="int32")
+        if self.falling:
+            key = formula("~{0}", key, like=key.dtype)
+        dtype = self.source.dtype
+        if dtype not in FLOATS:
+            return cast(key, dtype)
+        return formula("from_key({0})", key, like="int32", result=dtype)
+
+    def locate(self, key: Tensor) -> Tensor:
+        """The place that the element of a key had."""
+        return cast(formula(_PLACE, key, like="int64", result="int32"), "int64")
+
+    def pick(self, rank: int) -> Tensor:
+        """The key of one rank in each row."""
+        place = _count_along(self.keys.shape, self.axis)
+        chosen = formula("{0} == {1}", place, rank, like="int64", result="bool")
+        return reduce(select_where(chosen, self.keys, 0, self.keys.dtype, self.keys.shape), (self.axis,), "sum", self.keys.dtype)
+
+
+def _order(source: Tensor, axis: int, falling: bool, placed: bool, stable: bool = False) -> _Ordered:
+    """The rows along an axis in order; equal elements stay in the order in which they stood.
+
+    Raises NotCovered for rows too long, and where places of equal elements would have to be PyTorch's.
+    """
+    short = source.inputs[0] if isinstance(source, Formula) and source.template == _WIDENED else source
+    wide = widen(short.dtype)
+    if placed and not stable and _may_tie(short):
+        raise NotCovered("of equal elements")
+    if source.shape[axis] > _LONGEST or wide == "float64" or (wide == "int64" and placed):
+        raise NotCovered(f"of {source.shape[axis]} elements of {source.dtype}")
+    key = source
+    if wide == "float32":
+        key = formula("as_key({0})", source, like=wide, result="int32")
+    elif wide != "int64":
+        key = cast(short, "int32")
+    if falling:
+        key = formula("~{0}", key, like=key.dtype)
+    if placed:
+        place = _count_along(source.shape, axis)
+        key = formula("({0} << 32) | {1}", cast(key, "int64"), place, like="int64")
+    rename(key, "key")
+    keys = scan(key, axis, "sort", key.dtype)
+    keys.anchor.name = "ordered"
+    return _Ordered(source, axis, falling, keys, placed)
+
+
+def _may_tie(value: Tensor) -> bool:
+    """Whether elements may well be equal: PyTorch gives for such a one any of their places, and the same ones if it is asked again.
+
+    Numbers of an input in fp32 rarely are. Computed ones often are: behind a ReLU, a mask, or a softmax of large values.
+    """
+    while isinstance(value, TensorView):
+        value = value.source
+    permuted = isinstance(value, Formula) and value.template == _PLACE
+    return not permuted and not (isinstance(value, Held) and value.dtype == "float32")
+
+
+def _count_along(shape: Shape, axis: int) -> Tensor:
+    return Position(shape=shape, dtype="int64", index=lambda at: at[axis])
+
+
+def _asks_places(call: NodeCall) -> bool:
+    """Whether forward uses the second result, or both as they are."""
+
+    def refers(argument: Any) -> bool:
+        if isinstance(argument, dict):
+            return argument.get("ref") == call.node.name or any(map(refers, argument.values()))
+        return isinstance(argument, list | tuple) and any(map(refers, argument))
+
+    users = [one for one in call.facts.ops if refers([*one.args, *one.kwargs.values()])]
+    return any(one.target.rpartition(".")[2] not in ("getitem", "getattr") or one.args[1] not in (0, "values") for one in users)
+
+
+def _sort(call: NodeCall) -> Lowered:
+    """`sort`, `argsort`, `msort` and `topk`."""
+    name, source = call.node.target.rpartition(".")[2], call.tensor(0, "input", "self")
+    rank, first = len(source.shape), 1 if name != "topk" else 2
+    given = 0 if name == "msort" else call.get(first, "dim", default=-1)
+    falling = bool(call.get(first + 1, "largest", default=True) if name == "topk" else call.get(first + 1, "descending", default=False))
+    if isinstance(given, bool) or not rank or source.dtype == "bool":
+        raise NotCovered(f"on {source.dtype}")
+    axis = given % rank
+    placed = name == "argsort" or (name != "msort" and _asks_places(call))
+    found = _order(source, axis, falling, placed, stable=bool(call.kwargs.get("stable")))
+    length = call.shape[axis]
+    if name == "topk" and source.shape[axis] > _LONGEST_CHOICE:
+        raise NotCovered("of long rows")
+    value = rename(found.restore(found.keys), "sorted")
+    place = rename(found.locate(found.keys) if found.placed else _count_along(source.shape, axis), "place")
+    if name in ("argsort", "msort"):
+        return place if name == "argsort" else value
+    return cut(value, axis, 0, length), cut(place, axis, 0, length)
+
+
+def _rank(call: NodeCall) -> Lowered:
+    """`median` and `kthvalue`."""
+    name, source = call.node.target.rpartition(".")[2], call.tensor(0, "input", "self")
+    whole = len(call.node.outputs) < 2
+    source = reshape(source, (source.size,)) if whole else source
+    place = 1 if name == "median" else 2
+    axis = 0 if whole else call.get(place, "dim", default=-1) % max(1, len(source.shape))
+    rank = (source.shape[axis] - 1) // 2 if name == "median" else call.get(1, "k") - 1
+    found = _order(source, axis, False, not whole and _asks_places(call))
+    key = found.pick(rank)
+    value = rename(found.restore(key), name)
+    if whole:
+        return value
+    both = value, rename(found.locate(key) if found.placed else cast(key, "int64"), "place")
+    return tuple(reshape(one, call.shape) for one in both)
+
+
+def _interpolate(call: NodeCall) -> Lowered:
+    """`quantile` of one share, between the two elements next to it."""
+    source, share = call.tensor(0, "input", "self"), call.get(1, "q")
+    given = call.get(2, "dim", default=None)
+    if not isinstance(share, float | int) or source.dtype != "float32" or call.get(4, "interpolation", default="linear") != "linear":
+        raise NotCovered("of several shares")
+    source = reshape(source, (source.size,)) if given is None else source
+    axis = (given or 0) % len(source.shape)
+    place = float(share) * (source.shape[axis] - 1)
+    below = int(place)
+    found = _order(source, axis, False, placed=False)
+    low = found.restore(found.pick(below))
+    if place == below:
+        return reshape(low, call.shape)
+    value = formula("{0} + ({1} - {0}) * {2}", low, found.restore(found.pick(below + 1)), place - below, like="float32")
+    return reshape(value, call.shape)
+
+
 TABLE: dict[str, Lower] = {
     **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp"), _run), **dict.fromkeys(("cummax", "cummin"), _run_extreme),
+    **dict.fromkeys(("sort", "argsort", "msort", "topk"), _sort), **dict.fromkeys(("median", "kthvalue"), _rank), "quantile": _interpolate,
     **dict.fromkeys(("flip", "fliplr", "flipud"), _flip),
 }  # fmt: skip

@@ -265,15 +265,29 @@ def unfold_axis(call: NodeCall) -> Lowered:
 
 
 def _diagonal(call: NodeCall) -> Lowered:
-    """`diag` of a vector, and the main diagonal of a matrix."""
-    source, offset = call.tensor(0, "input"), call.option(1, "diagonal", 0) or call.kwargs.get("offset", 0)
-    if offset:
-        raise NotCovered("beside the main diagonal")
-    if len(source.shape) == 1:
-        return view(source, call.shape, lambda at: (at[0],), "", lambda at: (Guard(at[0] - at[1], 0, 1),), write_number(0, source.dtype))
-    if len(source.shape) != 2:
-        raise NotCovered("of more than two axes")
-    return view(source, call.shape, lambda at: (at[0], at[0]))
+    """Diagonals of matrices, and matrices of which nothing else is left: `diag`, `diagonal`, `diag_embed`."""
+    source, name = call.tensor(0, "input", "self", "A"), call.node.target.rpartition(".")[2]
+    offset = call.get(1, "diagonal", "offset", default=0)
+    plain = (-2, -1) if name == "diag_embed" or "linalg" in call.node.target else (0, 1)
+    first, second = (call.get(place, f"dim{place - 1}", default=axis) for place, axis in zip((2, 3), plain, strict=True))
+    rank = max(len(call.shape), len(source.shape))
+    if len(call.shape) > len(source.shape):
+        return embed_diagonal(source, call.shape, offset, first % rank, second % rank)
+    ends = {first % rank: max(-offset, 0), second % rank: max(offset, 0)}
+
+    def move(at: Coordinates) -> Coordinates:
+        rest = iter(at[:-1])
+        return tuple(at[-1] + ends[axis] if axis in ends else next(rest) for axis in range(rank))
+
+    return view(source, call.shape, move)
+
+
+def embed_diagonal(source: Tensor, shape: Shape, offset: int, down: int, across: int) -> TensorView:
+    """Matrices along two axes with the source's last axis as a diagonal, and zeros beside it."""
+    return view(
+        source, shape, lambda at: (*(one for axis, one in enumerate(at) if axis not in (down, across)), at[down] - max(-offset, 0)), "",
+        lambda at: (Guard(at[across] - at[down], offset, offset + 1),), write_number(0, source.dtype),
+    )  # fmt: skip
 
 
 def _shuffle(call: NodeCall) -> Lowered:
@@ -344,7 +358,7 @@ TABLE: dict[str, Lower] = {
     **dict.fromkeys(("chunk", "split", "unbind", "tensor_split"), _split),
     **dict.fromkeys(("cat", "concat", "concatenate", "stack", "vstack", "row_stack", "hstack", "dstack", "column_stack"), _join),
     "diff": _differ, "cross": _cross, "rot90": _turn,
-    **dict.fromkeys(("diag", "diagonal"), _diagonal),
+    **dict.fromkeys(("diag", "diagonal", "diag_embed"), _diagonal),
     **dict.fromkeys(("nn.PixelShuffle", "nn.PixelUnshuffle", "nn.ChannelShuffle"), _shuffle),
     **dict.fromkeys(("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"), _shuffle),
     "glu": _gate, "nn.GLU": _gate, "outer": _spread, "ger": _spread, "meshgrid": _mesh, "getattr": _glance,

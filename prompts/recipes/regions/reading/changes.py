@@ -10,9 +10,10 @@ from tritonsmith.evaluator.schema import OpNode
 from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 from tritonsmith.prompts.recipes.regions.lowering.calls import NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.patches import put
-from tritonsmith.prompts.recipes.regions.lowering.views import permute, reshape
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula, select_where
+from tritonsmith.prompts.recipes.regions.lowering.views import embed_diagonal, permute, reshape
 from tritonsmith.prompts.recipes.regions.reading.complexes import ComplexPair
-from tritonsmith.prompts.recipes.regions.values.tensors import Held, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.values.tensors import Held, Position, Tensor, TensorView
 from tritonsmith.prompts.recipes.writes import PICKED, RESHAPED, SAME, SPLIT, TURNED, is_write, name_call, refer
 
 _UNSURE = ("reshape", "flatten", "reshape_as", "ravel", "contiguous")
@@ -100,6 +101,8 @@ class Aliases:
                 return put(source, _keys(via, self._made), value)
         except NotCovered:
             pass
+        if name == "diagonal":
+            return _put_diagonal(via, source, value)
         raise NoPlan((f"{name_node(node)} in place on a view", node))
 
     def _put_parts_back(self, node: OpNode, via: OpNode, source: Any, value: ComplexPair) -> ComplexPair:
@@ -137,6 +140,16 @@ def _keys(node: OpNode, made: dict[str, Any]) -> list[Any]:
     lead: list[Any] = [{"slice": [None, None, None]}] * (given[0] % len(source.shape))
     start: Any = given[1]
     return [*lead, start if name == "select" else {"slice": [start, start + given[2], None]}]
+
+
+def _put_diagonal(via: OpNode, source: Tensor, value: Tensor) -> Tensor:
+    """Matrices whose diagonal has got a value."""
+    given = dict(zip(("offset", "dim1", "dim2"), via.args[1:], strict=False)) | via.kwargs
+    offset, *axes = (int(given.get(name, plain)) for name, plain in (("offset", 0), ("dim1", 0), ("dim2", 1)))
+    down, across = (axis % len(source.shape) for axis in axes)
+    place = Position(shape=source.shape, dtype="int32", index=lambda at: at[across] - at[down])
+    chosen = formula("{0} == {1}", place, offset, like="int32", result="bool")
+    return select_where(chosen, embed_diagonal(value, source.shape, offset, down, across), source, source.dtype, source.shape)
 
 
 def _join_parts(via: OpNode, source: Tensor, parts: Any) -> Tensor:

@@ -27,8 +27,8 @@ from tritonsmith.prompts.recipes.regions.lowering import (
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower
 
 KINDS = (
-    pointwise, functions, constants, views, picks, patches, reductions, norms, losses, scans, pools, resampling, products, equations,
-    convolutions, attention, multihead, recurrent,
+    pointwise, functions, constants, views, picks, patches, reductions, norms, losses, scans, pools, resampling, products,
+    equations, convolutions, attention, multihead, recurrent,
 )  # fmt: skip
 _TABLE: dict[str, Lower] = {name: lower for kind in KINDS for name, lower in kind.TABLE.items()}
 

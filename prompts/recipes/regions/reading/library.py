@@ -62,7 +62,8 @@ def call_library(call: NodeCall, members: list[str]) -> Tensor | ComplexPair | t
     if any(word in node.target.lower() for word in _PICKS) or node.target.rpartition(".")[2] in ("setitem", "setattr", "copy_", "randn"):
         raise NoPlan((name_node(node), node))
     name = node.target.rpartition(".")[2]
-    if name in _BY_VALUE or (name == "where" and len(node.args) == 1):
+    counted = name == "one_hot" and call.get(1, "num_classes", default=-1) == -1
+    if name in _BY_VALUE or counted or (name == "where" and len(node.args) == 1):
         raise NoPlan((f"{name_node(node)}, whose values decide a shape", node))
     try:
         text = _write_call(call, inputs, members)

@@ -201,9 +201,14 @@ class Reduction(Anchor):
 
 @dataclass(eq=False, kw_only=True)
 class Scan(Anchor):
-    """Running sums or products along one axis."""
+    """Running sums, products or extremes along one axis, or the elements along it in rising order, which no loop can find."""
 
     reverse: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether a program must have a row at once."""
+        return self.kind == "sort"
 
 
 @dataclass(eq=False, kw_only=True)

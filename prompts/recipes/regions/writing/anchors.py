@@ -128,6 +128,7 @@ _SCANS = {
     "prod": ScanKind("{0} * {1}", "tl.cumprod({0}, {a})", "tl.reduce({0}, {a}, combine_fn=multiply)"),
     "max": ScanKind("tl.maximum({0}, {1})", "tl.associative_scan({0}, {a}, larger)", "tl.max({0}, {a})"),
     "min": ScanKind("tl.minimum({0}, {1})", "tl.associative_scan({0}, {a}, smaller)", "tl.min({0}, {a})"),
+    "sort": ScanKind("", "tl.sort({0}, {a})", ""),
     "logs": ScanKind("add_logs({0}, {1})", "tl.associative_scan({0}, {a}, add_logs)", "tl.reduce({0}, {a}, combine_fn=add_logs)"),
 }
 
@@ -137,7 +138,7 @@ def find_neutral(anchor: Anchor) -> str:
     wide = find_type(anchor.dtype)
     if anchor.kind in ("sum", "prod"):
         return ("0" if anchor.kind == "sum" else "1") + (".0" if wide in FLOATS else "")
-    return _find_ends(wide)[anchor.kind == "min"]
+    return _find_ends(wide)[anchor.kind in ("min", "sort")]
 
 
 def start_scan(anchor: Anchor, title: str, layout: RowLayout) -> str:

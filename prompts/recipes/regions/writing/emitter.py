@@ -24,7 +24,7 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
 )
 
 _TAKEN = {"tl", "triton", "torch", "nn", "F", "libdevice", "sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller",
-          "add_logs", "row", "k", "offset",
+          "add_logs", "floor_quotient", "floor_remainder", "real_quotient", "real_remainder", "as_key", "from_key", "row", "k", "offset",
           "start", "step", "inside", "valid", "better", "distance", "higher", "float", "range", "rows", "size",
           *keyword.kwlist}  # fmt: skip
 """Names that no value of a kernel may have."""

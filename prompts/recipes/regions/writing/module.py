@@ -17,17 +17,19 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
     ProductRegion,
     RecurrentRegion,
     RowRegion,
+    ScatterRegion,
     WorkRegion,
 )
 from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COLUMN, LINE, TAP
 from tritonsmith.prompts.recipes.regions.reading.complexes import ComplexPair
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward, NamedValues
-from tritonsmith.prompts.recipes.regions.values.tensors import Held, Item, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.values.scatter import Scatter
+from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Held, Item, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.attention import write_attention
 from tritonsmith.prompts.recipes.regions.writing.held import is_held, write_held
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold, wrap
 from tritonsmith.prompts.recipes.regions.writing.names import Namer, list_operations
-from tritonsmith.prompts.recipes.regions.writing.pointwise import write_pointwise
+from tritonsmith.prompts.recipes.regions.writing.pointwise import write_pointwise, write_scatter
 from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import SIZES, number_products, pick_settings
 from tritonsmith.prompts.recipes.regions.writing.products import write_product
@@ -36,8 +38,9 @@ from tritonsmith.prompts.recipes.regions.writing.sharing import SharedTexts
 from tritonsmith.prompts.recipes.regions.writing.split import write_split
 from tritonsmith.prompts.recipes.regions.writing.steps import write_steps
 
-_HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller", "add_logs", "split_lines", "split_value",
-            "leaves_range", "wait_until")  # fmt: skip
+_HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller", "add_logs", "floor_quotient", "floor_remainder",
+            "real_quotient", "real_remainder", "as_key", "from_key", "split_lines", "split_value", "leaves_range",
+            "wait_until")  # fmt: skip
 
 
 @dataclass
@@ -106,13 +109,15 @@ class ModuleWriter:
             self.text.forward.append(f"{attribute(path)}.detach().copy_({self.express(value)})")
         everything = "\n".join(self.text.kernels)
         self.text.helpers = tuple(name for name in _HELPERS if re.search(rf"\b{name}\b(?!-)", everything))
-        self.text.libdevice = any(word in everything for word in ("libdevice.", "softplus", "add_logs"))
+        self.text.libdevice = any(word in everything for word in ("libdevice.", "softplus", "add_logs", "real_"))
         self.text.functional = any("F." in line for line in self.text.forward)
         return self.text
 
     def _write_kernels(self, region: WorkRegion, name: str) -> list[Kernel]:
         if isinstance(region, PointwiseRegion):
             return write_pointwise(region, name, self.settings, lambda one: id(one) in region.reads)
+        if isinstance(region, ScatterRegion):
+            return write_scatter(region, name, self.settings, lambda one: id(one) in region.reads)
         if isinstance(region, AttentionRegion):
             return write_attention(region, name, self.settings)
         if isinstance(region, RecurrentRegion):
@@ -166,8 +171,7 @@ class ModuleWriter:
         for value in kernel.stores:
             name = self.locals.choose(value.name or "result")
             self.variables[id(value)] = name
-            make = "torch.zeros" if isinstance(value, Buffer) and value.zeroed else "torch.empty"
-            self.text.forward.append(f"{name} = {make}({value.shape}, dtype=torch.{value.dtype}, device={self.device})")
+            self.text.forward.append(f"{name} = {self._allocate(value)}")
         if kernel.parts is not None:
             self._keep(kernel.parts)
         head = wrap(f"def {kernel.name}(", kernel.signature.split(", "), "):", "")
@@ -182,6 +186,15 @@ class ModuleWriter:
         self.text.forward += wrap(f"{launched}[{kernel.grid}](", [*arguments, *options], ")", "")
         self.text.first = self.text.first or launched
         return launched
+
+    def _allocate(self, value: Tensor) -> str:
+        """What forward writes for the memory of a value, with what it holds ahead of the kernel."""
+        if isinstance(value, Scatter) and not value.is_fresh:
+            return f"{self.express(value.base)}.clone(memory_format=torch.contiguous_format)"
+        number = value.base.template if isinstance(value, Scatter) and isinstance(value.base, Formula) else ""
+        zeroed = number.strip("()") in ("0", "0.0") or isinstance(value, Buffer) and value.zeroed
+        make, filled = ("torch.full", f", {number}") if number and not zeroed else ("torch.zeros" if zeroed else "torch.empty", "")
+        return f"{make}({value.shape}{filled}, dtype=torch.{value.dtype}, device={self.device})"
 
     def _share(self, name: str, texts: list[str]) -> str:
         """Add a kernel's texts, if no kernel has them yet; returns the name of the kernel that has them."""

@@ -5,17 +5,25 @@ from __future__ import annotations
 import keyword
 import re
 
-from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, ProductRegion, RecurrentRegion, RowRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import (
+    AttentionRegion,
+    ProductRegion,
+    RecurrentRegion,
+    RowRegion,
+    ScatterRegion,
+    WorkRegion,
+)
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Joined, Lookup
 
 _WORDS = 3
 """Operations that a kernel's name tells."""
-_QUIET = {"centered", "spread", "exponential", "clone", "contiguous", "dropout", "squares"}
+_QUIET = {"centered", "spread", "exponential", "clone", "contiguous", "dropout", "squares", "key", "place"}
 """Names of values that say nothing about what a kernel does."""
 _OPERATORS = {"truediv": "div", "iadd": "add", "imul": "mul", "isub": "sub", "getitem": "pick"}
 _TAKEN = {"torch", "nn", "F", "tl", "triton", "libdevice", "self", "describe", "sigmoid", "tanh", "softplus", "mish", "multiply", "larger",
-          "smaller", "add_logs", "given", "split_lines", "COMPILED", "load_acquire", "wait_until", "magnitude", "namedtuple", "built",
-          "split_value", "leaves_range", "len", "str", "isinstance", "super", "range", "build_reference", "clone"}  # fmt: skip
+          "smaller", "add_logs", "floor_quotient", "floor_remainder", "real_quotient", "real_remainder", "as_key", "from_key", "given",
+          "split_lines", "COMPILED", "load_acquire", "wait_until", "magnitude", "namedtuple", "built", "split_value", "leaves_range",
+          "len", "str", "isinstance", "super", "range", "build_reference", "clone"}  # fmt: skip
 
 
 def list_operations(region: WorkRegion) -> list[str]:
@@ -26,6 +34,7 @@ def list_operations(region: WorkRegion) -> list[str]:
     own = region.anchors if isinstance(region, RowRegion | ProductRegion) else []
     anchors, kinds = [one.name for one in own if one.name], list(dict.fromkeys(one.kind for one in own))
     told = [one for one in [*anchors, *(one for one in found if one not in anchors)] if one not in _QUIET]
+    told += [region.name] if isinstance(region, ScatterRegion) else []
     names = told or kinds or [region.name or "copy"]
     return list(dict.fromkeys(_OPERATORS.get(name, name) for name in (re.sub(r"(_\d+)+$", "", one) for one in names)))
 

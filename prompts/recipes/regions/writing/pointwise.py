@@ -1,4 +1,4 @@
-"""The kernel of elementwise values."""
+"""The kernels of elementwise values, and of elements that meet others at places of a tensor."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import re
 from collections.abc import Callable
 
 from tritonsmith.prompts.recipes.recipe import Settings
-from tritonsmith.prompts.recipes.regions.cutting.regions import PointwiseRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import PointwiseRegion, ScatterRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, PLACE, ROW, Walk
-from tritonsmith.prompts.recipes.regions.values.indices import Index, unravel, variable
+from tritonsmith.prompts.recipes.regions.values.indices import Index, loaded, ravel, unravel, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel, share_quotients
+from tritonsmith.prompts.recipes.regions.writing.tiling import round_up
 
 _BIG = 2**31
 _FIRST = "first"
@@ -21,6 +22,10 @@ _KEPT_BYTES = 2**24
 """Bytes that a card's L2 surely keeps: those of an A100, H100 and H200 have 40 to 50 MB, and other data pass through them."""
 _WORTH = 1 / 32
 """A shared operand is worth turns from this share of a row's bytes on."""
+_MOST_BINS = 1024
+"""Places of which each program counts its own elements first."""
+_COUNTED = 4
+"""Blocks of elements of a program that counts: so many fewer atomic additions to the same places."""
 
 
 def write_pointwise(region: PointwiseRegion, name: str, settings: Settings, in_memory: Callable[[Tensor], bool]) -> list[Kernel]:
@@ -90,3 +95,47 @@ def _count_shared_bytes(region: PointwiseRegion, index: Index, in_memory: Callab
     for value in region.stores:
         walk.visit(value, unravel(index, value.shape))
     return sum(one.bytes for one in walk.leaves.values() if walk.depends[id(one)] == {PLACE})
+
+
+def write_scatter(region: ScatterRegion, name: str, settings: Settings, in_memory: Callable[[Tensor], bool]) -> list[Kernel]:
+    """One program for each block of elements."""
+    value = region.scatter
+    size = value.source.size
+    counting = value.counts and value.size <= _MOST_BINS
+    block = int(settings["block"]) * (_COUNTED if counting else 1)
+    while block >= 2 * size and block > 16:
+        block //= 2
+    index = variable(OFFSET, size)
+    ragged = size % block != 0
+    arguments = Arguments()
+    arguments.used |= {"counts", "slots"}
+    emitter = Emitter(arguments, in_memory, {OFFSET: "inside" if ragged else ""}, index.names)
+    at = unravel(index, value.source.shape)
+    texts = [emitter.read(place, where) for place, where in zip(value.places, value.where(at), strict=True)]
+    tests = [f"({text} >= 0) & ({text} < {limit})" for text, limit in zip(texts, value.limits, strict=True)]
+    mask = " & ".join([*(["inside"] if ragged else []), *tests])
+    constants = [("BLOCK", block)]
+    if counting:
+        pointer = arguments.take(value, stored=True)
+        emitter.line(f"counts = tl.histogram({texts[0]}.to(tl.int32), BINS, mask={mask})")
+        emitter.line("slots = tl.arange(0, BINS)")
+        emitter.line(f'tl.atomic_add({pointer} + slots, counts, mask=(slots < {value.size}) & (counts > 0), sem="relaxed")')
+        constants.append(("BINS", round_up(value.size)))
+    else:
+        element = emitter.read(value.source, at)
+        big = value.size >= _BIG
+        places = [
+            loaded(f"{text}.to(tl.int64)" if big and place.dtype != "int64" else text, limit, emitter.depends(text))
+            for text, place, limit in zip(texts, value.places, value.limits, strict=True)
+        ]
+        address = emitter.address(value, ravel(value.move(at, places), value.shape), stored=True)
+        emitter.line(f'tl.atomic_{value.meeting}({address}, {element}, mask={mask}, sem="relaxed")')
+    wide = ".to(tl.int64)" if arguments.largest >= _BIG else ""
+    head = [f"{OFFSET} = tl.program_id(0){wide} * BLOCK + tl.arange(0, BLOCK)", *([f"inside = {OFFSET} < {size}"] if ragged else [])]
+    return [
+        Kernel(
+            name=name, does="", arguments=[(arguments.names[id(one)], one) for one in arguments.values], sizes=[], constants=constants,
+            lines=[*head, *emitter.scopes[0].lines], grid=f"({-(-size // block)},)", stores=list(region.stores),
+            warps=int(settings["num_warps"]),
+        )
+    ]  # fmt: skip

@@ -9,7 +9,7 @@ from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.regions import RowRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import PLACE, ROW, Walk, anchor_coordinates, list_below
 from tritonsmith.prompts.recipes.regions.values.indices import Digit, Index, Loaded, ravel
-from tritonsmith.prompts.recipes.regions.values.tensors import Reduction, Tensor
+from tritonsmith.prompts.recipes.regions.values.tensors import Reduction, Scan, Tensor
 
 _WINDOW = 64
 """Places of a row that one thread goes through by itself."""
@@ -20,6 +20,9 @@ _FEW_ROWS = 8
 _MANY_ROWS = 1024
 _TOGETHER = 4
 """Rows of a program that read a shared operand together; so many rows still give a large card enough programs."""
+_SORTED = 1024
+"""Elements of a program that sorts rows."""
+_SORTED_BY_THREAD = 8
 _SHARE = 4
 """A shared operand of a row's size over this is worth it."""
 
@@ -93,6 +96,9 @@ def choose_tiling(region: RowRegion, settings: Settings, shared: bool = False) -
     near, step = (abs(one) for one in find_strides(region))
     most, tile, per_thread = int(settings["whole_row"]), int(settings["tile"]), int(settings["per_thread"])
     length = round_up(space.length)
+    if any(isinstance(anchor, Scan) and anchor.whole for anchor in region.anchors):
+        rows = min(round_up(region.rows), max(1, _SORTED // length))
+        return Tiling(RowLayout.TILE if rows > 1 else RowLayout.ROW, rows, length, False, _count_warps(rows * length, _SORTED_BY_THREAD))
     if 0 < near < step and region.rows > 1 and not shared and count_passes(region) > 1 and 32 * length <= most:
         rows = min(round_up(region.rows), max(32, min(256, most // (2 * length))))
         return Tiling(RowLayout.TILE, rows, length, False, _count_warps(rows * length, per_thread))
