@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
-from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, formula, select_where
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, constant, formula, select_where
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
 from tritonsmith.prompts.recipes.regions.lowering.views import cut, flip, reshape
 from tritonsmith.prompts.recipes.regions.values.indices import Shape
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     FLOATS,
     AnchorResult,
-    Formula,
-    Held,
     Position,
     Scan,
     Tensor,
@@ -27,9 +25,6 @@ _LONGEST = 1024
 """Elements of a row that one program sorts."""
 _LONGEST_CHOICE = 256
 """The same where only the first ones are asked for: PyTorch does not sort the others."""
-_PLACE = "({0} & 4294967295).to(tl.int32)"
-"""The place in a key that has one."""
-_WIDENED = "{0}.to(tl.int64)"
 
 
 def scan(source: Tensor, axis: int, kind: str, dtype: str, reverse: bool = False) -> AnchorResult:
@@ -109,7 +104,7 @@ class _Ordered:
 
     def locate(self, key: Tensor) -> Tensor:
         """The place that the element of a key had."""
-        return cast(formula(_PLACE, key, like="int64", result="int32"), "int64")
+        return formula("{0} & 4294967295", key, like="int64")
 
     def pick(self, rank: int) -> Tensor:
         """The key of one rank in each row."""
@@ -118,22 +113,16 @@ class _Ordered:
         return reduce(select_where(chosen, self.keys, 0, self.keys.dtype, self.keys.shape), (self.axis,), "sum", self.keys.dtype)
 
 
-def _order(source: Tensor, axis: int, falling: bool, placed: bool, stable: bool = False) -> _Ordered:
-    """The rows along an axis in order; equal elements stay in the order in which they stood.
-
-    Raises NotCovered for rows too long, and where places of equal elements would have to be PyTorch's.
-    """
-    short = source.inputs[0] if isinstance(source, Formula) and source.template == _WIDENED else source
-    wide = widen(short.dtype)
-    if placed and not stable and _may_tie(short):
-        raise NotCovered("of equal elements")
+def _order(source: Tensor, axis: int, falling: bool, placed: bool = False) -> _Ordered:
+    """The rows along an axis in order; equal elements stay in the order in which they stood. Raises NotCovered for rows too long."""
+    wide = widen(source.dtype)
     if source.shape[axis] > _LONGEST or wide == "float64" or (wide == "int64" and placed):
         raise NotCovered(f"of {source.shape[axis]} elements of {source.dtype}")
     key = source
     if wide == "float32":
         key = formula("as_key({0})", source, like=wide, result="int32")
     elif wide != "int64":
-        key = cast(short, "int32")
+        key = cast(source, "int32")
     if falling:
         key = formula("~{0}", key, like=key.dtype)
     if placed:
@@ -143,17 +132,6 @@ def _order(source: Tensor, axis: int, falling: bool, placed: bool, stable: bool 
     keys = scan(key, axis, "sort", key.dtype)
     keys.anchor.name = "ordered"
     return _Ordered(source, axis, falling, keys, placed)
-
-
-def _may_tie(value: Tensor) -> bool:
-    """Whether elements may well be equal: PyTorch gives for such a one any of their places, and the same ones if it is asked again.
-
-    Numbers of an input in fp32 rarely are. Computed ones often are: behind a ReLU, a mask, or a softmax of large values.
-    """
-    while isinstance(value, TensorView):
-        value = value.source
-    permuted = isinstance(value, Formula) and value.template == _PLACE
-    return not permuted and not (isinstance(value, Held) and value.dtype == "float32")
 
 
 def _count_along(shape: Shape, axis: int) -> Tensor:
@@ -182,12 +160,14 @@ def _sort(call: NodeCall) -> Lowered:
         raise NotCovered(f"on {source.dtype}")
     axis = given % rank
     placed = name == "argsort" or (name != "msort" and _asks_places(call))
-    found = _order(source, axis, falling, placed, stable=bool(call.kwargs.get("stable")))
+    if placed and not call.kwargs.get("stable"):
+        raise NotCovered("with places, of which equal elements get any")
+    found = _order(source, axis, falling, placed)
     length = call.shape[axis]
     if name == "topk" and source.shape[axis] > _LONGEST_CHOICE:
         raise NotCovered("of long rows")
     value = rename(found.restore(found.keys), "sorted")
-    place = rename(found.locate(found.keys) if found.placed else _count_along(source.shape, axis), "place")
+    place = rename(found.locate(found.keys) if placed else constant(0, "int64", source.shape), "place")
     if name in ("argsort", "msort"):
         return place if name == "argsort" else value
     return cut(value, axis, 0, length), cut(place, axis, 0, length)
@@ -201,13 +181,14 @@ def _rank(call: NodeCall) -> Lowered:
     place = 1 if name == "median" else 2
     axis = 0 if whole else call.get(place, "dim", default=-1) % max(1, len(source.shape))
     rank = (source.shape[axis] - 1) // 2 if name == "median" else call.get(1, "k") - 1
-    found = _order(source, axis, False, not whole and _asks_places(call))
-    key = found.pick(rank)
-    value = rename(found.restore(key), name)
+    if not whole and _asks_places(call):
+        raise NotCovered("with places, of which equal elements get any")
+    found = _order(source, axis, False)
+    value = rename(found.restore(found.pick(rank)), name)
     if whole:
         return value
-    both = value, rename(found.locate(key) if found.placed else cast(key, "int64"), "place")
-    return tuple(reshape(one, call.shape) for one in both)
+    unasked = constant(0, "int64", call.shape)
+    return reshape(value, call.shape), unasked
 
 
 def _interpolate(call: NodeCall) -> Lowered:
@@ -220,7 +201,7 @@ def _interpolate(call: NodeCall) -> Lowered:
     axis = (given or 0) % len(source.shape)
     place = float(share) * (source.shape[axis] - 1)
     below = int(place)
-    found = _order(source, axis, False, placed=False)
+    found = _order(source, axis, False)
     low = found.restore(found.pick(below))
     if place == below:
         return reshape(low, call.shape)
