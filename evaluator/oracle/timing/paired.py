@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,6 +51,12 @@ _CERTAIN = 7
 """Percentiles by which the baseline's are taken higher, so that a difference is certain."""
 _QUIET = 10
 """Percentile of what the oracle saw that counts: what disturbs a call makes it longer, never shorter."""
+_CALLS_IN_A_ROW = (5, 12)
+"""Calls of the candidate without a baseline's in between, at the least and at the most. Each is judged, so the oracle's time decides."""
+_SECONDS_IN_A_ROW = 4.0
+"""What their oracles may take; where the fewest take longer, none is made."""
+_HELD_BACK = 0.95
+"""Of a few calls: another baseline that takes less than this part of the strongest one's time was held back."""
 _MIN_PAIRS = 12
 """Pairs with a baseline at the least."""
 _MEDIAN_WIDTH = 1.96 * 1.2533
@@ -287,6 +293,37 @@ def alone_factor(together_ms: float, alone_ms: float) -> float:
     """
     factor = alone_ms / together_ms
     return factor if factor < _CONTROL[0] and together_ms - alone_ms > _TICKS_MS else 1.0
+
+
+def count_in_a_row(pairs: Paired, control: Paired, oracle_seconds: float) -> int:
+    """How often a candidate is called without a baseline's calls in between: not at all where the baseline gains nothing by that.
+
+    A forward that keeps the host busy for longer than the card is held finds the processor's caches full of the other process's data
+    after each turn of that process. Alone the baselines do without that, so the candidate is called alone as well.
+
+    Args:
+        pairs: calls in turn with the strongest baseline's.
+        control: that baseline against itself, in a row.
+        oracle_seconds: what it takes to judge one call.
+    """
+    if alone_factor(pairs.baseline_ms, float(np.median((*control.candidate, *control.baseline)))) == 1.0:
+        return 0
+    least, most = _CALLS_IN_A_ROW
+    affordable = int(_SECONDS_IN_A_ROW / max(oracle_seconds, 1e-3))
+    return min(affordable, most) if affordable >= least else 0
+
+
+def weigh_alone(expected_ms: float, alone: Mapping[str, Sequence[float]], strongest: str) -> float:
+    """`alone_factor` of the strongest baseline; another one counts in its place where it was certainly held back.
+
+    Args:
+        expected_ms: the strongest baseline's time without anybody's doing.
+        alone: by baseline, its times once the candidate's processes are gone.
+        strongest: its name.
+    """
+    medians = {name: float(np.median(samples)) for name, samples in alone.items()}
+    least, best = min(medians.values()), medians[strongest]
+    return alone_factor(expected_ms, least if least < _HELD_BACK * best else best)
 
 
 def gain_in_a_row(in_turns: Sequence[Sample], in_a_row: Sequence[Sample], empty: Empty) -> float:

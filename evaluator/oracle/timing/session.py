@@ -26,7 +26,7 @@ from tritonsmith.evaluator.oracle.timing.paired import (
     Sample,
     Weighed,
     abba,
-    alone_factor,
+    count_in_a_row,
     count_needed,
     find_strongest,
     gain_in_a_row,
@@ -34,6 +34,7 @@ from tritonsmith.evaluator.oracle.timing.paired import (
     split_rounds,
     take_is_valid,
     weigh,
+    weigh_alone,
 )
 from tritonsmith.evaluator.oracle.timing.placement import Placement
 from tritonsmith.evaluator.oracle.timing.screen import Screen, measure_distances
@@ -61,14 +62,6 @@ _MIN_CALLS_ALONE = 12
 """And at the least."""
 _ROUGH_CALLS = 5
 """Calls of each other baseline then."""
-_CALLS_IN_A_ROW = 12
-"""Calls of the candidate without a baseline's in between, at the most."""
-_MIN_CALLS_IN_A_ROW = 5
-"""And at the least; the oracle's time decides, since each is judged. Where these few take too long, none is made."""
-_SECONDS_IN_A_ROW = 4.0
-"""What their oracles may take."""
-_HELD_BACK = 0.95
-"""Of a few calls: another baseline that takes less than this part of the strongest one's time was held back."""
 _ROUNDS = 6
 """Parts of a take, in each of which every baseline has its turn."""
 _MAX_TAKES = 3
@@ -98,8 +91,6 @@ class TimingSession:
         self._discarded: list[dict[str, Any]] = []
         """Takes that were taken again: the calls of the candidate and of the strongest baseline."""
         self._weighed: dict[str, Weighed] = {}
-        self._in_a_row: list[Sample] = []
-        """The candidate's calls without a baseline's in between."""
         self.paired: dict[str, Paired] = {}
         self.strongest: str
         self.control: Paired
@@ -120,11 +111,10 @@ class TimingSession:
                 if not number or self._oracle_seconds < _ORACLE_SECONDS / WARM_CALLS:
                     self._judge(*warm)
             rough = {name: self._rough_ms(name) for name in names}
-            best = min(rough.values())
-            seconds = _SECONDS_PER_BASELINE[profile]
+            best, seconds = min(rough.values()), _SECONDS_PER_BASELINE[profile]
             most = self._choose_most_pairs(min(rough, key=lambda name: rough[name]), profile)
-            few = {name: pair_count(ms, seconds, min(most, _FEW_PAIRS)) for name, ms in rough.items()}
-            pairs = {name: _PAIRS_FAR_OFF if ms > _FAR_FROM_BEST * best else few[name] for name, ms in rough.items()}
+            few, far = min(most, _FEW_PAIRS), _FAR_FROM_BEST * best
+            pairs = {name: _PAIRS_FAR_OFF if ms > far else pair_count(ms, seconds, few) for name, ms in rough.items()}
             needed = pair_count(best, seconds, most)
             per_oracle = (sum(pairs.values()) + needed) * self._oracle_seconds / _ORACLE_SECONDS
             self.outputs_per_oracle = max(_OUTPUTS_PER_ORACLE, math.ceil(per_oracle))
@@ -150,8 +140,7 @@ class TimingSession:
     def compare_alone(self) -> None:
         """End the candidate's processes and time the baselines once more, without what slowed them down.
 
-        Where they are faster, the score is against these times, less what the candidate gained by calls in a row. Raises
-        InfrastructureError.
+        Where they are faster by more than the candidate is in a row, the score is against these times. Raises InfrastructureError.
         """
         timer, processors, best = self.timer, os.sched_getaffinity(0), self.strongest
         together = self.paired[best].baseline
@@ -166,9 +155,7 @@ class TimingSession:
                     self._alone[name] = [self._baseline_ms(name) for _ in range(count)]
             finally:
                 self._placement.release(processors)
-        alone = {name: median(samples) for name, samples in self._alone.items()}
-        least = min(alone.values())
-        factor = alone_factor(expected, least if least < _HELD_BACK * alone[best] else alone[best])
+        factor = weigh_alone(expected, self._alone, best)
         if factor < 1.0:
             self.notes.append(f"baselines take {1.0 - factor:.1%} less once the candidate's processes are gone: the score is against that")
             self._weighed = {name: weighed.scale_baseline(factor) for name, weighed in self._weighed.items()}
@@ -212,19 +199,12 @@ class TimingSession:
         return (min(needed, _FEW_PAIRS) if self.far_slower else needed) - len(self._samples[self.strongest][0])
 
     def _call_in_a_row(self) -> list[Sample]:
-        """The candidate's calls without a baseline's in between, each judged; none where the baselines gain nothing by that.
-
-        A forward that keeps the host busy for longer than the card is held finds the processor's caches full of the other process's
-        data after each turn of that process. Alone the baselines do without that, so the candidate is called alone as well.
-        """
-        if alone_factor(median(self.paired[self.strongest].baseline), median((*self.control.candidate, *self.control.baseline))) == 1.0:
-            return []
-        affordable = min(int(_SECONDS_IN_A_ROW / max(self._oracle_seconds, 1e-3)), _CALLS_IN_A_ROW)
+        """The candidate's calls without a baseline's in between, each judged."""
+        number = count_in_a_row(self.paired[self.strongest], self.control, self._oracle_seconds)
         samples = []
-        for _ in range(affordable if affordable >= _MIN_CALLS_IN_A_ROW else 0):
-            call = self._call(self._inputs.next)
+        for _ in range(number):
+            samples.append((call := self._call(self._inputs.next))[0])
             self._judge(*call)
-            samples.append(call[0])
         return samples
 
     def _weigh(self, empties: list[Empty]) -> None:
@@ -282,13 +262,7 @@ class TimingSession:
 
     def raw(self) -> dict[str, Any]:
         """Every sample in milliseconds, in the order in which it was taken."""
-        samples = {
-            name: {
-                "candidate_ms": self.paired[name].candidate, "baseline_ms": self.paired[name].baseline,
-                "all": _list_calls(candidate, baseline),
-            }
-            for name, (candidate, baseline) in self._samples.items()
-        }  # fmt: skip
+        samples = {name: _list_pairs(self.paired[name], *both) for name, both in self._samples.items()}
         control = {"one_ms": self.control.candidate, "other_ms": self.control.baseline}
         about = {
             "empty_ms": self._empty._asdict(), "clocks_agree": self.takes, "baselines_alone_ms": self._alone,
@@ -351,6 +325,11 @@ class _Pairs:
         if not self._screen.is_usual(distances) or secrets.randbelow(self._session.outputs_per_oracle) == 0:
             self._session._judge(*self._candidate)
             self._screen.accept(distances)
+
+
+def _list_pairs(paired: Paired, candidate: list[Sample], baseline: list[Sample]) -> dict[str, Any]:
+    """The pairs that count, and all calls that were taken for them."""
+    return {"candidate_ms": paired.candidate, "baseline_ms": paired.baseline, "all": _list_calls(candidate, baseline)}
 
 
 def _list_calls(candidate: list[Sample], baseline: list[Sample]) -> dict[str, list[Any]]:

@@ -117,7 +117,7 @@ def test_calls_in_a_row_are_compared_with_calls_in_a_row(session_of: Any, own: S
 
 
 def test_no_calls_in_a_row_where_their_oracles_take_too_long(session_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tritonsmith.evaluator.oracle.timing.session._SECONDS_IN_A_ROW", 0.004)
+    monkeypatch.setattr("tritonsmith.evaluator.oracle.timing.paired._SECONDS_IN_A_ROW", 0.004)
     gains = {"in_a_row_ms": (0.79 * BASELINE_MS, Sample(0.8 * BASELINE_MS, 0.8 * BASELINE_MS))}
     session = session_of(BASELINE_MS, 0.0, **gains)
     session.compare_alone()
