@@ -86,6 +86,7 @@ class Reference:
                     "tensors, which would not be drawn anew for each trial; give each tensor as an argument of its own "
                     "(def forward(self, *tensors) takes any number)"
                 )
+            self._require_plain([value] if isinstance(value, torch.Tensor) else [], f"{self._locate('get_inputs')}: get_inputs() gives")
         return [value.detach().to(device) if isinstance(value, torch.Tensor) else value for value in values]
 
     def _call_get_inputs(self, seed: int, device: torch.device) -> Any:
@@ -106,7 +107,16 @@ class Reference:
             output = call()
         if not flatten(output):
             raise TaskError(f"{self._locate_forward()} returns {type(output).__name__}, which holds no tensor; return a tensor or several")
+        self._require_plain(list_tensors(output), f"{self._locate_forward()} returns")
         return output
+
+    def _require_plain(self, tensors: list[torch.Tensor], where: str) -> None:
+        """Raises TaskError for a tensor whose elements do not lie in memory one by one."""
+        for tensor in tensors:
+            kind = "quantized" if tensor.is_quantized else str(tensor.layout).removeprefix("torch.")
+            kind = "meta" if tensor.device.type == "meta" else kind
+            if kind != "strided":
+                raise TaskError(f"{where} a {kind} tensor, whose elements cannot be compared one by one; use a plain one (.to_dense())")
 
     def require_elements(self, tensors: list[torch.Tensor]) -> None:
         """Raises TaskError where no output has an element: at such a size every kernel would be right."""

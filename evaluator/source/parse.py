@@ -16,6 +16,8 @@ def parse(source: str) -> ast.Module:
     Python 3.11 counts the depth of all threads' trees in one place, and a tree that is made while another one is fails with
     "SystemError: AST constructor recursion depth mismatch" (python/cpython issue 106905). Branches of a run are judged in threads.
     """
+    if "\0" in source:  # newer Pythons raise a SyntaxError without a line
+        raise ValueError("source code string cannot contain null bytes")
     with _TURN:
         return ast.parse(source)
 

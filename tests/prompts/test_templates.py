@@ -228,6 +228,12 @@ def test_a_prompt_says_what_each_operator_takes():
     assert "nn.Linear" not in prompt_for("seed", brief(facts=alone)).text
 
 
+def test_a_prompt_says_where_its_figures_hold_for_one_way_only():
+    said = "figures of one run: forward goes by the values of tensors (line 9, 12)"
+    assert said in prompt_for("seed", brief(facts=TaskFacts(value_lines=(9, 12)))).text
+    assert said[:19] not in prompt_for("seed", brief(facts=TaskFacts(size_lines=(9,)))).text
+
+
 def test_families_follow_from_modules_calls_and_text():
     files = {"39_gru": "recurrent", "11_vgg16": "convolution", "76_linear_bias_relu": "gemm", "26_gelu_scale_bias": "pointwise"}
     for name, family in files.items():
