@@ -30,7 +30,8 @@ def test_the_worlds_are_what_they_say():
     assert asyncio.run(count_nodes(make_deep(4))) == 2 * 6 + 17, "two branches of two candidates, and what follows them"
 
 
-@pytest.mark.parametrize("world", [make_deep, pytest.param(make_wide, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [make_deep, make_wide])
 def test_checkpoints_grow_in_line_with_the_candidates(world, tmp_path):
     ends = []
     for size in SIZES:

@@ -233,6 +233,7 @@ def test_a_stopped_experiment_begins_nothing_more(suite, tmp_path):
     assert all(row.state is CellState.DONE for row in tables.cells) and len(asked) == len(set(asked))
 
 
+@pytest.mark.slow
 def test_two_processes_work_on_one_experiment(suite, tmp_path):
     both = [process(suite / "fast.py", tmp_path, seconds=0.3, ready=2, parallel=1) for _ in range(2)]
     shares = [one.communicate(timeout=120)[0].split() for one in both]

@@ -263,6 +263,7 @@ def test_the_repeated_kernels_are_ten_at_least_and_can_be_made() -> None:
         assert len(texts) == len(group) and len({one.file for one in group}) == 1
 
 
+@pytest.mark.slow
 def test_the_second_clock_s_process_answers() -> None:
     command = [sys.executable, "-P", "-m", "tritonsmith.benchmarks.timing.true_ratio"]
     done = subprocess.run(command, input="[]\n", capture_output=True, text=True, timeout=120)

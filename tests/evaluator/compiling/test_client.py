@@ -38,10 +38,11 @@ def sandbox() -> Iterator[None]:
     use_policy(None, NOTHING_ESTABLISHED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "status"),
     [
-        pytest.param("import os\nos._exit(3)", Status.CRASHED, marks=pytest.mark.slow, id="dies"),
+        pytest.param("import os\nos._exit(3)", Status.CRASHED, id="dies"),
         pytest.param("while True:\n    pass", Status.TIMEOUT, id="hangs"),
     ],
 )

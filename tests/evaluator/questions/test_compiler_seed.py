@@ -95,12 +95,14 @@ def test_the_text_stands_alone_and_is_accepted(tmp_path, evaluator):
     assert evaluator.evaluate_now(task, text.replace("(7, 12)", "(7, 13)")).status is Status.RUNTIME_ERROR, "other sizes are refused"
 
 
+@pytest.mark.slow
 def test_what_inductor_leaves_to_libraries_has_a_reason(tmp_path):
     assert refused(tmp_path, members="self.rnn = nn.GRU(size, 4)", result="self.rnn(x)[0]") == (
         "Inductor leaves nn.GRU to cuDNN and writes no kernel for it"
     )
 
 
+@pytest.mark.slow
 def test_a_faulty_task_is_the_users(tmp_path):
     with pytest.raises(TaskError, match=r"1_task.py, line 12: Model\(12\) raised ZeroDivisionError"):
         ask_inductor(write_task(tmp_path, members="1 / 0", result="x"), H200)

@@ -110,6 +110,7 @@ def with_key(**more: str) -> dict[str, str]:
     return os.environ | {"OPENAI_API_KEY": CANARY, "TRITONSMITH_CANARY": CANARY, **more}
 
 
+@pytest.mark.slow
 def test_without_the_sandbox_the_search_finds_it(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text(CANARY)
     search = f"ROOTS = [{str(tmp_path)!r}]\n{SEARCH}\nprint('\\n'.join(found()))"

@@ -105,6 +105,7 @@ def test_two_drivers_share_supervisors_and_ask_nothing_twice(cluster, tmp_path):
     assert len(told) == 1 and sorted(map(int, log.read_text().split())) == list(range(10))
 
 
+@pytest.mark.slow
 def test_searches_race_on_a_cluster_as_on_a_card_here(cluster, tmp_path):
     given = {"author": ScriptedAuthor(seeds=(KERNEL,)), "seeds": 1, "checkpoints": "none"}
     here = optimize(TASK, evaluator=judge_with(Card(2)), out=str(tmp_path / "here"), **given)

@@ -62,8 +62,9 @@ def test_a_run_killed_at_random_moments_ends_the_same(tmp_path):
     all_the_same(told["cases"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "lines", [(11,), pytest.param((4, 22), marks=pytest.mark.slow)], ids=["after a verdict", "after a reply, and late"]
+    "lines", [(11,), (4, 22)], ids=["after a verdict", "after a reply, and late"]
 )
 def test_work_since_the_last_checkpoint_is_not_done_again(tmp_path, lines):
     """What was finished after the checkpoint and before the kill is not done again."""

@@ -263,6 +263,7 @@ def test_doctor_tells_when_tracing_is_off_or_cannot_work(monkeypatch):
     assert not fault.works and "LANGSMITH_API_KEY is not" in fault.todo
 
 
+@pytest.mark.slow
 def test_the_next_run_of_a_process_neither_waits_nor_warns_again(settings, caplog):
     with capture.CaptureServer("silent") as got:
         settings(got)

@@ -44,6 +44,9 @@ PRODUCTS = [
 ]  # fmt: skip
 
 
+LONG = dict.fromkeys(("images", "a transformer's block"), pytest.mark.slow)
+
+
 def task_of(case: RegionCase, batch: int) -> Task:
     return Task(name="a_task", path="a_task.py", source=case.source().replace("(B, ", f"({batch}, "))
 
@@ -74,7 +77,7 @@ def of_several_sizes(case: RegionCase, batch: int, *others: int) -> Task:
 
 
 @pytest.mark.parametrize("ahead", [pytest.param(False, marks=pytest.mark.slow), True], ids=["at once", "split ahead"])
-@pytest.mark.parametrize("case", PRODUCTS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [pytest.param(case, marks=LONG.get(case.name, ())) for case in PRODUCTS], ids=lambda case: case.name)
 def test_products_are_right_for_every_declared_batch(
     evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch, case: RegionCase, ahead: bool
 ) -> None:

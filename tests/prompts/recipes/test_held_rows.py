@@ -26,6 +26,7 @@ CASES = [
     RegionCase("norms", "return x / x.norm(dim=1, keepdim=True) + x / x.abs().amax(1, keepdim=True), torch.exp(x)", "torch.rand(9, 500)"),
     RegionCase("16 bits", "return x.log_softmax(-1)", "torch.randn(5, 130).half()"),
 ]  # fmt: skip
+LONG = dict.fromkeys(("softmax", "instance norm", "norms"), pytest.mark.slow)
 
 
 def describe(case: RegionCase) -> tuple[Task, TaskFacts]:
@@ -38,7 +39,7 @@ def plan_of(forward: str, inputs: str) -> RegionPlan:
     return read_regions(*describe(RegionCase("one", forward, inputs)))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [pytest.param(case, marks=LONG.get(case.name, ())) for case in CASES], ids=lambda case: case.name)
 def test_held_rows_are_right(evaluator: LocalEvaluator, case: RegionCase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held, "_LOST_BYTES", 0)
     task, facts = describe(case)

@@ -255,7 +255,8 @@ AHEAD = {
 """Forwards whose products read operands that are split ahead."""
 
 
-@pytest.mark.parametrize("name", [name if name == "lines of phases" else pytest.param(name, marks=pytest.mark.slow) for name in AHEAD])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AHEAD)
 def test_products_of_operands_that_are_split_ahead_are_right(
     evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -220,6 +220,7 @@ def test_library_calls_on_large_tensors_are_counted_and_not_computed(compile_onl
     assert report["torch_bytes"] > 10 * 4.0 * side**2
 
 
+@pytest.mark.slow
 def test_names_and_places_make_no_other_code(compile_only: Compile) -> None:
     """A kernel that is renamed and moved compiles to the same code; other arithmetic or another grid does not."""
     kernel = "\n@triton.jit\ndef first(x, out):\n    i = tl.arange(0, 64)\n    tl.store(out + i, tl.load(x + i) {sign} 1.0)\n"

@@ -151,6 +151,7 @@ def test_verdicts_about_known_work_are_right(study: str, counts: list[int]) -> N
             assert gains(list(recorded.values()), sometimes(share, lies(ms))).max() < 2.5
 
 
+@pytest.mark.slow
 def test_on_the_slowest_hosts_liars_gain_no_more() -> None:
     """Sessions of an ablation on hosts where a candidate's host code is so slow that it lets go of the card in the middle of calls."""
     slowest = honest(early_sessions("1221_ablation"))
