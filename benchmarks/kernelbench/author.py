@@ -49,6 +49,9 @@ def _work(options: argparse.Namespace, command: str, opener: CrewOpener) -> int:
     if not options.plan:  # what has a row needs no plan
         jobs = [_make_job(name, path, options) for name, path in tasks.items()]
         tasks = {job.name: tasks[job.name] for job in select_open(jobs, rows.read(), read_again(options))}
+        if not tasks:
+            print_line(f"each of {len(jobs)} tasks has a row in {options.rows}; name another file with --rows, or what to ask --again")
+            return 0
 
     def tell(plan: AuthorPlan) -> None:
         print_line(describe_plan(plan))

@@ -10,7 +10,7 @@ from tritonsmith.benchmarks.kernelbench.sheet import RecordFile
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.questions.describe import run_probe
 from tritonsmith.evaluator.schema import Hardware, Record
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks import choose_load_size, load_task, settle_task
 from tritonsmith.prompts.recipes.book import explain_refusal, match
 
 _PROBES = 2
@@ -51,11 +51,11 @@ def plan_task(name: str, path: Path, hardware: Hardware, size: str = "full") -> 
     """The kernel for a task on a card, or the reason why there is none."""
     plan = AuthorPlan(name=name, card=hardware.key, size=size)
     try:
-        task = load_task(str(path), size)
+        task = load_task(str(path), choose_load_size(size, hardware.present))
         facts, _ = run_probe(task)
+        task = settle_task(task, facts)
     except (TaskError, InfrastructureError) as error:
         return plan.model_copy(update={"reason": " ".join(str(error).split())[:_MESSAGE_CHARACTERS]})
-    task = task.model_copy(update={"precision": facts.precision})
     found = match(task, facts, hardware)
     if found is None:
         return plan.model_copy(update={"reason": f"no recipe for {explain_refusal(task, facts, hardware)}"[:_MESSAGE_CHARACTERS]})

@@ -11,6 +11,7 @@ from tritonsmith.benchmarks.kernelbench import author, planning
 from tritonsmith.benchmarks.kernelbench.author_page import summarize_author
 from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Ruling
 from tritonsmith.benchmarks.kernelbench.sheet import RowFile
+from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.questions.describe import Description
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Task
@@ -63,10 +64,21 @@ def test_kernels_are_written_once_and_judged_later(
     rows = {row.name: row for row in RowFile(tmp_path / "rows.jsonl").read()}
     assert rows["level1/2_inverted"].ruling is Ruling.OPEN and "no recipe for torch.pinverse" in rows["level1/2_inverted"].message
     assert len(rows) == 3 and len(traced) == 3  # nothing was traced again
+    capsys.readouterr()
+    assert author.main([str(tmp_path), *files], open_recorder) == 0 and "each of 3 tasks has a row in" in capsys.readouterr().out
 
     (tmp_path / "plans.jsonl").write_text("{}\n")
     assert author.main([str(tmp_path), "--plan", *files]) == 2
     assert "plans.jsonl, line 1: is no plan; remove the line or name another file with --plans" in capsys.readouterr().err
+
+
+def test_a_task_without_a_small_size_is_planned_at_the_one_it_is_judged_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "run_probe", probe)
+    path = tmp_path / "1_rows.py"
+    path.write_text(write_task("rows = 65536", "torch.rand(rows, 4096)", "torch.softmax(x, -1)"))
+    plan = planning.plan_task("1_rows", path, CARDS["h200"], "small")
+    assert plan.recipe and "4096" in plan.text and "65536" not in plan.text, plan.reason
+    assert planning.plan_task("1_rows", path, CARDS["h200"], "full").recipe
 
 
 def test_figures_count_right_kernels_that_are_not_the_librarys() -> None:
