@@ -1,0 +1,105 @@
+"""Where the time of a recurrent chain goes: `python -m tritonsmith.benchmarks.chain.study [--out FILE]`, on a machine with a card.
+
+The built-in author's kernel for the stack of six GRU layers (`benchmarks/tasks/39_gru.py`) is timed as it is, with clocks read in every
+step, without one of its parts, and with other ways to exchange the state. Each variant runs in a process of its own, in turn with the
+recipe's text. Some variants give wrong results on purpose: what they save is what the part that they lack takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tritonsmith.benchmarks.chain.variants import VARIANTS, ChainVariant, add_stamps
+from tritonsmith.benchmarks.host import begin_record, print_line, write_record
+from tritonsmith.evaluator.cards import CARDS, named_card
+from tritonsmith.evaluator.questions.describe import run_probe
+from tritonsmith.evaluator.tasks import load_task, settle_task
+from tritonsmith.prompts.recipes.book import match_recipe
+
+TASK = Path(__file__).resolve().parent.parent / "tasks" / "39_gru.py"
+RECIPE = "recurrent_wavefront"
+STAMPED = ChainVariant("stamps", "the recipe's text with the clocks read five times in every step", add_stamps)
+SIZES: tuple[dict[str, int], ...] = (
+    {"seq_len": 256}, {"num_layers": 1}, {"num_layers": 1, "seq_len": 256}, {"num_layers": 2}, {"num_layers": 2, "seq_len": 256},
+)  # fmt: skip
+"""Sizes besides the task's own: two lengths give the time of a step and what is spent once, and few layers how much they disturb each
+other."""
+_SECONDS = 120.0
+"""After which a variant is given up: it waits for something that never comes."""
+
+
+def write_recipe(overrides: Mapping[str, int], card: str) -> tuple[str, int]:
+    """The recipe's text for the task at a size, with its plain settings; and how many recurrent programs it launches."""
+    task = load_task(TASK, overrides=overrides)
+    facts, _ = run_probe(task)
+    task, hardware = settle_task(task, facts), named_card(card)
+    found = match_recipe(RECIPE, task, facts, hardware)
+    recipe = found.recipe(RECIPE) if found else None
+    settings = recipe.defaults(found.plan, hardware, task.precision) if found and recipe else None
+    assert found and recipe and settings, f"{RECIPE} writes {TASK.name}"
+    text = recipe.render(found.plan, settings)
+    slice_units = next(int(line.split()[2]) for line in text.splitlines() if line.startswith("SLICE = "))
+    sizes = {"num_layers": 6, "hidden_size": 256} | dict(overrides)
+    return text, sizes["num_layers"] * -(-sizes["hidden_size"] // slice_units)
+
+
+def time_variant(variant: ChainVariant, overrides: Mapping[str, int], card: str, calls: int) -> dict[str, Any]:
+    """The row of one variant at one size; with `fault` where it gave no times."""
+    base, programs = write_recipe(overrides, card)
+    row: dict[str, Any] = {"name": variant.name, "about": variant.about, "right": variant.right, "sizes": dict(overrides)}
+    with tempfile.TemporaryDirectory(prefix="tritonsmith-chain-") as folder:
+        texts = {"text": variant.change(base), "base": base}
+        for name, text in texts.items():
+            (Path(folder) / f"{name}.py").write_text(text, encoding="utf-8")
+        request = Path(folder) / "request.json"
+        about: dict[str, Any] = {name: str(Path(folder) / f"{name}.py") for name in texts}
+        about |= {"task": str(TASK), "overrides": dict(overrides), "calls": calls, "programs": programs, "stamps": variant is STAMPED}
+        request.write_text(json.dumps(about), encoding="utf-8")
+        line = [sys.executable, "-m", "tritonsmith.benchmarks.chain.child", str(request)]
+        try:
+            done = subprocess.run(line, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return row | {"fault": f"no answer in {_SECONDS:.0f} s"}
+    if done.returncode:
+        return row | {"fault": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:300]}
+    return row | dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def describe_row(row: Mapping[str, Any]) -> str:
+    """A row on one line of the screen."""
+    sizes = ", ".join(f"{name} {value}" for name, value in row["sizes"].items()) or "the task's size"
+    if "fault" in row:
+        return f"{row['name']:<20} {sizes:<30} {row['fault']}"
+    result = f"error {row['error']:.1e} (recipe {row['error_of_recipe']:.1e})" if row["right"] else "wrong on purpose"
+    return f"{row['name']:<20} {sizes:<30} {row['ms']:.3f} ms, {row['times_recipe']:.3f} of the recipe's time, {result}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=40, help="timed pairs of each variant with the recipe's text")
+    parser.add_argument("--card", default="h200", choices=sorted(CARDS), help="the card whose settings the recipe takes")
+    parser.add_argument("--out", type=Path, default=Path("chain.json"), help="the file for rows and samples")
+    options = parser.parse_args(arguments)
+    record = begin_record("chain.study", arguments) | {"rows": []}
+    plan: list[tuple[ChainVariant, dict[str, int]]] = [(variant, {}) for variant in (STAMPED, *VARIANTS)]
+    plan += [(VARIANTS[0], sizes) for sizes in SIZES]
+    for variant, sizes in plan:
+        row = time_variant(variant, sizes, options.card, options.calls)
+        record["rows"].append(row)
+        print_line(describe_row(row))
+        for name, nanoseconds in row.get("phases_ns", {}).items():
+            print_line(f"    {name:<16} {nanoseconds:8.1f}" + ("" if name == "ns_per_cycle" else " ns"))
+        write_record(record, options.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
