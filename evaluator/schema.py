@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -42,6 +42,8 @@ CORRECTNESS_ONLY = "correctness"
 """The profile of a question about another size: a working candidate's verdict holds no timing."""
 
 
+SizeValue: TypeAlias = int | float | bool | str | tuple[int, ...]
+"""What a module-level name of a task may be set to."""
 FIT = "fit"  # the size of a task for which an evaluator has still to choose one
 
 
@@ -53,7 +55,7 @@ class Task(Record):
     source: str
     size: str = "full"
     """`full` (the file as it stands), `small` (its `SMALL` dict applied, or shrunk), `custom`, or `fit` (an evaluator is to choose)."""
-    overrides: dict[str, int | float | bool | str] = Field(default_factory=dict)
+    overrides: dict[str, SizeValue] = Field(default_factory=dict)
     """Module-level names that are set after the file ran and before `get_inputs` is called."""
     precision: PrecisionClass = PrecisionClass.IEEE
     asked: bool = False  # whether a user chose the class; else `ieee` stands for the one that follows from its types
@@ -71,7 +73,7 @@ class Task(Record):
 class ChosenSize(Record):
     """The size that an evaluator chose: smaller values of module-level names (none for its own size), and what was done in one line."""
 
-    overrides: dict[str, int] = Field(default_factory=dict)
+    overrides: dict[str, int | tuple[int, ...]] = Field(default_factory=dict)
     note: str = ""
 
 

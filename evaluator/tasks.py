@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from tritonsmith.evaluator.errors import TaskError, UsageError
-from tritonsmith.evaluator.schema import FIT, ChosenSize, PrecisionClass, Task, TaskFacts
+from tritonsmith.evaluator.schema import FIT, ChosenSize, PrecisionClass, SizeValue, Task, TaskFacts
 from tritonsmith.evaluator.source.parse import find_bound_names, parse, parse_expression
 
-Value: TypeAlias = int | float | bool | str
 Mode: TypeAlias = Literal["eval", "train"]
 """What a module is put into before it runs: evaluation, or training."""
 Span: TypeAlias = tuple[int, int]
 """Every whole number from the first to the last."""
-Shape: TypeAlias = dict[str, Value | Span]
+Shape: TypeAlias = dict[str, SizeValue | Span]
 """One entry of a file's SHAPES: module-level names with a value or a span."""
 
 _PARTS = {
@@ -38,7 +38,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 def load_task(
     path: str | Path,
     size: str = "full",
-    overrides: Mapping[str, Value] | None = None,
+    overrides: Mapping[str, SizeValue] | None = None,
     precision: PrecisionClass | str | None = None,
     mode: str | None = None,
 ) -> Task:
@@ -61,7 +61,7 @@ def load_task(
     names = _literals(tree)
     _shapes(path, tree, names)  # a malformed declaration is said at once, not when a candidate is to be promoted
     put_into = _mode(path, tree, mode)
-    chosen: dict[str, Value] = {}
+    chosen: dict[str, SizeValue] = {}
     if size == FIT and (overrides or _find_value(tree, "SMALL")):
         size = "small"
     if size == "small":
@@ -123,9 +123,9 @@ def declared_shapes(task: Task) -> tuple[Shape, ...]:
     return _shapes(path, tree, _literals(tree))
 
 
-def parse_overrides(settings: Iterable[str]) -> dict[str, Value]:
+def parse_overrides(settings: Iterable[str]) -> dict[str, SizeValue]:
     """`["seq_len=16", "activation=relu"]` as a dict; numbers and booleans are read as such. Raises UsageError."""
-    result: dict[str, Value] = {}
+    result: dict[str, SizeValue] = {}
     for setting in settings:
         name, equals, text = (part.strip() for part in setting.partition("="))
         if not equals or not name.isidentifier() or not text:
@@ -134,10 +134,15 @@ def parse_overrides(settings: Iterable[str]) -> dict[str, Value]:
             value = ast.literal_eval(parse_expression(text))
         except (ValueError, SyntaxError):
             value = {"true": True, "false": False}.get(text.lower(), text)
-        if not isinstance(value, int | float | bool | str):
-            raise UsageError(f"--set {setting}: the value must be a number, True, False or a word")
-        result[name] = value
+        if not is_size_value(value):
+            raise UsageError(f"--set {setting}: the value must be a number, True, False, a word or a list of whole numbers")
+        result[name] = tuple(value) if isinstance(value, list) else value
     return result
+
+
+def is_size_value(value: object) -> bool:
+    """Whether a module-level name may be set to it: a number, a word, or a list of whole numbers."""
+    return isinstance(value, int | float | str) or (isinstance(value, list | tuple) and all(type(one) is int for one in value))
 
 
 def assigned_names(statement: ast.stmt) -> Iterator[str]:
@@ -214,7 +219,10 @@ def _literals(tree: ast.Module) -> dict[str, object]:
     for statement in tree.body:
         for name in assigned_names(statement):
             found[name] = ...
-        found |= {name: value.value for name, value in list_assigned(statement) if isinstance(value, ast.Constant)}
+        for name, value in list_assigned(statement):
+            if isinstance(value, ast.Constant | ast.List | ast.Tuple):
+                with contextlib.suppress(ValueError):
+                    found[name] = ast.literal_eval(value)
     return found
 
 
@@ -240,7 +248,7 @@ def _find_value(tree: ast.Module, name: str) -> ast.expr | None:
     return None
 
 
-def _small(path: Path, tree: ast.Module, names: Mapping[str, object], *, needed: bool) -> dict[str, Value]:
+def _small(path: Path, tree: ast.Module, names: Mapping[str, object], *, needed: bool) -> dict[str, SizeValue]:
     node = _find_value(tree, "SMALL")
     if node is not None:
         return _read_small(path, node, names)
@@ -288,20 +296,22 @@ def _read_shape(path: Path, node: ast.expr, names: Mapping[str, object], form: s
     return shape
 
 
-def _read_small(path: Path, node: ast.expr, names: Mapping[str, object]) -> dict[str, Value]:
+def _read_small(path: Path, node: ast.expr, names: Mapping[str, object]) -> dict[str, SizeValue]:
     try:
         small = ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError):
         small = None
     pairs = small.items() if isinstance(small, dict) else ((None, None),)
-    if not isinstance(small, dict) or not all(isinstance(key, str) and isinstance(value, int | float | str) for key, value in pairs):
-        raise TaskError(f"{path}, line {node.lineno}: SMALL must be a literal dict from module-level names to numbers or words")
-    for name, value in small.items():
+    if not isinstance(small, dict) or not all(isinstance(key, str) and is_size_value(value) for key, value in pairs):
+        form = "a literal dict from module-level names to numbers, words or lists of whole numbers"
+        raise TaskError(f"{path}, line {node.lineno}: SMALL must be {form}")
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in small.items()}
+    for name, value in values.items():
         _check_override(path, names, name, value, f"{path}, line {node.lineno}: SMALL")
-    return small
+    return values
 
 
-def _check_override(path: Path, names: Mapping[str, object], name: str, value: Value, where: str = "") -> None:
+def _check_override(path: Path, names: Mapping[str, object], name: str, value: SizeValue, where: str = "") -> None:
     where = where or f"{path}: --set {name}={value}"
     given = f"{where} gives {name} the value {value!r}, but the file sets it to"
     if name not in names or name in _DECLARATIONS:
@@ -313,6 +323,10 @@ def _check_override(path: Path, names: Mapping[str, object], name: str, value: V
         raise TaskError(f"{given} the number {current}; give a number")
     if isinstance(current, int) and not isinstance(current, bool) and isinstance(value, float):
         raise TaskError(f"{given} the whole number {current}; give a whole number")
+    if isinstance(current, list | tuple) and not isinstance(value, tuple):
+        raise TaskError(f"{given} the list {current}; give a list of whole numbers")
+    if isinstance(value, tuple) and current is not ... and not isinstance(current, list | tuple):
+        raise TaskError(f"{given} {current!r}; give a value of that kind")
 
 
 def shapes_of(task: Task, most: int = MOST_SHAPES) -> list[Task]:
@@ -324,17 +338,17 @@ def shapes_of(task: Task, most: int = MOST_SHAPES) -> list[Task]:
     ]
 
 
-def ends_of(shape: Shape) -> list[dict[str, Value]]:
+def ends_of(shape: Shape) -> list[dict[str, SizeValue]]:
     """The lowest and the highest size of an entry; one where it holds no span."""
-    low = {name: value[0] if isinstance(value, tuple) else value for name, value in shape.items()}
-    high = {name: value[1] if isinstance(value, tuple) else value for name, value in shape.items()}
+    low: dict[str, SizeValue] = {name: value[0] if isinstance(value, tuple) else value for name, value in shape.items()}
+    high: dict[str, SizeValue] = {name: value[1] if isinstance(value, tuple) else value for name, value in shape.items()}
     return [low] if low == high else [low, high]
 
 
-def at_shape(task: Task, changes: dict[str, Value]) -> Task:
+def at_shape(task: Task, changes: dict[str, SizeValue]) -> Task:
     """The task with these names changed on top of its own size."""
     return task.model_copy(update={"overrides": {**task.overrides, **changes}, "size": "custom"})
 
 
-def _draw(value: Value | tuple[int, int]) -> Value:
+def _draw(value: SizeValue | tuple[int, int]) -> SizeValue:
     return value[0] + secrets.randbelow(value[1] - value[0] + 1) if isinstance(value, tuple) else value

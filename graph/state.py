@@ -10,7 +10,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from tritonsmith.evaluator.allow import Allow
-from tritonsmith.evaluator.schema import Candidate, Record, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Candidate, Record, SizeValue, Task, TaskFacts, Verdict
 from tritonsmith.graph.searches import Search
 from tritonsmith.prompts.analysis import Analysis
 
@@ -182,7 +182,7 @@ class State(Shared, total=False):
     task: Task
     """What follows of a path that was given instead, with the next four, once the task is described."""
     size: Annotated[str | None, EphemeralValue]
-    overrides: Annotated[dict[str, int | float | bool | str] | None, EphemeralValue]
+    overrides: Annotated[dict[str, SizeValue] | None, EphemeralValue]
     precision: Annotated[str | None, EphemeralValue]
     mode: Annotated[str | None, EphemeralValue]
     run: str

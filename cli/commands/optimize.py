@@ -31,6 +31,7 @@ from tritonsmith.cli.options import (
 )
 from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import SizeValue
 from tritonsmith.evaluator.tasks import load_task, parse_overrides
 from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
 
@@ -186,7 +187,7 @@ class TaskOptions:
     """How a task file is read, as the options say."""
 
     size: str | None
-    overrides: dict[str, int | float | bool | str]
+    overrides: dict[str, SizeValue]
     precision: str | None
     mode: str | None
 

@@ -29,8 +29,8 @@ from tritonsmith.evaluator.reference.choose_size import choose_size
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.reference.updates import UpdatedBuffers, run_forward
-from tritonsmith.evaluator.schema import FIT, Task
-from tritonsmith.evaluator.tasks import Value, at_chosen_size, at_shape, declared_shapes, ends_of
+from tritonsmith.evaluator.schema import FIT, SizeValue, Task
+from tritonsmith.evaluator.tasks import at_chosen_size, at_shape, declared_shapes, ends_of
 
 _FLAT = 0.01
 """Ratio of standard deviation to mean below which a report mentions that an output hardly varies."""
@@ -224,7 +224,7 @@ class TaskLinter:
             self.notes.append(f"output {number}: up to {largest:.3g}, standard deviation {spread:.3g}, mean {values.mean():.3g}{flat}")
 
 
-def _describe_changes(changes: dict[str, Value]) -> str:
+def _describe_changes(changes: dict[str, SizeValue]) -> str:
     return ", ".join(f"{name}={value}" for name, value in changes.items())
 
 

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.reference.interpreter_time import predict_seconds
 from tritonsmith.evaluator.reference.module import flatten, load_reference
+from tritonsmith.evaluator.reference.stand_in import make_fake
 from tritonsmith.evaluator.reference.trace import trace_operators
 from tritonsmith.evaluator.reference.watch import run_watched
 from tritonsmith.evaluator.schema import ChosenSize, Task
@@ -37,6 +38,7 @@ _DIFFERENT = 1e-5
 """Root mean square of what other inputs change, as a share of the result, below which the result does not depend on them."""
 
 Sizes = dict[str, int]
+"""By name, `name[2]` for an element of a list."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,10 @@ def choose_size(task: Task) -> ChosenSize:
         return ChosenSize(note=f"the task has no SMALL: judged at its own size ({_say(own.seconds)} a verdict in the interpreter)")
     affordable = [trial for trial in search.shrink(own) if trial.seconds <= MOST_SECONDS]
     for trial in reversed(affordable):
-        overrides = {name: value for name, value in trial.sizes.items() if value != search.declared[name]}
-        if _run_twice(_at(task, overrides)):
-            changes = ", ".join(f"{name} {search.declared[name]} -> {value}" for name, value in overrides.items())
-            note = f"the task has no SMALL: shrunk for the interpreter ({_say(trial.seconds)} a verdict): {changes}"
-            return ChosenSize(overrides=dict(overrides), note=note)
+        if _run_twice(search.at(trial.sizes)):
+            chosen = ", ".join(f"{name} {search.originals[name]} -> {value}" for name, value in search.overrides(trial.sizes).items())
+            note = f"the task has no SMALL: shrunk for the interpreter ({_say(trial.seconds)} a verdict): {chosen}"
+            return ChosenSize(overrides=search.overrides(trial.sizes), note=note)
     wait = "" if search.clipped else f", and at its own a verdict takes {_say(own.seconds)} without a card"
     why = "smaller results are not finite, or do not depend on the inputs" if affordable else "no module-level whole number makes it small"
     raise TaskError(
@@ -81,7 +82,8 @@ class _Search:
         self._fake = True
         self.clipped = False
         """Whether the task's own size could not be tried."""
-        self.declared = _find_sizes(task)
+        self.originals = _find_sizes(task)
+        self.declared = {place: size for name, value in self.originals.items() for place, size in _list_places(name, value).items()}
 
     def begin(self) -> _Trial:
         """The task's own size; where fake tensors refuse it, each size below a limit. Raises TaskError where it runs nowhere."""
@@ -95,6 +97,15 @@ class _Search:
                 return self._try(sizes)
             except TaskError:
                 raise error from None
+
+    def overrides(self, sizes: Sizes) -> dict[str, int | tuple[int, ...]]:
+        """The names whose values differ from the file's, with their values at these sizes."""
+        found = {name: _collect(name, value, sizes) for name, value in self.originals.items()}
+        return {name: value for name, value in found.items() if value != self.originals[name]}
+
+    def at(self, sizes: Sizes) -> Task:
+        """The task at these sizes."""
+        return at_chosen_size(self._task, ChosenSize(overrides=self.overrides(sizes)))
 
     def shrink(self, begin: _Trial) -> list[_Trial]:
         """Sizes at which the reference runs, each faster than the one before; the last is fast enough, or the fastest."""
@@ -144,11 +155,11 @@ class _Search:
 
     def _try(self, sizes: Sizes) -> _Trial:
         """The time of a verdict at some sizes. Raises TaskError where the reference does not run there."""
-        changes = {name: value for name, value in sizes.items() if value != self.declared[name]}
-        reference = load_reference(_at(self._task, changes))
-        with FakeTensorMode(allow_non_fake_inputs=True) if self._fake else torch.no_grad():
-            model, inputs = reference.build(0), reference.draw_inputs(0)
-            traces = []
+        reference = load_reference(self.at(sizes))
+        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        model = make_fake(mode, lambda: reference.build(0)) if self._fake else reference.build(0)
+        with mode if self._fake else torch.no_grad():
+            inputs, traces = reference.draw_inputs(0), []
 
             def forward() -> object:
                 traces.append(trace_operators(model, inputs))
@@ -156,10 +167,6 @@ class _Search:
 
             reference.require_elements(flatten(reference.check_output(forward)))
         return _Trial(sizes, predict_seconds(traces[0].costs))
-
-
-def _at(task: Task, overrides: Sizes) -> Task:
-    return at_chosen_size(task, ChosenSize(overrides=dict(overrides)))
 
 
 def _run_twice(task: Task) -> bool:
@@ -181,17 +188,33 @@ def _differ(first: torch.Tensor, second: torch.Tensor) -> bool:
     return float((first - second).norm()) > _DIFFERENT * float(first.norm())
 
 
-def _find_sizes(task: Task) -> Sizes:
-    """Module-level names that are set to a whole number which no other name goes into, in the file's order."""
+def _find_sizes(task: Task) -> dict[str, int | tuple[int, ...]]:
+    """Module-level names that are set to a whole number, or to several, which no other name goes into; in the file's order."""
     module = load_reference(task).module
-    found: Sizes = {}
+    found: dict[str, int | tuple[int, ...]] = {}
     for statement in parse(task.source).body:
         for name, expression in list_assigned(statement):
             value = getattr(module, name, None)
             computed = any(isinstance(node, ast.Name | ast.Call | ast.Attribute) for node in ast.walk(expression))
             if not computed and type(value) is int and value > _LEAST:
                 found[name] = value
+            elif not computed and isinstance(value, list | tuple) and any(_list_places(name, tuple(value))):
+                found[name] = tuple(value)
     return found
+
+
+def _list_places(name: str, value: int | tuple[int, ...]) -> Sizes:
+    """The sizes in a value; none in a list of other things."""
+    if not isinstance(value, tuple):
+        return {name: value}
+    whole = all(type(one) is int for one in value)
+    return {f"{name}[{number}]": one for number, one in enumerate(value) if whole and one > _LEAST}
+
+
+def _collect(name: str, value: int | tuple[int, ...], sizes: Sizes) -> int | tuple[int, ...]:
+    if not isinstance(value, tuple):
+        return sizes[name]
+    return tuple(sizes.get(f"{name}[{number}]", one) for number, one in enumerate(value))
 
 
 def _list_companions(sizes: Sizes, name: str) -> Iterator[tuple[str, ...]]:

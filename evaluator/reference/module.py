@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.schema import Task
+from tritonsmith.evaluator.schema import SizeValue, Task
 from tritonsmith.evaluator.tasks import assigned_names
 
 _MESSAGE_CHARACTERS = 300
@@ -169,9 +169,17 @@ def _apply_overrides(task: Task) -> ast.Module:
     for statement in tree.body:
         body.append(statement)
         for name in {*assigned_names(statement)} & task.overrides.keys():
-            place = ast.Assign(targets=[ast.Name(name, ast.Store())], value=ast.Constant(task.overrides[name]))
+            place = ast.Assign(targets=[ast.Name(name, ast.Store())], value=_write_value(name, task.overrides[name]))
             body.append(ast.fix_missing_locations(ast.copy_location(place, statement)))
     return ast.Module(body, tree.type_ignores)
+
+
+def _write_value(name: str, value: SizeValue) -> ast.expr:
+    """The expression of a value; several whole numbers are a list where the file's own value is one, else a tuple."""
+    if not isinstance(value, tuple):
+        return ast.Constant(value)
+    kind = ast.Call(ast.Name("type", ast.Load()), [ast.Name(name, ast.Load())], [])
+    return ast.Call(kind, [ast.Tuple([ast.Constant(one) for one in value], ast.Load())], [])
 
 
 @contextlib.contextmanager

@@ -29,11 +29,12 @@ class StandIn:
 def make_stand_in(reference: Reference, seed: int) -> StandIn:
     """The model and its inputs, each on fake tensors, or for real where making it needs values. Raises TaskError."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)  # what is real is taken as fake where forward reads it
-    model = _make_fake(mode, lambda: reference.build(seed))
-    return StandIn(mode, model, _make_fake(mode, lambda: reference.draw_inputs(seed)))
+    model = make_fake(mode, lambda: reference.build(seed))
+    return StandIn(mode, model, make_fake(mode, lambda: reference.draw_inputs(seed)))
 
 
-def _make_fake(mode: FakeTensorMode, make: Callable[[], Made]) -> Made:
+def make_fake(mode: FakeTensorMode, make: Callable[[], Made]) -> Made:
+    """What `make` gives on fake tensors; for real where it needs values, such as `[x.item() for x in torch.linspace(...)]`."""
     try:
         with mode:
             return make()

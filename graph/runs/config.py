@@ -11,7 +11,7 @@ from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.questions.compiler_seed import Compiler
-from tritonsmith.evaluator.schema import PrecisionClass
+from tritonsmith.evaluator.schema import PrecisionClass, SizeValue
 from tritonsmith.evaluator.sharing.open import JudgeSettings
 from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.state import Budget
@@ -30,7 +30,7 @@ class RunConfig(JudgeSettings):
     """Path of the task file."""
     size: str | None = None
     """`full`, `small`, or None: full with a card in this machine, else small."""
-    overrides: dict[str, int | float | bool | str] = Field(default_factory=dict)
+    overrides: dict[str, SizeValue] = Field(default_factory=dict)
     """Values for module-level names of the task file."""
     precision: PrecisionClass | None = None
     """The arithmetic that the task allows; None: 16-bit where the task's own types are, else ieee."""

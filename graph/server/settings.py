@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.schema import SizeValue
 from tritonsmith.graph.policies.presets import PRESETS
 from tritonsmith.graph.runs.config import RunConfig
 from tritonsmith.graph.state import Budget
@@ -112,7 +113,7 @@ class TaskInput(TypedDict):
         ]
     ]
     overrides: NotRequired[
-        Annotated[dict[str, int | float | bool | str], Field(description="Values for module-level names of the task file.")]
+        Annotated[dict[str, SizeValue], Field(description="Values for module-level names of the task file.")]
     ]
     precision: NotRequired[
         Annotated[

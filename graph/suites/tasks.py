@@ -14,13 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import text_sha
-from tritonsmith.evaluator.schema import PrecisionClass, Record
+from tritonsmith.evaluator.schema import PrecisionClass, Record, SizeValue
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.storage.files import fault_of
 
 SHIPPED = Path(__file__).resolve().parents[2] / "benchmarks" / "tasks"
 """The tasks that come along, named as KernelBench numbers them."""
-Overrides = dict[str, int | float | bool | str]
+Overrides = dict[str, SizeValue]
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -33,7 +33,7 @@ class PlannedTask(Record):
     """As seen from where the command was given; not part of what makes two plans the same."""
     size: str | None = None
     """`full` or `small`; None: full on a card, small without one."""
-    overrides: dict[str, int | float | bool | str] = Field(default_factory=dict)
+    overrides: dict[str, SizeValue] = Field(default_factory=dict)
     sha: str = ""
     """Of the file's text: a changed file makes another experiment."""
     fault: str = ""

@@ -13,7 +13,7 @@ import torch
 from project import ROOT
 from tritonsmith.evaluator.errors import TaskError, UsageError
 from tritonsmith.evaluator.reference.module import flatten, load_reference
-from tritonsmith.evaluator.schema import PrecisionClass
+from tritonsmith.evaluator.schema import PrecisionClass, SizeValue, Task
 from tritonsmith.evaluator.tasks import at_shape, declared_shapes, ends_of, load_task, parse_overrides, shapes_of
 
 TASKS = sorted((ROOT / "benchmarks" / "tasks").glob("[0-9]*.py"))
@@ -206,17 +206,28 @@ def test_paths_that_are_no_task_file(tmp_path: Path) -> None:
         ({"depth": 2}, r"--set depth=2 names depth, which .*choose among: batch_size, twice, width"),
         ({"width": 2.5}, r"--set width=2\.5 gives width .* whole number 8; give a whole number"),
         ({"width": "wide"}, r"--set width=wide gives width .* number 8; give a number"),
+        ({"width": (8, 8)}, r"--set width=\(8, 8\) gives width .* number 8; give a number"),
+        ({"layers": 8}, r"--set layers=8 gives layers the value 8, .* to the list \[8, 4\]; give a list of whole numbers"),
     ],
 )
-def test_overrides_must_fit_the_file(tmp_path: Path, overrides: dict[str, int | float | bool | str], sentence: str) -> None:
+def test_overrides_must_fit_the_file(tmp_path: Path, overrides: dict[str, SizeValue], sentence: str) -> None:
     with pytest.raises(TaskError, match=sentence):
-        load_task(write(tmp_path, PLAIN), overrides=overrides)
+        load_task(write(tmp_path, PLAIN + ("layers = [8, 4]" if "layers" in overrides else "")), overrides=overrides)
+
+
+@pytest.mark.parametrize("declared", ["[8, 4]", "(8, 4)"])
+def test_several_sizes_keep_their_kind(tmp_path: Path, declared: str) -> None:
+    path = write(tmp_path, PLAIN + f"layers = {declared}\nSMALL = {{'layers': [3, 2]}}")
+    task = load_task(path, "small")
+    assert task.overrides == {"layers": (3, 2)} and Task.model_validate_json(task.model_dump_json()) == task
+    layers = load_reference(task).module.layers
+    assert list(layers) == [3, 2] and type(layers) is type(ast.literal_eval(declared))
 
 
 def test_overrides_of_the_command_line() -> None:
-    found = parse_overrides(["seq_len=16", "scale = 0.5", "mode=relu", "bias=false", "name='7'"])
-    assert found == {"seq_len": 16, "scale": 0.5, "mode": "relu", "bias": False, "name": "7"}
-    for wrong in ("seq_len", "=3", "a b=3", "x=", "x=[1]"):
+    found = parse_overrides(["seq_len=16", "scale = 0.5", "mode=relu", "bias=false", "name='7'", "layers=[64, 32]"])
+    assert found == {"layers": (64, 32), "seq_len": 16, "scale": 0.5, "mode": "relu", "bias": False, "name": "7"}
+    for wrong in ("seq_len", "=3", "a b=3", "x=", "x=[1.5]", "x={1: 2}"):
         with pytest.raises(UsageError, match="--set .*"):
             parse_overrides([wrong])
 

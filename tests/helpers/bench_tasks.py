@@ -86,6 +86,21 @@ FILES = {
         "batch_size, hidden, same = 4096, 4096, 4096", "torch.rand(batch_size, hidden)", "x * self.scale", "same",
         "self.scale = nn.Parameter(torch.randn(same))",
     ),
+    "layers of a list": write_task(
+        "batch_size = 128; input_size = 16384; layer_sizes = [16384, 8192]; output_size = 4096", "torch.rand(batch_size, input_size)",
+        "self.layers(x)", "input_size, layer_sizes, output_size",
+        "sizes = [input_size] + layer_sizes + [output_size]; "
+        "self.layers = nn.Sequential(*(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:])))",
+    ),
+    "rows that are columns too": write_task(
+        "batch_size = 32768; input_shape = (32768,)",
+        "torch.rand(batch_size, *input_shape), torch.randint(0, 2, (batch_size,)).float() * 2 - 1",
+        "torch.mean(torch.clamp(1 - predictions * targets, min=0))", inputs="predictions, targets",
+    ),
+    "rates from a tensor": write_task(
+        "batch_size = 4096; dim = 4096; depth = 4", "torch.randn(batch_size, dim)", "self.linear(x) * self.rates[-1]", "dim, depth",
+        "self.linear = nn.Linear(dim, dim); self.rates = [rate.item() for rate in torch.linspace(0.5, 1.0, depth)]",
+    ),
     "needs values": write_task("batch_size = 4096; dim = 4096", "torch.randn(batch_size, dim)", "x * (1.0 + float(x.sum() > 0.0))"),
     "small": write_task("batch_size = 16; dim = 1024", "torch.randn(batch_size, dim)", "torch.tanh(x)"),
     "literal": write_task("dim = 1", "torch.rand(4096, 65536)", "torch.softmax(x, dim=1)"),

@@ -48,6 +48,10 @@ def test_sizes_keep_their_relations() -> None:
     assert choose_size(task_of("sum over a dimension")).overrides["dim2"] % 2 == 1  # odd, to test masks
     assert "n_head" not in choose_size(task_of("heads")).overrides
     assert "kernel_size" not in choose_size(task_of("conv2d")).overrides
+    layers = choose_size(task_of("layers of a list")).overrides["layer_sizes"]
+    assert isinstance(layers, tuple) and layers[0] == 2 * layers[1] < 16384
+    pair = choose_size(task_of("rows that are columns too")).overrides
+    assert pair["input_shape"] == (pair["batch_size"],)
     assert set(choose_size(task_of("a size in the model")).overrides) == {"batch_size", "in_features"}
 
 
