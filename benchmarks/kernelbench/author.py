@@ -1,7 +1,8 @@
 """The built-in author's kernel for every task of a folder: `python -m tritonsmith.benchmarks.kernelbench.author FOLDER`.
 
 FOLDER is KernelBench's own with level1, level2 and level3, or any folder of task files. The kernel is that of the best recipe with its
-plain settings. `--plan` judges nothing and needs no card: it says for each task which recipe writes it, and what stays a PyTorch call.
+plain settings. One that is refused as inaccurate is judged once more with more exact products, as the built-in author repairs it.
+`--plan` judges nothing and needs no card: it says for each task which recipe writes it, and what stays a PyTorch call.
 `--plans FILE` keeps the kernels, so that they are made without a card and only judged on it.
 Rows are added to a file as they come; tasks that have a row are skipped. `--table` makes the page of the rows.
 """
@@ -10,19 +11,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tritonsmith.benchmarks.host import print_line
 from tritonsmith.benchmarks.kernelbench.author_page import write_author
-from tritonsmith.benchmarks.kernelbench.crew import open_crew
+from tritonsmith.benchmarks.kernelbench.crew import JobAsker, open_crew
 from tritonsmith.benchmarks.kernelbench.folder import find_tasks, select_tasks
 from tritonsmith.benchmarks.kernelbench.judging import make_row
 from tritonsmith.benchmarks.kernelbench.options import ROWS, CrewOpener, judge_jobs, make_parser, read_again, run_script, write_command
 from tritonsmith.benchmarks.kernelbench.planning import AuthorPlan, PlanFile, count_plans, describe_plan, plan_tasks
-from tritonsmith.benchmarks.kernelbench.records import JudgeJob, Ruling
+from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Ruling
 from tritonsmith.benchmarks.kernelbench.sheet import RowFile, select_open
 from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.schema import Status
 
 
 def main(arguments: Sequence[str] | None = None, opener: CrewOpener = open_crew) -> int:
@@ -70,7 +72,32 @@ def _work(options: argparse.Namespace, command: str, opener: CrewOpener) -> int:
             row = make_row(_make_job(plan.name, tasks[plan.name], options), ruling=Ruling.OPEN, message=plan.reason)
             rows.add(row.model_copy(update={"command": command}))
     jobs = [_make_job(plan.name, tasks[plan.name], options, plan.text) for plan in plans if plan.recipe]
-    return 1 if judge_jobs(options, jobs, command, opener) else 0
+    exact = {plan.name: plan.exact for plan in plans if plan.exact}
+
+    def open_repairing(target: str, devices: Sequence[str], limit: float) -> Sequence[JobAsker]:
+        return [_RepairingAsker(worker, exact) for worker in opener(target, devices, limit)]
+
+    return 1 if judge_jobs(options, jobs, command, open_repairing) else 0
+
+
+class _RepairingAsker:
+    """Asks once more about a kernel that is inaccurate, with the text whose products are more exact."""
+
+    def __init__(self, worker: JobAsker, exact: Mapping[str, str]) -> None:
+        self._worker = worker
+        self._exact = exact
+
+    def ask(self, job: JudgeJob, after: JudgeJob | None = None) -> JudgeRow:
+        """The row of the job, or of its more exact kernel."""
+        row, text = self._worker.ask(job, after), self._exact.get(job.name)
+        if row.status != Status.INACCURATE or not text:
+            return row
+        again = self._worker.ask(job.model_copy(update={"text": text}), after)
+        return again.model_copy(update={"message": f"with more exact products: {again.message}"})
+
+    def close(self) -> None:
+        """End what answers."""
+        self._worker.close()
 
 
 def _make_job(name: str, path: Path, options: argparse.Namespace, text: str = "") -> JudgeJob:

@@ -33,6 +33,8 @@ class AuthorPlan(Record):
     reason: str = ""
     """Why no recipe can write it."""
     text: str = ""
+    exact: str = ""
+    """The kernel with more exact products, for one that is refused as inaccurate; empty where the recipe has none."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -62,7 +64,9 @@ def plan_task(name: str, path: Path, hardware: Hardware, size: str = "full") -> 
     recipe = found.recipes[-1]
     settings = recipe.defaults(found.plan, hardware, task.precision)
     assert settings is not None, "match() keeps only recipes that have settings"
-    written = {"recipe": recipe.name, "calls": found.plan.calls, "text": recipe.render(found.plan, settings)}
+    sharper = recipe.sharpen(settings)
+    exact = recipe.render(found.plan, sharper) if sharper and recipe.fits(found.plan, sharper, hardware) else ""
+    written = {"recipe": recipe.name, "exact": exact, "calls": found.plan.calls, "text": recipe.render(found.plan, settings)}
     return plan.model_copy(update=written)
 
 

@@ -72,6 +72,25 @@ def test_kernels_are_written_once_and_judged_later(
     assert "plans.jsonl, line 1: is no plan; remove the line or name another file with --plans" in capsys.readouterr().err
 
 
+def test_an_inaccurate_kernel_is_judged_again_with_more_exact_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "run_probe", probe)
+    (tmp_path / "1_product.py").write_text(
+        write_task("rows = 512", "torch.rand(rows, 512)", "torch.relu(self.l(x))", init="self.l = nn.Linear(512, 512)")
+    )
+
+    class Strict(Recorder):
+        def ask(self, job: JudgeJob, after: JudgeJob | None = None) -> JudgeRow:
+            row = super().ask(job, after)
+            return row.model_copy(update={"status": "ok" if len(self.jobs) > 1 else "inaccurate", "message": "0.1 ms"})
+
+    worker = Strict()
+    author.main([str(tmp_path), "--rows", str(tmp_path / "rows.jsonl")], lambda *_: [worker])
+    first, second = (job.text for job in worker.jobs)
+    assert first != second
+    (row,) = RowFile(tmp_path / "rows.jsonl").read()
+    assert (row.status, row.message) == ("ok", "with more exact products: 0.1 ms")
+
+
 def test_a_task_without_a_small_size_is_planned_at_the_one_it_is_judged_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "run_probe", probe)
     path = tmp_path / "1_rows.py"
