@@ -35,8 +35,8 @@ _SECONDS = 120.0
 """After which a variant is given up: it waits for something that never comes."""
 
 
-def write_recipe(overrides: Mapping[str, int], card: str) -> tuple[str, int]:
-    """The recipe's text for the task at a size, with its plain settings; and how many recurrent programs it launches."""
+def write_recipe(overrides: Mapping[str, int], card: str, exchange: str = "counter") -> tuple[str, int]:
+    """The recipe's text for the task at a size, with its plain settings but for the exchange; and how many recurrent programs it has."""
     task = load_task(TASK, overrides=overrides)
     facts, _ = run_probe(task)
     task, hardware = settle_task(task, facts), named_card(card)
@@ -44,10 +44,9 @@ def write_recipe(overrides: Mapping[str, int], card: str) -> tuple[str, int]:
     recipe = found.recipe(RECIPE) if found else None
     settings = recipe.defaults(found.plan, hardware, task.precision) if found and recipe else None
     assert found and recipe and settings, f"{RECIPE} writes {TASK.name}"
-    text = recipe.render(found.plan, settings)
-    slice_units = next(int(line.split()[2]) for line in text.splitlines() if line.startswith("SLICE = "))
+    text = recipe.render(found.plan, settings | {"exchange": exchange})
     sizes = {"num_layers": 6, "hidden_size": 256} | dict(overrides)
-    return text, sizes["num_layers"] * -(-sizes["hidden_size"] // slice_units)
+    return text, sizes["num_layers"] * -(-sizes["hidden_size"] // int(settings["slice"]))
 
 
 def time_variant(variant: ChainVariant, overrides: Mapping[str, int], card: str, calls: int) -> dict[str, Any]:
@@ -55,7 +54,7 @@ def time_variant(variant: ChainVariant, overrides: Mapping[str, int], card: str,
     base, programs = write_recipe(overrides, card)
     row: dict[str, Any] = {"name": variant.name, "about": variant.about, "right": variant.right, "sizes": dict(overrides)}
     with tempfile.TemporaryDirectory(prefix="tritonsmith-chain-") as folder:
-        texts = {"text": variant.change(base), "base": base}
+        texts = {"text": variant.change(write_recipe(overrides, card, variant.exchange)[0]), "base": base}
         for name, text in texts.items():
             (Path(folder) / f"{name}.py").write_text(text, encoding="utf-8")
         request = Path(folder) / "request.json"
