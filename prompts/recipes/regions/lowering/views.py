@@ -158,6 +158,8 @@ def _split(call: NodeCall) -> Lowered:
     source = call.tensor(0, "input", "self")
     if call.node.target.rpartition(".")[2] == "unbind":
         axis = call.get(1, "dim", default=0) % len(source.shape)
+        if source.shape[axis] != len(call.node.outputs):
+            raise NotCovered("of an axis of another size than the trace shows")
         return tuple(pick(source, axis, place) for place in range(source.shape[axis]))
     axis = call.get(2, "dim", default=0) % len(source.shape)
     found: list[Tensor] = []
